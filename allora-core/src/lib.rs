@@ -1,0 +1,11 @@
+//! The heart of allora: schedules, the record and its state machine, the planner, the scheduler.
+
+mod error;
+pub mod runtime;
+pub mod schedule;
+pub mod time;
+
+pub use error::{BoxError, Error, Kind, Result};
+pub use runtime::Runtime;
+pub use schedule::Schedule;
+pub use time::Time;

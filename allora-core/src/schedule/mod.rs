@@ -1,0 +1,87 @@
+//! The "when" of a job: [`Schedule`], and the schedules that come with the library.
+
+use crate::time::Time;
+use std::sync::Arc;
+
+/// When to run: a pure function from an instant to the next one.
+///
+/// # Promises
+/// - `next_at` is pure: it reads no clock and answers alike on every node.
+/// - Its answer is later than `after`, in whole milliseconds; an answer that is not later ends
+///   the job's planning with an error event, never in a loop.
+///
+/// Any `Fn(Time) -> Option<Time>` is a schedule.
+///
+/// ```
+/// use allora_core::{Schedule, Time};
+/// use std::time::Duration;
+///
+/// let twice_a_minute = |after: Time| Some(after + Duration::from_secs(30));
+/// let at = Time::UNIX_EPOCH;
+/// assert_eq!(twice_a_minute.next_at(at).unwrap().timestamp(), 30);
+/// ```
+pub trait Schedule: Send + Sync + 'static {
+    /// The first instant strictly after `after`; `None` is never again.
+    fn next_at(&self, after: Time) -> Option<Time>;
+
+    /// The last instant of the chain that starts at `from`, not after `until`; `from` itself if
+    /// there is no later one. `None`: not found within the schedule's bounds of cost, in which
+    /// case the passed range is recorded without a count.
+    ///
+    /// Walks at most [`WALK`] steps; override where it can be computed.
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        walk(from, until, |at| self.next_at(at))
+    }
+
+    /// Text that changes when the schedule does; `None`: changes are not noticed.
+    fn definition(&self) -> Option<String> {
+        None
+    }
+}
+
+/// How many steps the provided [`Schedule::latest_at`] walks at most.
+pub const WALK: usize = 10_000;
+
+pub(crate) fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<Time> {
+    let mut at = from;
+    for _ in 0..WALK {
+        match next(at).filter(|next| *next > at && *next <= until) {
+            Some(next) => at = next,
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+impl<F> Schedule for F
+where
+    F: Fn(Time) -> Option<Time> + Send + Sync + 'static,
+{
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self(after)
+    }
+}
+
+impl Schedule for Box<dyn Schedule> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        (**self).next_at(after)
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        (**self).latest_at(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        (**self).definition()
+    }
+}
+
+impl<S: Schedule + ?Sized> Schedule for Arc<S> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        (**self).next_at(after)
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        (**self).latest_at(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        (**self).definition()
+    }
+}

@@ -1,0 +1,1 @@
+//! allora in process memory.

@@ -1,0 +1,3 @@
+//! A distributed cron for async Rust.
+
+pub use allora_core::*;

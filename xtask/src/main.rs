@@ -1,0 +1,3 @@
+//! Every chore of the project: `cargo xtask test`, `ci`, `bench`.
+
+fn main() {}
