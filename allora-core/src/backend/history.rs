@@ -1,0 +1,115 @@
+//! What happened to every occurrence.
+
+use super::Occurrence;
+use crate::{error::Result, time::Time};
+use async_trait::async_trait;
+
+/// What happened to every occurrence, within the size the backend keeps.
+#[async_trait]
+pub trait History: Send + Sync {
+    /// The newest `limit` entries of one job, or of all, with a fence below `before` if given;
+    /// the highest fence first.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn past(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Past>>;
+}
+
+/// One entry: one run, or one range of instants that were passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Past {
+    /// The job.
+    pub name: String,
+    /// The run's fence; a passed range has one of its own. With the name, the entry's key.
+    pub fence: i64,
+    /// What was run, or the first that was passed over.
+    pub occurrence: Occurrence,
+    /// Of a passed range, its last instant.
+    pub last: Option<Time>,
+    /// Of a passed range, how many; `None` if they were not counted. 1 for a run.
+    pub count: Option<u64>,
+    /// Which attempt; 0 for a passed range.
+    pub attempt: u32,
+    /// The node that ran it or passed it over.
+    pub node: String,
+    /// When this was recorded, by the clock that decided.
+    pub at: Time,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of an occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It was taken and nobody has ended it.
+    Running,
+    /// It ended well.
+    Ran,
+    /// It ended with this error; an at-least-once run may be tried again.
+    Failed(String),
+    /// It ended with this error and no attempts were left.
+    Dead(String),
+    /// A stopping node cancelled it.
+    Cancelled,
+    /// It was given back before it ran.
+    Released,
+    /// Passed over: the one before was still running.
+    Skipped,
+    /// Passed over: its time was gone.
+    Missed,
+    /// At-most-once: its node kept silent, and it is not run again.
+    Lost,
+    /// At-least-once: its node kept silent, and another took it over.
+    Abandoned,
+}
+
+impl Outcome {
+    /// The word for it, as stores and tables show it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Running => "running",
+            Outcome::Ran => "ran",
+            Outcome::Failed(_) => "failed",
+            Outcome::Dead(_) => "dead",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Released => "released",
+            Outcome::Skipped => "skipped",
+            Outcome::Missed => "missed",
+            Outcome::Lost => "lost",
+            Outcome::Abandoned => "abandoned",
+        }
+    }
+
+    /// The outcome of this [`word`](Self::word), with the error it may carry; `None` for an
+    /// unknown word.
+    pub fn from_word(word: &str, error: &str) -> Option<Self> {
+        Some(match word {
+            "running" => Outcome::Running,
+            "ran" => Outcome::Ran,
+            "failed" => Outcome::Failed(error.to_owned()),
+            "dead" => Outcome::Dead(error.to_owned()),
+            "cancelled" => Outcome::Cancelled,
+            "released" => Outcome::Released,
+            "skipped" => Outcome::Skipped,
+            "missed" => Outcome::Missed,
+            "lost" => Outcome::Lost,
+            "abandoned" => Outcome::Abandoned,
+            _ => return None,
+        })
+    }
+
+    /// The error it carries, or nothing.
+    pub fn error(&self) -> &str {
+        match self {
+            Outcome::Failed(error) | Outcome::Dead(error) => error,
+            _ => "",
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Schedules that live in the store: added, changed and removed while everything runs.
+
+use super::{Next, Now, State};
+use crate::error::Result;
+use async_trait::async_trait;
+
+/// Stored schedules. Every write checks and changes one record atomically.
+#[async_trait]
+pub trait Schedules: Send + Sync {
+    /// Adds a schedule.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken, `Invalid` for a bad name or kind or too much data,
+    /// `Unavailable` if the store did not answer.
+    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State>;
+
+    /// The job of this name, stored or in code.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    async fn get(&self, name: &str) -> Result<State>;
+
+    /// The jobs, stored and in code, ordered by name as bytes.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn list(&self, page: Page<'_>) -> Result<Vec<State>>;
+
+    /// Changes a job; answers with its new state. What runs goes on.
+    ///
+    /// # Errors
+    /// `NotFound`; `AlreadyExists` if the edition is not the one that was read; `Invalid`.
+    async fn modify(&self, name: &str, change: Change<'_>, now: Now) -> Result<State>;
+
+    /// Removes a job. Its name is remembered for seven days, so that late writers are refused.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    async fn delete(&self, name: &str, now: Now) -> Result;
+}
+
+/// A schedule to add.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NewSchedule<'a> {
+    /// Its name; see [`check_name`](crate::check_name).
+    pub name: &'a str,
+    /// What routes it; as a name.
+    pub kind: &'a str,
+    /// What it is, as text.
+    pub definition: &'a str,
+    /// Its first occurrence; `None`: only triggers run.
+    pub first: Option<Next>,
+    /// What its runs are given; at most 1 MiB.
+    pub data: &'a [u8],
+}
+
+impl<'a> NewSchedule<'a> {
+    /// A schedule without data.
+    pub fn new(name: &'a str, kind: &'a str, definition: &'a str, first: Option<Next>) -> Self {
+        Self { name, kind, definition, first, data: &[] }
+    }
+
+    /// With data for its runs.
+    #[must_use]
+    pub fn data(mut self, data: &'a [u8]) -> Self {
+        self.data = data;
+        self
+    }
+}
+
+/// A part of the list.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Page<'a> {
+    /// Names after this one; `None` from the beginning.
+    pub after: Option<&'a str>,
+    /// Names that begin so.
+    pub prefix: &'a str,
+    /// Of this kind only.
+    pub kind: Option<&'a str>,
+    /// At most so many, at least 1.
+    pub limit: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The first `limit` jobs.
+    pub fn first(limit: usize) -> Self {
+        Self { after: None, prefix: "", kind: None, limit }
+    }
+
+    /// Those after this name.
+    #[must_use]
+    pub fn after(mut self, name: &'a str) -> Self {
+        self.after = Some(name);
+        self
+    }
+
+    /// Those whose names begin so.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &'a str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Those of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+}
+
+/// A change of one job.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Change<'a> {
+    /// Another definition or other data. A due occurrence that the new cursor passes over is
+    /// recorded as missed.
+    Edit {
+        /// The edition that was read; another one there is an error, so that two editors do not
+        /// overwrite each other.
+        edition: i64,
+        /// The new definition and the next occurrence under it, if it is another.
+        definition: Option<(&'a str, Option<Next>)>,
+        /// The new data, if it is other data.
+        data: Option<&'a [u8]>,
+    },
+    /// Stops the schedule; triggers still run. Pausing again changes the note only.
+    Pause {
+        /// Why.
+        note: &'a str,
+    },
+    /// Starts the schedule again.
+    Resume {
+        /// `Some`: the cursor moves there, and what is passed over is recorded as missed.
+        /// `None`: it stays, and the catch-up policy decides.
+        skip_to: Option<Next>,
+    },
+    /// One run beside the schedule, now. The same id again changes nothing as long as the record
+    /// remembers it: until the run has been taken.
+    Trigger {
+        /// The trigger's own id; as a name.
+        id: &'a str,
+    },
+}

@@ -1,0 +1,85 @@
+//! Names of jobs: 1 to 200 bytes of UTF-8, compared as bytes, nothing invisible in them.
+
+use crate::error::{Error, Result};
+
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 200;
+
+/// Checks the name of a job, a kind or a node's label.
+///
+/// # Errors
+/// `Invalid` if it is empty, longer than [`MAX_NAME`] bytes, begins or ends with white space, or
+/// has a control, line-separating or text-direction character in it.
+///
+/// ```
+/// use allora_core::check_name;
+///
+/// assert!(check_name("nightly: invoices {eu} 🧾").is_ok());
+/// assert!(check_name("tab\there").is_err());
+/// ```
+pub fn check_name(name: &str) -> Result {
+    let wrong = |why: String| {
+        Err(Error::invalid(format!(
+            "the name {:?} {why}; a name is 1 to {MAX_NAME} bytes of visible text",
+            shown(name)
+        )))
+    };
+    if name.is_empty() {
+        return wrong("is empty".into());
+    }
+    if name.len() > MAX_NAME {
+        return wrong(format!("is {} bytes long", name.len()));
+    }
+    if name.trim() != name {
+        return wrong("begins or ends with white space".into());
+    }
+    match name.char_indices().find(|(_, c)| unprintable(*c)) {
+        Some((at, c)) => wrong(format!("has the character U+{:04X} at byte {at}", c as u32)),
+        None => Ok(()),
+    }
+}
+
+/// The first 40 characters: enough to find it, little enough for a log line.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// Controls, line and paragraph separators, text direction marks, and code points that are no
+/// characters.
+fn unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200E}' | '\u{200F}' | '\u{061C}')
+        || ('\u{202A}'..='\u{202E}').contains(&c)
+        || ('\u{2066}'..='\u{2069}').contains(&c)
+        || ('\u{FDD0}'..='\u{FDEF}').contains(&c)
+        || (c as u32) & 0xFFFE == 0xFFFE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_people_use_are_fine() {
+        for name in ["a", "A:b/c", "{x}*?[a]\\", "-rf", "ß", "👩‍👩‍👧", "'; DROP TABLE x; --"]
+        {
+            check_name(name).unwrap();
+        }
+        check_name(&"x".repeat(200)).unwrap();
+        check_name(&"🧾".repeat(50)).unwrap();
+    }
+
+    #[test]
+    fn names_that_cannot_be_seen_or_kept_are_refused() {
+        for name in
+            ["", " a", "a ", "a\n", "a\0b", "\u{1b}[31m", "a\u{202E}b", "a\u{2028}b", "\u{FFFE}x"]
+        {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+        let long = check_name(&"🧾".repeat(51)).unwrap_err().to_string();
+        assert!(long.contains("204 bytes"), "{long}");
+    }
+}

@@ -1,0 +1,172 @@
+//! What operators and applications do to a record: create, change, delete.
+
+use super::{At, Record, step::first_fence};
+use crate::{
+    backend::{Change, Counters, NewSchedule, Next, Occurrence, Past, Pause},
+    error::{Error, Kind, Result},
+    name::check_name,
+    time::whole_millis,
+};
+use std::time::Duration;
+
+/// The most data a stored schedule can carry, in bytes.
+pub const MAX_DATA: usize = 1 << 20;
+
+/// How long a deleted name is remembered: longer than any lease or time-out, so that a write that
+/// comes late finds a tombstone and not a free name.
+pub const TOMBSTONE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How many triggers of one job may wait.
+pub const MAX_TRIGGERS: usize = 1_000;
+
+/// Adds a stored schedule.
+///
+/// # Errors
+/// `AlreadyExists` if the name is taken; `Invalid` for a bad name or kind, or too much data.
+pub fn create(slot: &mut Option<Record>, new: &NewSchedule<'_>, at: At<'_>) -> Result {
+    check_name(new.name)?;
+    check_name(new.kind)?;
+    check_data(new.data)?;
+    if slot.as_ref().is_some_and(Record::is_live) {
+        let taken = format!("{:?} exists already; modify it, or choose another name", new.name);
+        return Err(Error::new(Kind::AlreadyExists, taken));
+    }
+    let mut record = registered(slot.as_ref(), new.definition, 0, new.first, at);
+    record.kind = new.kind.to_owned();
+    record.data = new.data.to_vec();
+    *slot = Some(record);
+    Ok(())
+}
+
+/// A new record; its fence goes on where the tombstone's stopped.
+pub(super) fn registered(
+    tombstone: Option<&Record>,
+    definition: &str,
+    version: u64,
+    first: Option<Next>,
+    at: At<'_>,
+) -> Record {
+    let fence = first_fence(tombstone, at);
+    Record {
+        kind: String::new(),
+        definition: definition.to_owned(),
+        version,
+        incarnation: fence,
+        edition: fence,
+        data: Vec::new(),
+        cursor: first,
+        last_started: None,
+        fence,
+        unheld: None,
+        holds: Vec::new(),
+        again: Vec::new(),
+        triggers: Vec::new(),
+        paused: None,
+        gone: None,
+        done_fence: 0,
+        last: None,
+        counters: Counters::default(),
+    }
+}
+
+/// Changes a job, stored or in code. What runs goes on.
+///
+/// # Errors
+/// `NotFound`; `AlreadyExists` if an edit's edition is not the record's; `Invalid` for too much
+/// data, a cursor that would go back to what was started, a bad trigger id or too many triggers.
+pub fn change(
+    slot: &mut Option<Record>,
+    name: &str,
+    change: &Change<'_>,
+    at: At<'_>,
+    past: &mut Vec<Past>,
+) -> Result {
+    let record = live(slot, name)?;
+    match *change {
+        Change::Edit { edition, definition, data } => {
+            if record.edition != edition {
+                let changed = format!("{name:?} was changed since it was read; read it again");
+                return Err(Error::new(Kind::AlreadyExists, changed));
+            }
+            check_data(data.unwrap_or_default())?;
+            if let Some((definition, next)) = definition {
+                forward(record, name, next)?;
+                record.reap(name, at.now, past);
+                record.redefine(name, definition, next, at, past);
+            }
+            if let Some(data) = data {
+                record.data = data.to_vec();
+                record.edition = record.draw_fence(at.now);
+            }
+        }
+        Change::Pause { note } => {
+            let since = record.paused.take().map_or(whole_millis(at.now), |pause| pause.since);
+            record.paused = Some(Pause { since, note: note.to_owned() });
+        }
+        Change::Resume { skip_to } => {
+            if let Some(next) = skip_to {
+                forward(record, name, Some(next))?;
+                record.move_cursor(name, Some(next), at, past);
+            }
+            record.paused = None;
+        }
+        Change::Trigger { id } => {
+            check_name(id)?;
+            let known = |run: &Occurrence| run.trigger.as_deref() == Some(id);
+            let waits = record.triggers.iter().any(known)
+                || record.again.iter().any(|again| known(&again.run))
+                || record.holds.iter().any(|hold| known(&hold.run));
+            if waits {
+                return Ok(());
+            }
+            if record.triggers.len() >= MAX_TRIGGERS {
+                let full = format!("{MAX_TRIGGERS} triggers of {name:?} wait already");
+                return Err(Error::invalid(full));
+            }
+            let trigger = Some(id.to_owned());
+            record.triggers.push(Occurrence { at: whole_millis(at.now), trigger });
+        }
+    }
+    Ok(())
+}
+
+/// Removes a job: what is left is a tombstone.
+///
+/// # Errors
+/// `NotFound`.
+pub fn delete(slot: &mut Option<Record>, name: &str, at: At<'_>) -> Result {
+    let record = live(slot, name)?;
+    let bare = registered(Some(record), "", 0, None, at);
+    *record = Record { gone: Some(whole_millis(at.now)), ..bare };
+    Ok(())
+}
+
+fn live<'a>(slot: &'a mut Option<Record>, name: &str) -> Result<&'a mut Record> {
+    slot.as_mut().filter(|record| record.is_live()).ok_or_else(|| missing(name))
+}
+
+/// The error for a job that is not there.
+pub(crate) fn missing(name: &str) -> Error {
+    Error::new(Kind::NotFound, format!("there is no job {name:?}"))
+}
+
+fn forward(record: &Record, name: &str, next: Option<Next>) -> Result {
+    match (next, record.last_started) {
+        (Some(next), Some(last)) if next.at <= last => Err(Error::invalid(format!(
+            "{name:?} cannot go back to {}: its occurrence of {last} was started already",
+            next.at
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_data(data: &[u8]) -> Result {
+    if data.len() > MAX_DATA {
+        let len = data.len();
+        let large = format!(
+            "the data has {len} bytes, at most {MAX_DATA} can be stored; store a reference to it"
+        );
+        return Err(Error::invalid(large));
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! A job's record and its state machine, as pure functions that every store shares.
+//!
+//! [`step`], [`settle`], [`create`] and [`change`] are the contract in code: the memory backend
+//! runs them under its lock, other backends run them between a read and a compare-and-set, and
+//! what is written in SQL or Lua is compared with them.
+
+mod change;
+mod settle;
+mod step;
+
+pub use change::{MAX_DATA, MAX_TRIGGERS, TOMBSTONE, change, create, delete};
+pub use settle::settle;
+pub use step::{MAX_HOLDS, step};
+
+use crate::{
+    backend::{Counters, Held, Next, Occurrence, Outcome, Past, Pause, State},
+    time::Time,
+};
+
+/// One job as a store keeps it; the name is the key it is kept under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Of a stored schedule, the kind that routes it; empty for a job in code.
+    pub kind: String,
+    /// What the job is, as text.
+    pub definition: String,
+    /// The version that the build which registered it declared; 0 if none.
+    pub version: u64,
+    /// Which life of the name.
+    pub incarnation: i64,
+    /// A number that is new whenever definition or data are.
+    pub edition: i64,
+    /// The payload of a stored schedule.
+    pub data: Vec<u8>,
+    /// The next occurrence of the schedule.
+    pub cursor: Option<Next>,
+    /// The last occurrence of the schedule that was started.
+    pub last_started: Option<Time>,
+    /// The highest fence that was given out, whatever for.
+    pub fence: i64,
+    /// The last take that left no hold, so that it can be answered again.
+    pub unheld: Option<Unheld>,
+    /// The runs that nobody has ended.
+    pub holds: Vec<Hold>,
+    /// Occurrences to be tried again.
+    pub again: Vec<Again>,
+    /// Manual triggers that nobody has taken, the oldest first.
+    pub triggers: Vec<Occurrence>,
+    /// Whether the schedule is paused.
+    pub paused: Option<Pause>,
+    /// When it was deleted: a tombstone, which keeps fence and name.
+    pub gone: Option<Time>,
+    /// The fence of the last run that was finished, so that its repetition is answered alike.
+    pub done_fence: i64,
+    /// How the last run ended.
+    pub last: Option<Outcome>,
+    /// What has become of its occurrences.
+    pub counters: Counters,
+}
+
+/// A run that nobody has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The node that runs it.
+    pub node: String,
+    /// The claim that won it.
+    pub claim: u128,
+    /// Its fence.
+    pub fence: i64,
+    /// What is run.
+    pub run: Occurrence,
+    /// Which attempt.
+    pub attempt: u32,
+    /// When it counts as dead unless extended.
+    pub until: Time,
+    /// Whether it is then run again (a lease) or lost (a mark).
+    pub at_least_once: bool,
+}
+
+/// An occurrence to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// What is run.
+    pub run: Occurrence,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Not before.
+    pub at: Time,
+}
+
+/// A take that left no hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unheld {
+    /// The claim that won.
+    pub claim: u128,
+    /// Its fence.
+    pub fence: i64,
+    /// What was run.
+    pub run: Occurrence,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// Who asks, and when: what a step needs beside the record.
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The node that asks.
+    pub node: &'a str,
+    /// The instant that decides; its microseconds go into fences.
+    pub now: Time,
+    /// The namespace's floor: no fence at or below it is given out. Kept by the store when it
+    /// forgets a tombstone; 0 if it never did.
+    pub floor: i64,
+}
+
+impl<'a> At<'a> {
+    /// `node` asks at `now`, in a store that has forgotten nothing.
+    pub fn new(node: &'a str, now: Time) -> Self {
+        Self { node, now, floor: 0 }
+    }
+}
+
+/// What a record offers next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// What may be taken.
+    pub run: HeadRun<'a>,
+    /// When it may be taken.
+    pub due_at: Time,
+    /// How often it was tried before.
+    pub attempts: u32,
+}
+
+/// What a head would run, without copying it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadRun<'a> {
+    /// The cursor's occurrence.
+    Cursor(Time),
+    /// A trigger, or what a dead or failed run left.
+    Other(&'a Occurrence),
+}
+
+impl HeadRun<'_> {
+    /// Whether this is that occurrence.
+    pub fn is(&self, run: &Occurrence) -> bool {
+        match self {
+            HeadRun::Cursor(at) => run.trigger.is_none() && run.at == *at,
+            HeadRun::Other(mine) => *mine == run,
+        }
+    }
+
+    /// A copy of it.
+    pub fn occurrence(&self) -> Occurrence {
+        match self {
+            HeadRun::Cursor(at) => Occurrence::from(*at),
+            HeadRun::Other(run) => (*run).clone(),
+        }
+    }
+}
+
+/// The next fence: grows, never repeats, and, by the store's clock in microseconds, stays ahead
+/// of what a failover may have forgotten.
+///
+/// ```
+/// use allora_core::record::next_fence;
+/// use allora_core::time::from_millis;
+///
+/// let now = from_millis(1_000).unwrap();
+/// assert_eq!(next_fence(7, now), 1_000_000);
+/// assert_eq!(next_fence(2_000_000, now), 2_000_001);
+/// ```
+pub fn next_fence(stored: i64, now: Time) -> i64 {
+    now.timestamp_micros().max(stored.saturating_add(1))
+}
+
+impl Record {
+    /// What the record offers next: of what a dead or failed run left, the oldest trigger and the
+    /// cursor, the one that is due first. While a lease is held, that is the held occurrence, due
+    /// at the lease's end. Depends on no clock.
+    pub fn head(&self) -> Option<Head<'_>> {
+        if self.gone.is_some() {
+            return None;
+        }
+        if let Some(held) = self.holds.iter().find(|hold| hold.at_least_once) {
+            let run = HeadRun::Other(&held.run);
+            return Some(Head { run, due_at: held.until, attempts: held.attempt });
+        }
+        let trigger = self.triggers.first().map(|run| Head {
+            run: HeadRun::Other(run),
+            due_at: run.at,
+            attempts: 0,
+        });
+        if self.paused.is_some() {
+            return trigger;
+        }
+        let again = self.again.iter().min_by_key(|again| again.at).map(|again| Head {
+            run: HeadRun::Other(&again.run),
+            due_at: again.at,
+            attempts: again.attempts,
+        });
+        // `min_by_key` keeps the first of equals: what was begun goes before what is new.
+        [again, trigger, self.cursor_head()].into_iter().flatten().min_by_key(|head| head.due_at)
+    }
+
+    /// The cursor, unless its occurrence was begun: then it is held, or waits to be tried again.
+    fn cursor_head(&self) -> Option<Head<'_>> {
+        let next = self.cursor?;
+        let run = HeadRun::Cursor(next.at);
+        let begun = self.last_started >= Some(next.at);
+        (!begun).then_some(Head { run, due_at: next.due_at, attempts: 0 })
+    }
+
+    /// When somebody should look at the record: its head is due, or a mark has run out.
+    pub fn wake_at(&self) -> Option<Time> {
+        let head = self.head().map(|head| head.due_at);
+        let marks = self.holds.iter().map(|hold| hold.until).min();
+        head.into_iter().chain(marks.filter(|_| self.gone.is_none())).min()
+    }
+
+    /// The record as its readers see it.
+    pub fn state(&self, name: &str) -> State {
+        let head = self.head();
+        State {
+            kind: self.kind.clone(),
+            definition: self.definition.clone(),
+            version: self.version,
+            incarnation: self.incarnation,
+            edition: self.edition,
+            data: self.data.clone(),
+            head: head.map(|head| head.run.occurrence()),
+            due_at: head.map(|head| head.due_at),
+            attempts: head.map_or(0, |head| head.attempts),
+            cursor: self.cursor,
+            last_started: self.last_started,
+            fence: self.fence,
+            holds: self.holds.iter().map(Hold::seen).collect(),
+            paused: self.paused.clone(),
+            last: self.last.clone(),
+            counters: self.counters,
+            ..State::blank(name)
+        }
+    }
+
+    /// Whether readers see it: not deleted.
+    pub fn is_live(&self) -> bool {
+        self.gone.is_none()
+    }
+
+    fn draw_fence(&mut self, now: Time) -> i64 {
+        self.fence = next_fence(self.fence, now);
+        self.fence
+    }
+
+    /// Records as lost the at-most-once runs whose node kept silent beyond its mark.
+    fn reap(&mut self, name: &str, now: Time, past: &mut Vec<Past>) {
+        let silent = |hold: &Hold| !hold.at_least_once && hold.until <= now;
+        if !self.holds.iter().any(silent) {
+            return;
+        }
+        let (lost, alive) = std::mem::take(&mut self.holds).into_iter().partition(silent);
+        self.holds = alive;
+        let lost: Vec<Hold> = lost;
+        for hold in lost {
+            self.counters.lost += 1;
+            self.last = Some(Outcome::Lost);
+            past.push(hold.past(name, now, Outcome::Lost));
+        }
+    }
+}
+
+impl Hold {
+    fn seen(&self) -> Held {
+        Held {
+            node: self.node.clone(),
+            fence: self.fence,
+            run: self.run.clone(),
+            attempt: self.attempt,
+            until: self.until,
+            at_least_once: self.at_least_once,
+        }
+    }
+
+    fn past(&self, name: &str, now: Time, outcome: Outcome) -> Past {
+        Past {
+            name: name.to_owned(),
+            fence: self.fence,
+            occurrence: self.run.clone(),
+            last: None,
+            count: Some(1),
+            attempt: self.attempt,
+            node: self.node.clone(),
+            at: now,
+            outcome,
+        }
+    }
+}

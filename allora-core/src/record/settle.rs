@@ -1,0 +1,93 @@
+//! One ending applied to one record.
+
+use super::{Again, At, Record};
+use crate::{
+    backend::{Cursor, End, Ended, Ending, Outcome, Past, Settled},
+    time::{saturating_add, whole_millis},
+};
+
+/// Applies an ending to a record, if its fence is current. With the current fence it is accepted
+/// even after the lease's end; once somebody else has taken the occurrence it is refused.
+///
+/// Pure, as [`step`](super::step()).
+pub fn settle(
+    slot: &mut Option<Record>,
+    ending: &Ending<'_>,
+    at: At<'_>,
+    past: &mut Vec<Past>,
+) -> Settled {
+    let Some(record) = slot.as_mut().filter(|record| record.is_live()) else {
+        return Settled::Removed;
+    };
+    let Some(i) = record.holds.iter().position(|hold| hold.fence == ending.fence) else {
+        let repeated =
+            record.done_fence == ending.fence && matches!(ending.end, End::Finish { .. });
+        return if repeated { Settled::Done } else { Settled::Lost };
+    };
+    let outcome = match &ending.end {
+        End::Extend { lasts } => {
+            let hold = &mut record.holds[i];
+            hold.until = hold.until.max(whole_millis(saturating_add(at.now, *lasts)));
+            return Settled::Until(hold.until);
+        }
+        End::Finish { then: Cursor::To(Some(next)), .. } if next.at <= record.holds[i].run.at => {
+            return Settled::Refused;
+        }
+        End::Finish { outcome, .. } => record.count(*outcome),
+        End::Retry { error, .. } => record.count(Ended::Failed(error)),
+        End::Release => Outcome::Released,
+    };
+    let hold = record.holds.remove(i);
+    past.push(hold.past(ending.name, at.now, outcome.clone()));
+    match ending.end {
+        End::Extend { .. } => {}
+        End::Finish { then, .. } => {
+            record.done_fence = hold.fence;
+            let still_there = record.cursor.is_some_and(|next| next.at == hold.run.at);
+            if let Cursor::To(next) = then
+                && hold.run.trigger.is_none()
+                && still_there
+            {
+                record.cursor = next;
+            }
+        }
+        End::Retry { at, .. } => {
+            record.again.push(Again {
+                run: hold.run,
+                attempts: hold.attempt,
+                at: whole_millis(at),
+            });
+        }
+        End::Release => {
+            let attempts = hold.attempt.saturating_sub(1);
+            record.again.push(Again { run: hold.run, attempts, at: whole_millis(at.now) });
+        }
+    }
+    if outcome != Outcome::Released {
+        record.last = Some(outcome);
+    }
+    Settled::Done
+}
+
+impl Record {
+    fn count(&mut self, outcome: Ended<'_>) -> Outcome {
+        match outcome {
+            Ended::Ran => {
+                self.counters.ran += 1;
+                Outcome::Ran
+            }
+            Ended::Failed(error) => {
+                self.counters.failed += 1;
+                Outcome::Failed(error.to_owned())
+            }
+            Ended::Dead(error) => {
+                self.counters.failed += 1;
+                Outcome::Dead(error.to_owned())
+            }
+            Ended::Cancelled => {
+                self.counters.cancelled += 1;
+                Outcome::Cancelled
+            }
+        }
+    }
+}
