@@ -57,7 +57,9 @@ impl Now {
     }
 }
 
-/// Stored schedules to look for: of these kinds, wanting attention before `until`, at most `limit`.
+/// Records to look for: of these kinds, wanting attention before `until`, at most `limit`. The
+/// empty kind is that of jobs in code: of these only what their nodes cannot know by heart, such as
+/// a manual trigger (see [`Record::notice_at`](crate::record::Record::notice_at)).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Find<'a> {
@@ -300,8 +302,10 @@ impl Rescheduled {
 /// What came of one plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// There is no such job.
+    /// There is no such job, and the store remembers none.
     Absent,
+    /// The job was deleted.
+    Gone,
     /// The occurrence is this node's.
     Taken(Taken),
     /// The record as it is, after what was done or instead of what could not be.

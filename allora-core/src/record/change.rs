@@ -1,8 +1,8 @@
 //! What operators and applications do to a record: create, change, delete.
 
-use super::{At, Record, step::first_fence};
+use super::{At, Ledger, Record, step::first_fence};
 use crate::{
-    backend::{Change, Counters, NewSchedule, Next, Occurrence, Past, Pause},
+    backend::{Change, Counters, NewSchedule, Next, Occurrence, Pause},
     error::{Error, Kind, Result},
     name::check_name,
     time::whole_millis,
@@ -79,7 +79,7 @@ pub fn change(
     name: &str,
     change: &Change<'_>,
     at: At<'_>,
-    past: &mut Vec<Past>,
+    ledger: &mut Ledger,
 ) -> Result {
     let record = live(slot, name)?;
     match *change {
@@ -91,8 +91,8 @@ pub fn change(
             check_data(data.unwrap_or_default())?;
             if let Some((definition, next)) = definition {
                 forward(record, name, next)?;
-                record.reap(name, at.now, past);
-                record.redefine(name, definition, next, at, past);
+                record.reap(name, at.now, ledger);
+                record.redefine(name, definition, next, at, ledger);
             }
             if let Some(data) = data {
                 record.data = data.to_vec();
@@ -106,7 +106,7 @@ pub fn change(
         Change::Resume { skip_to } => {
             if let Some(next) = skip_to {
                 forward(record, name, Some(next))?;
-                record.move_cursor(name, Some(next), at, past);
+                record.move_cursor(name, Some(next), at, ledger);
             }
             record.paused = None;
         }

@@ -5,10 +5,12 @@
 //! what is written in SQL or Lua is compared with them.
 
 mod change;
+mod ledger;
 mod settle;
 mod step;
 
 pub use change::{MAX_DATA, MAX_TRIGGERS, TOMBSTONE, change, create, delete};
+pub use ledger::Ledger;
 pub use settle::settle;
 pub use step::{MAX_HOLDS, step};
 
@@ -217,6 +219,17 @@ impl Record {
         head.into_iter().chain(marks.filter(|_| self.gone.is_none())).min()
     }
 
+    /// When the store should bring the record to the notice of nodes that look for work. A stored
+    /// schedule: whenever somebody should look. A job in code: only when something other than its
+    /// schedule runs next, for that its nodes cannot know by heart.
+    pub fn notice_at(&self) -> Option<Time> {
+        if !self.kind.is_empty() {
+            return self.wake_at();
+        }
+        let unforeseen = !self.triggers.is_empty() || !self.again.is_empty();
+        self.head().filter(|_| unforeseen).map(|head| head.due_at)
+    }
+
     /// The record as its readers see it.
     pub fn state(&self, name: &str) -> State {
         let head = self.head();
@@ -252,7 +265,7 @@ impl Record {
     }
 
     /// Records as lost the at-most-once runs whose node kept silent beyond its mark.
-    fn reap(&mut self, name: &str, now: Time, past: &mut Vec<Past>) {
+    fn reap(&mut self, name: &str, now: Time, ledger: &mut Ledger) {
         let silent = |hold: &Hold| !hold.at_least_once && hold.until <= now;
         if !self.holds.iter().any(silent) {
             return;
@@ -263,7 +276,7 @@ impl Record {
         for hold in lost {
             self.counters.lost += 1;
             self.last = Some(Outcome::Lost);
-            past.push(hold.past(name, now, Outcome::Lost));
+            ledger.note(|| hold.past(name, now, Outcome::Lost));
         }
     }
 }

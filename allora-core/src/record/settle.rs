@@ -1,8 +1,8 @@
 //! One ending applied to one record.
 
-use super::{Again, At, Record};
+use super::{Again, At, Ledger, Record};
 use crate::{
-    backend::{Cursor, End, Ended, Ending, Outcome, Past, Settled},
+    backend::{Cursor, End, Ended, Ending, Outcome, Settled},
     time::{saturating_add, whole_millis},
 };
 
@@ -14,7 +14,7 @@ pub fn settle(
     slot: &mut Option<Record>,
     ending: &Ending<'_>,
     at: At<'_>,
-    past: &mut Vec<Past>,
+    ledger: &mut Ledger,
 ) -> Settled {
     let Some(record) = slot.as_mut().filter(|record| record.is_live()) else {
         return Settled::Removed;
@@ -38,7 +38,7 @@ pub fn settle(
         End::Release => Outcome::Released,
     };
     let hold = record.holds.remove(i);
-    past.push(hold.past(ending.name, at.now, outcome.clone()));
+    ledger.note(|| hold.past(ending.name, at.now, outcome.clone()));
     match ending.end {
         End::Extend { .. } => {}
         End::Finish { then, .. } => {

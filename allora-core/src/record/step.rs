@@ -1,6 +1,6 @@
 //! One plan applied to one record.
 
-use super::{At, HeadRun, Hold, Record, Unheld, change::registered, next_fence};
+use super::{At, HeadRun, Hold, Ledger, Record, Unheld, change::registered, next_fence};
 use crate::{
     backend::{
         Act, Answer, Beside, Cursor, Deliver, Next, Occurrence, Outcome, Passed, Past, Plan, Skip,
@@ -13,30 +13,27 @@ use crate::{
 pub const MAX_HOLDS: usize = 64;
 
 /// Applies a plan to a record, if its expectation holds; the answer is the truth either way.
-/// What readers of the history should know is pushed to `past`.
+/// What readers of the history should know goes to the ledger.
 ///
 /// Pure: equal arguments give equal results, whatever the store.
-pub fn step(
-    slot: &mut Option<Record>,
-    plan: &Plan<'_>,
-    at: At<'_>,
-    past: &mut Vec<Past>,
-) -> Answer {
+pub fn step(slot: &mut Option<Record>, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
     if let Act::Register { definition, version, first } = &plan.act {
         if !slot.as_ref().is_some_and(Record::is_live) {
             *slot = Some(registered(slot.as_ref(), definition, *version, *first, at));
         }
     }
-    let Some(record) = slot.as_mut().filter(|record| record.is_live()) else {
-        return Answer::Absent;
+    let record = match slot {
+        None => return Answer::Absent,
+        Some(record) if record.gone.is_some() => return Answer::Gone,
+        Some(record) => record,
     };
     match &plan.act {
         Act::Look | Act::Register { .. } => {}
         Act::Redefine { edition, definition, version, next } => {
             let newer = *version >= record.version;
             if record.edition == *edition && newer && record.may_move_to(*next) {
-                record.reap(plan.name, at.now, past);
-                record.redefine(plan.name, definition, *next, at, past);
+                record.reap(plan.name, at.now, ledger);
+                record.redefine(plan.name, definition, *next, at, ledger);
                 record.version = *version;
             }
         }
@@ -44,19 +41,19 @@ pub fn step(
             if let Some(taken) = record.granted(take) {
                 return Answer::Taken(taken);
             }
-            record.reap(plan.name, at.now, past);
+            record.reap(plan.name, at.now, ledger);
             if record.wins(take, at.now) {
-                return Answer::Taken(record.take(plan.name, take, at, past));
+                return Answer::Taken(record.take(plan.name, take, at, ledger));
             }
         }
         Act::Skip(skip) => {
-            record.reap(plan.name, at.now, past);
+            record.reap(plan.name, at.now, ledger);
             if record.may_skip(skip, at.now) {
-                record.pass(plan.name, Occurrence::from(skip.expected), skip.passed, at, past);
+                record.pass(plan.name, Occurrence::from(skip.expected), skip.passed, at, ledger);
                 record.cursor = skip.then;
             }
         }
-        Act::Reap => record.reap(plan.name, at.now, past),
+        Act::Reap => record.reap(plan.name, at.now, ledger),
     }
     Answer::State(Box::new(record.state(plan.name)))
 }
@@ -100,13 +97,13 @@ impl Record {
         }
     }
 
-    fn take(&mut self, name: &str, take: &Take, at: At<'_>, past: &mut Vec<Past>) -> Taken {
+    fn take(&mut self, name: &str, take: &Take, at: At<'_>, ledger: &mut Ledger) -> Taken {
         let now = at.now;
         let attempt = self.head().map_or(0, |head| head.attempts).saturating_add(1);
         if let Some(passed) = take.passed {
-            self.pass(name, take.expected.clone(), passed, at, past);
+            self.pass(name, take.expected.clone(), passed, at, ledger);
         }
-        self.abandon(name, now, past);
+        self.abandon(name, now, ledger);
         let scheduled = self.settle_source(take);
         let fence = self.draw_fence(now);
         let run = take.start.clone();
@@ -130,7 +127,7 @@ impl Record {
                 let node = at.node.to_owned();
                 let claim = take.claim;
                 let hold = Hold { node, claim, fence, run, attempt, until, at_least_once };
-                past.push(hold.past(name, now, Outcome::Running));
+                ledger.note(|| hold.past(name, now, Outcome::Running));
                 self.holds.push(hold);
             }
             None => self.unheld = Some(Unheld { claim: take.claim, fence, run, attempt }),
@@ -160,10 +157,10 @@ impl Record {
     }
 
     /// A silent node's lease ends here: its occurrence is about to be run again.
-    fn abandon(&mut self, name: &str, now: Time, past: &mut Vec<Past>) {
+    fn abandon(&mut self, name: &str, now: Time, ledger: &mut Ledger) {
         for hold in self.holds.extract_if(.., |hold| hold.at_least_once) {
             self.counters.abandoned += 1;
-            past.push(hold.past(name, now, Outcome::Abandoned));
+            ledger.note(|| hold.past(name, now, Outcome::Abandoned));
         }
     }
 
@@ -190,7 +187,7 @@ impl Record {
         first: Occurrence,
         passed: Passed,
         at: At<'_>,
-        past: &mut Vec<Past>,
+        ledger: &mut Ledger,
     ) {
         let count = passed.count.unwrap_or(0);
         let outcome = if passed.overlap {
@@ -200,9 +197,10 @@ impl Record {
             self.counters.missed = self.counters.missed.saturating_add(count);
             Outcome::Missed
         };
-        past.push(Past {
+        let fence = self.draw_fence(at.now);
+        ledger.note(|| Past {
             name: name.to_owned(),
-            fence: self.draw_fence(at.now),
+            fence,
             occurrence: first,
             last: Some(passed.last),
             count: passed.count,
@@ -220,9 +218,9 @@ impl Record {
         definition: &str,
         next: Option<Next>,
         at: At<'_>,
-        past: &mut Vec<Past>,
+        ledger: &mut Ledger,
     ) {
-        self.move_cursor(name, next, at, past);
+        self.move_cursor(name, next, at, ledger);
         self.definition = definition.to_owned();
         self.edition = self.draw_fence(at.now);
     }
@@ -234,7 +232,7 @@ impl Record {
         name: &str,
         next: Option<Next>,
         at: At<'_>,
-        past: &mut Vec<Past>,
+        ledger: &mut Ledger,
     ) {
         let due = self.cursor.filter(|cursor| {
             cursor.due_at <= at.now && next.is_none_or(|next| next.at > cursor.at)
@@ -243,7 +241,7 @@ impl Record {
             // Only the definition that goes could count what lies between.
             let passed = Passed { count: None, last: due.at, overlap: false };
             self.counters.missed = self.counters.missed.saturating_add(1);
-            self.pass(name, Occurrence::from(due.at), passed, at, past);
+            self.pass(name, Occurrence::from(due.at), passed, at, ledger);
         }
         self.cursor = next;
     }
