@@ -2,15 +2,24 @@
 
 pub mod backend;
 mod error;
+mod event;
+mod job;
 mod name;
+mod planner;
 pub mod record;
+mod run;
 pub mod runtime;
 pub mod schedule;
 pub mod time;
 
 pub use backend::{Backend, Occurrence};
 pub use error::{BoxError, Error, Kind, Result};
+pub use event::Event;
+pub use job::{CatchUp, Delivery, Entry, IntoOutcome, Job, Overlap, Placement, Retry, Settings, job};
+#[doc(hidden)]
+pub use job::Returns;
 pub use name::{MAX_NAME, check_name};
+pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::Schedule;
 pub use time::Time;

@@ -1,6 +1,9 @@
 //! The "when" of a job: [`Schedule`], and the schedules that come with the library.
 
-use crate::time::Time;
+mod spread;
+pub use spread::spread_of;
+
+use crate::{error::Result, time::Time};
 use std::sync::Arc;
 
 /// When to run: a pure function from an instant to the next one.
@@ -33,9 +36,23 @@ pub trait Schedule: Send + Sync + 'static {
         walk(from, until, |at| self.next_at(at))
     }
 
+    /// How many instants the chain has from `from`, itself included, up to but not including
+    /// `until`; `None` if counting them costs too much.
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        count(from, until, |at| self.next_at(at))
+    }
+
     /// Text that changes when the schedule does; `None`: changes are not noticed.
     fn definition(&self) -> Option<String> {
         None
+    }
+
+    /// Why it cannot run; asked once, when the job is added.
+    ///
+    /// # Errors
+    /// `Invalid`, with the reason and the remedy.
+    fn check(&self) -> Result {
+        Ok(())
     }
 }
 
@@ -51,6 +68,21 @@ pub(crate) fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>)
         }
     }
     None
+}
+
+pub(crate) fn count(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<u64> {
+    let (mut at, mut count) = (from, 0);
+    while at < until {
+        count += 1;
+        if count > WALK as u64 {
+            return None;
+        }
+        match next(at).filter(|next| *next > at) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    Some(count)
 }
 
 impl<F> Schedule for F
@@ -69,8 +101,14 @@ impl Schedule for Box<dyn Schedule> {
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         (**self).latest_at(from, until)
     }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
+    }
     fn definition(&self) -> Option<String> {
         (**self).definition()
+    }
+    fn check(&self) -> Result {
+        (**self).check()
     }
 }
 
@@ -81,7 +119,13 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         (**self).latest_at(from, until)
     }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
+    }
     fn definition(&self) -> Option<String> {
         (**self).definition()
+    }
+    fn check(&self) -> Result {
+        (**self).check()
     }
 }

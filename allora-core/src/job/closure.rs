@@ -1,0 +1,115 @@
+//! A schedule and an async closure are a job.
+
+use super::{Entry, Job};
+use crate::{
+    error::{BoxError, Result},
+    run::Run,
+    schedule::Schedule,
+    time::Time,
+};
+use async_trait::async_trait;
+
+/// A job from a schedule and an async closure.
+///
+/// The closure is called once for each run, on a clone of its own, so that it may move what it
+/// captured into its future. It returns `()` or a `Result` whose error becomes a [`BoxError`].
+///
+/// ```
+/// use allora_core::{BoxError, Run, every, job};
+/// use std::time::Duration;
+///
+/// let entry = job(every(Duration::from_secs(60)), async |run: Run| -> Result<(), BoxError> {
+///     let text = std::fs::read_to_string("/etc/hostname")?;
+///     println!("{} on {text}", run.name());
+///     Ok(())
+/// });
+/// # let _ = entry;
+/// ```
+pub fn job<S, F, Fut>(schedule: S, work: F) -> Entry
+where
+    S: Schedule,
+    F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    Entry::from(Closure { schedule, work })
+}
+
+/// What a job may return: `()`, or a `Result` with any error that can be boxed.
+#[diagnostic::on_unimplemented(
+    message = "a job returns `()` or `Result<(), E>`, not `{Self}`",
+    label = "this is what the closure's future returns",
+    note = "with `?` inside, say what the closure returns: `async move |run: Run| -> Result<(), BoxError> {{ .. }}`",
+    note = "and end it with `Ok(())`; to throw a value away, end the expression with `;`"
+)]
+pub trait IntoOutcome {
+    /// The outcome of the run.
+    fn into_outcome(self) -> Result<(), BoxError>;
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+impl<E: Into<BoxError>> IntoOutcome for Result<(), E> {
+    fn into_outcome(self) -> Result<(), BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Names the type `!`, which stable Rust has no word for: the return of a closure that never
+/// returns (`todo!()`, `loop {}`).
+#[doc(hidden)]
+pub trait Returns {
+    /// What a function pointer returns.
+    type Out;
+}
+
+impl<T> Returns for fn() -> T {
+    type Out = T;
+}
+
+impl IntoOutcome for <fn() -> ! as Returns>::Out {
+    fn into_outcome(self) -> Result<(), BoxError> {
+        self
+    }
+}
+
+struct Closure<S, F> {
+    schedule: S,
+    work: F,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S, F, Fut> Job for Closure<S, F>
+where
+    S: Schedule,
+    F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self.schedule.next_at(after)
+    }
+
+    async fn run(&self, run: Run) -> Result<(), BoxError> {
+        (self.work.clone())(run).await.into_outcome()
+    }
+
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        self.schedule.latest_at(from, until)
+    }
+
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.schedule.count(from, until)
+    }
+
+    fn definition(&self) -> Option<String> {
+        self.schedule.definition()
+    }
+
+    fn check(&self) -> Result {
+        self.schedule.check()
+    }
+}

@@ -1,0 +1,248 @@
+//! The settings of a job, and their text.
+
+use crate::{
+    error::{Error, Result},
+    time::Time,
+};
+use std::{fmt::Write, time::Duration};
+
+/// Everything about a job beside its schedule and its work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// At most once or at least once.
+    pub delivery: Delivery,
+    /// What becomes of instants that passed while nobody looked.
+    pub catch_up: CatchUp,
+    /// An instant later than this is recorded as missed.
+    pub window: Option<Duration>,
+    /// What becomes of an occurrence while the one before still runs.
+    pub overlap: Overlap,
+    /// When a failed run is tried again.
+    pub retry: Retry,
+    /// A run is dropped after so long.
+    pub timeout: Option<Duration>,
+    /// Runs so long after the scheduled time.
+    pub delay: Duration,
+    /// Runs at a time between 0 and so long after that.
+    pub spread: Duration,
+    /// No occurrence before this instant.
+    pub start: Option<Time>,
+    /// No occurrence after this instant.
+    pub end: Option<Time>,
+    /// At most so many occurrences.
+    pub max_runs: Option<u64>,
+    /// On one node or on every node.
+    pub placement: Placement,
+    /// The version that the user's build declares.
+    pub version: u64,
+}
+
+/// How an occurrence is delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// The cursor moves before the run starts: never twice; a run whose node dies is lost, and
+    /// recorded as lost.
+    #[default]
+    AtMostOnce,
+    /// The cursor moves when the run has ended: a run whose node dies is run again.
+    AtLeastOnce {
+        /// How long a silent node keeps its occurrence.
+        lease: Duration,
+    },
+}
+
+/// What becomes of instants that passed while nobody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatchUp {
+    /// The latest of them is run, the others are recorded as missed.
+    #[default]
+    Latest,
+    /// The last `limit` of them are run, in order; earlier ones are recorded as missed.
+    All {
+        /// 1 to 10 000.
+        limit: u32,
+    },
+    /// All of them are recorded as missed. An instant counts as passed when it is later than the
+    /// [window](Settings::window), 10 s unless given.
+    None,
+}
+
+/// What becomes of an at-most-once occurrence while the one before still runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// It runs beside it, up to [`MAX_HOLDS`](crate::record::MAX_HOLDS) at once.
+    #[default]
+    Allow,
+    /// It is passed over, and recorded as skipped.
+    Skip,
+    /// It waits; the catch-up policy decides which of those that passed meanwhile is run.
+    Wait,
+}
+
+/// Where a job runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Each occurrence on one node.
+    #[default]
+    OneNode,
+    /// Each occurrence on every node.
+    EveryNode,
+}
+
+/// When a failed at-least-once run is tried again: after `first`, then after twice as long each
+/// time, up to `longest`; after `attempts` attempts it is recorded as a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    attempts: u32,
+    first: Duration,
+    longest: Duration,
+}
+
+impl Retry {
+    /// One attempt: a failed run is a dead letter.
+    pub const NEVER: Self =
+        Self { attempts: 1, first: Duration::from_secs(1), longest: Duration::from_secs(3_600) };
+
+    /// Up to `attempts` attempts in all (at least 1), the second after `first` (at least 1 ms).
+    pub const fn up_to(attempts: u32, first: Duration) -> Self {
+        Self { attempts, first, longest: Duration::from_secs(3_600) }
+    }
+
+    /// Never waits longer than this between attempts; an hour unless given.
+    #[must_use]
+    pub const fn at_most_every(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// How long to wait after this many attempts; `None` if they are used up.
+    pub(crate) fn after(&self, attempts: u32) -> Option<Duration> {
+        if attempts >= self.attempts {
+            return None;
+        }
+        let doublings = attempts.saturating_sub(1).min(31);
+        Some(self.first.saturating_mul(1 << doublings).min(self.longest))
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self::NEVER
+    }
+}
+
+/// What [`CatchUp::None`] takes for late, unless a window is given: more than two safety polls.
+const PASSED: Duration = Duration::from_secs(10);
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Settings {
+    /// How late an instant may be run.
+    pub(crate) fn late_by_at_most(&self) -> Option<Duration> {
+        match self.catch_up {
+            CatchUp::None => Some(self.window.unwrap_or(PASSED)),
+            CatchUp::Latest | CatchUp::All { .. } => self.window,
+        }
+    }
+
+    /// Why a job cannot have these settings.
+    pub(crate) fn check(&self) -> Result {
+        let wrong = |what: &str| Err(Error::invalid(what.to_owned()));
+        if let Delivery::AtLeastOnce { lease } = self.delivery {
+            if !(SECOND..=DAY).contains(&lease) {
+                return wrong("a lease lasts from 1 s to 24 h");
+            }
+            if self.overlap != Overlap::Allow {
+                return wrong(
+                    "at-least-once runs of a job never overlap: leave `overlap` away; what passes \
+                     meanwhile is the catch-up policy's (`None` skips, `Latest` and `All` wait)",
+                );
+            }
+        } else if self.retry.attempts > 1 {
+            return wrong("only at-least-once jobs are tried again: add `at_least_once(lease)`");
+        }
+        if self.retry.attempts == 0 || self.retry.first < Duration::from_millis(1) {
+            return wrong("a retry policy has at least 1 attempt, and at least 1 ms between them");
+        }
+        if let CatchUp::All { limit } = self.catch_up
+            && !(1..=10_000).contains(&limit)
+        {
+            return wrong("`CatchUp::All` has a limit from 1 to 10 000; `CatchUp::None` runs none");
+        }
+        if self.max_runs == Some(0) {
+            return wrong("`max_runs` is at least 1; a job that never runs need not be added");
+        }
+        if let (Some(start), Some(end)) = (self.start, self.end)
+            && end < start
+        {
+            return wrong("the job ends before it starts");
+        }
+        let whole = |duration: Duration| duration.subsec_nanos() % 1_000_000 == 0;
+        for (name, duration) in [
+            ("window", self.window),
+            ("timeout", self.timeout),
+            ("delay", Some(self.delay)),
+            ("spread", Some(self.spread)),
+        ] {
+            let Some(duration) = duration else { continue };
+            let can_be_zero = matches!(name, "delay" | "spread");
+            if !whole(duration) || (duration.is_zero() && !can_be_zero) {
+                return wrong(&format!("`{name}` is a whole number of milliseconds, at least 1"));
+            }
+            if duration > 366 * DAY {
+                return wrong(&format!("`{name}` is at most 366 days"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a job with this schedule: what differs from the defaults, in a fixed order.
+    /// Time-outs are not in it: they concern the running node only.
+    pub fn definition(&self, schedule: &str) -> String {
+        let defaults = Self::default();
+        let mut text = schedule.to_owned();
+        let mut word = |name: &str, value: String| {
+            let _ = write!(text, "; {name}{}{value}", if value.is_empty() { "" } else { " " });
+        };
+        if let Delivery::AtLeastOnce { lease } = self.delivery {
+            word("at-least-once", millis(lease));
+        }
+        match self.catch_up {
+            CatchUp::Latest => {}
+            CatchUp::All { limit } => word("catch-up all", limit.to_string()),
+            CatchUp::None => word("catch-up none", String::new()),
+        }
+        if let Some(window) = self.window {
+            word("window", millis(window));
+        }
+        match self.overlap {
+            Overlap::Allow => {}
+            Overlap::Skip => word("overlap skip", String::new()),
+            Overlap::Wait => word("overlap wait", String::new()),
+        }
+        if self.retry != defaults.retry {
+            let Retry { attempts, first, longest } = self.retry;
+            word("retry", format!("{attempts} {} {}", millis(first), millis(longest)));
+        }
+        if !self.delay.is_zero() {
+            word("delay", millis(self.delay));
+        }
+        if !self.spread.is_zero() {
+            word("spread", millis(self.spread));
+        }
+        for (name, bound) in [("start", self.start), ("end", self.end)] {
+            if let Some(bound) = bound {
+                word(name, bound.to_rfc3339_opts(chrono::SecondsFormat::Millis, true));
+            }
+        }
+        if let Some(runs) = self.max_runs {
+            word("max-runs", runs.to_string());
+        }
+        text
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

@@ -1,0 +1,500 @@
+//! What this node does next: pure, fed with the time and with answers.
+//!
+//! The planner keeps what the node knows of each job, a queue ordered by when each wants
+//! attention, and a list of errands (registrations, looks). [`Planner::turn`] says what to ask the
+//! store now; [`Planner::answered`] takes in what the store said. It reads no clock and awaits
+//! nothing, so that every policy is tested by values.
+
+mod decide;
+mod slot;
+
+pub(crate) use decide::Powers;
+
+use crate::{
+    backend::{Act, Answer, Cursor, Deliver, Next, Outcome, Plan, Settled, Skip, State, Take, Taken},
+    error::{Error, Kind, Result},
+    event::Event,
+    job::{Entry, Fault, Placement, Timetable},
+    time::{Time, saturating_add},
+};
+use decide::{Decision, decide, finish_of};
+use slot::{Known, Phase, Slot};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How many plans one request carries at most.
+const BATCH: usize = 1_000;
+
+/// The place of a job in the planner.
+pub(crate) type SlotId = u32;
+
+pub(crate) struct Planner {
+    slots: Vec<Slot>,
+    by_name: HashMap<Arc<str>, SlotId>,
+    /// When each job wants attention; entries that their slot does not confirm are stale.
+    queue: BinaryHeap<Reverse<(Time, SlotId)>>,
+    /// Jobs to be registered, redefined or looked at, whenever there is a request.
+    errands: VecDeque<SlotId>,
+    poll: Duration,
+    powers: Powers,
+}
+
+/// What to do now.
+pub(crate) struct Turn {
+    /// What to ask the store.
+    pub(crate) intents: Vec<Intent>,
+    /// When to take the next turn, if nothing happens before.
+    pub(crate) wake_at: Option<Time>,
+    /// Something is due, and all slots are taken.
+    pub(crate) full: bool,
+}
+
+/// One plan on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    slot: SlotId,
+    pub(crate) name: Arc<str>,
+    pub(crate) placement: Placement,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Look,
+    Register { definition: String, version: u64, first: Option<Next> },
+    Redefine { edition: i64, definition: String, version: u64, next: Option<Next> },
+    Take { take: Take, then: Cursor, late: Duration },
+    Skip(Skip),
+    Reap,
+}
+
+/// A run to start.
+pub(crate) struct Start {
+    pub(crate) slot: SlotId,
+    pub(crate) name: Arc<str>,
+    pub(crate) entry: Entry,
+    pub(crate) taken: Taken,
+    /// Where its finish moves the cursor.
+    pub(crate) then: Cursor,
+    pub(crate) late: Duration,
+}
+
+impl Intent {
+    pub(crate) fn plan(&self) -> Plan<'_> {
+        let act = match &self.what {
+            What::Look => Act::Look,
+            What::Register { definition, version, first } => {
+                Act::Register { definition, version: *version, first: *first }
+            }
+            What::Redefine { edition, definition, version, next } => {
+                Act::Redefine { edition: *edition, definition, version: *version, next: *next }
+            }
+            What::Take { take, .. } => Act::Take(take.clone()),
+            What::Skip(skip) => Act::Skip(*skip),
+            What::Reap => Act::Reap,
+        };
+        Plan::new(&self.name, act)
+    }
+
+    pub(crate) fn is_take(&self) -> bool {
+        matches!(self.what, What::Take { .. })
+    }
+}
+
+impl Planner {
+    pub(crate) fn new(poll: Duration, powers: Powers) -> Self {
+        Self {
+            slots: Vec::new(),
+            by_name: HashMap::new(),
+            queue: BinaryHeap::new(),
+            errands: VecDeque::new(),
+            poll,
+            powers,
+        }
+    }
+
+    /// # Errors
+    /// `AlreadyExists` if the planner has a job of this name.
+    pub(crate) fn add(&mut self, name: Arc<str>, entry: Entry) -> Result {
+        let id = SlotId::try_from(self.slots.len())
+            .map_err(|_| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
+        if self.by_name.contains_key(&name) {
+            let twice = format!("the job {name:?} is added twice; names are unique");
+            return Err(Error::new(Kind::AlreadyExists, twice));
+        }
+        self.by_name.insert(name.clone(), id);
+        let phase = Phase::New { again: false };
+        self.slots.push(Slot { name, entry, phase, claim: None, wake_at: None, listed: false });
+        self.run_errand(id);
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What to ask the store at `now`, with room for so many more runs.
+    pub(crate) fn turn(
+        &mut self,
+        now: Time,
+        room: usize,
+        random: &mut dyn FnMut() -> u64,
+        events: &mut Vec<Event>,
+    ) -> Turn {
+        let mut intents = Vec::new();
+        while intents.len() < BATCH
+            && let Some(id) = self.errands.pop_front()
+        {
+            self.slots[id as usize].listed = false;
+            intents.extend(self.errand(id, now, events));
+        }
+        let mut takes = 0;
+        while let Some((at, id)) = self.next_up() {
+            if at > now || takes >= room || intents.len() >= BATCH {
+                break;
+            }
+            self.queue.pop();
+            self.slots[id as usize].wake_at = None;
+            let intent = self.due(id, now, random, events);
+            takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
+            intents.extend(intent);
+        }
+        let wake_at = self.next_up().map(|(at, _)| at);
+        let full = takes >= room && wake_at.is_some_and(|at| at <= now);
+        Turn { intents, wake_at, full }
+    }
+
+    /// The earliest entry of the queue that its slot confirms.
+    fn next_up(&mut self) -> Option<(Time, SlotId)> {
+        while let Some(Reverse((at, id))) = self.queue.peek().copied() {
+            if self.slots[id as usize].wake_at == Some(at) {
+                return Some((at, id));
+            }
+            self.queue.pop();
+        }
+        None
+    }
+
+    fn errand(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Intent> {
+        let slot = &self.slots[id as usize];
+        let following = |after: Time| Timetable::of(&slot.name, &slot.entry).following(after, 0);
+        let version = slot.entry.settings.version;
+        let what = match &slot.phase {
+            Phase::New { .. } => following(now).map(|first| What::Register {
+                definition: slot.entry.definition(),
+                version,
+                first,
+            }),
+            Phase::Redefine { edition, after } => following(now.max(*after)).map(|next| {
+                let definition = slot.entry.definition();
+                What::Redefine { edition: *edition, definition, version, next }
+            }),
+            Phase::Stale => Ok(What::Look),
+            Phase::Known(_) | Phase::Off => return None,
+        };
+        self.intent(id, what, events)
+    }
+
+    fn due(
+        &mut self,
+        id: SlotId,
+        now: Time,
+        random: &mut dyn FnMut() -> u64,
+        events: &mut Vec<Event>,
+    ) -> Option<Intent> {
+        let slot = &self.slots[id as usize];
+        let Phase::Known(known) = &slot.phase else { return self.errand(id, now, events) };
+        let claim = slot.claim.unwrap_or_else(|| u128::from(random()) << 64 | u128::from(random()));
+        match decide(&slot.name, &slot.entry, known, now, self.powers, claim) {
+            Ok(Decision::Wait(None)) if known.paused => {
+                self.look_at(id, saturating_add(now, self.poll));
+                None
+            }
+            Ok(Decision::Wait(wake_at)) => {
+                self.wake(id, wake_at);
+                None
+            }
+            Ok(Decision::Blocked(until)) => {
+                self.look_at(id, saturating_add(now, self.poll).min(until));
+                None
+            }
+            Ok(Decision::Take { take, then }) => {
+                let late = known.due_at.map_or(Duration::ZERO, |due| crate::time::since(now, due));
+                self.intent(id, Ok(What::Take { take, then, late }), events)
+            }
+            Ok(Decision::Skip(skip)) => self.intent(id, Ok(What::Skip(skip)), events),
+            Ok(Decision::Reap) => self.intent(id, Ok(What::Reap), events),
+            Err(fault) => self.intent(id, Err(fault), events),
+        }
+    }
+
+    fn intent(
+        &mut self,
+        id: SlotId,
+        what: Result<What, Fault>,
+        events: &mut Vec<Event>,
+    ) -> Option<Intent> {
+        let slot = &mut self.slots[id as usize];
+        match what {
+            Ok(what) => {
+                let placement = slot.entry.settings.placement;
+                Some(Intent { slot: id, name: slot.name.clone(), placement, what })
+            }
+            Err(fault) => {
+                slot.phase = Phase::Off;
+                events.push(Event::Unplannable { name: slot.name.clone(), reason: fault.to_string() });
+                None
+            }
+        }
+    }
+
+    /// Takes in what the store said at `now`; answers with the run to start, if it was won.
+    pub(crate) fn answered(
+        &mut self,
+        intent: Intent,
+        answer: Answer,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Option<Start> {
+        let id = intent.slot;
+        let slot = &mut self.slots[id as usize];
+        slot.claim = None;
+        match answer {
+            Answer::Absent => {
+                if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
+                    events.push(Event::Forgotten { name: slot.name.clone() });
+                }
+                slot.phase = Phase::New { again: true };
+                self.run_errand(id);
+                None
+            }
+            Answer::Gone => {
+                slot.phase = Phase::Off;
+                events.push(Event::Deleted { name: slot.name.clone() });
+                None
+            }
+            Answer::State(state) => {
+                if let What::Skip(skip) = &intent.what
+                    && state.cursor == skip.then
+                {
+                    events.push(passed(slot.name.clone(), skip.expected, &skip.passed));
+                }
+                self.learn(id, &state, now, events);
+                None
+            }
+            Answer::Taken(taken) => {
+                let What::Take { take, then, late } = intent.what else {
+                    // Not an answer to what was asked: find out what is true.
+                    self.look_soon(id);
+                    return None;
+                };
+                self.won(id, &take, then, late, taken, events)
+            }
+        }
+    }
+
+    /// The answers to these were lost: they are asked again, takes with the same claim.
+    pub(crate) fn unanswered(&mut self, intents: Vec<Intent>, now: Time) {
+        for intent in intents {
+            let slot = &mut self.slots[intent.slot as usize];
+            match intent.what {
+                What::Take { take, .. } => {
+                    slot.claim = Some(take.claim);
+                    self.wake(intent.slot, Some(now));
+                }
+                What::Skip(_) | What::Reap => self.look_soon(intent.slot),
+                What::Look | What::Register { .. } | What::Redefine { .. } => {
+                    self.run_errand(intent.slot);
+                }
+            }
+        }
+    }
+
+    fn won(
+        &mut self,
+        id: SlotId,
+        take: &Take,
+        then: Cursor,
+        late: Duration,
+        taken: Taken,
+        events: &mut Vec<Event>,
+    ) -> Option<Start> {
+        let slot = &mut self.slots[id as usize];
+        let (name, entry) = (slot.name.clone(), slot.entry.clone());
+        let Phase::Known(known) = &mut slot.phase else { return None };
+        let mut then = then;
+        if taken.run != take.start {
+            // An earlier request with this claim, whose answer was lost, had won another one.
+            then = finish_of(&name, &entry, &taken.run, known.started).unwrap_or(Cursor::Keep);
+            self.look_soon(id);
+            return Some(Start { slot: id, name, entry, taken, then, late });
+        }
+        if let Some(range) = &take.passed {
+            events.push(passed(name.clone(), take.expected.at, range));
+        }
+        let of_schedule = known.head_is_cursor();
+        known.started += u64::from(of_schedule);
+        match take.deliver {
+            Deliver::AtMostOnce { then: cursor, .. } => {
+                known.marks.extend(taken.until.map(|until| (taken.fence, until)));
+                match cursor {
+                    Cursor::To(next) => {
+                        known.go_to(next);
+                        let wake_at = known.due_at;
+                        self.wake(id, wake_at);
+                    }
+                    Cursor::Keep => self.look_soon(id),
+                }
+            }
+            Deliver::AtLeastOnce { .. } => {
+                if let (true, Some(next)) = (of_schedule, &mut known.cursor) {
+                    next.at = taken.run.at;
+                }
+                known.head = Some(taken.run.clone());
+                known.due_at = taken.until;
+            }
+        }
+        Some(Start { slot: id, name, entry, taken, then, late })
+    }
+
+    /// What became of a run of this node: `then` is where its finish moved the cursor, `None` if
+    /// it was not a finish.
+    pub(crate) fn settled(
+        &mut self,
+        id: SlotId,
+        fence: i64,
+        run_at: Time,
+        settled: Settled,
+        finished: Option<Cursor>,
+    ) {
+        let known = match &mut self.slots[id as usize].phase {
+            Phase::Known(known) => known,
+            Phase::Stale => return self.look_soon(id),
+            _ => return,
+        };
+        if let Settled::Until(until) = settled {
+            for mark in known.marks.iter_mut().filter(|mark| mark.0 == fence) {
+                mark.1 = until;
+            }
+            return;
+        }
+        let marks = known.marks.len();
+        known.marks.retain(|mark| mark.0 != fence);
+        let was_marked = known.marks.len() < marks;
+        match (settled, finished) {
+            (Settled::Done, Some(Cursor::To(next)))
+                if known.cursor.is_some_and(|cursor| cursor.at == run_at) =>
+            {
+                known.go_to(next);
+                let wake_at = known.due_at;
+                self.wake(id, wake_at);
+            }
+            // Its mark was in nobody's way, or somebody waits in this queue for its end.
+            (Settled::Done, Some(Cursor::Keep)) if was_marked => {
+                let wake_at = known.due_at;
+                self.wake(id, wake_at);
+            }
+            _ => self.look_soon(id),
+        }
+    }
+
+    /// Word from the store about this job.
+    pub(crate) fn heard_of(&mut self, name: &str) {
+        if let Some(&id) = self.by_name.get(name)
+            && matches!(self.slots[id as usize].phase, Phase::Known(_) | Phase::Stale)
+        {
+            self.look_soon(id);
+        }
+    }
+
+    /// The truth about one job.
+    pub(crate) fn learn(&mut self, id: SlotId, state: &State, now: Time, events: &mut Vec<Event>) {
+        let slot = &mut self.slots[id as usize];
+        let name = || slot.name.clone();
+        let mut off = |reason: Event| {
+            events.push(reason);
+            Phase::Off
+        };
+        let agreed = match &slot.phase {
+            Phase::Off => return,
+            Phase::Known(known) => Some(known.edition == state.edition),
+            _ => None,
+        };
+        let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
+        slot.phase = if let Some(reason) = &state.parked {
+            let reason = format!("its record in the store cannot be read: {reason}");
+            off(Event::Unplannable { name: name(), reason })
+        } else if !state.kind.is_empty() {
+            let reason = format!(
+                "a stored schedule of kind {:?} has this name; delete that, or choose another name",
+                state.kind
+            );
+            off(Event::Unplannable { name: name(), reason })
+        } else if agreed == Some(true) || state.definition == slot.entry.definition() {
+            if was_redefining {
+                events.push(Event::Redefined { name: name() });
+            }
+            Phase::Known(Known::of(state))
+        } else if agreed.is_some() || state.version > slot.entry.settings.version {
+            off(Event::Outdated { name: name() })
+        } else {
+            let after = state.last_started.map_or(now, |last| last.max(now));
+            Phase::Redefine { edition: state.edition, after }
+        };
+        match &slot.phase {
+            Phase::Known(known) => {
+                let wake_at = known.wants_attention();
+                let paused = known.paused && wake_at.is_none();
+                if paused {
+                    self.look_at(id, saturating_add(now, self.poll));
+                } else {
+                    self.wake(id, wake_at);
+                }
+            }
+            Phase::Redefine { .. } => self.run_errand(id),
+            _ => slot.wake_at = None,
+        }
+    }
+
+    /// A record that somebody should look at, found in the store.
+    pub(crate) fn found(&mut self, state: &State, now: Time, events: &mut Vec<Event>) {
+        if let Some(&id) = self.by_name.get(state.name.as_str())
+            && matches!(self.slots[id as usize].phase, Phase::Known(_))
+        {
+            self.learn(id, state, now, events);
+        }
+    }
+
+    fn wake(&mut self, id: SlotId, at: Option<Time>) {
+        self.slots[id as usize].wake_at = at;
+        self.queue.extend(at.map(|at| Reverse((at, id))));
+    }
+
+    fn look_at(&mut self, id: SlotId, at: Time) {
+        self.slots[id as usize].phase = Phase::Stale;
+        self.wake(id, Some(at));
+    }
+
+    fn look_soon(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id as usize];
+        slot.phase = Phase::Stale;
+        slot.wake_at = None;
+        self.run_errand(id);
+    }
+
+    fn run_errand(&mut self, id: SlotId) {
+        let listed = &mut self.slots[id as usize].listed;
+        if !std::mem::replace(listed, true) {
+            self.errands.push_back(id);
+        }
+    }
+}
+
+fn passed(name: Arc<str>, first: Time, range: &crate::backend::Passed) -> Event {
+    let outcome = if range.overlap { Outcome::Skipped } else { Outcome::Missed };
+    Event::Passed { name, first, last: range.last, count: range.count, outcome }
+}
