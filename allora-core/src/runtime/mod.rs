@@ -1,13 +1,15 @@
 //! What the scheduler needs of an executor and a clock: four methods and a number.
 //!
 //! `Tokio`, `AsyncStd` and `Smol` are the runtimes of the real world, each behind the feature of
-//! its name.
+//! its name; [`detect`] finds the one that is around. [`Sim`] is for tests: virtual time, and
+//! everything follows from a seed.
 
 #[cfg(feature = "async-std")]
 mod async_std;
 mod detect;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod real;
+pub mod sim;
 #[cfg(feature = "smol")]
 mod smol;
 #[cfg(feature = "tokio")]
@@ -15,6 +17,7 @@ mod tokio;
 
 #[cfg(feature = "async-std")]
 pub use self::async_std::AsyncStd;
+pub use self::sim::{Sim, SimNode};
 #[cfg(feature = "smol")]
 pub use self::smol::Smol;
 #[cfg(feature = "tokio")]
