@@ -9,8 +9,8 @@ use std::time::Instant;
 /// The runtime on [async-std](https://docs.rs/async-std): its global executor and its timers.
 ///
 /// async-std is no longer maintained (RUSTSEC-2025-0052). This is for programs that have it;
-/// `Smol`, behind the feature `smol`, stands on the same executor and timers and is what
-/// async-std's authors point to.
+/// `Smol`, behind the feature `smol`, is made of the same parts and is what async-std's authors
+/// point to.
 ///
 /// Both start threads of their own when they are first used; `ASYNC_STD_THREAD_COUNT` sets how
 /// many run tasks (one for each core unless set). Works from any thread and beside any other

@@ -103,4 +103,21 @@ mod on_tokio {
         tokio.sleep_until(at).await;
         assert!(tokio.now() >= at && tokio.now() < at + 1000 * MS);
     }
+
+    /// Nothing hangs and no sleep seems to have ended.
+    #[test]
+    fn after_tokios_end_tasks_are_dropped_and_sleeps_panic() {
+        let tokio = Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = Tokio::from_handle(tokio.handle().clone()).unwrap();
+        drop(tokio);
+        let (held, dropped) = futures::channel::oneshot::channel::<()>();
+        runtime.spawn(Box::pin(async move {
+            let _held = held;
+            futures::future::pending().await
+        }));
+        assert!(block_on(dropped).is_err());
+        let sleep = runtime.sleep_until(runtime.now() + 3_600_000 * MS);
+        let slept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block_on(sleep)));
+        assert!(slept.is_err());
+    }
 }

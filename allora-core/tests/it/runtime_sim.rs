@@ -1,14 +1,14 @@
 //! The simulated runtime, as a user's test sees it.
 
 use allora_core::{
-    Runtime,
+    Runtime, Time,
     runtime::{Sim, SimNode},
 };
 use chrono::TimeDelta;
 use futures::{
     FutureExt, StreamExt,
     channel::{mpsc, oneshot},
-    future::{join_all, pending, poll_fn, select},
+    future::{BoxFuture, join_all, pending, poll_fn, select},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -258,7 +258,7 @@ fn waiting_for_a_paused_node_is_a_deadlock() {
     let node = sim.node();
     node.pause();
     let text = message(|| sim.block_on(node.sleep_until(node.now() + SECOND)));
-    assert!(text.contains("1 nodes are paused"), "{text}");
+    assert!(text.contains("paused nodes: 1"), "{text}");
     assert_eq!(sim.elapsed(), Duration::ZERO);
 }
 
@@ -304,6 +304,59 @@ fn tasks_talk_to_each_other_and_to_the_test() {
     let mut ids: Vec<i32> = sim.block_on(received.collect());
     ids.sort_unstable();
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
+
+/// Nodes that, as their random numbers have it, sleep, drop sleeps, spawn, and stop each other.
+fn turmoil(seed: u64) -> (u64, u64) {
+    let sim = Sim::new(seed);
+    let nodes: Vec<SimNode> = (0..6).map(|_| sim.node()).collect();
+    for node in &nodes {
+        node.spawn(anything(node.clone(), nodes.clone(), 0));
+    }
+    for _ in 0..20 {
+        sim.run_for(MINUTE);
+        nodes.iter().for_each(SimNode::resume);
+    }
+    (sim.trace(), sim.steps())
+}
+
+fn anything(node: SimNode, nodes: Vec<SimNode>, depth: u32) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        for _ in 0..100 {
+            let draw = node.random();
+            let after = |ms: u64| node.now() + Duration::from_millis(ms);
+            let other = &nodes[(draw >> 32) as usize % nodes.len()];
+            match draw % 64 {
+                0 => other.pause(),
+                1 => other.suspend(),
+                2 if depth == 3 => other.crash(),
+                3..10 if depth < 3 => node.spawn(anything(node.clone(), nodes.clone(), depth + 1)),
+                10..30 => {
+                    let there = other.now() + Duration::from_millis(draw >> 50);
+                    select(other.sleep_until(there), node.sleep_until(after(5000))).await;
+                }
+                _ => node.sleep_until(after(draw >> 52)).await,
+            }
+        }
+    })
+}
+
+#[test]
+fn turmoil_repeats_itself() {
+    let runs: Vec<_> = (0..20).map(turmoil).collect();
+    assert_eq!(runs, (0..20).map(turmoil).collect::<Vec<_>>());
+    let most = runs.iter().map(|&(_, steps)| steps).max();
+    assert!(most > Some(1000), "{most:?}");
+}
+
+#[test]
+fn wall_clocks_stop_at_the_ends_of_time() {
+    let sim = Sim::new(1);
+    let node = sim.node();
+    node.set_skew(TimeDelta::MAX);
+    assert_eq!(node.wall(), Time::MAX_UTC);
+    node.set_skew(TimeDelta::MIN);
+    assert_eq!(node.wall(), Time::MIN_UTC);
 }
 
 /// Every minute a sleep of a day is dropped: two timers a turn, of which one fires.

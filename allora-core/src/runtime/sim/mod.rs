@@ -12,7 +12,7 @@
 //!
 //! let sim = Sim::new(1);
 //! let (node, log) = (sim.node(), ran.clone());
-//! sim.node().spawn(Box::pin(async move {
+//! node.clone().spawn(Box::pin(async move {
 //!     while let Some(next) = daily.next_at(node.wall()) {
 //!         let wait = (next - node.wall()).to_std().unwrap();
 //!         node.sleep_until(node.now() + wait).await;
@@ -41,7 +41,7 @@
 //!         sim.sleep_until(sim.now() + Duration::from_secs(10)).await;
 //!         node.crash();
 //!         sim.sleep_until(sim.now() + Duration::from_secs(60)).await;
-//!         // assert_eq!(…)
+//!         assert_eq!(sim.elapsed(), Duration::from_secs(70));
 //!     });
 //! }
 //! ```
@@ -78,7 +78,7 @@ use std::{
 ///
 /// The value itself is a [`Runtime`] too, for the test: a node with true clocks that nothing can
 /// happen to. Hand [`node`](Self::node)s to what is under test. Dropping the simulation drops all
-/// tasks.
+/// tasks; for nodes that are kept beyond that, time stands still.
 ///
 /// See the [module](self) for examples.
 pub struct Sim {
@@ -112,8 +112,9 @@ impl Sim {
     ///
     /// # Panics
     /// With the seed and the time: if the future or a task panics; if the future waits and no
-    /// timer is left (a deadlock); if ten million polls pass and no time does. Also inside a task
-    /// of this simulation and while another thread drives it.
+    /// timer is left (a deadlock: a thread outside that would wake it is not waited for); if ten
+    /// million polls pass and no time does. Also inside a task of this simulation and while another
+    /// thread drives it.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.world().block_on(pin!(future))
     }
@@ -204,7 +205,8 @@ impl SimNode {
         self.id
     }
 
-    /// Steps the wall clock: from now on it is `skew` ahead of the truth (behind, if negative).
+    /// Steps the wall clock: from now on it is `skew` ahead of the truth (behind, if negative). It
+    /// stops at the first and last instants that a [`Time`] can be.
     pub fn set_skew(&self, skew: TimeDelta) {
         let mut state = self.world.state();
         let now = state.time;
@@ -268,9 +270,9 @@ impl Runtime for SimNode {
 
     fn wall(&self) -> Time {
         let state = self.world.state();
-        let passed = clock::delta(state.time.into());
-        let shown = passed + state.nodes[self.id].clock.skew(state.time);
-        self.world.start.checked_add_signed(shown).unwrap_or(Time::MAX_UTC)
+        let skew = state.nodes[self.id].clock.skew(state.time);
+        let shown = self.world.wall(state.time).checked_add_signed(skew);
+        shown.unwrap_or(if skew < TimeDelta::zero() { Time::MIN_UTC } else { Time::MAX_UTC })
     }
 
     fn random(&self) -> u64 {

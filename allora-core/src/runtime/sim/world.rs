@@ -1,7 +1,7 @@
 //! The state that the nodes of one simulation share, and the loop that moves it on.
 
 use super::{
-    clock::Clock,
+    clock::{Clock, delta},
     rng::{Rng, Trace},
     tasks::{Key, MAIN, Ready, Task, Tasks, Wakeup},
     timers::Timers,
@@ -96,6 +96,11 @@ impl World {
     /// Never held while anything of a user's runs: a poll, a waker, a destructor.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The true time so many nanoseconds after the start.
+    pub(super) fn wall(&self, time: u64) -> Time {
+        self.start.checked_add_signed(delta(time.into())).unwrap_or(Time::MAX_UTC)
     }
 
     pub(super) fn spawn(&self, node: usize, future: BoxFuture<'static, ()>) {
@@ -224,7 +229,7 @@ impl World {
     }
 
     fn fail(&self, what: &str) -> ! {
-        let at = self.start + super::clock::delta(self.state().time.into());
+        let at = self.wall(self.state().time);
         panic!("simulation with seed {}, at {at}: {what}", self.seed)
     }
 }
@@ -311,10 +316,10 @@ impl State {
     }
 
     fn waiting(&self) -> String {
-        let still = self.nodes.iter().filter(|node| node.life == Life::Paused).count();
+        let paused = self.nodes.iter().filter(|node| node.life == Life::Paused).count();
         format!(
             "the future waits for something that no task and no timer brings about \
-             ({} tasks are waiting, {still} nodes are paused)",
+             (waiting tasks: {}, paused nodes: {paused})",
             self.tasks.len()
         )
     }
