@@ -104,6 +104,15 @@ mod on_tokio {
         assert!(tokio.now() >= at && tokio.now() < at + 1000 * MS);
     }
 
+    #[test]
+    fn paused_tokio_time_is_followed_from_outside() {
+        let tokio = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let runtime = Tokio::from_handle(tokio.handle().clone()).unwrap();
+        let before = runtime.now();
+        tokio.block_on(tokio::time::advance(5 * MS));
+        assert_eq!(runtime.now(), before + 5 * MS);
+    }
+
     /// Nothing hangs and no sleep seems to have ended.
     #[test]
     fn after_tokios_end_tasks_are_dropped_and_sleeps_panic() {

@@ -11,6 +11,7 @@ use futures::{
     future::{BoxFuture, join_all, pending, poll_fn, select},
 };
 use std::{
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     task::Poll,
@@ -163,6 +164,36 @@ fn what_wakes_a_paused_task_is_remembered() {
 }
 
 #[test]
+fn a_task_that_is_woken_three_times_is_polled_once() {
+    let sim = Sim::new(1);
+    let mut first = true;
+    sim.spawn(Box::pin(poll_fn(move |cx| {
+        let wakes = if mem::take(&mut first) { 3 } else { 0 };
+        (0..wakes).for_each(|_| cx.waker().wake_by_ref());
+        Poll::Pending
+    })));
+    sim.run_for(SECOND);
+    assert_eq!(sim.steps(), 2);
+}
+
+#[test]
+fn a_waker_that_outlives_its_task_wakes_no_other() {
+    let sim = Sim::new(1);
+    let (send, mut wakers) = mpsc::unbounded();
+    sim.spawn(Box::pin(poll_fn(move |cx| {
+        send.unbounded_send(cx.waker().clone()).expect("somebody listens");
+        Poll::Ready(())
+    })));
+    sim.run_for(SECOND);
+    sim.spawn(Box::pin(pending()));
+    sim.run_for(SECOND);
+    let steps = sim.steps();
+    wakers.try_recv().expect("sent").wake();
+    sim.run_for(SECOND);
+    assert_eq!(sim.steps(), steps);
+}
+
+#[test]
 fn a_task_spawned_on_a_paused_node_waits() {
     let sim = Sim::new(1);
     let node = sim.node();
@@ -204,15 +235,17 @@ fn a_task_may_crash_its_own_node() {
     let sim = Sim::new(1);
     let node = sim.node();
     let log = beat(&sim, &node, SECOND);
-    let doomed = node.clone();
+    let (doomed, held) = (node.clone(), Arc::new(()));
+    let inside = held.clone();
     node.spawn(Box::pin(async move {
+        let _inside = inside;
         doomed.sleep_until(doomed.now() + SECOND * 5 / 2).await;
         doomed.crash();
         doomed.sleep_until(doomed.now()).await;
         panic!("still alive");
     }));
     sim.run_for(MINUTE);
-    assert_eq!(read(&log), [1, 2]);
+    assert_eq!((read(&log), Arc::strong_count(&held)), (vec![1, 2], 1));
 }
 
 #[test]

@@ -365,6 +365,18 @@ mod tests {
     }
 
     #[test]
+    fn many_polls_are_not_endless_if_time_passes() {
+        let sim = Sim::new(1);
+        let wait = || sim.sleep_until(sim.now() + Duration::from_millis(1));
+        sim.world().state().steps = world::ENDLESS - 1;
+        sim.block_on(async {
+            wait().await;
+            wait().await;
+        });
+        assert!(sim.steps() > world::ENDLESS);
+    }
+
+    #[test]
     fn a_simulation_goes_between_threads() {
         fn check<T: Send + Sync>() {}
         check::<Sim>();

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// More polls at one instant than any test needs.
-const ENDLESS: u64 = 10_000_000;
+pub(super) const ENDLESS: u64 = 10_000_000;
 
 #[derive(Debug)]
 pub(super) struct World {
