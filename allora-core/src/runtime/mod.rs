@@ -1,6 +1,29 @@
 //! What the scheduler needs of an executor and a clock: four methods and a number.
+//!
+//! `Tokio`, `AsyncStd` and `Smol` are the runtimes of the real world, each behind the feature of
+//! its name; [`detect`] finds the one that is around. [`Sim`] is for tests: virtual time, and
+//! everything follows from a seed.
 
-use crate::time::Time;
+#[cfg(feature = "async-std")]
+mod async_std;
+mod detect;
+#[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
+mod real;
+pub mod sim;
+#[cfg(feature = "smol")]
+mod smol;
+#[cfg(feature = "tokio")]
+mod tokio;
+
+#[cfg(feature = "async-std")]
+pub use self::async_std::AsyncStd;
+pub use self::sim::{Sim, SimNode};
+#[cfg(feature = "smol")]
+pub use self::smol::Smol;
+#[cfg(feature = "tokio")]
+pub use self::tokio::Tokio;
+
+use crate::{Result, time::Time};
 use futures::future::BoxFuture;
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -42,4 +65,36 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
     fn random(&self) -> u64 {
         (**self).random()
     }
+}
+
+/// The runtime to use when none is named: the tokio runtime that this thread is inside, else the
+/// one of async-std and smol that is compiled in.
+///
+/// # Errors
+/// [`Invalid`](crate::Kind::Invalid), and what to do about it, when there is none, when both
+/// async-std and smol are compiled in, and when the tokio runtime around has no timers and nothing
+/// else is there.
+///
+/// # Examples
+/// ```
+/// use allora_core::{Runtime, runtime};
+///
+/// match runtime::detect() {
+///     Ok(runtime) => println!("it is {} o'clock", runtime.wall().format("%H")),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+pub fn detect() -> Result<Arc<dyn Runtime>> {
+    type Around = fn() -> Option<Result<Arc<dyn Runtime>>>;
+    let around: &[Around] = &[
+        #[cfg(feature = "tokio")]
+        tokio::around,
+    ];
+    let anywhere: &[Arc<dyn Runtime>] = &[
+        #[cfg(feature = "async-std")]
+        Arc::new(AsyncStd),
+        #[cfg(feature = "smol")]
+        Arc::new(Smol),
+    ];
+    detect::choose(around.iter().find_map(|found| found()), anywhere)
 }

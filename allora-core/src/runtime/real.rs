@@ -1,0 +1,62 @@
+//! What the runtimes of the real world share: the machine's clocks, its random numbers, and long
+//! sleeps cut into legs.
+
+use crate::time::Time;
+use std::time::{Duration, Instant, SystemTime};
+
+/// No single timer is armed for longer. A timer weeks ahead has made a runtime's other timers
+/// hang (tokio-rs/tokio#8334), and a machine that was suspended is looked at again within a day.
+const LONGEST_LEG: Duration = Duration::from_hours(24);
+
+/// Where the next leg of a sleep until `at` ends; `None` when it is over.
+pub(super) fn leg(now: Instant, at: Instant) -> Option<Instant> {
+    let left = at.checked_duration_since(now).filter(|left| !left.is_zero())?;
+    Some(now + left.min(LONGEST_LEG))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where `Runtime::now` comes from")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where `Runtime::wall` comes from")]
+pub(super) fn wall() -> Time {
+    SystemTime::now().into()
+}
+
+/// From the operating system, each time: ids drawn on different machines must not be alike, also
+/// when the machines were started from one image.
+pub(super) fn random() -> u64 {
+    getrandom::u64().expect("the operating system has random numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[test]
+    fn a_sleep_of_less_than_a_day_is_one_leg() {
+        let now = now();
+        assert_eq!(leg(now, now + HOUR), Some(now + HOUR));
+    }
+
+    #[test]
+    fn a_sleep_of_a_year_is_cut_into_days() {
+        let now = now();
+        assert_eq!(leg(now, now + 365 * LONGEST_LEG), Some(now + LONGEST_LEG));
+    }
+
+    #[test]
+    fn a_sleep_that_has_passed_has_no_leg() {
+        let now = now();
+        assert_eq!(leg(now, now), None);
+        assert_eq!(leg(now + HOUR, now), None);
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        assert_ne!(random(), random());
+    }
+}
