@@ -10,16 +10,20 @@ pub mod record;
 mod run;
 pub mod runtime;
 pub mod schedule;
+mod scheduler;
 pub mod time;
 
 pub use backend::{Backend, Occurrence};
 pub use error::{BoxError, Error, Kind, Result};
 pub use event::Event;
-pub use job::{CatchUp, Delivery, Entry, IntoOutcome, Job, Overlap, Placement, Retry, Settings, job};
 #[doc(hidden)]
 pub use job::Returns;
+pub use job::{
+    CatchUp, Delivery, Entry, IntoOutcome, Job, Overlap, Placement, Retry, Settings, job,
+};
 pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::Schedule;
+pub use scheduler::{Builder, Handle, Scheduler, Stopped};
 pub use time::Time;

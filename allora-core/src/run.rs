@@ -95,6 +95,10 @@ impl Run {
         Cancelled { run: self.clone() }
     }
 
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.inner.name.clone()
+    }
+
     pub(crate) fn control(&self) -> &Control {
         &self.inner.control
     }

@@ -13,7 +13,7 @@ pub(crate) use timetable::{Fault, Timetable, panic_text};
 use crate::{
     error::{BoxError, Result},
     run::Run,
-    schedule::{self, Schedule},
+    schedule,
     time::Time,
 };
 use async_trait::async_trait;

@@ -15,10 +15,7 @@ pub(crate) enum Decision {
     /// Nothing before this time; `None`: nothing until somebody changes something.
     Wait(Option<Time>),
     /// Win this occurrence; `then` is where a finish moves the cursor.
-    Take {
-        take: Take,
-        then: Cursor,
-    },
+    Take { take: Take, then: Cursor },
     /// Pass these instants over.
     Skip(Skip),
     /// A run's node has kept silent: have it recorded.

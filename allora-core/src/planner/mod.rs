@@ -11,7 +11,9 @@ mod slot;
 pub(crate) use decide::Powers;
 
 use crate::{
-    backend::{Act, Answer, Cursor, Deliver, Next, Outcome, Plan, Settled, Skip, State, Take, Taken},
+    backend::{
+        Act, Answer, Cursor, Deliver, Next, Outcome, Plan, Settled, Skip, State, Take, Taken,
+    },
     error::{Error, Kind, Result},
     event::Event,
     job::{Entry, Fault, Placement, Timetable},
@@ -246,7 +248,10 @@ impl Planner {
             }
             Err(fault) => {
                 slot.phase = Phase::Off;
-                events.push(Event::Unplannable { name: slot.name.clone(), reason: fault.to_string() });
+                events.push(Event::Unplannable {
+                    name: slot.name.clone(),
+                    reason: fault.to_string(),
+                });
                 None
             }
         }

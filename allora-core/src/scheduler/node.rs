@@ -1,0 +1,401 @@
+//! What the parts of a scheduler share: the planner, the runs, the bells, the news.
+
+use super::{
+    Config,
+    execution::{Execution, How},
+    local::Local,
+    signal::Signal,
+};
+use crate::{
+    backend::{Backend, Cursor, End, Ended, Outcome},
+    error::Error,
+    event::Event,
+    job::{Delivery, Placement},
+    planner::{Planner, SlotId, Start},
+    run::{Control, Inner, Run},
+    runtime::Runtime,
+    time::{Time, saturating_add, since},
+};
+use chrono::TimeDelta;
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// A scheduler's inside.
+pub(crate) struct Node {
+    pub(crate) id: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) config: Config,
+    pub(crate) on_event: Option<OnEvent>,
+    /// Rung when there may be something to take, or room for it.
+    pub(crate) taker: Signal,
+    /// Rung when a run has ended or has to be ended.
+    pub(crate) keeper: Signal,
+    store_down: AtomicBool,
+    inside: Mutex<Inside>,
+}
+
+pub(crate) type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// What is behind the lock; no await ever happens under it.
+pub(crate) struct Inside {
+    pub(crate) planner: Planner,
+    pub(crate) local: Local,
+    pub(crate) live: BTreeMap<LiveId, Live>,
+    /// Runs whose future has not ended.
+    pub(crate) running: usize,
+    /// Runs that have ended since the keeper looked.
+    pub(crate) ended: Vec<LiveId>,
+    /// When the keeper next looks through the runs.
+    pub(crate) scan_at: Option<Instant>,
+    pub(crate) stop: Stop,
+    /// The store's clock minus this node's.
+    pub(crate) offset: TimeDelta,
+    next_live: LiveId,
+}
+
+/// Names a run inside its node.
+pub(crate) type LiveId = u64;
+
+/// How far the scheduler is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stop {
+    No,
+    /// Takes no more; runs have the grace.
+    Graceful,
+    /// Runs are ended at once.
+    Now,
+}
+
+/// A run that has not been settled.
+pub(crate) struct Live {
+    pub(crate) slot: SlotId,
+    pub(crate) start: Started,
+    pub(crate) run: Run,
+    /// Where its finish moves the cursor.
+    pub(crate) then: Cursor,
+    pub(crate) entry: crate::job::Entry,
+    /// Its lease or mark, if it has one.
+    pub(crate) kept: Option<Kept>,
+    /// How it ended, when it has.
+    pub(crate) end: Option<Verdict>,
+    /// Nobody is waiting for its end: the store has given the occurrence to others.
+    pub(crate) lost: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Started {
+    pub(crate) at: Instant,
+}
+
+/// A lease or mark, by this node's monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) lasts: Duration,
+    pub(crate) extend_at: Instant,
+    /// The run is cancelled unless an extension was confirmed before.
+    pub(crate) cancel_at: Instant,
+    /// Its future is dropped.
+    pub(crate) drop_at: Instant,
+}
+
+impl Kept {
+    /// A lease or mark of `lasts`, confirmed by a request that was sent at `sent` and leaves
+    /// `left` of it.
+    pub(crate) fn new(sent: Instant, left: Duration, lasts: Duration) -> Self {
+        let margin = (lasts / 10).max(Duration::from_millis(100)).min(left / 2);
+        Self {
+            lasts,
+            extend_at: sent + left.min(lasts / 3),
+            cancel_at: sent + (left - margin),
+            drop_at: sent + left,
+        }
+    }
+}
+
+/// How a run ended, and what the store is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Ran,
+    Failed(String),
+    Dead(String),
+    Cancelled,
+    Retry { at: Time, error: String },
+    Released,
+}
+
+impl Verdict {
+    pub(crate) fn end(&self, then: Cursor) -> End<'_> {
+        match self {
+            Verdict::Ran => End::Finish { then, outcome: Ended::Ran },
+            Verdict::Failed(error) => End::Finish { then, outcome: Ended::Failed(error) },
+            Verdict::Dead(error) => End::Finish { then, outcome: Ended::Dead(error) },
+            Verdict::Cancelled => End::Finish { then, outcome: Ended::Cancelled },
+            Verdict::Retry { at, error } => End::Retry { at: *at, error },
+            Verdict::Released => End::Release,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Verdict::Ran => Outcome::Ran,
+            Verdict::Failed(error) => Outcome::Failed(error.clone()),
+            Verdict::Retry { error, .. } => Outcome::Failed(error.clone()),
+            Verdict::Dead(error) => Outcome::Dead(error.clone()),
+            Verdict::Cancelled => Outcome::Cancelled,
+            Verdict::Released => Outcome::Released,
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn new(
+        id: Arc<str>,
+        backend: Arc<dyn Backend>,
+        runtime: Arc<dyn Runtime>,
+        config: Config,
+        planner: Planner,
+        on_event: Option<OnEvent>,
+    ) -> Self {
+        let namespace = Arc::from(backend.namespace());
+        let inside = Inside {
+            planner,
+            local: Local::default(),
+            live: BTreeMap::new(),
+            running: 0,
+            ended: Vec::new(),
+            scan_at: None,
+            stop: Stop::No,
+            offset: TimeDelta::zero(),
+            next_live: 0,
+        };
+        Self {
+            id,
+            namespace,
+            backend,
+            runtime,
+            config,
+            on_event,
+            taker: Signal::default(),
+            keeper: Signal::default(),
+            store_down: AtomicBool::new(false),
+            inside: Mutex::new(inside),
+        }
+    }
+
+    /// User code never runs under the lock unguarded, so that a poisoned one guards sound state.
+    pub(crate) fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store's time, as well as this node knows it.
+    pub(crate) fn now(&self, inside: &Inside) -> Time {
+        self.runtime.wall() + inside.offset
+    }
+
+    /// Starts a run that was won: `sent` is when the request was sent that confirmed it, by the
+    /// monotonic clock, and `decided` when the store carried it out, by the store's.
+    pub(crate) fn start(self: &Arc<Self>, start: Start, sent: Instant, decided: Time) {
+        let Start { slot, name, entry, taken, then, late } = start;
+        let lasts = match entry.settings.delivery {
+            Delivery::AtLeastOnce { lease } => lease,
+            Delivery::AtMostOnce => self.config.mark,
+        };
+        let kept = taken.until.map(|until| Kept::new(sent, since(until, decided), lasts));
+        let now = self.runtime.now();
+        let expired = kept.is_some_and(|kept| now >= kept.cancel_at);
+        let event = Event::Started {
+            name: name.clone(),
+            scheduled_at: taken.run.at,
+            attempt: taken.attempt,
+            fence: taken.fence,
+            late,
+        };
+        let run = Run::new(Inner {
+            namespace: self.namespace.clone(),
+            name,
+            node: self.id.clone(),
+            taken,
+            data: self.config.no_data.clone(),
+            control: Control::default(),
+        });
+        let job = entry.job.clone();
+        let timeout = entry.settings.timeout;
+        let (id, refused) = {
+            let mut inside = self.inside();
+            let id = inside.next_live;
+            inside.next_live += 1;
+            // Neither a run that others may already have taken over nor one that was won while the
+            // scheduler was being stopped is started: it is given back.
+            let refused = expired || inside.stop != Stop::No;
+            let end = refused.then_some(Verdict::Released);
+            let live = Live {
+                slot,
+                start: Started { at: now },
+                run: run.clone(),
+                then,
+                entry,
+                kept,
+                end,
+                lost: false,
+            };
+            inside.live.insert(id, live);
+            if refused {
+                inside.ended.push(id);
+                self.keeper.ring();
+            } else {
+                inside.running += 1;
+            }
+            if let Some(kept) = kept
+                && inside.scan_at.is_none_or(|at| at > kept.extend_at)
+            {
+                inside.scan_at = Some(kept.extend_at);
+                self.keeper.ring();
+            }
+            (id, refused)
+        };
+        if refused {
+            return;
+        }
+        self.emit([event]);
+        let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
+        let work = {
+            let run = run.clone();
+            Box::pin(async move { job.run(run).await })
+        };
+        self.runtime.spawn(Box::pin(Execution::new(self.clone(), id, run, work, timeout)));
+    }
+
+    /// A run's future has ended.
+    pub(crate) fn run_ended(&self, id: LiveId, how: How) {
+        let event = {
+            let mut inside = self.inside();
+            inside.running -= 1;
+            inside.ended.push(id);
+            let now = self.now(&inside);
+            let Some(live) = inside.live.get_mut(&id) else { return };
+            let verdict = live.verdict(how, now);
+            let event = Event::Ended {
+                name: live.run.shared_name(),
+                scheduled_at: live.run.scheduled_at(),
+                attempt: live.run.attempt(),
+                fence: live.run.fence(),
+                outcome: verdict.outcome(),
+                took: self.runtime.now().saturating_duration_since(live.start.at),
+            };
+            live.end = Some(verdict);
+            event
+        };
+        self.emit([event]);
+        self.keeper.ring();
+        self.taker.ring();
+    }
+
+    /// Stops the scheduler, or stops it faster.
+    pub(crate) fn stop(&self, how: Stop) {
+        {
+            let mut inside = self.inside();
+            inside.stop = inside.stop.max(how);
+        }
+        self.taker.ring();
+        self.keeper.ring();
+    }
+
+    /// Takes the futures of all runs away.
+    pub(crate) fn drop_runs(&self) {
+        let runs: Vec<Run> = self.inside().live.values().map(|live| live.run.clone()).collect();
+        for run in runs {
+            run.control().drop_now();
+        }
+    }
+
+    pub(crate) fn emit(&self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            super::log::log(&event);
+            if let Some(on_event) = &self.on_event {
+                // The user's code: a panic in it is not the scheduler's end.
+                let _ = catch_unwind(AssertUnwindSafe(|| on_event(&event)));
+            }
+        }
+    }
+
+    /// The store has answered.
+    pub(crate) fn store_is_up(&self) {
+        if self.store_down.swap(false, Ordering::AcqRel) {
+            self.emit([Event::StoreUp]);
+        }
+    }
+
+    /// The store has not answered, or refused; said once until it answers.
+    pub(crate) fn store_failed(&self, error: Error) {
+        if self.store_down.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let unavailable = error.kind() == crate::error::Kind::Unavailable;
+        let error = Arc::new(error);
+        self.emit([if unavailable {
+            Event::StoreDown { error }
+        } else {
+            Event::StoreRefused { error }
+        }]);
+    }
+}
+
+/// `at + by`; a year later if that cannot be told.
+pub(crate) fn later(at: Instant, by: Duration) -> Instant {
+    at.checked_add(by).unwrap_or_else(|| at + Duration::from_secs(366 * 86_400))
+}
+
+/// The longest text of an error that is kept, in bytes.
+const MAX_ERROR: usize = 1_024;
+
+impl Live {
+    fn verdict(&self, how: How, now: Time) -> Verdict {
+        let error = match how {
+            How::Returned(Ok(())) => return Verdict::Ran,
+            How::Dropped => return self.dropped(),
+            How::Returned(Err(error)) => error.to_string(),
+            How::Panicked(text) => format!("panicked: {text}"),
+            How::TimedOut(limit) => format!("timed out after {limit:?}"),
+        };
+        let error = shortened(error);
+        match self.entry.settings.delivery {
+            Delivery::AtMostOnce => Verdict::Failed(error),
+            Delivery::AtLeastOnce { .. } => {
+                match self.entry.settings.retry.after(self.run.attempt()) {
+                    Some(wait) => Verdict::Retry { at: saturating_add(now, wait), error },
+                    None => Verdict::Dead(error),
+                }
+            }
+        }
+    }
+
+    /// At least once, it may run again elsewhere; at most once, it has begun and will not.
+    fn dropped(&self) -> Verdict {
+        match self.entry.settings.delivery {
+            Delivery::AtMostOnce => Verdict::Cancelled,
+            Delivery::AtLeastOnce { .. } => Verdict::Released,
+        }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.entry.settings.placement == Placement::EveryNode
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_ERROR {
+        let end = (0..=MAX_ERROR).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

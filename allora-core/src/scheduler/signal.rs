@@ -1,0 +1,35 @@
+//! A bell: rung by anybody, heard by one.
+
+use futures::task::AtomicWaker;
+use std::{
+    future::poll_fn,
+    sync::atomic::{AtomicBool, Ordering},
+    task::Poll,
+};
+
+/// Rings are remembered until they are heard; several rings are heard as one.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    rung: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Signal {
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            self.waker.wake();
+        }
+    }
+
+    /// Waits for a ring, or for one that nobody has heard.
+    pub(crate) fn heard(&self) -> impl Future<Output = ()> + '_ {
+        poll_fn(|cx| {
+            if self.rung.swap(false, Ordering::AcqRel) {
+                return Poll::Ready(());
+            }
+            self.waker.register(cx.waker());
+            // It may have been rung before the waker was there.
+            if self.rung.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+}
