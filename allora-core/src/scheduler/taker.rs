@@ -137,7 +137,7 @@ impl Taker {
 
     /// Sleeps until the next turn: something is due, was heard of, or has made room.
     async fn sleep(&mut self, turn: &Turn, now: Time) {
-        let node = &self.node;
+        let node = self.node.clone();
         let poll = saturating_add(now, node.config.poll);
         let wake_at = turn.wake_at.filter(|_| !turn.full);
         let until = [wake_at, self.find_at.map(|at| at - TimeDelta::seconds(1)), Some(poll)];
