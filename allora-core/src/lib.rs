@@ -24,6 +24,6 @@ pub use job::{
 pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
-pub use schedule::Schedule;
+pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Builder, Handle, Scheduler, Stopped};
 pub use time::Time;

@@ -129,7 +129,7 @@ impl Planner {
             return Err(Error::new(Kind::AlreadyExists, twice));
         }
         self.by_name.insert(name.clone(), id);
-        let phase = Phase::New { again: false };
+        let phase = Phase::New;
         self.slots.push(Slot { name, entry, phase, claim: None, wake_at: None, listed: false });
         self.run_errand(id);
         Ok(())
@@ -186,7 +186,7 @@ impl Planner {
         let following = |after: Time| Timetable::of(&slot.name, &slot.entry).following(after, 0);
         let version = slot.entry.settings.version;
         let what = match &slot.phase {
-            Phase::New { .. } => following(now).map(|first| What::Register {
+            Phase::New => following(now).map(|first| What::Register {
                 definition: slot.entry.definition(),
                 version,
                 first,
@@ -273,7 +273,7 @@ impl Planner {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
                 }
-                slot.phase = Phase::New { again: true };
+                slot.phase = Phase::New;
                 self.run_errand(id);
                 None
             }

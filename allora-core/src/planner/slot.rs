@@ -23,8 +23,8 @@ pub(crate) struct Slot {
 /// How far this node has come with a job.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// To be registered; if `again`, the store had it and forgot.
-    New { again: bool },
+    /// To be registered.
+    New,
     /// The store has another definition, of this edition.
     Redefine { edition: i64, after: Time },
     /// In agreement with the store.

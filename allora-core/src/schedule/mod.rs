@@ -1,9 +1,27 @@
 //! The "when" of a job: [`Schedule`], and the schedules that come with the library.
 
+mod any;
+mod at;
+mod cron;
+mod every;
+mod explain;
+mod hash;
+mod period;
+mod quartz;
+mod range;
 mod spread;
+
+pub use any::{AnySchedule, parse};
+pub use at::{At, at};
+pub use cron::{Cron, Dst, Field, ParseError, Warning, cron, tz_version};
+pub use every::{Every, every};
+pub use explain::{Explained, Note, NoteKind, Shape, explain};
+pub use quartz::Quartz;
+pub use range::{Between, between, next_n};
 pub use spread::spread_of;
 
-use crate::{error::Result, time::Time};
+use crate::{Result, time::Time};
+use chrono::DateTime;
 use std::sync::Arc;
 
 /// When to run: a pure function from an instant to the next one.
@@ -38,6 +56,8 @@ pub trait Schedule: Send + Sync + 'static {
 
     /// How many instants the chain has from `from`, itself included, up to but not including
     /// `until`; `None` if counting them costs too much.
+    ///
+    /// Walks at most [`WALK`] steps; override where it can be computed.
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         count(from, until, |at| self.next_at(at))
     }
@@ -47,12 +67,19 @@ pub trait Schedule: Send + Sync + 'static {
         None
     }
 
-    /// Why it cannot run; asked once, when the job is added.
+    /// Why it cannot run, if it cannot; asked once, when the job is added.
     ///
     /// # Errors
-    /// `Invalid`, with the reason and the remedy.
+    /// [`Kind::Invalid`](crate::Kind::Invalid): what is wrong and what to write instead.
     fn check(&self) -> Result {
         Ok(())
+    }
+
+    /// What it has to say about instants after `after` and up to `until`, such as local times
+    /// that do not exist; for people.
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        _ = (after, until);
+        Vec::new()
     }
 }
 
@@ -85,6 +112,44 @@ pub(crate) fn count(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>
     Some(count)
 }
 
+/// [`Schedule::latest_at`] for a fixed set of whole seconds: `next` answers with the first one
+/// after a second. Since that grows with its argument, the last second from which something not
+/// after `until` follows is found by doubling back from `until`, then by halving: some 60
+/// questions for a span of ten years, and a handful where instants are dense.
+fn latest(from: Time, until: Time, next: impl Fn(i64) -> Option<i64>) -> Option<Time> {
+    let end = until.timestamp();
+    let next = |second| next(second).filter(|next| *next <= end);
+    let mut low = from.timestamp();
+    if until <= from || next(low).is_none() {
+        return Some(from);
+    }
+    let mut high = end;
+    let mut back = 1;
+    while let Some(middle) = high.checked_sub(back).filter(|middle| *middle > low) {
+        if next(middle).is_some() {
+            low = middle;
+            break;
+        }
+        high = middle;
+        back *= 2;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if next(middle).is_some() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    DateTime::from_timestamp(next(low)?, 0)
+}
+
+/// The blank-separated words of a text, each with the byte at which it begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let start = text.as_ptr() as usize;
+    text.split_ascii_whitespace().map(move |word| (word.as_ptr() as usize - start, word))
+}
+
 impl<F> Schedule for F
 where
     F: Fn(Time) -> Option<Time> + Send + Sync + 'static,
@@ -110,6 +175,9 @@ impl Schedule for Box<dyn Schedule> {
     fn check(&self) -> Result {
         (**self).check()
     }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
+    }
 }
 
 impl<S: Schedule + ?Sized> Schedule for Arc<S> {
@@ -127,5 +195,8 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn check(&self) -> Result {
         (**self).check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
     }
 }

@@ -229,7 +229,7 @@ impl Taker {
 
     /// One round trip; measures the store's clock on the way.
     async fn request(
-        &self,
+        &mut self,
         plans: &[Plan<'_>],
         find: Option<Find<'_>>,
     ) -> Result<(Rescheduled, Instant)> {

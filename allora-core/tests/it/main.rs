@@ -1,5 +1,10 @@
-//! The integration tests of the crate, one subject in each file.
+//! The integration tests of the core: one binary, one module for each subject.
 
+#![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
+
+mod cron;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod runtime_real;
 mod runtime_sim;
+mod schedule;
+mod scheduler;
