@@ -1,5 +1,6 @@
 //! The heart of allora: schedules, the record and its state machine, the planner, the scheduler.
 
+pub mod crontab;
 mod error;
 pub mod runtime;
 pub mod schedule;
