@@ -8,5 +8,5 @@ pub mod time;
 
 pub use error::{BoxError, Error, Kind, Result};
 pub use runtime::Runtime;
-pub use schedule::Schedule;
+pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use time::Time;

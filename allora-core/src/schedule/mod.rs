@@ -1,6 +1,28 @@
 //! The "when" of a job: [`Schedule`], and the schedules that come with the library.
 
-use crate::time::Time;
+mod any;
+mod at;
+mod cron;
+mod every;
+mod explain;
+mod hash;
+mod period;
+mod quartz;
+mod range;
+mod spread;
+
+pub use any::{AnySchedule, parse};
+pub use at::{At, at};
+pub use cron::{Cron, Dst, Field, ParseError, Warning, cron, tz_version};
+pub use every::{Every, every};
+pub use explain::{Explained, Note, NoteKind, Shape, explain};
+pub(crate) use hash::stable_hash;
+pub use quartz::Quartz;
+pub use range::{Between, between, next_n};
+pub use spread::spread_of;
+
+use crate::{Result, time::Time};
+use chrono::DateTime;
 use std::sync::Arc;
 
 /// When to run: a pure function from an instant to the next one.
@@ -37,6 +59,21 @@ pub trait Schedule: Send + Sync + 'static {
     fn definition(&self) -> Option<String> {
         None
     }
+
+    /// Why it cannot run, if it cannot; asked once, when the job is added.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`](crate::Kind::Invalid): what is wrong and what to write instead.
+    fn check(&self) -> Result {
+        Ok(())
+    }
+
+    /// What it has to say about instants after `after` and up to `until`, such as local times
+    /// that do not exist; for people.
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        _ = (after, until);
+        Vec::new()
+    }
 }
 
 /// How many steps the provided [`Schedule::latest_at`] walks at most.
@@ -51,6 +88,44 @@ pub(crate) fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>)
         }
     }
     None
+}
+
+/// [`Schedule::latest_at`] for a fixed set of whole seconds: `next` answers with the first one
+/// after a second. Since that grows with its argument, the last second from which something not
+/// after `until` follows is found by doubling back from `until`, then by halving: some 60
+/// questions for a span of ten years, and a handful where instants are dense.
+fn latest(from: Time, until: Time, next: impl Fn(i64) -> Option<i64>) -> Option<Time> {
+    let end = until.timestamp();
+    let next = |second| next(second).filter(|next| *next <= end);
+    let mut low = from.timestamp();
+    if until <= from || next(low).is_none() {
+        return Some(from);
+    }
+    let mut high = end;
+    let mut back = 1;
+    while let Some(middle) = high.checked_sub(back).filter(|middle| *middle > low) {
+        if next(middle).is_some() {
+            low = middle;
+            break;
+        }
+        high = middle;
+        back *= 2;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if next(middle).is_some() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    DateTime::from_timestamp(next(low)?, 0)
+}
+
+/// The blank-separated words of a text, each with the byte at which it begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let start = text.as_ptr() as usize;
+    text.split_ascii_whitespace().map(move |word| (word.as_ptr() as usize - start, word))
 }
 
 impl<F> Schedule for F
@@ -72,6 +147,12 @@ impl Schedule for Box<dyn Schedule> {
     fn definition(&self) -> Option<String> {
         (**self).definition()
     }
+    fn check(&self) -> Result {
+        (**self).check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
+    }
 }
 
 impl<S: Schedule + ?Sized> Schedule for Arc<S> {
@@ -83,5 +164,11 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn definition(&self) -> Option<String> {
         (**self).definition()
+    }
+    fn check(&self) -> Result {
+        (**self).check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
     }
 }
