@@ -114,7 +114,10 @@ fn job(mut words: Words<'_>, form: Form) -> Result<Job<'_>, Fault> {
     if first.starts_with('-') {
         return Err(Fault::new(
             at,
-            format!("`{}` stands where the command begins, as the flags of BSD's cron do", shown(first)),
+            format!(
+                "`{}` stands where the command begins, as the flags of BSD's cron do",
+                shown(first)
+            ),
             "remove it; what is done with the output is not said in the line",
         ));
     }

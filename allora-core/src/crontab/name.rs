@@ -35,8 +35,7 @@ fn base(words: [&str; 4]) -> String {
 /// The command's first words, joined with dashes.
 fn readable(command: &str) -> String {
     let in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-    let words: Vec<&str> =
-        command.split(|c| !in_word(c)).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = command.split(|c| !in_word(c)).filter(|word| !word.is_empty()).collect();
     let joined = words.join("-");
     let cut = joined.char_indices().nth(SHOWN).map_or(joined.len(), |(at, _)| at);
     // The space for a whole word that was cut is better used than left.
@@ -51,7 +50,7 @@ mod tests {
     #[test]
     fn a_name_begins_with_the_command_and_never_changes() {
         let name = Names::default().give(["0 4 * * *", "", "/usr/bin/backup --all", ""]);
-        assert_eq!(name, "usr-bin-backup-all-@");
+        assert_eq!(name, "usr-bin-backup-all-73e6b590f715e551");
     }
 
     #[test]

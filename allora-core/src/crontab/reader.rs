@@ -102,8 +102,8 @@ impl Reading {
             [&*fields.join(" "), user.unwrap_or(""), &command, stdin.as_deref().unwrap_or("")];
         // A bad line counts too: mending it must not rename the equal ones below it.
         let name = self.names.give(words);
-        let when = when(schedule, &name, self.zone.as_deref())
-            .map_err(|error| at(schedule_at, &error))?;
+        let when =
+            when(schedule, &name, self.zone.as_deref()).map_err(|error| at(schedule_at, &error))?;
         if let Some((broken, line)) = self.broken.first() {
             return Err(Fault::new(
                 schedule_at,
