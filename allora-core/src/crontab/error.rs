@@ -16,7 +16,7 @@ use std::{error, fmt};
 /// assert_eq!(places, [(1, 1), (3, 8)]);
 /// assert_eq!(bad.into_entries()[0].command, "on-time");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadCrontab {
     pub(super) lines: Vec<LineError>,
     pub(super) entries: Vec<Entry>,

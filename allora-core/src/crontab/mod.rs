@@ -43,18 +43,22 @@
 //!
 //! `CRON_TZ=Europe/Paris` sets the zone of the schedules below it, as in cronie; Debian's cron
 //! knows the machine's zone only and reads a plain variable. In both, and here, the command gets it
-//! too. `TZ` is the command's affair alone. Where there is no `CRON_TZ`, the
-//! schedule [names no zone](Cron::names_zone) and is in UTC; a program that replaces a machine's
-//! cron gives it the machine's zone.
+//! too. `TZ` is the command's affair alone. Where there is no `CRON_TZ`, the schedule [names no
+//! zone](Cron::names_zone) and is in UTC; a program that replaces a machine's cron gives it the
+//! machine's zone.
 //!
 //! # Where it differs from Debian's cron
 //!
-//! - A bad line is reported, all of them at once, and the other entries are there to be had
-//!   ([`BadCrontab::into_entries`]). Debian ignores the whole file.
-//! - A line may be 16 KiB long ([`MAX_LINE`]), not 998 bytes.
+//! - Every bad line is reported, and the other entries are there to be had
+//!   ([`BadCrontab::into_entries`]). Debian reports one and ignores the whole file.
+//! - A line may be 16 KiB long ([`MAX_LINE`]), a command in Debian 998 bytes.
+//! - `MAILTO=` with nothing after it is the empty value. Debian wants quotes for that.
+//! - A name that a shell would drop from the environment (`A-B`, `1A`) is refused.
 //! - A carriage return at the end of a line is part of the line end. Debian gives it to the
 //!   command, which nobody wants. Other control characters than tabs are refused.
-//! - A file must be UTF-8, but for its comments.
+//! - A command or user that looks like a time field (`*`, `*/5`, `2026`) is refused: somebody wrote
+//!   six fields.
+//! - The file must be UTF-8, but for its comments.
 //!
 //! As in Debian, a last line without a line feed is refused: the file may have been cut short, and
 //! half a command is a dangerous one. A leading `-` (do not log), flags before the command (`-n`,
@@ -104,7 +108,7 @@ pub fn parse_system(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
 }
 
 /// One job of a crontab.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The number of its line, from 1.
@@ -119,7 +123,8 @@ pub struct Entry {
     pub stdin: Option<String>,
     /// The variables that the file sets above the line, in the order of their first appearance.
     /// `SHELL`, `PATH`, `HOME`, `LOGNAME` and `MAILTO` are here only if the file sets them; what
-    /// they are otherwise is up to whoever runs the command.
+    /// they are otherwise is up to whoever runs the command. (In Debian's cron `LOGNAME` is always
+    /// the user's name, whatever the file says.)
     pub environment: Arc<[(String, String)]>,
     /// A name for the job that is the same whenever, and on every node where, the line is read.
     ///
@@ -142,7 +147,7 @@ impl Entry {
 }
 
 /// When an [`Entry`] runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
     /// `@reboot`: once, when whoever reads the crontab starts.

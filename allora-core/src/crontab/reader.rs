@@ -7,7 +7,7 @@ use super::{
     name::Names,
 };
 use crate::schedule::{Cron, ParseError};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
     let mut reading = Reading::new(form);
@@ -22,10 +22,12 @@ pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
 #[derive(Debug)]
 struct Reading {
     form: Form,
-    environment: Arc<[(String, String)]>,
+    environment: Vec<(String, String)>,
+    /// The same for the entries; made when one needs it.
+    shared: Option<Arc<[(String, String)]>>,
     zone: Option<String>,
     /// The names of variables whose last line was bad, and its number.
-    broken: Vec<(String, usize)>,
+    broken: BTreeMap<String, usize>,
     names: Names,
     entries: Vec<Entry>,
     errors: Vec<LineError>,
@@ -35,9 +37,10 @@ impl Reading {
     fn new(form: Form) -> Self {
         Self {
             form,
-            environment: Arc::from([]),
+            environment: Vec::new(),
+            shared: None,
             zone: None,
-            broken: Vec::new(),
+            broken: BTreeMap::new(),
             names: Names::default(),
             entries: Vec::new(),
             errors: Vec::new(),
@@ -49,7 +52,7 @@ impl Reading {
         let text = String::from_utf8_lossy(without_end(bytes));
         if let Err(fault) = self.take(number, bytes, &text) {
             if let Some((name, _)) = line::assignment(&text) {
-                self.broken.push((name.to_owned(), number));
+                self.broken.insert(name.to_owned(), number);
             }
             self.errors.push(fault.in_line(number, &text));
         }
@@ -78,7 +81,7 @@ impl Reading {
                 .map_err(|error| at(value_at, &error))?;
             self.zone = Some(value.to_owned());
         }
-        let mut environment = self.environment.to_vec();
+        let environment = &mut self.environment;
         match environment.iter().position(|(known, _)| known == name) {
             Some(index) => value.clone_into(&mut environment[index].1),
             None if environment.len() == MAX_VARIABLES => {
@@ -90,8 +93,8 @@ impl Reading {
             }
             None => environment.push((name.to_owned(), value.to_owned())),
         }
-        self.environment = environment.into();
-        self.broken.retain(|(broken, _)| broken != name);
+        self.shared = None;
+        self.broken.remove(name);
         Ok(())
     }
 
@@ -104,7 +107,7 @@ impl Reading {
         let name = self.names.give(words);
         let when =
             when(schedule, &name, self.zone.as_deref()).map_err(|error| at(schedule_at, &error))?;
-        if let Some((broken, line)) = self.broken.first() {
+        if let Some((broken, line)) = self.broken.first_key_value() {
             return Err(Fault::new(
                 schedule_at,
                 format!("the variable `{broken}`, set in line {line}, is not known"),
@@ -117,7 +120,7 @@ impl Reading {
             user: user.map(str::to_owned),
             command,
             stdin,
-            environment: self.environment.clone(),
+            environment: self.shared.get_or_insert_with(|| (&*self.environment).into()).clone(),
             name,
         });
         Ok(())

@@ -44,6 +44,8 @@ mod tests {
     fn tests_and_other_files_may_be_longer() {
         let long = "//\n".repeat(MOST + 1);
         assert_eq!(lines(check, "core/tests/it/a.rs", &*long), NONE);
+        assert_eq!(lines(check, "core/src/a/tests.rs", &*long), NONE);
+        assert_eq!(lines(check, "core/src/attests.rs", &*long), [MOST + 1]);
         assert_eq!(lines(check, "a.md", &*long), NONE);
         assert_eq!(lines(check, "a.rs", format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")), NONE);
         assert_eq!(lines(check, "a.rs", format!("#[cfg(test)]\nuse it;\n{long}")), [MOST + 1]);

@@ -18,9 +18,10 @@ impl File {
         self.path.rsplit_once('.').is_some_and(|(_, found)| found == extension)
     }
 
-    /// Whether it is in a folder for tests.
+    /// Whether it is in a folder for tests, or is a module of tests.
     pub(super) fn is_test(&self) -> bool {
-        format!("/{}", self.path).contains("/tests/")
+        let path = format!("/{}", self.path);
+        path.contains("/tests/") || path.ends_with("/tests.rs")
     }
 
     /// Whether people do not edit it.
