@@ -130,51 +130,55 @@ fn job(mut words: Words<'_>, form: Form) -> Result<Job<'_>, Fault> {
 
 /// The five time fields or the macro, and where they begin.
 fn schedule<'a>(words: &mut Words<'a>) -> Result<(usize, &'a str), Fault> {
-    let (start, first) = words.take().unwrap_or((words.at, ""));
-    if first.starts_with('@') {
-        let period = first.eq_ignore_ascii_case("@every").then(|| words.take());
-        return match period {
-            Some(None) => Err(Fault::new(
-                words.at,
-                "`@every` has no period",
-                "write one such as `@every 90m`, and the command after it",
-            )),
-            _ => Ok((start, &words.text[start..words.at])).and_then(known_elsewhere),
-        };
-    }
-    if first.starts_with('-') {
-        return Err(Fault::new(
-            start,
-            "a leading `-` is cronie's for a job that is not logged",
-            "remove it; what is logged is not said in the line",
-        ));
-    }
-    let mut count = 1;
-    refuse_random(start, first)?;
-    while count < 5 {
-        let Some((at, field)) = words.take() else {
-            return Err(Fault::new(
-                words.text.trim_end_matches(BLANKS).len(),
-                format!("the line ends after word {count}"),
-                "write five time fields (minute, hour, day, month, weekday) and the command",
-            ));
-        };
-        refuse_random(at, field)?;
-        count += 1;
+    words.skip_blanks();
+    let start = words.at;
+    if words.rest().starts_with('@') {
+        pass_macro(words)?
+    } else {
+        pass_fields(words)?
     }
     Ok((start, &words.text[start..words.at]))
 }
 
-/// Refuses macros of other crons with what to write instead.
-fn known_elsewhere((at, text): (usize, &str)) -> Result<(usize, &str), Fault> {
-    let name = &text[1..];
-    let period = match name.to_ascii_lowercase().as_str() {
+fn pass_fields(words: &mut Words<'_>) -> Result<(), Fault> {
+    if words.rest().starts_with('-') {
+        return Err(Fault::new(
+            words.at,
+            "a leading `-` is cronie's for a job that is not logged",
+            "remove it; what is logged is not said in the line",
+        ));
+    }
+    for passed in 0..5 {
+        let Some((at, field)) = words.take() else {
+            return Err(Fault::new(
+                words.end(),
+                format!("the line ends after word {passed}"),
+                "write five time fields (minute, hour, day, month, weekday) and the command",
+            ));
+        };
+        refuse_random(at, field)?;
+    }
+    Ok(())
+}
+
+/// Passes one word, or `@every` and its period; refuses macros that only FreeBSD has.
+fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
+    let Some((at, text)) = words.take() else { return Ok(()) };
+    let name = text[1..].to_ascii_lowercase();
+    let period = match name.as_str() {
+        "every" if words.take().is_none() => {
+            return Err(Fault::new(
+                words.end(),
+                "`@every` has no period",
+                "write one such as `@every 90m`, and the command after it",
+            ));
+        }
         "every_minute" => "1m".to_owned(),
         "every_second" => "1s".to_owned(),
-        seconds if !seconds.is_empty() && seconds.bytes().all(|b| b.is_ascii_digit()) => {
-            format!("{seconds}s")
+        digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{digits}s")
         }
-        _ => return Ok((at, text)),
+        _ => return Ok(()),
     };
     Err(Fault::new(
         at,
@@ -197,7 +201,7 @@ fn refuse_random(at: usize, field: &str) -> Result<(), Fault> {
 fn user<'a>(words: &mut Words<'a>) -> Result<&'a str, Fault> {
     let Some((at, user)) = words.take() else {
         return Err(Fault::new(
-            words.text.trim_end_matches(BLANKS).len(),
+            words.end(),
             "there is neither a user nor a command",
             "in a system crontab, write both at the end of the line",
         ));
@@ -255,6 +259,11 @@ struct Words<'a> {
 impl<'a> Words<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
+    }
+
+    /// Where the last word ends.
+    fn end(&self) -> usize {
+        self.text.trim_end_matches(BLANKS).len()
     }
 
     fn skip_blanks(&mut self) {

@@ -82,7 +82,7 @@ pub use error::{BadCrontab, LineError};
 
 use crate::schedule::{Cron, Every};
 use line::Form;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 16 * 1024;
@@ -108,7 +108,9 @@ pub fn parse_system(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
 }
 
 /// One job of a crontab.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` shows neither the values of variables nor the input: they may be secrets.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// The number of its line, from 1.
@@ -143,6 +145,21 @@ impl Entry {
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.environment.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, when, user, command, stdin: _, environment, name } = self;
+        let variables: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Entry")
+            .field("line", line)
+            .field("when", when)
+            .field("user", user)
+            .field("command", command)
+            .field("environment", &variables)
+            .field("name", name)
+            .finish_non_exhaustive()
     }
 }
 

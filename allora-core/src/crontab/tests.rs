@@ -297,6 +297,14 @@ fn h_is_spread_by_the_name_of_the_entry() {
 }
 
 #[test]
+fn secrets_are_not_shown() {
+    let text = "PGPASSWORD='s3cret'\n@daily login%s3cret\nTOKEN=\"s3cret\n@daily x\n";
+    let bad = parse(text).unwrap_err();
+    assert!(format!("{bad:?}").contains("PGPASSWORD"), "{bad:?}");
+    assert!(!format!("{bad:?} {bad}").contains("s3cret"), "{bad:?}");
+}
+
+#[test]
 fn the_crontab_of_the_examples_is_good() {
     let entries = parse_system(include_str!("../../../examples/crontab")).unwrap();
     assert!(entries.len() >= 15, "{}", entries.len());
