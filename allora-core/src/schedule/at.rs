@@ -66,7 +66,7 @@ pub(super) fn instant(text: &str, start: usize) -> Result<Time, ParseError> {
             "write the second before or after",
         );
     }
-    if utc.nanosecond() % 1_000_000 != 0 {
+    if !utc.nanosecond().is_multiple_of(1_000_000) {
         return wrong("is finer than a millisecond", "write at most three digits of a second");
     }
     if from_millis(utc.timestamp_millis()).is_none() {

@@ -139,14 +139,14 @@ impl Schedule for Every {
         if self.period.is_zero() {
             return refuse("is zero: write 1 ms or more");
         }
-        if self.period.subsec_nanos() % 1_000_000 != 0 {
+        if finer_than_millis(self.period) {
             return refuse("is not in whole milliseconds: round it");
         }
         if self.period > LONGEST {
             return refuse("is longer than 100 years: check its unit");
         }
         match self.grid {
-            Grid::Phase(offset) if offset.subsec_nanos() % 1_000_000 != 0 => {
+            Grid::Phase(offset) if finer_than_millis(offset) => {
                 refuse("has a phase that is not in whole milliseconds: round it")
             }
             Grid::Phase(offset) if offset >= self.period => {
@@ -162,6 +162,10 @@ impl Schedule for Every {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+}
+
+fn finer_than_millis(duration: Duration) -> bool {
+    !duration.subsec_nanos().is_multiple_of(1_000_000)
 }
 
 /// `@every 1h30m`, `@every 1h phase 5m`, `@every 1h from 2026-01-01T00:00:00.000Z`.

@@ -1,6 +1,6 @@
 //! The Quartz dialect, as the `cron` crate reads it.
 
-use super::{Field, ParseError, Schedule, latest};
+use super::{Field, ParseError, Schedule, cron::shown, latest};
 use crate::time::Time;
 use chrono::{DateTime, Utc};
 use std::{fmt, str::FromStr};
@@ -22,7 +22,7 @@ use std::{fmt, str::FromStr};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Quartz {
-    schedule: cron::Schedule,
+    schedule: ::cron::Schedule,
 }
 
 impl Quartz {
@@ -36,7 +36,12 @@ impl Quartz {
         }
         match text.trim_ascii().parse() {
             Ok(schedule) => Ok(Self { schedule }),
-            Err(error) => refuse(format!("is not in the Quartz dialect: {error}")),
+            Err(error) => {
+                // Its message quotes the whole text first; the reason is on the last line.
+                let message = error.to_string();
+                let reason = shown(message.lines().last().unwrap_or_default());
+                refuse(format!("is not in the Quartz dialect: {reason}"))
+            }
         }
     }
 }
@@ -81,7 +86,7 @@ impl Schedule for Quartz {
 }
 
 /// In UTC.
-impl Schedule for cron::Schedule {
+impl Schedule for ::cron::Schedule {
     fn next_at(&self, after: Time) -> Option<Time> {
         self.after(&after).next().filter(|next| *next > after)
     }

@@ -148,7 +148,8 @@ impl From<ParseError> for Error {
     }
 }
 
-fn shown(text: &str) -> String {
+/// At most 40 characters of a text, safe to print.
+pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text.chars();
     for char in rest.by_ref().take(SHOWN) {

@@ -80,7 +80,7 @@ impl Days {
 
     fn by_week(&self, first: u32, len: u32) -> u32 {
         let turned = (self.of_week | self.of_week << 7) >> first & 0x7f;
-        let mut days = (u64::from(turned) * EVERY_SEVENTH << 1) as u32;
+        let mut days = ((u64::from(turned) * EVERY_SEVENTH) << 1) as u32;
         if self.nth != [0; 7] || self.last_of_week != 0 {
             for weekday in 0..7 {
                 let earliest = 1 + (weekday + 7 - first) % 7;

@@ -12,6 +12,7 @@ mod render;
 mod zone;
 
 pub use dst::Dst;
+pub(crate) use error::shown;
 pub use error::{Field, ParseError};
 pub use zone::tz_version;
 

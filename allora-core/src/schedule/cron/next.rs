@@ -45,6 +45,8 @@ impl Fields {
 
     /// The matching days of a month whose first day is `first` (days since 1970).
     fn days_of(&self, year: i64, month: u32, first: i64) -> u32 {
+        #[cfg(test)]
+        tests::STEPS.with(|steps| steps.set(steps.get() + 1));
         if self.months >> month & 1 == 0 {
             return 0;
         }
@@ -119,7 +121,35 @@ fn is_leap(year: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cron, Schedule};
     use chrono::{Datelike, NaiveDate};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many months were looked at.
+        pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn months_looked_at(text: &str, after: &str) -> usize {
+        let schedule = Cron::parse(text).unwrap();
+        STEPS.set(0);
+        _ = schedule.next_at(after.parse().unwrap());
+        STEPS.get()
+    }
+
+    #[test]
+    fn the_search_is_bounded() {
+        assert_eq!(months_looked_at("* * * * *", "2026-01-01T00:00:00Z"), 1);
+        // One February a year, over the longest gap there is.
+        let rarest = months_looked_at("0 0 29 2 */7", "2088-03-01T00:00:00Z");
+        assert!((30..=42).contains(&rarest), "{rarest}");
+        let zoned = months_looked_at("0 0 29 2 */7 Europe/Rome", "2088-03-01T00:00:00Z");
+        assert!((30..=43).contains(&zoned), "{zoned}");
+        // A local time that a gap always swallows: each year of a cycle, then `None`.
+        let never = "30 2 * 3 SUN#2 America/New_York dst=literal";
+        let swallowed = months_looked_at(never, "2100-01-01T00:00:00Z");
+        assert!((400..=10_000).contains(&swallowed), "{swallowed}");
+    }
 
     #[test]
     fn dates_agree_with_chrono_over_two_cycles_and_before_the_year_one() {
