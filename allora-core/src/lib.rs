@@ -1,6 +1,7 @@
 //! The heart of allora: schedules, the record and its state machine, the planner, the scheduler.
 
 pub mod backend;
+pub mod crontab;
 mod error;
 mod event;
 mod job;

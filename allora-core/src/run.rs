@@ -1,6 +1,9 @@
 //! One execution of an occurrence, as the job sees it.
 
-use crate::{backend::Taken, time::Time};
+use crate::{
+    backend::{Cursor, End, Ended, Ending, Taken},
+    time::Time,
+};
 use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
 use std::{
@@ -24,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) name: Arc<str>,
     pub(crate) node: Arc<str>,
     pub(crate) taken: Taken,
+    pub(crate) then: Cursor,
     pub(crate) data: Arc<[u8]>,
     pub(crate) control: Control,
 }
@@ -93,6 +97,18 @@ impl Run {
     /// Dropping the future ends the wait, nothing else.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { run: self.clone() }
+    }
+
+    /// The ending that says this run has ended well: for backends that let a job finish its
+    /// occurrence inside its own transaction. What the scheduler itself tells the store afterwards
+    /// is then a repetition, and answered alike.
+    pub fn finish(&self) -> Ending<'_> {
+        let end = End::Finish { then: self.inner.then, outcome: Ended::Ran };
+        Ending::new(self.name(), self.fence(), end)
+    }
+
+    pub(crate) fn then(&self) -> Cursor {
+        self.inner.then
     }
 
     pub(crate) fn shared_name(&self) -> Arc<str> {

@@ -1,3 +1,101 @@
-//! Every chore of the project: `cargo xtask test`, `ci`, `bench`.
+//! Every chore of the project: `cargo xtask help` lists them.
+//!
+//! Exit codes: 0 all is well, 1 a check failed, 2 the command line is wrong.
 
-fn main() {}
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
+
+mod bench;
+mod ci;
+mod command;
+mod package;
+mod test;
+mod tidy;
+mod totals;
+
+use std::{env, process::ExitCode};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test [--only STORE,..] [--long] [-- FILTER..]
+                 every test of the workspace, doctests too; ends with the totals
+                 --only   store backends to test (default: all)
+                 --long   the campaigns that take hours, too
+  tidy           the house rules a machine can check
+  ci             formatting, tidy, clippy, docs, examples, licences, tests
+  bench [NAME]   all benches, or one
+  help           this text";
+
+/// Why a chore ended early.
+#[derive(Debug, PartialEq)]
+enum Failure {
+    /// The command line is wrong; says what would be right.
+    Usage(String),
+    /// A check did not pass, or could not be made.
+    Check(String),
+}
+
+type Outcome<T = ()> = Result<T, Failure>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Check(what)) => {
+            // The totals stay the last line of standard output.
+            if !what.is_empty() {
+                eprintln!("error: {what}");
+            }
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(what)) => {
+            eprintln!("error: {what}\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Outcome {
+    let Some((command, rest)) = args.split_first() else {
+        return Err(Failure::Usage("which chore?".into()));
+    };
+    match command.as_str() {
+        "test" => test::run(&test::Request::parse(rest)?).end(),
+        "tidy" => none(rest).and_then(|()| tidy::run()),
+        "ci" => none(rest).and_then(|()| ci::run()),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => Err(Failure::Usage(format!("no chore is called `{other}`"))),
+    }
+}
+
+fn none(rest: &[String]) -> Outcome {
+    match rest.first() {
+        None => Ok(()),
+        Some(extra) => Err(Failure::Usage(format!("`{extra}` is one argument too many"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(String::from).collect()
+    }
+
+    #[test]
+    fn a_wrong_command_line_says_what_is_wrong() {
+        for line in ["", "tset", "tidy now", "ci --fast", "test --only oracle", "bench a b"] {
+            assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_is_not_an_error() {
+        assert_eq!(run(&words("help")), Ok(()));
+    }
+}

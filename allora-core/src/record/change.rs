@@ -63,7 +63,7 @@ pub(super) fn registered(
         triggers: Vec::new(),
         paused: None,
         gone: None,
-        done_fence: 0,
+        ended: None,
         last: None,
         counters: Counters::default(),
     }

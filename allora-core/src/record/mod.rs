@@ -52,8 +52,8 @@ pub struct Record {
     pub paused: Option<Pause>,
     /// When it was deleted: a tombstone, which keeps fence and name.
     pub gone: Option<Time>,
-    /// The fence of the last run that was finished, so that its repetition is answered alike.
-    pub done_fence: i64,
+    /// The last ending that was accepted, so that its repetition is answered alike.
+    pub ended: Option<Accepted>,
     /// How the last run ended.
     pub last: Option<Outcome>,
     /// What has become of its occurrences.
@@ -88,6 +88,26 @@ pub struct Again {
     pub attempts: u32,
     /// Not before.
     pub at: Time,
+}
+
+/// An ending that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The fence of the run.
+    pub fence: i64,
+    /// How it ended.
+    pub how: How,
+}
+
+/// How a run ended, as far as its repetition is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By a finish.
+    Finished,
+    /// To be tried again.
+    Retried,
+    /// Given back.
+    Released,
 }
 
 /// A take that left no hold.

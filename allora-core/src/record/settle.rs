@@ -1,6 +1,6 @@
 //! One ending applied to one record.
 
-use super::{Again, At, Ledger, Record};
+use super::{Accepted, Again, At, How, Ledger, Record};
 use crate::{
     backend::{Cursor, End, Ended, Ending, Outcome, Settled},
     time::{saturating_add, whole_millis},
@@ -20,8 +20,8 @@ pub fn settle(
         return Settled::Removed;
     };
     let Some(i) = record.holds.iter().position(|hold| hold.fence == ending.fence) else {
-        let repeated =
-            record.done_fence == ending.fence && matches!(ending.end, End::Finish { .. });
+        let accepted = accepted(ending);
+        let repeated = accepted.is_some() && accepted == record.ended;
         return if repeated { Settled::Done } else { Settled::Lost };
     };
     let outcome = match &ending.end {
@@ -38,11 +38,11 @@ pub fn settle(
         End::Release => Outcome::Released,
     };
     let hold = record.holds.remove(i);
+    record.ended = accepted(ending);
     ledger.note(|| hold.past(ending.name, at.now, outcome.clone()));
     match ending.end {
         End::Extend { .. } => {}
         End::Finish { then, .. } => {
-            record.done_fence = hold.fence;
             let still_there = record.cursor.is_some_and(|next| next.at == hold.run.at);
             if let Cursor::To(next) = then
                 && hold.run.trigger.is_none()
@@ -67,6 +67,17 @@ pub fn settle(
         record.last = Some(outcome);
     }
     Settled::Done
+}
+
+/// What the record remembers of an ending; an extension leaves nothing.
+fn accepted(ending: &Ending<'_>) -> Option<Accepted> {
+    let how = match ending.end {
+        End::Extend { .. } => return None,
+        End::Finish { .. } => How::Finished,
+        End::Retry { .. } => How::Retried,
+        End::Release => How::Released,
+    };
+    Some(Accepted { fence: ending.fence, how })
 }
 
 impl Record {

@@ -4,7 +4,7 @@
 /// bits of FNV alone are weak and they are what a remainder looks at.
 ///
 /// The parts are kept apart by a zero byte, which no name contains.
-pub(super) fn stable_hash(parts: &[&[u8]]) -> u64 {
+pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut hash = OFFSET;

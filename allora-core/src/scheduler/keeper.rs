@@ -6,7 +6,7 @@ use super::{
     within,
 };
 use crate::{
-    backend::{Cursor, End, Ending, Now, Settle, Settled},
+    backend::{End, Ending, Now, Settle, Settled},
     error::{Error, Kind, Result},
     event::Event,
     record::At,
@@ -138,9 +138,10 @@ impl Keeper {
             }
             let Some(live) = inside.live.remove(id) else { return false };
             let Some(verdict) = &live.end else { return false };
-            let ending = Ending::new(live.run.name(), live.run.fence(), verdict.end(live.then));
+            let ending =
+                Ending::new(live.run.name(), live.run.fence(), verdict.end(live.run.then()));
             let settled = inside.local.settle(&ending, At::new(&node.id, now));
-            let finished = matches!(ending.end, End::Finish { .. }).then_some(live.then);
+            let finished = matches!(ending.end, End::Finish { .. }).then_some(live.run.then());
             let (fence, at) = (live.run.fence(), live.run.scheduled_at());
             inside.planner.settled(live.slot, fence, at, settled, finished);
             false
@@ -267,7 +268,6 @@ struct Told {
     run: Run,
     /// How it ended; `None`: it lives.
     verdict: Option<Verdict>,
-    then: Cursor,
     lasts: Duration,
 }
 
@@ -278,14 +278,14 @@ impl Told {
             let live = inside.live.get(id)?;
             let lasts = live.kept?.lasts;
             let (run, verdict) = (live.run.clone(), live.end.clone());
-            Some(Self { id: *id, run, verdict, then: live.then, lasts })
+            Some(Self { id: *id, run, verdict, lasts })
         });
         told.collect()
     }
 
     fn ending(&self) -> Ending<'_> {
         let end = match &self.verdict {
-            Some(verdict) => verdict.end(self.then),
+            Some(verdict) => verdict.end(self.run.then()),
             None => End::Extend { lasts: self.lasts },
         };
         Ending::new(self.run.name(), self.run.fence(), end)
@@ -295,9 +295,9 @@ impl Told {
         let finished = match &self.verdict {
             Some(verdict) => {
                 let live = inside.live.remove(&self.id)?;
-                let finish = matches!(verdict.end(self.then), End::Finish { .. });
+                let finish = matches!(verdict.end(self.run.then()), End::Finish { .. });
                 let (fence, at) = (live.run.fence(), live.run.scheduled_at());
-                let finished = finish.then_some(self.then);
+                let finished = finish.then_some(self.run.then());
                 inside.planner.settled(live.slot, fence, at, answer, finished);
                 true
             }

@@ -80,8 +80,6 @@ pub(crate) struct Live {
     pub(crate) slot: SlotId,
     pub(crate) start: Started,
     pub(crate) run: Run,
-    /// Where its finish moves the cursor.
-    pub(crate) then: Cursor,
     pub(crate) entry: crate::job::Entry,
     /// Its lease or mark, if it has one.
     pub(crate) kept: Option<Kept>,
@@ -224,6 +222,7 @@ impl Node {
             name,
             node: self.id.clone(),
             taken,
+            then,
             data: self.config.no_data.clone(),
             control: Control::default(),
         });
@@ -241,7 +240,6 @@ impl Node {
                 slot,
                 start: Started { at: now },
                 run: run.clone(),
-                then,
                 entry,
                 kept,
                 end,

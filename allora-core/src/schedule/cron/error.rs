@@ -121,6 +121,11 @@ impl ParseError {
     pub fn reason(&self) -> &str {
         &self.reason
     }
+
+    /// What to write instead; may be empty.
+    pub fn advice(&self) -> &str {
+        &self.remedy
+    }
 }
 
 impl fmt::Display for ParseError {

@@ -1,0 +1,69 @@
+//! `cargo xtask ci`: all that a change must pass, the cheap checks first, the totals last.
+//!
+//! Every check runs, also after one that failed, so that one run shows everything. All share one
+//! target folder; clippy and the documentation share their metadata, the examples and the tests
+//! their compiled code.
+
+use crate::{
+    Failure, Outcome,
+    command::{cargo, has_subcommand, run as run_step, step},
+    package, test, tidy,
+};
+
+pub(crate) fn run() -> Outcome {
+    let mut failures = Vec::new();
+    let mut note = |outcome: Outcome| {
+        if let Err(Failure::Usage(what) | Failure::Check(what)) = outcome {
+            failures.push(what);
+        }
+    };
+    note(run_step("fmt", cargo(&["fmt", "--all", "--check"])));
+    note(tidy::run());
+    clippy(&mut note);
+    note(docs());
+    note(run_step(
+        "examples",
+        cargo(&["build", "--workspace", "--examples", "--all-features", "--locked"]),
+    ));
+    note(deny());
+    let report = test::run(&test::Request::default());
+    failures.extend(report.failure());
+
+    step(if failures.is_empty() { "all checks passed" } else { "failed" });
+    for what in &failures {
+        println!("{what}");
+    }
+    let tested = report.end();
+    if failures.is_empty() { tested } else { Err(Failure::Check(String::new())) }
+}
+
+/// Each package alone: with its neighbours, it would borrow the features they turn on.
+fn clippy(note: &mut impl FnMut(Outcome)) {
+    let packages = match package::all() {
+        Ok(packages) => packages,
+        Err(failure) => return note(Err(failure)),
+    };
+    for package in &packages {
+        for features in &package.feature_sets {
+            let mut command = cargo(&["clippy", "--locked", "--all-targets", "-p", &package.name]);
+            // Its neighbours have, or had, their own turn.
+            command.arg("--no-deps").args(*features).args(["--", "-D", "warnings"]);
+            let title = format!("clippy {} {}", package.name, features.join(" "));
+            note(run_step(title.trim_end(), command));
+        }
+    }
+}
+
+fn docs() -> Outcome {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--all-features", "--locked"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    run_step("docs", command)
+}
+
+fn deny() -> Outcome {
+    if has_subcommand("deny") {
+        return run_step("deny", cargo(&["deny", "check", "bans", "licenses", "sources"]));
+    }
+    step("deny: not checked, cargo-deny is not installed (cargo install --locked cargo-deny)");
+    Ok(())
+}

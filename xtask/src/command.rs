@@ -1,0 +1,80 @@
+//! Running other programs, with a line before each so that a log reads as a list of steps.
+
+use crate::{Failure, Outcome};
+use std::{
+    env,
+    io::{self, BufRead, BufReader, Read, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// The workspace's folder.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// The cargo that runs this program, in the workspace's folder.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Whether `cargo NAME` is installed.
+pub(crate) fn has_subcommand(name: &str) -> bool {
+    let quiet = cargo(&[name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+/// Announces a step.
+pub(crate) fn step(title: &str) {
+    println!("== {title}");
+    // A log that is a file would otherwise show the title after the step's own messages.
+    let _ = io::stdout().flush();
+}
+
+/// Runs a step to its end; its output goes where ours goes.
+pub(crate) fn run(title: &str, mut command: Command) -> Outcome {
+    step(title);
+    let status = command.status().map_err(|cause| cannot_start(title, &cause))?;
+    if status.success() { Ok(()) } else { Err(Failure::Check(format!("{title}: {status}"))) }
+}
+
+/// Which stream of a command carries the lines that matter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Watched {
+    Stdout,
+    Stderr,
+}
+
+/// Runs a step, passes its output on and shows each line of one stream to `look`.
+/// True if the command succeeded.
+pub(crate) fn watch(
+    title: &str,
+    mut command: Command,
+    stream: Watched,
+    mut look: impl FnMut(&str),
+) -> Outcome<bool> {
+    step(title);
+    match stream {
+        Watched::Stdout => command.stdout(Stdio::piped()),
+        Watched::Stderr => command.stderr(Stdio::piped()),
+    };
+    let mut child = command.spawn().map_err(|cause| cannot_start(title, &cause))?;
+    let piped: Box<dyn Read> = match stream {
+        Watched::Stdout => Box::new(child.stdout.take().expect("piped above")),
+        Watched::Stderr => Box::new(child.stderr.take().expect("piped above")),
+    };
+    for line in BufReader::new(piped).split(b'\n') {
+        let line = line.map_err(|cause| Failure::Check(format!("{title}: {cause}")))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        look(&line);
+    }
+    let status = child.wait().map_err(|cause| Failure::Check(format!("{title}: {cause}")))?;
+    Ok(status.success())
+}
+
+fn cannot_start(title: &str, cause: &io::Error) -> Failure {
+    Failure::Check(format!("{title}: the program did not start: {cause}"))
+}

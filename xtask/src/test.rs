@@ -1,0 +1,207 @@
+//! `cargo xtask test`: every test of the workspace with all features, then the doctests.
+
+use crate::{
+    Failure, Outcome,
+    command::{self, Watched, cargo, has_subcommand},
+    totals::{Totals, from_libtest, from_nextest},
+};
+use std::process::Command;
+
+/// The store backends that tests can be restricted to.
+const STORES: &[&str] = &["memory"];
+
+/// Names, separated by commas: tests of other stores do nothing. Not set: all stores.
+const ONLY: &str = "ALLORA_TEST_STORES";
+
+/// Set to `1`: the campaigns run too.
+const LONG: &str = "ALLORA_TEST_LONG";
+
+/// What to test.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Request {
+    only: Option<String>,
+    long: bool,
+    filters: Vec<String>,
+}
+
+impl Request {
+    /// Reads the words after `cargo xtask test`.
+    ///
+    /// # Errors
+    /// An unknown option or store.
+    pub(crate) fn parse(args: &[String]) -> Outcome<Self> {
+        let mut request = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--long" => request.long = true,
+                "--only" => request.only = Some(stores(args.next())?),
+                "--" => request.filters = args.by_ref().cloned().collect(),
+                other => {
+                    let what = format!("`test` knows no `{other}`; filters follow a `--`");
+                    return Err(Failure::Usage(what));
+                }
+            }
+        }
+        Ok(request)
+    }
+
+    /// What the tests are told. Addresses of servers that were started for them belong here.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let only = self.only.iter().map(|names| (ONLY, names.clone()));
+        let long = self.long.then(|| (LONG, "1".to_owned()));
+        only.chain(long).collect()
+    }
+}
+
+fn stores(names: Option<&String>) -> Outcome<String> {
+    let known = STORES.join(", ");
+    let names = names.ok_or_else(|| Failure::Usage(format!("--only needs one of: {known}")))?;
+    match names.split(',').find(|name| !STORES.contains(name)) {
+        None => Ok(names.clone()),
+        Some(name) => {
+            Err(Failure::Usage(format!("no store is called `{name}`; there is: {known}")))
+        }
+    }
+}
+
+/// What came of the tests.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    totals: Totals,
+    /// What is wrong besides failed tests, as a test that does not compile.
+    broken: Vec<String>,
+}
+
+impl Report {
+    /// Prints the totals, alone on the last line.
+    ///
+    /// # Errors
+    /// If a test failed, if none ran, or if a runner did not get as far as its tests.
+    pub(crate) fn end(self) -> Outcome {
+        for what in &self.broken {
+            println!("error: {what}");
+        }
+        println!("{}", self.totals);
+        if self.is_good() { Ok(()) } else { Err(Failure::Check(String::new())) }
+    }
+
+    fn is_good(&self) -> bool {
+        self.broken.is_empty() && self.totals.failed == 0
+    }
+
+    /// Counts what `runner` said; one that failed without a failed test is broken.
+    fn add(&mut self, runner: &str, counted: Totals, succeeded: bool) {
+        if !succeeded && counted.failed == 0 {
+            self.broken.push(format!("{runner} stopped before its tests were done"));
+        }
+        self.totals.add(counted);
+    }
+
+    /// A filter with a typing error in it must not look like success.
+    fn refuse_nothing(mut self) -> Self {
+        if self.broken.is_empty() && self.totals == Totals::default() {
+            self.broken.push("no test ran".to_owned());
+        }
+        self
+    }
+
+    /// What the summary of `ci` says about it.
+    pub(crate) fn failure(&self) -> Option<String> {
+        (!self.is_good()).then(|| format!("test: {}", self.totals))
+    }
+}
+
+/// Runs the tests, the doctests also where a test failed before.
+pub(crate) fn run(request: &Request) -> Report {
+    let mut report = Report::default();
+    if has_subcommand("nextest") {
+        // Its summary is its last such line; a failed test may print another one before.
+        let mut last = Totals::default();
+        let mut command = cargo(&["nextest", "run", "--workspace", "--all-features"]);
+        command.args(["--no-fail-fast", "--no-tests=pass", "--color=never"]);
+        let ended = watch("nextest", command, request, Watched::Stderr, |line| {
+            last = from_nextest(line).unwrap_or(last);
+        });
+        close(&mut report, "nextest", last, ended);
+    } else {
+        libtest(&mut report, "test", &["--tests"], request);
+    }
+    libtest(&mut report, "doctests", &["--doc"], request);
+    report.refuse_nothing()
+}
+
+fn libtest(report: &mut Report, title: &str, which: &[&str], request: &Request) {
+    let mut sum = Totals::default();
+    let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    command.args(which);
+    let ended = watch(title, command, request, Watched::Stdout, |line| {
+        sum.add(from_libtest(line).unwrap_or_default());
+    });
+    close(report, title, sum, ended);
+}
+
+fn watch(
+    title: &str,
+    mut command: Command,
+    request: &Request,
+    stream: Watched,
+    look: impl FnMut(&str),
+) -> Outcome<bool> {
+    command.arg("--").args(&request.filters).envs(request.environment());
+    command::watch(title, command, stream, look)
+}
+
+fn close(report: &mut Report, title: &str, counted: Totals, ended: Outcome<bool>) {
+    match ended {
+        Ok(succeeded) => report.add(title, counted, succeeded),
+        Err(Failure::Usage(what) | Failure::Check(what)) => report.broken.push(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Outcome<Request> {
+        Request::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_command_line_is_read() {
+        let filters = vec!["cron".to_owned(), "--exact".to_owned()];
+        let only = Some("memory".to_owned());
+        assert_eq!(parse(""), Ok(Request::default()));
+        assert_eq!(
+            parse("--only memory --long -- cron --exact"),
+            Ok(Request { only, long: true, filters })
+        );
+    }
+
+    #[test]
+    fn what_it_does_not_know_it_refuses() {
+        for line in ["cron", "--only", "--only oracle", "--only memory,", "--only memory,x"] {
+            assert!(matches!(parse(line), Err(Failure::Usage(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn tests_are_told_by_environment_variables() {
+        assert_eq!(parse("").unwrap().environment(), []);
+        let told = parse("--long --only memory").unwrap().environment();
+        assert_eq!(told, [(ONLY, "memory".to_owned()), (LONG, "1".to_owned())]);
+    }
+
+    #[test]
+    fn only_tests_that_ran_and_passed_are_success() {
+        let report = |passed, failed, succeeded| {
+            let mut report = Report::default();
+            report.add("runner", Totals { passed, failed }, succeeded);
+            report.refuse_nothing().failure()
+        };
+        assert_eq!(report(1, 0, true), None);
+        assert!(report(1, 1, false).is_some(), "a failed test");
+        assert!(report(1, 0, false).is_some(), "a runner that stopped");
+        assert!(report(0, 0, true).is_some(), "no tests");
+    }
+}
