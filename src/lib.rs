@@ -1,3 +1,25 @@
-//! A distributed cron for async Rust.
+#![doc = include_str!("../README.md")]
+//!
+//! # Features
+//!
+//! Features only add items.
+//!
+//! | feature | what it adds | by default |
+//! |---|---|---|
+//! | `tokio` | [`runtime::Tokio`] | yes |
+//! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: prefer `smol` for new services | |
+//! | `smol` | `runtime::Smol` | |
+//! | `memory` | [`Memory`]: a store in process memory | yes |
+//!
+//! # Where to read on
+//!
+//! - [`Scheduler`] and [`Builder`]: put jobs together and run them.
+//! - [`Entry`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, spread.
+//! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: when.
+//! - [`Job`]: a job type of your own. [`Backend`]: a store of your own.
+//! - [`runtime::Sim`]: test schedules without waiting.
+//! - [`crontab`]: read an existing crontab.
 
 pub use allora_core::*;
+#[cfg(feature = "memory")]
+pub use allora_memory::Memory;
