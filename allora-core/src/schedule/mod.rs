@@ -54,6 +54,21 @@ pub trait Schedule: Send + Sync + 'static {
         walk(from, until, |at| self.next_at(at))
     }
 
+    /// How many instants the chain that starts at `from` has after it and not after `until`.
+    /// `None`: not found within the schedule's bounds of cost.
+    ///
+    /// Walks at most [`WALK`] steps; override where it can be computed.
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        let mut at = from;
+        for count in 0..=WALK {
+            match self.next_at(at).filter(|next| *next > at && *next <= until) {
+                Some(next) => at = next,
+                None => return Some(count as u64),
+            }
+        }
+        None
+    }
+
     /// Text that changes when the schedule does; `None`: changes are not noticed.
     fn definition(&self) -> Option<String> {
         None
@@ -143,6 +158,9 @@ impl Schedule for Box<dyn Schedule> {
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         (**self).latest_at(from, until)
     }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
+    }
     fn definition(&self) -> Option<String> {
         (**self).definition()
     }
@@ -160,6 +178,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         (**self).latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
     }
     fn definition(&self) -> Option<String> {
         (**self).definition()

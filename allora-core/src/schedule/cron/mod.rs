@@ -1,6 +1,7 @@
 //! Cron expressions: Debian's dialect and rules, with what users of other crons expect where it
 //! is unambiguous.
 
+mod count;
 mod dst;
 mod error;
 mod field;
@@ -206,6 +207,11 @@ impl Schedule for Cron {
 
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         latest(from, until, |second| self.after(second))
+    }
+
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        let (from, until) = (from.timestamp() + 1, until.timestamp().min(END) + 1);
+        Some(count::count(&self.fields, &self.zone, self.once(), from, until))
     }
 
     fn definition(&self) -> Option<String> {
