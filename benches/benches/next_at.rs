@@ -33,10 +33,10 @@ const WITHOUT_L: [&str; 7] = [
     "0 0 1,15 * 5",
     "0 0 29 2 1",
 ];
-/// 29 February that is a Monday; only ours reads it as both.
+/// 29 February that is a Sunday: a field that starts with `*` makes it both.
 const RARE: &str = "0 0 29 2 */7";
 
-/// A thousand instants of a few years, so that no cache or branch knows the next one.
+/// A thousand instants of a few years, so that the answer is seldom the last one.
 fn instants() -> Vec<Time> {
     let mut seed = 1_u64;
     let mut next = || {
