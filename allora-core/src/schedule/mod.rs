@@ -192,3 +192,28 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
         (**self).notes(after, until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// How many questions it takes to find the latest multiple of `step` in ten years.
+    fn questions(step: i64) -> usize {
+        let asked = Cell::new(0);
+        let until = DateTime::from_timestamp(315_360_000, 0).unwrap();
+        let found = latest(Time::UNIX_EPOCH, until, |second| {
+            asked.set(asked.get() + 1);
+            Some((second.div_euclid(step) + 1) * step)
+        });
+        assert_eq!(found.unwrap().timestamp(), 315_360_000 / step * step);
+        asked.get()
+    }
+
+    #[test]
+    fn the_latest_of_a_set_takes_few_questions() {
+        assert_eq!(questions(1), 3);
+        assert!(questions(3600) < 30);
+        assert!(questions(200_000_000) < 70);
+    }
+}

@@ -72,9 +72,9 @@ pub fn cron(text: &str) -> crate::Result<Cron> {
 /// use allora_core::{Cron, Schedule};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let leap_days_that_are_mondays = Cron::parse("0 0 29 2 */7")?;
+/// let leap_days_that_are_sundays = Cron::parse("0 0 29 2 */7")?;
 /// let after = "2090-01-01T00:00:00Z".parse()?;
-/// let next = leap_days_that_are_mondays.next_at(after).ok_or("never")?;
+/// let next = leap_days_that_are_sundays.next_at(after).ok_or("never")?;
 /// assert_eq!(next.to_rfc3339(), "2128-02-29T00:00:00+00:00");
 /// # Ok(())
 /// # }
@@ -107,7 +107,8 @@ impl fmt::Display for Warning {
 impl Cron {
     /// Reads an expression; its zone is UTC unless the last word names one.
     ///
-    /// The cost is bounded: at most 1024 bytes are read, without a search for matching dates.
+    /// The cost is bounded: at most 1024 bytes are read, and that a matching date exists is proved
+    /// by the fourteen kinds of year, not by searching for one.
     ///
     /// # Errors
     /// Whatever has no single meaning, at its place; also dates that never come (30 February).

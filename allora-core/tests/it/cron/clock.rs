@@ -111,6 +111,12 @@ fn the_literal_policy_skips_the_gap_and_runs_the_overlap_twice() {
         "2026-10-31T12:00:00Z",
         &["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"],
     );
+    // The second pass is found although the next first pass is a year away.
+    check(
+        "30 1 1 11 * America/New_York dst=literal",
+        "2026-11-01T05:30:00Z",
+        &["2026-11-01T06:30:00Z", "2027-11-01T05:30:00Z"],
+    );
     check(
         "15 2 * 10 SUN Australia/Lord_Howe dst=literal",
         "2026-10-01T00:00:00Z",
