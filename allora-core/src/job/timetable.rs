@@ -86,7 +86,7 @@ impl<'a> Timetable<'a> {
         }
     }
 
-    /// How many instants the chain has from `from` up to but not including `until`; `None` if
+    /// How many instants the chain from `from` has after it and not after `until`; `None` if
     /// counting them costs too much.
     pub(crate) fn count(&self, from: Time, until: Time) -> Planned<Option<u64>> {
         guarded(|| self.job.count(from, until))

@@ -92,6 +92,9 @@ impl Schedule for AnySchedule {
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         self.inner().latest_at(from, until)
     }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.inner().count(from, until)
+    }
     fn definition(&self) -> Option<String> {
         self.inner().definition()
     }

@@ -131,6 +131,13 @@ impl Schedule for Every {
         from_millis(next + (until - next) / period * period)
     }
 
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        let Some(next) = self.next_at(from).filter(|next| *next <= until) else { return Some(0) };
+        let (period, _) = self.millis()?;
+        let until = until.min(crate::time::end_of_time()).timestamp_millis();
+        u64::try_from((until - next.timestamp_millis()) / period + 1).ok()
+    }
+
     fn check(&self) -> Result {
         let refuse = |what: &str| {
             let period = self.period;
@@ -250,6 +257,7 @@ mod tests {
             for later in [0_i64, 1, 6, 7, 8, 5_000, 59_999] {
                 let until = from + chrono::TimeDelta::milliseconds(later);
                 assert_eq!(every.latest_at(from, until), chain(every.period, from, until));
+                assert_eq!(every.count(from, until), Some(later as u64 / period));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Schedule, between, spread_of};
 use crate::time::{Time, checked_add};
+use chrono::TimeDelta;
 use std::time::Duration;
 
 /// Something that a schedule has to say about an instant.
@@ -133,14 +134,17 @@ pub struct Explained {
     pub reasons: Vec<String>,
 }
 
+/// Between an instant and the one before it.
+const SHORTEST: TimeDelta = TimeDelta::milliseconds(1);
+
 /// The next `n` occurrences after `after` (exclusive), fewer if the schedule or the job's bounds
 /// end before, each with its reasons. `max_runs` counts from `after`.
 pub fn explain(schedule: &dyn Schedule, shape: &Shape, after: Time, n: usize) -> Vec<Explained> {
     let limit = shape.max_runs.map_or(n, |runs| n.min(usize::try_from(runs).unwrap_or(n)));
     let until = shape.end.unwrap_or(Time::MAX_UTC);
-    let begin = match shape.start {
-        // Just before `start`, so that an occurrence at `start` itself counts.
-        Some(start) if start > after => start - Duration::from_millis(1),
+    let begin = match shape.start.and_then(|start| start.checked_sub_signed(SHORTEST)) {
+        // The chain goes on from `after`, so that a period keeps its grid.
+        Some(start) if start > after => schedule.latest_at(after, start).unwrap_or(start),
         _ => after,
     };
     let mut before = begin;
@@ -151,7 +155,7 @@ pub fn explain(schedule: &dyn Schedule, shape: &Shape, after: Time, n: usize) ->
         before = nominal;
         explained.push(Explained { nominal, due, reasons });
     }
-    if let Some(first) = explained.first_mut().filter(|_| begin > after) {
+    if let Some(first) = explained.first_mut().filter(|_| shape.start > Some(after)) {
         first.reasons.push("the first since the job's start".into());
     }
     let last = explained.len();

@@ -96,6 +96,15 @@ fn explain_gives_due_times_and_their_reasons() {
 }
 
 #[test]
+fn a_start_does_not_move_the_grid_of_a_period() {
+    let shape = Shape::new("job").start(time("2026-01-01T03:00:30Z"));
+    let explained = explain(&every(MINUTE), &shape, time("2026-01-01T00:00:10Z"), 1);
+    assert_eq!(explained[0].nominal, time("2026-01-01T03:01:10Z"));
+    let shape = Shape::new("job").start(Time::MIN_UTC);
+    assert_eq!(explain(&every(MINUTE), &shape, Time::UNIX_EPOCH, 1).len(), 1);
+}
+
+#[test]
 fn explain_ends_with_the_job() {
     let (noon, hourly) = (time("2026-01-01T12:00:00Z"), cron("@hourly").unwrap());
     let shape = Shape::new("job").end(noon);

@@ -79,3 +79,36 @@ fn walls(zone: &Zone, k: usize, once: bool) -> (i64, i64) {
     let low = if once { segment.high } else { segment.start + segment.offset };
     (low, zone.end(k) + segment.offset)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::cron::parse::parse;
+
+    /// The instants from second 0 of a zone that is two hours ahead, goes back by two hours at
+    /// noon, and half an hour later forward by one: all within what was already shown.
+    fn instants(text: &str, once: bool) -> Vec<i64> {
+        let changes = [(43_200, 0), (45_000, 3_600)];
+        let zone = Zone::with_changes("Test", 7_200, changes.into_iter());
+        let fields = parse(text, None).unwrap().fields;
+        let mut found = Vec::new();
+        let mut from = 0;
+        while let Some(next) = next(&fields, &zone, once, from).filter(|next| *next < 86_400) {
+            found.push(next);
+            from = next + 1;
+        }
+        found
+    }
+
+    #[test]
+    fn a_change_within_a_repeated_hour_neither_skips_nor_repeats() {
+        // 12:15 is shown at 10:15 and at 12:15 UTC.
+        assert_eq!(instants("15 12 * * *", false), [36_900, 44_100]);
+        assert_eq!(instants("15 12 * * *", true), [36_900]);
+        // 13:45 is shown at 11:45 and, after the second change, at 12:45 UTC.
+        assert_eq!(instants("45 13 * * *", false), [42_300, 45_900]);
+        assert_eq!(instants("45 13 * * *", true), [42_300]);
+        // 14:00 is first shown when both are over, at 13:00 UTC.
+        assert_eq!(instants("0 14 * * *", true), [46_800]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Cron expressions: Debian's dialect and rules, with what users of other crons expect where it
 //! is unambiguous.
 
+mod count;
 mod dst;
 mod error;
 mod field;
@@ -71,9 +72,9 @@ pub fn cron(text: &str) -> crate::Result<Cron> {
 /// use allora_core::{Cron, Schedule};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let leap_days_that_are_mondays = Cron::parse("0 0 29 2 */7")?;
+/// let leap_days_that_are_sundays = Cron::parse("0 0 29 2 */7")?;
 /// let after = "2090-01-01T00:00:00Z".parse()?;
-/// let next = leap_days_that_are_mondays.next_at(after).ok_or("never")?;
+/// let next = leap_days_that_are_sundays.next_at(after).ok_or("never")?;
 /// assert_eq!(next.to_rfc3339(), "2128-02-29T00:00:00+00:00");
 /// # Ok(())
 /// # }
@@ -106,7 +107,8 @@ impl fmt::Display for Warning {
 impl Cron {
     /// Reads an expression; its zone is UTC unless the last word names one.
     ///
-    /// The cost is bounded: at most 1024 bytes are read, without a search for matching dates.
+    /// The cost is bounded: at most 1024 bytes are read, and that a matching date exists is proved
+    /// by the fourteen kinds of year, not by searching for one.
     ///
     /// # Errors
     /// Whatever has no single meaning, at its place; also dates that never come (30 February).
@@ -206,6 +208,11 @@ impl Schedule for Cron {
 
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         latest(from, until, |second| self.after(second))
+    }
+
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        let (from, until) = (from.timestamp() + 1, until.timestamp().min(END) + 1);
+        Some(count::count(&self.fields, &self.zone, self.once(), from, until))
     }
 
     fn definition(&self) -> Option<String> {

@@ -44,7 +44,7 @@ impl Fields {
     }
 
     /// The matching days of a month whose first day is `first` (days since 1970).
-    fn days_of(&self, year: i64, month: u32, first: i64) -> u32 {
+    pub(super) fn days_of(&self, year: i64, month: u32, first: i64) -> u32 {
         #[cfg(test)]
         tests::STEPS.with(|steps| steps.set(steps.get() + 1));
         if self.months >> month & 1 == 0 {

@@ -115,17 +115,26 @@ impl Zone {
 
     fn from_rules(name: &str, rules: &TimeZone) -> Self {
         let first = i64::from(rules.to_offset(Timestamp::MIN).seconds());
-        let mut segments = vec![Segment { start: BEFORE_ALL, offset: first, high: BEFORE_ALL }];
-        for transition in rules.following(Timestamp::MIN) {
-            let start = transition.timestamp().as_second();
-            if start >= TABLE_END {
-                break;
-            }
-            let last = segments[segments.len() - 1];
-            let offset = i64::from(transition.offset().seconds());
+        let changes = rules
+            .following(Timestamp::MIN)
+            .map(|change| (change.timestamp().as_second(), i64::from(change.offset().seconds())));
+        Self::with_changes(name, first, changes)
+    }
+
+    /// A zone whose clocks are first this far ahead of UTC, and its changes in order: from which
+    /// second on, and how far then.
+    pub(super) fn with_changes(
+        name: &str,
+        first: i64,
+        changes: impl Iterator<Item = (i64, i64)>,
+    ) -> Self {
+        let mut last = Segment { start: BEFORE_ALL, offset: first, high: BEFORE_ALL };
+        let mut segments = vec![last];
+        for (start, offset) in changes.take_while(|(start, _)| *start < TABLE_END) {
+            // Some changes are of the name only.
             if offset != last.offset {
-                let high = last.high.max(start + last.offset);
-                segments.push(Segment { start, offset, high });
+                last = Segment { start, offset, high: last.high.max(start + last.offset) };
+                segments.push(last);
             }
         }
         Self { name: name.into(), segments: segments.into() }

@@ -111,6 +111,12 @@ fn the_literal_policy_skips_the_gap_and_runs_the_overlap_twice() {
         "2026-10-31T12:00:00Z",
         &["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"],
     );
+    // The second pass is found although the next first pass is a year away.
+    check(
+        "30 1 1 11 * America/New_York dst=literal",
+        "2026-11-01T05:30:00Z",
+        &["2026-11-01T06:30:00Z", "2027-11-01T05:30:00Z"],
+    );
     check(
         "15 2 * 10 SUN Australia/Lord_Howe dst=literal",
         "2026-10-01T00:00:00Z",
@@ -153,6 +159,8 @@ fn both_policies_agree_with_looking_at_every_minute() {
             };
             instants += debian.len();
             assert_eq!(found(&schedule), debian, "debian {context}");
+            let count = schedule.count(at(window.start), at(window.end));
+            assert_eq!(count, Some(debian.len() as u64), "count {context}");
         }
     }
     assert!(instants > 2_000, "the windows are not empty: {instants}");
@@ -204,6 +212,8 @@ fn the_latest_instant_is_the_one_that_a_walk_finds() {
         let until = from + chrono::TimeDelta::seconds(dice.within(-10..=40 * 86_400));
         let walked = between(&schedule, from, until).last();
         assert_eq!(schedule.latest_at(from, until), Some(walked.unwrap_or(from)), "{schedule}");
+        let counted = between(&schedule, from, until).count() as u64;
+        assert_eq!(schedule.count(from, until), Some(counted), "{schedule} {from} {until}");
         moved += usize::from(walked.is_some());
     }
     assert!(moved > 200, "{moved}");
@@ -214,6 +224,7 @@ fn the_latest_of_ten_years_of_seconds_is_found() {
     let schedule = cron("* * * * * * Europe/Rome");
     let (from, until) = (time("2020-01-01T00:00:00Z"), time("2030-01-01T00:00:00.250Z"));
     assert_eq!(schedule.latest_at(from, until), Some(time("2030-01-01T00:00:00Z")));
+    assert_eq!(schedule.count(from, until), Some(3653 * 86_400));
 }
 
 #[test]
@@ -277,6 +288,15 @@ fn instants_before_1970_are_instants() {
         let next = cron("* * * * *").in_zone(zone).unwrap().next_at(Time::MIN_UTC);
         assert!(next.is_some_and(|next| next > Time::MIN_UTC), "{zone}");
     }
+}
+
+#[test]
+fn counts_go_on_beyond_the_tables() {
+    let daily = cron("30 2 * * * America/New_York");
+    let (from, until) = (time("2026-01-01T12:00:00Z"), time("9999-12-31T12:00:00Z"));
+    assert_eq!(daily.count(from, until), Some((until - from).num_days() as u64));
+    assert_eq!(daily.count(until, from), Some(0));
+    assert_eq!(daily.count(from, Time::MAX_UTC), Some((until - from).num_days() as u64));
 }
 
 #[test]

@@ -137,10 +137,10 @@ pub(super) fn once(
 pub(super) fn first_shown(rules: &TimeZone, wall: DateTime) -> i64 {
     let ambiguous = rules.to_ambiguous_timestamp(wall);
     if matches!(ambiguous.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
-        let after = ambiguous.clone().later().unwrap();
+        let after = ambiguous.later().unwrap();
         let next = after.checked_add(jiff::Span::new().seconds(1)).unwrap();
         rules.preceding(next).next().unwrap().timestamp().as_second()
     } else {
-        ambiguous.clone().earlier().unwrap().as_second()
+        ambiguous.earlier().unwrap().as_second()
     }
 }

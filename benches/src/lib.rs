@@ -1,0 +1,1 @@
+//! Measurements: see `benches/`, and `BENCHMARKS.md` for what they showed.
