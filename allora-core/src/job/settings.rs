@@ -1,9 +1,12 @@
 //! The settings of a job, and their text.
 
 use crate::{
+    backend::Next,
     error::{Error, Result},
-    time::Time,
+    schedule::spread_of,
+    time::{Time, checked_add},
 };
+use chrono::TimeDelta;
 use std::{fmt::Write, time::Duration};
 
 /// Everything about a job beside its schedule and its work.
@@ -138,6 +141,27 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Settings {
+    /// When the occurrence of `at` is due: delayed, and spread by the job's name; `None` past the
+    /// year 9999.
+    pub fn next(&self, name: &str, at: Time) -> Option<Next> {
+        let shift = self.delay.checked_add(spread_of(name, at, self.spread))?;
+        Some(Next { at, due_at: checked_add(at, shift)? })
+    }
+
+    /// From where to look for the first instant after `after` that the start allows. The chain goes
+    /// on from `after`, so that a period keeps its grid.
+    pub(crate) fn begin(
+        &self,
+        after: Time,
+        latest_at: impl FnOnce(Time, Time) -> Option<Time>,
+    ) -> Time {
+        // Answers are strictly later: one millisecond earlier lets the start itself in.
+        match self.start.and_then(|start| start.checked_sub_signed(TimeDelta::milliseconds(1))) {
+            Some(start) if start > after => latest_at(after, start).unwrap_or(start),
+            _ => after,
+        }
+    }
+
     /// How late an instant may be run.
     pub(crate) fn late_by_at_most(&self) -> Option<Duration> {
         match self.catch_up {

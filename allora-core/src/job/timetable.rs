@@ -3,8 +3,7 @@
 use super::{Entry, Job, Settings};
 use crate::{
     backend::Next,
-    schedule::spread_of,
-    time::{Time, checked_add, whole_millis},
+    time::{Time, whole_millis},
 };
 use chrono::TimeDelta;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,9 +51,9 @@ impl<'a> Timetable<'a> {
 
     /// The instant after `after`, within the bounds.
     pub(crate) fn instant_after(&self, after: Time) -> Planned<Option<Time>> {
-        // `next_at` answers strictly later instants: one millisecond earlier lets the bound in.
-        let before_start = |start: Time| start - TimeDelta::milliseconds(1);
-        let after = self.settings.start.map_or(after, |start| after.max(before_start(start)));
+        let begin =
+            |after| self.settings.begin(after, |from, until| self.job.latest_at(from, until));
+        let after = guarded(|| begin(after))?;
         let Some(answer) = guarded(|| self.job.next_at(after))? else { return Ok(None) };
         let answer = whole_millis(answer);
         if answer <= after {
@@ -94,9 +93,7 @@ impl<'a> Timetable<'a> {
 
     /// When an instant is due; `None` past the end of time.
     pub(crate) fn next(&self, at: Time) -> Option<Next> {
-        let spread = spread_of(self.name, at, self.settings.spread);
-        let due_at = checked_add(at, self.settings.delay + spread)?;
-        Some(Next { at, due_at })
+        self.settings.next(self.name, at)
     }
 }
 

@@ -15,7 +15,7 @@ pub use any::{AnySchedule, parse};
 pub use at::{At, at};
 pub use cron::{Cron, Dst, Field, ParseError, Warning, cron, tz_version};
 pub use every::{Every, every};
-pub use explain::{Explained, Note, NoteKind, Shape, explain};
+pub use explain::{Explained, Note, NoteKind, explain};
 pub(crate) use hash::stable_hash;
 pub use quartz::Quartz;
 pub use range::{Between, between, next_n};

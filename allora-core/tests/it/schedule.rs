@@ -1,8 +1,8 @@
 //! Schedules of every kind: their texts, and what explains them.
 
 use allora_core::{
-    AnySchedule, At, Error, Every, Schedule, Time, at, cron, every,
-    schedule::{self, Shape, explain, spread_of},
+    AnySchedule, At, Error, Every, Schedule, Settings, Time, at, cron, every,
+    schedule::{self, explain, spread_of},
 };
 use std::time::Duration;
 
@@ -78,12 +78,15 @@ fn boxes_and_arcs_forward_everything() {
 
 #[test]
 fn explain_gives_due_times_and_their_reasons() {
-    let shape = Shape::new("job")
-        .delay(MINUTE)
-        .spread(MINUTE)
-        .start(time("2026-01-02T00:00:00Z"))
-        .max_runs(2);
-    let explained = explain(&cron("@daily").unwrap(), &shape, time("2026-01-01T12:00:00Z"), 5);
+    let settings = Settings {
+        delay: MINUTE,
+        spread: MINUTE,
+        start: Some(time("2026-01-02T00:00:00Z")),
+        max_runs: Some(2),
+        ..Settings::default()
+    };
+    let explained =
+        explain("job", &cron("@daily").unwrap(), &settings, time("2026-01-01T12:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
     assert_eq!(explained[0].nominal, time("2026-01-02T00:00:00Z"));
     for occurrence in &explained {
@@ -97,29 +100,32 @@ fn explain_gives_due_times_and_their_reasons() {
 
 #[test]
 fn a_start_does_not_move_the_grid_of_a_period() {
-    let shape = Shape::new("job").start(time("2026-01-01T03:00:30Z"));
-    let explained = explain(&every(MINUTE), &shape, time("2026-01-01T00:00:10Z"), 1);
+    let settings = Settings { start: Some(time("2026-01-01T03:00:30Z")), ..Settings::default() };
+    let explained = explain("job", &every(MINUTE), &settings, time("2026-01-01T00:00:10Z"), 1);
     assert_eq!(explained[0].nominal, time("2026-01-01T03:01:10Z"));
-    let shape = Shape::new("job").start(Time::MIN_UTC);
-    assert_eq!(explain(&every(MINUTE), &shape, Time::UNIX_EPOCH, 1).len(), 1);
+    let settings = Settings { start: Some(Time::MIN_UTC), ..Settings::default() };
+    assert_eq!(explain("job", &every(MINUTE), &settings, Time::UNIX_EPOCH, 1).len(), 1);
 }
 
 #[test]
 fn explain_ends_with_the_job() {
     let (noon, hourly) = (time("2026-01-01T12:00:00Z"), cron("@hourly").unwrap());
-    let shape = Shape::new("job").end(noon);
-    let explained = explain(&hourly, &shape, time("2026-01-01T10:00:00Z"), 5);
+    let settings = Settings { end: Some(noon), ..Settings::default() };
+    let explained = explain("job", &hourly, &settings, time("2026-01-01T10:00:00Z"), 5);
     assert_eq!(explained.len(), 2);
     assert_eq!(explained[1].nominal, noon);
     assert_eq!(explained[1].reasons, ["the last before the job's or the schedule's end"]);
-    assert_eq!(explain(&hourly, &shape, noon, 5), []);
-    assert_eq!(explain(&hourly, &Shape::new("job").max_runs(0), noon, 5), []);
+    assert_eq!(explain("job", &hourly, &settings, noon, 5), []);
+    assert_eq!(
+        explain("job", &hourly, &Settings { max_runs: Some(0), ..Settings::default() }, noon, 5),
+        []
+    );
 }
 
 #[test]
 fn explain_names_the_change_of_the_clock() {
     let nightly = cron("30 2 * * * Europe/Rome").unwrap();
-    let explained = explain(&nightly, &Shape::new("job"), time("2026-03-27T12:00:00Z"), 3);
+    let explained = explain("job", &nightly, &Settings::default(), time("2026-03-27T12:00:00Z"), 3);
     let with_reasons: Vec<_> = explained.iter().filter(|one| !one.reasons.is_empty()).collect();
     assert_eq!(with_reasons.len(), 1);
     assert_eq!(with_reasons[0].nominal, time("2026-03-29T01:00:00Z"));
