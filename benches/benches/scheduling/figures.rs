@@ -1,0 +1,118 @@
+//! What is measured: firings, lateness, processor time, memory.
+
+use crate::load::{Load, MEASURED};
+use std::{
+    fmt,
+    fs::read_to_string,
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// How many firings were late by so many hundredths of a millisecond, up to two seconds.
+static LATE: [AtomicU32; 200_000] = [const { AtomicU32::new(0) }; 200_000];
+
+/// Notes a firing that was due at `due`.
+pub(crate) fn fired(due: SystemTime) {
+    let late = SystemTime::now().duration_since(due).unwrap_or_default();
+    let bucket = (late.as_micros() / 10) as usize;
+    LATE[bucket.min(LATE.len() - 1)].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process before and while it is measured.
+pub(crate) struct Probe {
+    load: Load,
+    jobs: usize,
+    memory: u64,
+    begun: Instant,
+}
+
+impl Probe {
+    /// Before the jobs are made.
+    pub(crate) fn before_adding(load: Load, jobs: usize) -> Self {
+        Self { load, jobs, memory: memory(), begun: Instant::now() }
+    }
+
+    /// When they are added: answers with what measures the time that follows.
+    pub(crate) fn added(self) -> Measuring {
+        let added = self.begun.elapsed();
+        Measuring { probe: self, added }
+    }
+}
+
+pub(crate) struct Measuring {
+    probe: Probe,
+    added: Duration,
+}
+
+impl Measuring {
+    /// Measures for a while, from a full second on, with the first seconds left out.
+    pub(crate) async fn measure(self) -> Figures {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let into = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
+        // Between two instants: half a second before the next.
+        tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))
+            .await;
+        LATE.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
+        let cpu = cpu();
+        tokio::time::sleep(MEASURED).await;
+        let cpu = (super::figures::cpu() - cpu).as_secs_f64() / MEASURED.as_secs_f64();
+        let late: Vec<u32> = LATE.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let Probe { load, jobs, memory: before, .. } = self.probe;
+        let expected = if load == Load::Idle { 0 } else { jobs as u64 * MEASURED.as_secs() };
+        let per_job = memory().saturating_sub(before) / jobs as u64;
+        Figures { expected, late, cpu, per_job, added: self.added }
+    }
+}
+
+pub(crate) struct Figures {
+    expected: u64,
+    late: Vec<u32>,
+    cpu: f64,
+    per_job: u64,
+    added: Duration,
+}
+
+impl Figures {
+    pub(crate) const HEADER: &str =
+        "fired | late p50 ms | late p99 ms | late max ms | CPU s/s | bytes a job | added in s";
+
+    fn late(&self, part: f64) -> f64 {
+        let all: u64 = self.late.iter().map(|n| u64::from(*n)).sum();
+        let rank = (all as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        let bucket = self.late.iter().position(|n| {
+            seen += u64::from(*n);
+            seen >= rank
+        });
+        bucket.unwrap_or(0) as f64 / 100.0
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fired: u64 = self.late.iter().map(|n| u64::from(*n)).sum();
+        if self.expected == 0 {
+            write!(f, "– | – | – | – |")?;
+        } else {
+            let percent = fired as f64 * 100.0 / self.expected as f64;
+            let (p50, p99, max) = (self.late(0.5), self.late(0.99), self.late(1.0));
+            write!(f, "{percent:.1} % | {p50:.2} | {p99:.2} | {max:.2} |")?;
+        }
+        write!(f, " {:.4} | {} | {:.2}", self.cpu, self.per_job, self.added.as_secs_f64())
+    }
+}
+
+/// Processor time of this process, in ticks of the kernel's hundredths of a second.
+fn cpu() -> Duration {
+    let stat = read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Resident memory of this process, in bytes.
+fn memory() -> u64 {
+    let status = read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+}
