@@ -21,7 +21,10 @@ pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
 pub use spread::spread_of;
 
-use crate::{Result, time::Time};
+use crate::{
+    Result,
+    time::{Time, whole_millis},
+};
 use chrono::DateTime;
 use std::sync::Arc;
 
@@ -90,7 +93,7 @@ pub const WALK: usize = 10_000;
 pub(crate) fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<Time> {
     let mut at = from;
     for _ in 0..WALK {
-        match next(at).filter(|next| *next > at && *next <= until) {
+        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
             Some(next) => at = next,
             None => return Some(at),
         }
@@ -101,7 +104,7 @@ pub(crate) fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>)
 pub(crate) fn count(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<u64> {
     let mut at = from;
     for count in 0..=WALK {
-        match next(at).filter(|next| *next > at && *next <= until) {
+        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
             Some(next) => at = next,
             None => return Some(count as u64),
         }
@@ -213,6 +216,24 @@ mod tests {
         });
         assert_eq!(found.unwrap().timestamp(), 315_360_000 / step * step);
         asked.get()
+    }
+
+    #[test]
+    fn a_walk_is_bounded_and_ends_where_a_schedule_stands_still() {
+        let steps = |millis| move |at: Time| Some(at + chrono::TimeDelta::milliseconds(millis));
+        let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
+        assert_eq!(steps(7).count(at(0), at(70)), Some(10));
+        assert_eq!(steps(7).latest_at(at(0), at(76)), Some(at(70)));
+        let far = at(WALK as i64 + 1);
+        assert_eq!((steps(1).count(at(0), far), steps(1).latest_at(at(0), far)), (None, None));
+        for still in [steps(0), steps(-1)] {
+            assert_eq!(
+                (still.count(at(5), far), still.latest_at(at(5), far)),
+                (Some(0), Some(at(5)))
+            );
+        }
+        let crawls = |at: Time| Some(at + chrono::TimeDelta::nanoseconds(1));
+        assert_eq!(crawls.count(at(0), far), Some(0));
     }
 
     #[test]

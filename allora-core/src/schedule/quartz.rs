@@ -1,7 +1,7 @@
 //! The Quartz dialect, as the `cron` crate reads it.
 
 use super::{Field, ParseError, Schedule, cron::shown, latest};
-use crate::time::Time;
+use crate::time::{Time, end_of_time};
 use chrono::{DateTime, Utc};
 use std::{fmt, str::FromStr};
 
@@ -88,6 +88,8 @@ impl Schedule for Quartz {
 /// In UTC.
 impl Schedule for ::cron::Schedule {
     fn next_at(&self, after: Time) -> Option<Time> {
+        // The crate adds a second before it looks, and panics at chrono's last instant.
+        let after = (after < end_of_time()).then_some(after)?;
         self.after(&after).next().filter(|next| *next > after)
     }
 
