@@ -69,12 +69,22 @@ pub enum Capability {
     /// Leases and marks end by the instant that a request carries as
     /// [`Now::At`](allora_core::backend::Now::At). Not so where they end by themselves, as on etcd.
     Expiry,
+    /// Fences, editions and incarnations are drawn as by
+    /// [`next_fence`](allora_core::record::next_fence). Where they are not, as on etcd, the random
+    /// walks do not compare them with those of the pure functions.
+    Microseconds,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: &[Self] =
-        &[Self::Leases, Self::Schedules, Self::History, Self::Watch, Self::Expiry];
+    pub const ALL: &[Self] = &[
+        Self::Leases,
+        Self::Schedules,
+        Self::History,
+        Self::Watch,
+        Self::Expiry,
+        Self::Microseconds,
+    ];
 
     /// Whether the backend says that it can; `None` if it is not the backend that says so.
     pub(crate) fn is_offered(self, backend: &dyn Backend) -> Option<bool> {
@@ -83,7 +93,7 @@ impl Capability {
             Self::Schedules => Some(backend.schedules().is_some()),
             Self::History => Some(backend.history().is_some()),
             Self::Watch => Some(backend.watch().is_some()),
-            Self::Expiry => None,
+            Self::Expiry | Self::Microseconds => None,
         }
     }
 }

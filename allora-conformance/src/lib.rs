@@ -2,8 +2,10 @@
 mod cases;
 mod fixture;
 pub mod history;
-mod model;
+mod random;
+pub mod reference;
 mod suite;
+mod walk;
 mod world;
 
 pub use fixture::{Capability, Fixture};
