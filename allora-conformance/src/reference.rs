@@ -48,6 +48,12 @@ impl Plain {
         answer
     }
 
+    /// Writes the record of `name` as it was `before`: what a store does that reads and writes
+    /// without comparing.
+    pub fn put_back(&mut self, name: &str, before: &Self) {
+        self.records.insert(name.to_owned(), before.records.get(name).cloned().flatten());
+    }
+
     /// As [`Backend::reschedule`](allora_core::Backend::reschedule).
     pub fn reschedule(&mut self, request: Reschedule<'_>) -> Rescheduled {
         let now = request.now.here();

@@ -42,9 +42,10 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
     for name in names.iter() {
         w.node().register(t(0), name, instant(0)).await;
     }
-    let mut logs = Vec::new();
+    let (mut logs, mut gates) = (Vec::new(), Vec::new());
     for i in 0..nodes {
         let (tell, log) = oneshot::channel();
+        let (go, gate) = oneshot::channel();
         let racer = Racer {
             node: w.join(&format!("racer-{i}")).await,
             names: names.clone(),
@@ -53,9 +54,14 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
             log: Vec::new(),
         };
         w.start(Box::pin(async move {
+            gate.await.expect("the race begins");
             drop(tell.send(racer.race().await));
         }));
         logs.push(log);
+        gates.push(go);
+    }
+    for go in gates {
+        go.send(()).expect("a racer waits at the start");
     }
     let mut starts = Vec::new();
     for log in logs {
