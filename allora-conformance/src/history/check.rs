@@ -55,7 +55,7 @@ impl<'a> Law<'a> {
     }
 }
 
-/// A promise that was broken. All but [`Gap`](Violation::Gap) name the fences concerned.
+/// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Violation {
@@ -167,7 +167,7 @@ pub enum Violation {
 /// Every violation in the log, ordered by kind and job. The order of the events does not matter;
 /// triggers are not to be among them.
 ///
-/// Linear in the log, but for its sorting and the instants of the schedules in it.
+/// Costs a sort of the log; schedules are asked once for each take and each passed range.
 pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
     let mut jobs: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in log {
@@ -175,7 +175,7 @@ pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
     }
     let mut found = BTreeSet::new();
     for (job, events) in jobs {
-        let mut job = Job { job, law, claims: Vec::new(), events, found: &mut found };
+        let mut job = Job::new(job, law, events, &mut found);
         job.collect();
         job.fences();
         job.leases();
@@ -192,19 +192,46 @@ struct Job<'a> {
     law: &'a Law<'a>,
     /// By fence; an answer that was given again is one claim.
     claims: Vec<(&'a str, i64, Claims)>,
+    /// By fence: what the store said of the lease, and when.
+    extensions: BTreeMap<i64, Vec<(i64, i64)>>,
+    /// By fence: the first end that was accepted.
+    ends: BTreeMap<i64, i64>,
+    /// Occurrence and fence of runs that were given back, or are to be tried again.
+    given_back: BTreeSet<(i64, i64)>,
     events: Vec<&'a Event>,
     found: &'a mut BTreeSet<Violation>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    fn new(
+        job: &'a str,
+        law: &'a Law<'a>,
+        events: Vec<&'a Event>,
+        found: &'a mut BTreeSet<Violation>,
+    ) -> Self {
+        let (extensions, ends, given_back) = Default::default();
+        Self { job, law, claims: Vec::new(), extensions, ends, given_back, events, found }
+    }
+
     fn name(&self) -> String {
         self.job.to_owned()
     }
 
     fn collect(&mut self) {
         for event in &self.events {
-            if let What::Claim(claims) = event.what {
-                self.claims.push((&event.node, event.at, claims));
+            match event.what {
+                What::Claim(claims) => self.claims.push((&event.node, event.at, claims)),
+                What::Extend { fence, until } => {
+                    self.extensions.entry(fence).or_default().push((event.at, until));
+                }
+                What::End { occurrence, fence, outcome } => {
+                    let ended = self.ends.entry(fence).or_insert(event.at);
+                    *ended = event.at.min(*ended);
+                    if !outcome.is_final() {
+                        self.given_back.insert((occurrence, fence));
+                    }
+                }
+                What::Start { .. } | What::Skip { .. } | What::Lost { .. } => {}
             }
         }
         self.claims.sort_by_key(|(node, at, claims)| (claims.fence, *node, claims.occurrence, *at));
@@ -226,7 +253,8 @@ impl Job<'_> {
                 let (before, after) = (after.fence, before.fence);
                 self.found.insert(Violation::FenceDidNotGrow { job: job.clone(), before, after });
             }
-            if after.occurrence < before.occurrence {
+            let back = after.occurrence;
+            if back < before.occurrence && !self.was_given_back(back, after.fence) {
                 let (from, to) = (before.occurrence, after.occurrence);
                 self.found.insert(Violation::WentBack { job: job.clone(), from, to });
             }
@@ -239,25 +267,26 @@ impl Job<'_> {
         }
     }
 
+    /// Whether the occurrence was given back before this fence took it again.
+    fn was_given_back(&self, occurrence: i64, fence: i64) -> bool {
+        self.given_back.range((occurrence, i64::MIN)..(occurrence, fence)).next().is_some()
+    }
+
     /// Until when a fence keeps others away, as far as the store had said before `at`.
     fn lease_end(&self, claims: &Claims, at: i64) -> Option<i64> {
-        let extended = self.events.iter().filter_map(|event| match event.what {
-            What::Extend { fence, until } if fence == claims.fence && event.at < at => Some(until),
-            _ => None,
-        });
-        extended.chain(claims.until).max().filter(|_| claims.until.is_some())
+        let said = self.extensions.get(&claims.fence).into_iter().flatten();
+        let extended = said.filter(|(said, _)| *said < at).map(|(_, until)| *until);
+        Some(extended.fold(claims.until?, i64::max))
     }
 
     fn ended_by(&self, fence: i64, at: i64) -> bool {
-        self.events.iter().any(|event| {
-            matches!(event.what, What::End { fence: ended, .. } if ended == fence) && event.at <= at
-        })
+        self.ends.get(&fence).is_some_and(|ended| *ended <= at)
     }
 
     fn leases(&mut self) {
         for pair in self.claims.windows(2) {
-            let ((_, _, held), (_, now, given)) = (&pair[0], &pair[1]);
-            let alive = self.lease_end(held, *now).is_some_and(|until| *now < until);
+            let ((_, then, held), (_, now, given)) = (&pair[0], &pair[1]);
+            let alive = then <= now && self.lease_end(held, *now).is_some_and(|until| *now < until);
             if held.fence < given.fence && alive && !self.ended_by(held.fence, *now) {
                 let (job, held, given) = (self.name(), held.fence, given.fence);
                 self.found.insert(Violation::LeasesOverlap { job, held, given });
@@ -304,55 +333,50 @@ impl Job<'_> {
 
     fn ends(&mut self) {
         let job = self.name();
-        // When the occurrence was finished, and by whom.
+        // The smallest fence under which the occurrence was finished.
         let mut finished: BTreeMap<i64, i64> = BTreeMap::new();
-        let mut given_back = BTreeSet::new();
         for event in &self.events {
-            let (occurrence, fence) = match event.what {
-                What::End { occurrence, fence, .. } | What::Lost { occurrence, fence } => {
-                    (occurrence, fence)
-                }
+            let (occurrence, fence, is_final) = match event.what {
+                What::End { occurrence, fence, outcome } => (occurrence, fence, outcome.is_final()),
+                What::Lost { occurrence, fence } => (occurrence, fence, true),
                 _ => continue,
             };
             if !self.taken(fence, occurrence) {
                 self.found.insert(Violation::NotTaken { job: job.clone(), fence });
             }
-            let is_final = match event.what {
-                What::End { outcome, .. } => outcome.is_final(),
-                _ => true,
-            };
-            if !is_final {
-                given_back.insert((occurrence, fence));
-                continue;
+            if is_final {
+                let first = finished.entry(occurrence).or_insert(fence);
+                if *first != fence {
+                    self.found.insert(Violation::FinishedTwice { job: job.clone(), occurrence });
+                }
+                *first = fence.min(*first);
             }
-            if let Some(other) = finished.insert(occurrence, fence)
-                && other != fence
-            {
-                self.found.insert(Violation::FinishedTwice { job: job.clone(), occurrence });
+        }
+        // The claims are ordered by fence, so the last of each occurrence has the largest.
+        let mut takes: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+        for (_, at, claims) in &self.claims {
+            let (occurrence, fence) = (claims.occurrence, claims.fence);
+            let earlier = takes.entry(occurrence).or_default();
+            let done = finished.get(&occurrence).is_some_and(|by| *by < fence);
+            let again = self.law.at_most_once
+                && earlier.last().is_some_and(|(before, _)| {
+                    *before != fence && !self.given_back.contains(&(occurrence, *before))
+                });
+            if done || again {
+                self.found.insert(Violation::Duplicate { job: job.clone(), occurrence, fence });
             }
+            earlier.push((fence, *at));
         }
         for event in &self.events {
             let What::End { occurrence, fence, .. } = event.what else { continue };
-            let current = self.claims.iter().find(|(_, at, claims)| {
-                claims.occurrence == occurrence && claims.fence > fence && *at < event.at
-            });
-            if let Some((_, _, claims)) = current
-                && !given_back.contains(&(occurrence, fence))
+            let later = takes.get(&occurrence).into_iter().flatten();
+            let current = later.rev().take_while(|(taken, _)| *taken > fence);
+            let current = current.filter(|(_, at)| *at < event.at).last();
+            if let Some((current, _)) = current
+                && !self.given_back.contains(&(occurrence, fence))
             {
-                let current = claims.fence;
+                let current = *current;
                 self.found.insert(Violation::StaleEnd { job: job.clone(), fence, current });
-            }
-        }
-        for pair in self.claims.windows(2) {
-            let (before, after) = (pair[0].2, pair[1].2);
-            let (occurrence, fence) = (after.occurrence, after.fence);
-            let done = finished.get(&occurrence).is_some_and(|by| *by < fence);
-            let again = self.law.at_most_once
-                && before.occurrence == occurrence
-                && before.fence != fence
-                && !given_back.contains(&(occurrence, before.fence));
-            if done || again {
-                self.found.insert(Violation::Duplicate { job: job.clone(), occurrence, fence });
             }
         }
     }
@@ -370,13 +394,14 @@ impl Job<'_> {
             }
         }
         let mut expected: Option<i64> = None;
+        let mut covered = i64::MIN;
         for (first, last) in known {
             match expected {
-                None => {}
                 Some(expected) if first > expected => self.gap(expected),
-                Some(expected) if first < expected => self.unscheduled(first),
-                Some(_) => {}
+                Some(expected) if first < expected && first > covered => self.unscheduled(first),
+                _ => {}
             }
+            covered = covered.max(last);
             if expected.is_none_or(|expected| last >= expected) {
                 expected = (self.law.following)(self.job, last);
                 if expected.is_none() {
