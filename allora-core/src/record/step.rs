@@ -17,10 +17,10 @@ pub const MAX_HOLDS: usize = 64;
 ///
 /// Pure: equal arguments give equal results, whatever the store.
 pub fn step(slot: &mut Option<Record>, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-    if let Act::Register { definition, version, first } = &plan.act {
-        if !slot.as_ref().is_some_and(Record::is_live) {
-            *slot = Some(registered(slot.as_ref(), definition, *version, *first, at));
-        }
+    if let Act::Register { definition, version, first } = &plan.act
+        && !slot.as_ref().is_some_and(Record::is_live)
+    {
+        *slot = Some(registered(slot.as_ref(), definition, *version, *first, at));
     }
     let record = match slot {
         None => return Answer::Absent,
