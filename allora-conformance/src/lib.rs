@@ -1,1 +1,106 @@
-//! The suite that every backend passes.
+//! One contract, one suite: what every allora backend must prove.
+//!
+//! Whoever writes a backend writes a [`Fixture`], which says how to make a store, how a node joins
+//! it and how it is thrown away, and one line, [`suite!`]. That is the whole of the backend's
+//! `tests/conformance.rs`:
+//!
+//! ```
+//! use allora_conformance::{Fixture, suite};
+//! use allora_core::{Backend, Result};
+//! use allora_memory::Memory;
+//! use async_trait::async_trait;
+//! use std::sync::Arc;
+//!
+//! struct Store(Memory);
+//!
+//! #[async_trait]
+//! impl Fixture for Store {
+//!     async fn set_up(namespace: &str) -> Result<Self> {
+//!         // A database: connect, drop what is left of this name, create the tables.
+//!         Ok(Self(Memory::new().with_namespace(namespace).with_history(10_000)))
+//!     }
+//!
+//!     async fn connect(&self) -> Result<Arc<dyn Backend>> {
+//!         // A database: a pool of this node's own.
+//!         Ok(Arc::new(self.0.clone()))
+//!     }
+//! }
+//!
+//! suite!(Store);
+//! # allora_conformance::run::<Store>("claim::what_is_due_exactly_now_is_taken");
+//! ```
+//!
+//! Each case becomes a test of its own, named by a sentence: `cargo test --test conformance lease::`
+//! runs those of leases. What a case asks for is written beside the promise that it checks, in the
+//! documentation of [`Backend`](allora_core::Backend) and the traits around it.
+//!
+//! # How do I use the runtime that my driver needs?
+//! [`Fixture::block_on`] drives every case. With tokio, one runtime for the whole process:
+//!
+//! ```text
+//! fn block_on<T: Future>(future: T) -> T::Output {
+//!     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+//!     RUNTIME.block_on(future)
+//! }
+//! ```
+//!
+//! # What if my store cannot do all that?
+//! [`Fixture::lacks`] declares it. The cases that need it pass without being run, and one case
+//! checks that the backend denies it as well. A store that is not on this machine is another
+//! matter: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::Kind::Unsupported), the case
+//! says that it was skipped, and fails where the variable `CI` is set.
+//!
+//! # How is time told?
+//! It is given with each request, as [`Now::At`](allora_core::backend::Now::At): no case waits for
+//! a lease to end. Where that cannot be, the fixture lacks [`Capability::Expiry`].
+//!
+//! # A random walk failed. What now?
+//! It prints its seed and the shortest list of calls found on which the store and the
+//! [pure functions](reference) disagree. `ALLORA_SEED=7 cargo test --test conformance model::` walks
+//! there again; `ALLORA_TEST_LONG=1` walks farther, and on more ways.
+//!
+//! # What else is here?
+//! [`history`] judges what many nodes wrote down while they were being killed and cut off;
+//! [`reference`] is the contract on a plain map, for differential tests. The suite's own tests keep
+//! a collection of backends with one defect each, and the cases that each must fail.
+
+mod cases;
+mod fixture;
+pub mod history;
+mod random;
+pub mod reference;
+mod suite;
+mod walk;
+mod world;
+
+pub use fixture::{Capability, Fixture};
+pub use suite::{Passed, check, names, run};
+
+/// Makes a test of each case, with the given [`Fixture`]: `suite!(MyStore);`.
+///
+/// The tests are in modules named as the cases' files are, and begin at the module in which this
+/// stands; a second suite needs a module of its own.
+#[macro_export]
+macro_rules! suite {
+    ($fixture:ty) => {
+        #[doc(hidden)]
+        type ConformanceFixture = $fixture;
+        $crate::__cases!(__stamp);
+    };
+}
+
+/// Makes the tests of the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __stamp {
+    ([] $($file:ident { $($case:ident: [$($need:ident),*];)* })*) => {
+        $(mod $file {
+            $(#[test]
+            fn $case() {
+                $crate::run::<super::ConformanceFixture>(
+                    concat!(stringify!($file), "::", stringify!($case)),
+                );
+            })*
+        })*
+    };
+}

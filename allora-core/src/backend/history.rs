@@ -5,6 +5,17 @@ use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
 /// What happened to every occurrence, within the size the backend keeps.
+///
+/// # Promises
+/// Each names the cases of the conformance suite that ask for it.
+/// 1. *One entry for each attempt*, from its start to its end, and one for each range that was
+///    passed over. Cases: `history::a_run_is_told_from_its_start_to_its_end`,
+///    `history::every_outcome_is_told`, `history::what_is_passed_over_is_told_as_a_range`.
+/// 2. *Silence is told*: runs that were abandoned or lost. Cases:
+///    `history::an_abandoned_run_and_its_successor_are_two_entries`,
+///    `history::a_lost_run_is_told`.
+/// 3. *The newest come first*, page by page. Cases:
+///    `history::the_newest_come_first_page_by_page`.
 #[async_trait]
 pub trait History: Send + Sync {
     /// The newest `limit` entries of one job, or of all, with a fence below `before` if given;

@@ -8,10 +8,33 @@ use std::time::Duration;
 /// At-least-once delivery, overlap policies, and runs that are seen to be lost.
 ///
 /// # Promises
-/// 1. *The fence decides, the clock does not.* With the current fence an ending is accepted, even
-///    after the lease's end; once somebody else has taken the occurrence, it is refused.
-/// 2. *Finished is finished.* A finish that was accepted is answered alike when repeated.
-/// 3. *A lease never shrinks.*
+/// Each names the cases of the conformance suite that ask for it.
+/// 1. *The fence decides, the clock does not.* With the current fence an ending is accepted,
+///    even after the lease's end; once somebody else has taken the occurrence, or the run was
+///    given up as lost, it is refused. Cases: `lease::late_but_not_taken_over_is_accepted`,
+///    `lease::once_taken_over_every_ending_is_refused`,
+///    `lease::a_fence_that_was_never_given_is_refused`,
+///    `marks::late_but_not_given_up_is_accepted`.
+/// 2. *Finished is finished.* An ending that was accepted is answered alike when repeated, until
+///    another is; its occurrence is not offered again. Cases:
+///    `lease::a_finish_whose_answer_was_lost_is_answered_alike`,
+///    `lease::every_ending_is_answered_alike_when_repeated`, `lease::finished_is_finished`.
+/// 3. *A lease never shrinks.* Cases: `lease::a_lease_never_shrinks`.
+/// 4. *A lease is alone*, until it ends by the store's clock; then its occurrence is offered
+///    again, the same one, and counted as one more attempt. Cases:
+///    `lease::nobody_else_takes_what_is_leased`,
+///    `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends`,
+///    `lease::a_begun_occurrence_is_not_passed_over`.
+/// 5. *A mark that ends is a lost run*, recorded once and not run again; until then it keeps
+///    away those that must be alone. Cases: `marks::a_silent_run_is_lost_when_its_mark_ends`,
+///    `marks::a_run_that_must_be_alone_waits_for_the_one_before`,
+///    `marks::the_next_run_does_not_wait_for_a_mark_that_has_ended`.
+/// 6. *A retry and a release are the same occurrence again*; a release did not count. Cases:
+///    `lease::a_retry_is_the_same_occurrence_later`,
+///    `lease::what_is_released_can_be_taken_at_once_and_did_not_count`.
+/// 7. *A cursor is never stuck.* What would leave it on an occurrence that nobody offers is
+///    refused. Cases: `lease::a_finish_that_would_not_go_forward_is_refused`,
+///    `lease::a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves`.
 #[async_trait]
 pub trait Leases: Send + Sync {
     /// Carries out each ending whose fence is current, one atomic step per job; answers by position.

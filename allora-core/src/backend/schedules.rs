@@ -5,6 +5,35 @@ use crate::error::Result;
 use async_trait::async_trait;
 
 /// Stored schedules. Every write checks and changes one record atomically.
+///
+/// # Promises
+/// Each names the cases of the conformance suite that ask for it.
+/// 1. *All or nothing.* A change that is refused changes nothing; of two edits of one edition
+///    one wins. Cases: `stored::an_edit_changes_what_was_read_and_nothing_else`,
+///    `stored::an_edit_does_not_go_back_to_what_was_started`,
+///    `stored::a_name_that_is_taken_is_refused`.
+/// 2. *What is stored comes back*: any bytes, up to 1 MiB; more is refused, and so is a bad
+///    name. Cases: `names::data_of_any_bytes_comes_back_whole`,
+///    `names::too_much_data_is_refused`, `names::a_bad_name_or_kind_is_refused`.
+/// 3. *Deleted is gone*, also for what runs; the name is remembered, and begins anew. Cases:
+///    `stored::a_deleted_job_is_gone_to_every_plan`,
+///    `stored::a_run_of_a_deleted_job_is_told_so_and_moves_nothing`,
+///    `stored::a_tombstone_outlives_every_late_writer`.
+/// 4. *Lists are ordered* by name as bytes, and what comes and goes does not shift their pages.
+///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
+///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`.
+/// 5. *What wants attention is found*, by kind, the earliest first, and nothing else is. Cases:
+///    `stored::what_is_due_is_found_by_kind_the_earliest_first`,
+///    `stored::what_is_leased_is_found_again_at_the_leases_end`,
+///    `operators::a_trigger_of_a_job_in_code_is_found`.
+/// 6. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
+///    `operators::a_trigger_never_moves_the_cursor`,
+///    `operators::the_same_trigger_counts_once_and_two_of_one_millisecond_twice`,
+///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.
+/// 7. *A pause keeps back the schedule*, begun or not, but neither what runs nor triggers.
+///    Cases: `operators::a_paused_schedule_offers_nothing`,
+///    `operators::what_failed_is_not_tried_again_while_paused`,
+///    `operators::what_runs_goes_on_while_paused`, `operators::triggers_run_while_paused`.
 #[async_trait]
 pub trait Schedules: Send + Sync {
     /// Adds a schedule.
@@ -138,7 +167,7 @@ pub enum Change<'a> {
         skip_to: Option<Next>,
     },
     /// One run beside the schedule, now. The same id again changes nothing as long as the record
-    /// remembers it: until the run has been taken.
+    /// remembers it: until the run has ended, or, without a lease or mark, was taken.
     Trigger {
         /// The trigger's own id; as a name.
         id: &'a str,

@@ -61,7 +61,7 @@ pub struct State {
     pub cursor: Option<Next>,
     /// The last occurrence of the schedule that was started.
     pub last_started: Option<Time>,
-    /// The fence of the last take.
+    /// The highest number that was drawn for the job: at least the fence of its last take.
     pub fence: i64,
     /// The runs that nobody has ended.
     pub holds: Vec<Held>,

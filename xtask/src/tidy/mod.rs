@@ -8,6 +8,7 @@ mod first_line;
 mod length;
 mod links;
 mod paths;
+mod promises;
 mod tree;
 mod words;
 
@@ -16,8 +17,15 @@ use std::fmt;
 use tree::Tree;
 
 /// A new rule is a new file and a new line here.
-const RULES: &[fn(&Tree) -> Vec<Finding>] =
-    &[first_line::check, length::check, words::check, blanks::check, paths::check, links::check];
+const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
+    first_line::check,
+    length::check,
+    words::check,
+    blanks::check,
+    paths::check,
+    links::check,
+    promises::check,
+];
 
 /// One line that breaks a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
