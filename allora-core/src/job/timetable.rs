@@ -27,7 +27,7 @@ pub(crate) enum Fault {
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Panicked(message) => write!(f, "its next_at panicked: {message}"),
+            Fault::Panicked(message) => write!(f, "its schedule panicked: {message}"),
             Fault::NotLater { after, answer } => {
                 write!(f, "its next_at({after}) answered {answer}, which is not later")
             }
@@ -42,6 +42,11 @@ impl<'a> Timetable<'a> {
         Self { name, job: &*entry.job, settings: &entry.settings }
     }
 
+    /// The text whose change is noticed.
+    pub(crate) fn definition(entry: &Entry) -> Planned<String> {
+        guarded(|| entry.definition())
+    }
+
     /// The first occurrence after `after`; `started` occurrences were started before.
     pub(crate) fn following(&self, after: Time, started: u64) -> Planned<Option<Next>> {
         if self.settings.max_runs.is_some_and(|max| started >= max) {
@@ -52,9 +57,19 @@ impl<'a> Timetable<'a> {
 
     /// The instant after `after`, within the bounds.
     pub(crate) fn instant_after(&self, after: Time) -> Planned<Option<Time>> {
-        // `next_at` answers strictly later instants: one millisecond earlier lets the bound in.
-        let before_start = |start: Time| start - TimeDelta::milliseconds(1);
-        let after = self.settings.start.map_or(after, |start| after.max(before_start(start)));
+        let Some(start) = self.settings.start.filter(|start| *start > after) else {
+            return self.answer(after);
+        };
+        // Strictly later than the millisecond before lets the bound itself in. A schedule that
+        // counts from what it is asked is asked from the bound: else it would be off by that.
+        match self.answer(start - TimeDelta::milliseconds(1))? {
+            Some(at) if at == start => Ok(Some(at)),
+            _ => self.answer(start),
+        }
+    }
+
+    /// What `next_at` says, if it may.
+    fn answer(&self, after: Time) -> Planned<Option<Time>> {
         let Some(answer) = guarded(|| self.job.next_at(after))? else { return Ok(None) };
         let answer = whole_millis(answer);
         if answer <= after {

@@ -8,3 +8,4 @@ mod runtime_real;
 mod runtime_sim;
 mod schedule;
 mod scheduler;
+mod support;
