@@ -191,15 +191,21 @@ impl Planner {
         let planned = |started: u64, after: Time| -> Result<(String, Option<Next>), Fault> {
             Ok((Timetable::definition(&slot.entry)?, timetable.following(after, started)?))
         };
+        // An instant that both definitions have is not lost because one replaces the other.
+        let kept = |cursor: &Next| {
+            let pending = cursor.at <= now && now < cursor.due_at;
+            let before = cursor.at - chrono::TimeDelta::milliseconds(1);
+            let both = || timetable.instant_after(before) == Ok(Some(cursor.at));
+            (pending && both()).then_some(before)
+        };
         let what = match &slot.phase {
-            Phase::New => planned(0, now).map(|(definition, first)| What::Register {
-                definition,
-                version,
-                first,
-            }),
-            Phase::Redefine { edition, after, started } => {
-                planned(*started, now.max(*after)).map(|(definition, next)| What::Redefine {
-                    edition: *edition,
+            Phase::New => planned(0, now)
+                .map(|(definition, first)| What::Register { definition, version, first }),
+            Phase::Redefine { edition, after, cursor, started } => {
+                let after = cursor.as_ref().and_then(kept).unwrap_or_else(|| now.max(*after));
+                let edition = *edition;
+                planned(*started, after).map(|(definition, next)| What::Redefine {
+                    edition,
                     definition,
                     version,
                     next,
@@ -522,7 +528,9 @@ impl Planner {
             off(Event::Outdated { name: name() })
         } else {
             let after = state.last_started.map_or(now, |last| last.max(now));
-            Phase::Redefine { edition: state.edition, after, started: state.counters.started }
+            let (edition, started) = (state.edition, state.counters.started);
+            let cursor = state.cursor.filter(|cursor| state.last_started < Some(cursor.at));
+            Phase::Redefine { edition, after, cursor, started }
         };
         match &slot.phase {
             Phase::Known(known) => {

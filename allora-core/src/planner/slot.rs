@@ -53,8 +53,9 @@ impl Slot {
 pub(crate) enum Phase {
     /// To be registered.
     New,
-    /// The store has another definition, of this edition, and so many occurrences were started.
-    Redefine { edition: i64, after: Time, started: u64 },
+    /// The store has another definition, of this edition; so many occurrences were started, and
+    /// the one of `cursor` was not.
+    Redefine { edition: i64, after: Time, cursor: Option<Next>, started: u64 },
     /// In agreement with the store.
     Known(Known),
     /// To be looked at.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
+mod campaign;
 mod cron;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod runtime_real;
