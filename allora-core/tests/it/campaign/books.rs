@@ -144,8 +144,10 @@ fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
         if let Some(end) = ends {
             assert!(*first > end, "{name}: {first} has two fates: {entry:?}");
             let next = next_at(plan, end);
-            // A redefinition counts anew from its own time.
+            // A definition begins at its own time: what passed while a run of the one before was
+            // going on has no definition that could name it.
             let gap = next.is_some_and(|next| next < *first) && uncut(plan, past);
+            let gap = gap && state.version == 0;
             assert!(!gap, "{name}: {next:?} has no fate, before {first}");
         }
         ends = Some(*last);

@@ -11,8 +11,8 @@ use scenario::{Totals, play};
 use std::panic::catch_unwind;
 
 /// Seeds of the ordinary run, and of the long one (`ALLORA_TEST_LONG=1`).
-const FEW: u64 = 1500;
-const MANY: u64 = 20_000;
+const FEW: u64 = 300;
+const MANY: u64 = 10_000;
 
 #[test]
 fn whatever_happens_the_books_balance() {

@@ -399,7 +399,7 @@ impl Drop for Told<'_> {
     #[expect(clippy::print_stderr, reason = "a failing test says why")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let first = |len: usize| len.saturating_sub(100);
+            let first = |len: usize| len.saturating_sub(200);
             eprintln!("seed {}, the last runs and the last entries of the history:", self.seed);
             self.runs[first(self.runs.len())..].iter().for_each(|run| eprintln!("{run:?}"));
             self.past[first(self.past.len())..].iter().for_each(|past| eprintln!("{past:?}"));
