@@ -7,6 +7,8 @@
 
 mod decide;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use decide::Powers;
 
@@ -199,8 +201,11 @@ impl Planner {
             (pending && both()).then_some(before)
         };
         let what = match &slot.phase {
-            Phase::New => planned(0, now)
-                .map(|(definition, first)| What::Register { definition, version, first }),
+            Phase::New => planned(0, now).map(|(definition, first)| What::Register {
+                definition,
+                version,
+                first,
+            }),
             Phase::Redefine { edition, after, cursor, started } => {
                 let after = cursor.as_ref().and_then(kept).unwrap_or_else(|| now.max(*after));
                 let edition = *edition;

@@ -9,4 +9,6 @@ mod runtime_real;
 mod runtime_sim;
 mod schedule;
 mod scheduler;
+#[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
+mod scheduler_real;
 mod support;

@@ -80,9 +80,8 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
         if plan.lease.is_none() {
             assert_eq!(attempts.len(), 1, "{name}: {key} was started twice: {attempts:?}");
         }
-        let over = |run: &&Entry| {
-            matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_))
-        };
+        let over =
+            |run: &&Entry| matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_));
         let ended = attempts.iter().filter(|run| over(run)).count();
         assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
         if let Some(done) = attempts.iter().position(|run| over(&run)) {

@@ -183,7 +183,9 @@ impl Plan {
             ]),
             window: dice.pick(&[None, None, Some(secs(2)), Some(secs(60))]),
             retry: match at_least_once && dice.one_in(2) {
-                true => Retry::up_to(dice.below(4) as u32 + 1, dice.pick(&[ms(1), secs(1), secs(9)])),
+                true => {
+                    Retry::up_to(dice.below(4) as u32 + 1, dice.pick(&[ms(1), secs(1), secs(9)]))
+                }
                 false => Retry::NEVER,
             },
             delay: dice.pick(&[none, none, secs(3)]),
@@ -306,7 +308,11 @@ impl World {
             member.faults.down.fetch_not(Relaxed);
             member.faults.deaf.store(dice.one_in(3), Relaxed);
         } else if falls(swarm.stop) {
-            if dice.one_in(2) { member.handle.stop() } else { member.handle.stop_now() }
+            if dice.one_in(2) {
+                member.handle.stop()
+            } else {
+                member.handle.stop_now()
+            }
             self.members[n].alive = false;
         } else if falls(swarm.join / (1 + alive.len() as u64)) {
             self.join(dice, slots);
@@ -424,12 +430,22 @@ impl Coverage {
         }
     }
 
-
     fn all(&self) -> [u64; 14] {
         [
-            self.taken_over, self.lost, self.skipped, self.missed, self.retried, self.triggered,
-            self.cancelled, self.released, self.lost_answers, self.lease_lost, self.crashes,
-            self.pauses, self.redefined, self.deleted,
+            self.taken_over,
+            self.lost,
+            self.skipped,
+            self.missed,
+            self.retried,
+            self.triggered,
+            self.cancelled,
+            self.released,
+            self.lost_answers,
+            self.lease_lost,
+            self.crashes,
+            self.pauses,
+            self.redefined,
+            self.deleted,
         ]
     }
 }

@@ -7,3 +7,4 @@ mod local;
 mod operators;
 mod policies;
 mod shutdown;
+mod year;
