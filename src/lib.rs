@@ -1,3 +1,5 @@
+//! The facade: everything a service needs of allora, under one name.
+//!
 #![doc = include_str!("../README.md")]
 //!
 //! # Features

@@ -59,7 +59,7 @@ impl<E: Into<BoxError>> IntoOutcome for Result<(), E> {
 }
 
 /// Names the type `!`, which stable Rust has no word for: the return of a closure that never
-/// returns (`todo!()`, `loop {}`).
+/// returns, as `loop {}`.
 #[doc(hidden)]
 pub trait Returns {
     /// What a function pointer returns.

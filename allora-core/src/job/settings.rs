@@ -148,18 +148,13 @@ impl Settings {
         Some(Next { at, due_at: checked_add(at, shift)? })
     }
 
-    /// From where to look for the first instant after `after` that the start allows. The chain goes
-    /// on from `after`, so that a period keeps its grid.
-    pub(crate) fn begin(
-        &self,
-        after: Time,
-        latest_at: impl FnOnce(Time, Time) -> Option<Time>,
-    ) -> Time {
-        // Answers are strictly later: one millisecond earlier lets the start itself in.
-        match self.start.and_then(|start| start.checked_sub_signed(TimeDelta::milliseconds(1))) {
-            Some(start) if start > after => latest_at(after, start).unwrap_or(start),
-            _ => after,
-        }
+    /// From where to ask for the first instant after `after` that the start allows. Strictly later
+    /// than the millisecond before the start lets the start itself in; a schedule that counts from
+    /// what it is asked counts from the start, or it would be off by that millisecond.
+    pub(crate) fn begin(&self, after: Time, next_at: impl FnOnce(Time) -> Option<Time>) -> Time {
+        let Some(start) = self.start.filter(|start| *start > after) else { return after };
+        let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
+        if next_at(before) == Some(start) { before } else { start }
     }
 
     /// How late an instant may be run.
@@ -269,4 +264,83 @@ impl Settings {
 
 fn millis(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASED: Delivery = Delivery::AtLeastOnce { lease: Duration::from_secs(30) };
+    const MS: Duration = Duration::from_millis(1);
+
+    /// What is said about the default settings with this change; empty: nothing.
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Settings), says: &str) {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let said = settings.check().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said:?}");
+    }
+
+    #[test]
+    fn sensible_settings_are_accepted() {
+        check(|_| {}, "");
+        check(|s| s.delivery = LEASED, "");
+        check(|s| (s.delivery, s.retry) = (LEASED, Retry::up_to(u32::MAX, MS)), "");
+        check(|s| s.window = Some(MS), "");
+        check(|s| s.spread = 366 * DAY, "");
+        check(|s| s.catch_up = CatchUp::All { limit: 10_000 }, "");
+        check(|s| s.max_runs = Some(u64::MAX), "");
+    }
+
+    #[test]
+    fn leases_have_a_least_and_a_longest_length() {
+        for (lease, says) in [(SECOND, ""), (DAY, ""), (SECOND - MS, "1 s to 24 h")] {
+            check(|s| s.delivery = Delivery::AtLeastOnce { lease }, says);
+        }
+        check(|s| s.delivery = Delivery::AtLeastOnce { lease: Duration::MAX }, "1 s to 24 h");
+        check(|s| s.delivery = Delivery::AtLeastOnce { lease: Duration::ZERO }, "1 s to 24 h");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        check(|s| (s.delivery, s.overlap) = (LEASED, Overlap::Skip), "never overlap");
+        check(|s| s.retry = Retry::up_to(2, SECOND), "at_least_once");
+        let (start, end) = (Time::UNIX_EPOCH + SECOND, Time::UNIX_EPOCH);
+        check(|s| (s.start, s.end) = (Some(start), Some(end)), "ends before it starts");
+        check(|s| (s.start, s.end) = (Some(start), Some(start)), "");
+    }
+
+    #[test]
+    fn numbers_that_mean_nothing_are_refused() {
+        check(|s| s.max_runs = Some(0), "at least 1");
+        check(|s| s.catch_up = CatchUp::All { limit: 0 }, "1 to 10 000");
+        check(|s| s.catch_up = CatchUp::All { limit: 10_001 }, "1 to 10 000");
+        check(|s| (s.delivery, s.retry) = (LEASED, Retry::up_to(0, SECOND)), "at least 1 attempt");
+        check(|s| (s.delivery, s.retry) = (LEASED, Retry::up_to(2, Duration::ZERO)), "at least 1");
+    }
+
+    #[test]
+    fn durations_are_whole_milliseconds_and_not_endless() {
+        let nano = Duration::from_nanos(1);
+        for bad in [Duration::ZERO, nano, MS + nano] {
+            check(|s| s.window = Some(bad), "`window` is a whole number");
+            check(|s| s.timeout = Some(bad), "`timeout` is a whole number");
+        }
+        check(|s| s.delay = nano, "`delay` is a whole number");
+        for bad in [366 * DAY + MS, Duration::from_secs(u64::MAX)] {
+            check(|s| s.window = Some(bad), "at most 366 days");
+            check(|s| s.spread = bad, "at most 366 days");
+        }
+    }
+
+    #[test]
+    fn waits_between_attempts_double_up_to_the_longest() {
+        let retry = Retry::up_to(u32::MAX, SECOND).at_most_every(Duration::from_secs(100));
+        let waits = [1, 2, 3, 7, 8, 64, u32::MAX - 1].map(|n| retry.after(n).unwrap().as_secs());
+        assert_eq!(waits, [1, 2, 4, 64, 100, 100, 100]);
+        assert_eq!(retry.after(u32::MAX), None);
+        assert_eq!(Retry::NEVER.after(1), None);
+        assert_eq!(Retry::up_to(u32::MAX, Duration::MAX).after(64), Some(Retry::NEVER.longest));
+    }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Fault {
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Panicked(message) => write!(f, "its next_at panicked: {message}"),
+            Fault::Panicked(message) => write!(f, "its schedule panicked: {message}"),
             Fault::NotLater { after, answer } => {
                 write!(f, "its next_at({after}) answered {answer}, which is not later")
             }
@@ -41,6 +41,11 @@ impl<'a> Timetable<'a> {
         Self { name, job: &*entry.job, settings: &entry.settings }
     }
 
+    /// The text whose change is noticed.
+    pub(crate) fn definition(entry: &Entry) -> Planned<String> {
+        guarded(|| entry.definition())
+    }
+
     /// The first occurrence after `after`; `started` occurrences were started before.
     pub(crate) fn following(&self, after: Time, started: u64) -> Planned<Option<Next>> {
         if self.settings.max_runs.is_some_and(|max| started >= max) {
@@ -51,9 +56,7 @@ impl<'a> Timetable<'a> {
 
     /// The instant after `after`, within the bounds.
     pub(crate) fn instant_after(&self, after: Time) -> Planned<Option<Time>> {
-        let begin =
-            |after| self.settings.begin(after, |from, until| self.job.latest_at(from, until));
-        let after = guarded(|| begin(after))?;
+        let after = guarded(|| self.settings.begin(after, |at| self.job.next_at(at)))?;
         let Some(answer) = guarded(|| self.job.next_at(after))? else { return Ok(None) };
         let answer = whole_millis(answer);
         if answer <= after {

@@ -3,7 +3,7 @@
 use super::slot::Known;
 use crate::{
     backend::{Beside, Cursor, Deliver, Mark, Next, Occurrence, Passed, Skip, Take},
-    job::{CatchUp, Delivery, Entry, Fault, Overlap, Timetable},
+    job::{CatchUp, Delivery, Entry, Fault, Overlap, Placement, Timetable},
     record::MAX_HOLDS,
     time::{Time, saturating_add},
 };
@@ -23,13 +23,18 @@ pub(crate) enum Decision {
     /// It may not start beside the runs that are marked, the first of which ends at this time at
     /// the latest; look again before.
     Blocked(Time),
+    /// Runs were marked before it became due, and may have ended since: find out.
+    Look,
 }
 
 /// What the backend can do, as far as decisions depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Powers {
-    /// How long a mark lasts; `None` on a backend without leases.
-    pub(crate) mark: Option<Duration>,
+    /// How long a mark lasts.
+    pub(crate) mark: Duration,
+    /// Whether the backend has leases, and so marks; the records of jobs that run on every node,
+    /// which are not in it, have both.
+    pub(crate) leases: bool,
 }
 
 /// Decides about one job. `claim` is for the take, if there is one.
@@ -51,10 +56,10 @@ pub(crate) fn decide(
         return Ok(Decision::Wait(Some(known.next_mark().map_or(due_at, |mark| mark.min(due_at)))));
     }
     if !known.head_is_cursor() {
-        return other_head(name, entry, known, head, powers, claim);
+        return other_head(name, entry, known, (head, due_at), powers, claim);
     }
     let timetable = Timetable::of(name, entry);
-    let due = Due { timetable, entry, known, first: head.at, now };
+    let due = Due { timetable, entry, known, first: head.at, due_at, now };
     due.decide(powers, claim)
 }
 
@@ -63,12 +68,12 @@ fn other_head(
     name: &str,
     entry: &Entry,
     known: &Known,
-    head: &Occurrence,
+    (head, due_at): (&Occurrence, Time),
     powers: Powers,
     claim: u128,
 ) -> Result<Decision, Fault> {
     if let Some(until) = no_room(entry, known) {
-        return Ok(Decision::Blocked(until));
+        return Ok(if known.as_of < due_at { Decision::Look } else { Decision::Blocked(until) });
     }
     let deliver = deliver(entry, powers, Cursor::Keep);
     let take = Take::new(claim, known.edition, head.clone(), deliver);
@@ -98,6 +103,7 @@ struct Due<'a> {
     entry: &'a Entry,
     known: &'a Known,
     first: Time,
+    due_at: Time,
     now: Time,
 }
 
@@ -113,6 +119,7 @@ impl Due<'_> {
         };
         if let Some(until) = no_room(self.entry, self.known) {
             return match self.entry.settings.overlap {
+                _ if self.known.as_of < self.due_at => Ok(Decision::Look),
                 Overlap::Skip => self.skip(latest, true),
                 Overlap::Allow | Overlap::Wait => Ok(Decision::Blocked(until)),
             };
@@ -249,7 +256,8 @@ fn deliver(entry: &Entry, powers: Powers, then: Cursor) -> Deliver {
                 Overlap::Allow => Beside::Others,
                 Overlap::Skip | Overlap::Wait => Beside::None,
             };
-            let mark = powers.mark.map(|lasts| Mark { lasts, beside });
+            let marked = powers.leases || entry.settings.placement == Placement::EveryNode;
+            let mark = marked.then_some(Mark { lasts: powers.mark, beside });
             Deliver::AtMostOnce { then, mark }
         }
     }

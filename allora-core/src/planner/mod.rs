@@ -7,6 +7,8 @@
 
 mod decide;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use decide::Powers;
 
@@ -41,6 +43,8 @@ pub(crate) struct Planner {
     queue: BinaryHeap<Reverse<(Time, SlotId)>>,
     /// Jobs to be registered, redefined or looked at, whenever there is a request.
     errands: VecDeque<SlotId>,
+    /// The number of the turn whose answers are awaited or were taken in last.
+    turn: u64,
     poll: Duration,
     powers: Powers,
 }
@@ -114,6 +118,7 @@ impl Planner {
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
             errands: VecDeque::new(),
+            turn: 0,
             poll,
             powers,
         }
@@ -129,8 +134,7 @@ impl Planner {
             return Err(Error::new(Kind::AlreadyExists, twice));
         }
         self.by_name.insert(name.clone(), id);
-        let phase = Phase::New;
-        self.slots.push(Slot { name, entry, phase, claim: None, wake_at: None, listed: false });
+        self.slots.push(Slot::new(name, entry));
         self.run_errand(id);
         Ok(())
     }
@@ -147,6 +151,7 @@ impl Planner {
         random: &mut dyn FnMut() -> u64,
         events: &mut Vec<Event>,
     ) -> Turn {
+        self.turn += 1;
         let mut intents = Vec::new();
         while intents.len() < BATCH
             && let Some(id) = self.errands.pop_front()
@@ -183,18 +188,34 @@ impl Planner {
 
     fn errand(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Intent> {
         let slot = &self.slots[id as usize];
-        let following = |after: Time| Timetable::of(&slot.name, &slot.entry).following(after, 0);
+        let timetable = Timetable::of(&slot.name, &slot.entry);
         let version = slot.entry.settings.version;
+        let planned = |started: u64, after: Time| -> Result<(String, Option<Next>), Fault> {
+            Ok((Timetable::definition(&slot.entry)?, timetable.following(after, started)?))
+        };
+        // An instant that both definitions have is not lost because one replaces the other.
+        let kept = |cursor: &Next| {
+            let pending = cursor.at <= now && now < cursor.due_at;
+            let before = cursor.at - chrono::TimeDelta::milliseconds(1);
+            let both = || timetable.instant_after(before) == Ok(Some(cursor.at));
+            (pending && both()).then_some(before)
+        };
         let what = match &slot.phase {
-            Phase::New => following(now).map(|first| What::Register {
-                definition: slot.entry.definition(),
+            Phase::New => planned(0, now).map(|(definition, first)| What::Register {
+                definition,
                 version,
                 first,
             }),
-            Phase::Redefine { edition, after } => following(now.max(*after)).map(|next| {
-                let definition = slot.entry.definition();
-                What::Redefine { edition: *edition, definition, version, next }
-            }),
+            Phase::Redefine { edition, after, cursor, started } => {
+                let after = cursor.as_ref().and_then(kept).unwrap_or_else(|| now.max(*after));
+                let edition = *edition;
+                planned(*started, after).map(|(definition, next)| What::Redefine {
+                    edition,
+                    definition,
+                    version,
+                    next,
+                })
+            }
             Phase::Stale => Ok(What::Look),
             Phase::Known(_) | Phase::Off => return None,
         };
@@ -220,6 +241,7 @@ impl Planner {
                 self.wake(id, wake_at);
                 None
             }
+            Ok(Decision::Look) => self.intent(id, Ok(What::Look), events),
             Ok(Decision::Blocked(until)) => {
                 self.look_at(id, saturating_add(now, self.poll).min(until));
                 None
@@ -243,6 +265,7 @@ impl Planner {
         let slot = &mut self.slots[id as usize];
         match what {
             Ok(what) => {
+                slot.asked = true;
                 let placement = slot.entry.settings.placement;
                 Some(Intent { slot: id, name: slot.name.clone(), placement, what })
             }
@@ -268,12 +291,15 @@ impl Planner {
         let id = intent.slot;
         let slot = &mut self.slots[id as usize];
         slot.claim = None;
-        match answer {
+        slot.asked = false;
+        let heard = std::mem::take(&mut slot.heard);
+        let start = match answer {
             Answer::Absent => {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
                 }
                 slot.phase = Phase::New;
+                slot.agreed = None;
                 self.run_errand(id);
                 None
             }
@@ -288,17 +314,49 @@ impl Planner {
                 {
                     events.push(passed(slot.name.clone(), skip.expected, &skip.passed));
                 }
+                let settled = slot.settled_in == self.turn;
                 self.learn(id, &state, now, events);
+                self.be_patient(id, &intent.what, now);
+                // The state may be older than what a run's end has told since.
+                if settled {
+                    self.hear(id);
+                }
                 None
             }
-            Answer::Taken(taken) => {
-                let What::Take { take, then, late } = intent.what else {
-                    // Not an answer to what was asked: find out what is true.
-                    self.look_soon(id);
-                    return None;
-                };
-                self.won(id, &take, then, late, taken, events)
-            }
+            Answer::Taken(taken) => match intent.what {
+                What::Take { take, then, late } => {
+                    slot.refused = 0;
+                    Some(self.won(id, &take, then, late, taken, events))
+                }
+                // Not an answer to what was asked: find out what is true.
+                _ => {
+                    self.hear(id);
+                    None
+                }
+            },
+        };
+        if heard {
+            self.hear(id);
+        }
+        start
+    }
+
+    /// Waits a little, and ever longer, before asking again for what the store says is due but
+    /// does not grant.
+    fn be_patient(&mut self, id: SlotId, asked: &What, now: Time) {
+        let slot = &mut self.slots[id as usize];
+        let Phase::Known(known) = &slot.phase else { return };
+        if !known.wants_attention().is_some_and(|at| at <= now) {
+            slot.refused = 0;
+            return;
+        }
+        if matches!(asked, What::Take { .. } | What::Skip(_) | What::Reap) {
+            slot.refused = slot.refused.saturating_add(1);
+        }
+        // The first refusal brought the truth, with which the next try is another one.
+        if let Some(doublings) = slot.refused.checked_sub(2) {
+            let wait = Duration::from_millis(1 << doublings.min(10));
+            self.wake(id, Some(saturating_add(now, wait)));
         }
     }
 
@@ -306,12 +364,17 @@ impl Planner {
     pub(crate) fn unanswered(&mut self, intents: Vec<Intent>, now: Time) {
         for intent in intents {
             let slot = &mut self.slots[intent.slot as usize];
+            slot.asked = false;
+            let heard = std::mem::take(&mut slot.heard);
             match intent.what {
                 What::Take { take, .. } => {
                     slot.claim = Some(take.claim);
                     self.wake(intent.slot, Some(now));
+                    if heard {
+                        self.hear(intent.slot);
+                    }
                 }
-                What::Skip(_) | What::Reap => self.look_soon(intent.slot),
+                What::Skip(_) | What::Reap => self.hear(intent.slot),
                 What::Look | What::Register { .. } | What::Redefine { .. } => {
                     self.run_errand(intent.slot);
                 }
@@ -327,22 +390,28 @@ impl Planner {
         late: Duration,
         taken: Taken,
         events: &mut Vec<Event>,
-    ) -> Option<Start> {
+    ) -> Start {
         let slot = &mut self.slots[id as usize];
         let (name, entry) = (slot.name.clone(), slot.entry.clone());
-        let Phase::Known(known) = &mut slot.phase else { return None };
-        let mut then = then;
+        // While it is asked about, a job stays known; and what was won is run in any case.
+        let Phase::Known(known) = &mut slot.phase else {
+            return Start { slot: id, name, entry, taken, then, late };
+        };
+        let of_schedule = known.head_is_cursor();
+        known.started += u64::from(of_schedule);
         if taken.run != take.start {
             // An earlier request with this claim, whose answer was lost, had won another one.
-            then = finish_of(&name, &entry, &taken.run, known.started).unwrap_or(Cursor::Keep);
-            self.look_soon(id);
-            return Some(Start { slot: id, name, entry, taken, then, late });
+            let started = known.started;
+            let then = finish_of(&name, &entry, &taken.run, started).unwrap_or(Cursor::Keep);
+            self.hear(id);
+            return Start { slot: id, name, entry, taken, then, late };
         }
         if let Some(range) = &take.passed {
             events.push(passed(name.clone(), take.expected.at, range));
         }
-        let of_schedule = known.head_is_cursor();
-        known.started += u64::from(of_schedule);
+        if of_schedule {
+            known.last_started = Some(taken.run.at);
+        }
         match take.deliver {
             Deliver::AtMostOnce { then: cursor, .. } => {
                 known.marks.extend(taken.until.map(|until| (taken.fence, until)));
@@ -352,7 +421,7 @@ impl Planner {
                         let wake_at = known.due_at;
                         self.wake(id, wake_at);
                     }
-                    Cursor::Keep => self.look_soon(id),
+                    Cursor::Keep => self.hear(id),
                 }
             }
             Deliver::AtLeastOnce { .. } => {
@@ -363,7 +432,7 @@ impl Planner {
                 known.due_at = taken.until;
             }
         }
-        Some(Start { slot: id, name, entry, taken, then, late })
+        Start { slot: id, name, entry, taken, then, late }
     }
 
     /// What became of a run of this node: `then` is where its finish moved the cursor, `None` if
@@ -376,9 +445,11 @@ impl Planner {
         settled: Settled,
         finished: Option<Cursor>,
     ) {
-        let known = match &mut self.slots[id as usize].phase {
+        let slot = &mut self.slots[id as usize];
+        slot.settled_in = self.turn;
+        let known = match &mut slot.phase {
             Phase::Known(known) => known,
-            Phase::Stale => return self.look_soon(id),
+            Phase::Stale => return self.hear(id),
             _ => return,
         };
         if let Settled::Until(until) = settled {
@@ -400,18 +471,26 @@ impl Planner {
             }
             // Its mark was in nobody's way, or somebody waits in this queue for its end.
             (Settled::Done, Some(Cursor::Keep)) if was_marked => {
-                let wake_at = known.due_at;
+                let wake_at = known.wants_attention();
                 self.wake(id, wake_at);
             }
-            _ => self.look_soon(id),
+            _ => self.hear(id),
         }
     }
 
     /// Word from the store about this job.
     pub(crate) fn heard_of(&mut self, name: &str) {
-        if let Some(&id) = self.by_name.get(name)
-            && matches!(self.slots[id as usize].phase, Phase::Known(_) | Phase::Stale)
-        {
+        if let Some(&id) = self.by_name.get(name) {
+            self.hear(id);
+        }
+    }
+
+    /// There is word of this job: looks at it, after the answer that is awaited, if one is.
+    fn hear(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id as usize];
+        if slot.asked {
+            slot.heard = true;
+        } else if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
             self.look_soon(id);
         }
     }
@@ -424,12 +503,15 @@ impl Planner {
             events.push(reason);
             Phase::Off
         };
-        let agreed = match &slot.phase {
-            Phase::Off => return,
-            Phase::Known(known) => Some(known.edition == state.edition),
-            _ => None,
-        };
+        if matches!(slot.phase, Phase::Off) {
+            return;
+        }
+        let agreed = slot.agreed.map(|edition| edition == state.edition);
         let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
+        let mine = match agreed {
+            Some(true) => Ok(true),
+            _ => Timetable::definition(&slot.entry).map(|mine| mine == state.definition),
+        };
         slot.phase = if let Some(reason) = &state.parked {
             let reason = format!("its record in the store cannot be read: {reason}");
             off(Event::Unplannable { name: name(), reason })
@@ -439,16 +521,21 @@ impl Planner {
                 state.kind
             );
             off(Event::Unplannable { name: name(), reason })
-        } else if agreed == Some(true) || state.definition == slot.entry.definition() {
+        } else if let Err(fault) = &mine {
+            off(Event::Unplannable { name: name(), reason: fault.to_string() })
+        } else if mine == Ok(true) {
             if was_redefining {
                 events.push(Event::Redefined { name: name() });
             }
-            Phase::Known(Known::of(state))
+            slot.agreed = Some(state.edition);
+            Phase::Known(Known::of(state, now))
         } else if agreed.is_some() || state.version > slot.entry.settings.version {
             off(Event::Outdated { name: name() })
         } else {
             let after = state.last_started.map_or(now, |last| last.max(now));
-            Phase::Redefine { edition: state.edition, after }
+            let (edition, started) = (state.edition, state.counters.started);
+            let cursor = state.cursor.filter(|cursor| state.last_started < Some(cursor.at));
+            Phase::Redefine { edition, after, cursor, started }
         };
         match &slot.phase {
             Phase::Known(known) => {
@@ -470,7 +557,11 @@ impl Planner {
         if let Some(&id) = self.by_name.get(state.name.as_str())
             && matches!(self.slots[id as usize].phase, Phase::Known(_))
         {
-            self.learn(id, state, now, events);
+            match self.slots[id as usize].settled_in == self.turn {
+                // A run has ended since this was asked for: the state may be older than that.
+                true => self.hear(id),
+                false => self.learn(id, state, now, events),
+            }
         }
     }
 

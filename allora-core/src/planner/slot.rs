@@ -18,6 +18,34 @@ pub(crate) struct Slot {
     pub(crate) wake_at: Option<Time>,
     /// It is in the list of errands.
     pub(crate) listed: bool,
+    /// The edition of the definition that this node and the store last agreed on.
+    pub(crate) agreed: Option<i64>,
+    /// A plan for it is on its way to the store.
+    pub(crate) asked: bool,
+    /// There was word of it meanwhile, which the answer may not know of.
+    pub(crate) heard: bool,
+    /// The last turn in which a run of it was settled.
+    pub(crate) settled_in: u64,
+    /// How often in succession the store refused what it then said is due.
+    pub(crate) refused: u32,
+}
+
+impl Slot {
+    pub(crate) fn new(name: Arc<str>, entry: Entry) -> Self {
+        Self {
+            name,
+            entry,
+            phase: Phase::New,
+            claim: None,
+            wake_at: None,
+            listed: false,
+            agreed: None,
+            asked: false,
+            heard: false,
+            settled_in: 0,
+            refused: 0,
+        }
+    }
 }
 
 /// How far this node has come with a job.
@@ -25,8 +53,9 @@ pub(crate) struct Slot {
 pub(crate) enum Phase {
     /// To be registered.
     New,
-    /// The store has another definition, of this edition.
-    Redefine { edition: i64, after: Time },
+    /// The store has another definition, of this edition; so many occurrences were started, and
+    /// the one of `cursor` was not.
+    Redefine { edition: i64, after: Time, cursor: Option<Next>, started: u64 },
     /// In agreement with the store.
     Known(Known),
     /// To be looked at.
@@ -38,10 +67,13 @@ pub(crate) enum Phase {
 /// The truth as it was last heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
+    /// When it was heard, by the store's clock.
+    pub(crate) as_of: Time,
     pub(crate) edition: i64,
     pub(crate) head: Option<Occurrence>,
     pub(crate) due_at: Option<Time>,
     pub(crate) cursor: Option<Next>,
+    pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
     pub(crate) paused: bool,
     /// Fence and end of the runs that nobody has ended.
@@ -49,23 +81,29 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &State, now: Time) -> Self {
         let marks = state.holds.iter().filter(|held| !held.at_least_once);
         Self {
+            as_of: now,
             edition: state.edition,
             head: state.head.clone(),
             due_at: state.due_at,
             cursor: state.cursor,
+            last_started: state.last_started,
             started: state.counters.started,
             paused: state.paused.is_some(),
             marks: marks.map(|held| (held.fence, held.until)).collect(),
         }
     }
 
-    /// Whether what runs next is the schedule's next occurrence.
+    /// Whether what runs next is the schedule's next occurrence: one that nobody has begun, or it
+    /// would be what a dead or failed run left, which is run again as it is.
     pub(crate) fn head_is_cursor(&self) -> bool {
         match (&self.head, self.cursor) {
-            (Some(head), Some(next)) => head.trigger.is_none() && head.at == next.at,
+            (Some(head), Some(next)) => {
+                let begun = self.last_started >= Some(next.at);
+                head.trigger.is_none() && head.at == next.at && !begun
+            }
             _ => false,
         }
     }

@@ -77,7 +77,7 @@ pub fn explain(
 ) -> Vec<Explained> {
     let limit = settings.max_runs.map_or(n, |runs| n.min(usize::try_from(runs).unwrap_or(n)));
     let until = settings.end.unwrap_or(Time::MAX_UTC);
-    let begin = settings.begin(after, |from, until| schedule.latest_at(from, until));
+    let begin = settings.begin(after, |at| schedule.next_at(at));
     let mut before = begin;
     let mut explained: Vec<Explained> = Vec::new();
     for nominal in between(schedule, begin, until).take(limit) {

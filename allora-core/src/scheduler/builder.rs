@@ -137,7 +137,7 @@ impl Builder {
             Some(runtime) => runtime,
             None => detect()?,
         };
-        let powers = Powers { mark: backend.leases().map(|_| config.mark) };
+        let powers = Powers { mark: config.mark, leases: backend.leases().is_some() };
         let mut planner = Planner::new(config.poll, powers);
         for (name, entry) in jobs {
             check(&name, &entry, &*backend)?;

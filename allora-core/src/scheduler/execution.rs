@@ -14,7 +14,8 @@ use std::{
 /// How a run's future ended.
 #[derive(Debug)]
 pub(crate) enum How {
-    Returned(Result<(), BoxError>),
+    /// With the text of its error, if any.
+    Returned(Result<(), String>),
     Panicked(String),
     TimedOut(Duration),
     /// It was taken away before it ended.
@@ -64,7 +65,9 @@ impl Future for Execution {
         }
         let Some(work) = &mut this.work else { return Poll::Ready(()) };
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-            Ok(Poll::Ready(returned)) => return this.end(How::Returned(returned)),
+            Ok(Poll::Ready(returned)) => {
+                return this.end(How::Returned(returned.map_err(error_text)));
+            }
             Err(panic) => {
                 let text = panic_text(&*panic);
                 return this.end(How::Panicked(text));
@@ -79,6 +82,12 @@ impl Future for Execution {
         }
         Poll::Pending
     }
+}
+
+/// What an error says. It is the user's code, and may panic like the rest of it.
+fn error_text(error: BoxError) -> String {
+    let text = catch_unwind(AssertUnwindSafe(move || error.to_string()));
+    text.unwrap_or_else(|panic| format!("an error that panicked: {}", panic_text(&*panic)))
 }
 
 impl Drop for Execution {

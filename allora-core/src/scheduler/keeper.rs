@@ -1,7 +1,7 @@
 //! The half of a scheduler that keeps its runs: extends, settles, cancels.
 
 use super::{
-    node::{Inside, Kept, LiveId, Node, Stop, Verdict, later},
+    node::{Inside, Kept, Live, LiveId, Node, Stop, Verdict, later},
     taker::{FIRST_WAIT, LONGEST_WAIT},
     within,
 };
@@ -14,6 +14,7 @@ use crate::{
 };
 use futures::future::{Either, select};
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -75,19 +76,49 @@ impl Keeper {
             let now = self.node.runtime.now();
             self.look_at_stop(now);
             self.collect();
-            self.settle_here();
-            let extend = self.scan(now);
+            let mut extend = self.scan(now);
+            self.settle_here(&mut extend);
             if let Some(stopped) = self.is_over(now) {
                 return stopped;
             }
             if self.unsettled.is_empty() && extend.is_empty() {
-                self.sleep(None).await;
-            } else if let Err(error) = self.settle(extend).await {
-                self.node.store_failed(error);
-                let wait = self.wait;
-                self.wait = (wait * 2).min(LONGEST_WAIT);
-                self.sleep(Some(self.node.runtime.now() + wait)).await;
+                let give_up = self.stopping.map(|stopping| stopping.give_up_at);
+                self.rest(give_up).await;
+                continue;
             }
+            let node = self.node.clone();
+            // What lives first: its lease may end, what has ended can wait.
+            let told = Told::gather(&node, extend.iter().chain(&self.unsettled).take(BATCH));
+            match self.guarding(settle(&node, &told)).await {
+                Ok(()) => {
+                    self.wait = FIRST_WAIT;
+                    let live = &node.inside().live;
+                    self.unsettled.retain(|id| live.contains_key(id));
+                }
+                Err(error) => {
+                    node.store_failed(error);
+                    let wait = self.wait;
+                    self.wait = (wait * 2).min(LONGEST_WAIT);
+                    // A store that is down is not asked more often because runs end.
+                    self.guarding(node.runtime.sleep_until(node.runtime.now() + wait)).await;
+                }
+            }
+            // What was not extended is still to be, and what was has other times now.
+            node.inside().scan_at = Some(node.runtime.now());
+        }
+    }
+
+    /// Awaits what may be slow, and meanwhile ends the runs whose time is over.
+    async fn guarding<T>(&mut self, slow: impl Future<Output = T>) -> T {
+        let mut slow = pin!(slow);
+        loop {
+            match select(slow, pin!(self.rest(None))).await {
+                Either::Left((done, _)) => return done,
+                Either::Right(((), rest)) => slow = rest,
+            }
+            let now = self.node.runtime.now();
+            self.look_at_stop(now);
+            let _ = self.scan(now);
         }
     }
 
@@ -106,7 +137,7 @@ impl Keeper {
             self.stopping = Some(Stopping {
                 cancel_at: later(now, grace - last_word),
                 drop_at,
-                give_up_at: drop_at + 2 * self.node.config.deadline,
+                give_up_at: later(drop_at, 2 * self.node.config.deadline),
             });
             self.node.inside().scan_at = Some(now);
         }
@@ -128,26 +159,27 @@ impl Keeper {
     }
 
     /// Jobs that run on every node have their records here.
-    fn settle_here(&mut self) {
-        let node = &self.node;
-        let now = node.runtime.wall();
-        let mut inside = node.inside();
-        self.unsettled.retain(|id| {
-            if !inside.live.get(id).is_some_and(|live| live.is_local()) {
-                return true;
-            }
-            let Some(live) = inside.live.remove(id) else { return false };
-            let Some(verdict) = &live.end else { return false };
-            let ending =
-                Ending::new(live.run.name(), live.run.fence(), verdict.end(live.run.then()));
-            let settled = inside.local.settle(&ending, At::new(&node.id, now));
-            let finished = matches!(ending.end, End::Finish { .. }).then_some(live.run.then());
-            let (fence, at) = (live.run.fence(), live.run.scheduled_at());
-            inside.planner.settled(live.slot, fence, at, settled, finished);
-            false
-        });
-        drop(inside);
-        node.taker.ring();
+    fn settle_here(&mut self, extend: &mut Vec<LiveId>) {
+        let node = self.node.clone();
+        let told = {
+            let inside = node.inside();
+            let is_here = |id: &LiveId| inside.live.get(id).is_some_and(Live::is_local);
+            let mut here: Vec<_> = self.unsettled.extract_if(.., |id| is_here(id)).collect();
+            here.extend(extend.extract_if(.., |id| is_here(id)));
+            drop(inside);
+            Told::gather(&node, here.iter())
+        };
+        if told.is_empty() {
+            return;
+        }
+        let sent = node.runtime.now();
+        let answers = {
+            let mut inside = node.inside();
+            let at = At::new(&node.id, node.now(&inside));
+            told.iter().map(|told| inside.local.settle(&told.ending(), at)).collect()
+        };
+        answered(&node, &told, answers, sent);
+        node.inside().scan_at = Some(sent);
     }
 
     /// Cancels and drops runs whose time is over; answers with those to extend.
@@ -181,7 +213,11 @@ impl Keeper {
                 }
             }
             match (cancel_at, drop_at) {
-                (_, Some(drop_at)) if now >= drop_at => ends.push((live.run.clone(), true)),
+                (_, Some(drop_at)) if now >= drop_at => {
+                    if !live.run.control().is_dropped() {
+                        ends.push((live.run.clone(), true));
+                    }
+                }
                 (Some(cancel_at), drop_at) if now >= cancel_at => {
                     drop_at.into_iter().for_each(&mut wants);
                     if !live.run.is_cancelled() {
@@ -213,53 +249,52 @@ impl Keeper {
         (settled || now >= stopping.give_up_at).then_some(stopped)
     }
 
-    async fn sleep(&self, retry_at: Option<Instant>) {
+    /// Until a run has ended, or its time comes.
+    async fn rest(&self, give_up: Option<Instant>) {
         let node = &self.node;
-        let give_up = self.stopping.map(|stopping| stopping.give_up_at);
-        let scan = node.inside().scan_at.filter(|_| retry_at.is_none());
-        let Some(at) = [retry_at, scan, give_up].into_iter().flatten().min() else {
+        let scan_at = node.inside().scan_at;
+        let Some(at) = scan_at.into_iter().chain(give_up).min() else {
             return node.keeper.heard().await;
         };
-        match select(node.runtime.sleep_until(at), std::pin::pin!(node.keeper.heard())).await {
-            // A store that is down is not asked more often because runs end.
-            Either::Right((_, sleep)) if retry_at.is_some() => sleep.await,
-            _ => {}
-        }
+        select(node.runtime.sleep_until(at), pin!(node.keeper.heard())).await;
     }
+}
 
-    /// One round trip for all that ended and all that is to be extended.
-    async fn settle(&mut self, extend: Vec<LiveId>) -> Result {
-        let node = self.node.clone();
-        let Some(leases) = node.backend.leases() else { return Ok(()) };
-        let ended = self.unsettled.len().min(BATCH);
-        let ids = self.unsettled[..ended].iter().chain(&extend).take(BATCH);
-        let told = Told::gather(&node, ids);
-        let endings: Vec<Ending<'_>> = told.iter().map(Told::ending).collect();
-        let sent = node.runtime.now();
-        let now = Now::Store { node: node.runtime.wall() };
-        let request = Settle::new(&node.id, now, &endings);
-        let answers = within(&node, "settle", leases.settle(request)).await?;
-        if answers.len() != endings.len() {
-            let (given, asked) = (answers.len(), endings.len());
-            let wrong = format!("the backend gave {given} answers to {asked} endings; report it");
-            return Err(Error::new(Kind::Other, wrong).op("settle"));
-        }
-        drop(endings);
-        node.store_is_up();
-        self.wait = FIRST_WAIT;
-        self.unsettled.drain(..ended);
-        let mut events = Vec::new();
-        {
-            let mut inside = node.inside();
-            for (told, answer) in told.iter().zip(answers) {
-                events.extend(told.answered(&mut inside, answer, sent));
-            }
-        }
-        node.emit(events);
-        // What is free now may be waited for.
-        node.taker.ring();
-        Ok(())
+/// One round trip for all that ended and all that is to be extended.
+async fn settle(node: &Node, told: &[Told]) -> Result {
+    let Some(leases) = node.backend.leases() else { return Ok(()) };
+    let endings: Vec<Ending<'_>> = told.iter().map(Told::ending).collect();
+    let sent = node.runtime.now();
+    let now = Now::Store { node: node.runtime.wall() };
+    let request = Settle::new(&node.id, now, &endings);
+    let answers = within(node, "settle", leases.settle(request)).await?;
+    if answers.len() != endings.len() {
+        let (given, asked) = (answers.len(), endings.len());
+        let wrong = format!("the backend gave {given} answers to {asked} endings; report it");
+        return Err(Error::new(Kind::Other, wrong).op("settle"));
     }
+    node.store_is_up();
+    answered(node, told, answers, sent);
+    Ok(())
+}
+
+/// Takes in what became of runs: of this node's own records, or the store's.
+fn answered(node: &Node, told: &[Told], answers: Vec<Settled>, sent: Instant) {
+    let mut events = Vec::new();
+    let mut lost = Vec::new();
+    {
+        let mut inside = node.inside();
+        for (told, answer) in told.iter().zip(answers) {
+            let event = told.answered(&mut inside, answer, sent);
+            lost.extend(event.is_some().then_some(&told.run));
+            events.extend(event);
+        }
+    }
+    node.emit(events);
+    // Wakes the user's code: not under the lock.
+    lost.into_iter().for_each(|run| run.control().drop_now());
+    // What is free now may be waited for.
+    node.taker.ring();
 }
 
 /// What the store is told of one run.
@@ -321,7 +356,6 @@ impl Told {
                 live.lost = true;
                 let slot = live.slot;
                 inside.planner.settled(slot, fence, self.run.scheduled_at(), answer, None);
-                self.run.control().drop_now();
                 Some(Event::LeaseLost { name, fence })
             }
         }

@@ -5,6 +5,7 @@
 //! extending leases.
 
 mod builder;
+mod clock;
 mod execution;
 mod handle;
 mod keeper;

@@ -2,6 +2,7 @@
 
 use super::{
     Config,
+    clock::StoreClock,
     execution::{Execution, How},
     local::Local,
     signal::Signal,
@@ -16,7 +17,6 @@ use crate::{
     runtime::Runtime,
     time::{Time, saturating_add, since},
 };
-use chrono::TimeDelta;
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -57,8 +57,7 @@ pub(crate) struct Inside {
     /// When the keeper next looks through the runs.
     pub(crate) scan_at: Option<Instant>,
     pub(crate) stop: Stop,
-    /// The store's clock minus this node's.
-    pub(crate) offset: TimeDelta,
+    pub(crate) clock: StoreClock,
     next_live: LiveId,
 }
 
@@ -172,7 +171,7 @@ impl Node {
             ended: Vec::new(),
             scan_at: None,
             stop: Stop::No,
-            offset: TimeDelta::zero(),
+            clock: StoreClock::new(runtime.wall(), runtime.now()),
             next_live: 0,
         };
         Self {
@@ -196,7 +195,7 @@ impl Node {
 
     /// The store's time, as well as this node knows it.
     pub(crate) fn now(&self, inside: &Inside) -> Time {
-        self.runtime.wall() + inside.offset
+        inside.clock.now(self.runtime.now())
     }
 
     /// Starts a run that was won: `sent` is when the request was sent that confirmed it, by the
@@ -233,8 +232,9 @@ impl Node {
             let id = inside.next_live;
             inside.next_live += 1;
             // Neither a run that others may already have taken over nor one that was won while the
-            // scheduler was being stopped is started: it is given back.
-            let refused = expired || inside.stop != Stop::No;
+            // scheduler was being stopped is started: it is given back. Where nothing is left in
+            // the store that could be given back, it is run.
+            let refused = expired || (inside.stop != Stop::No && kept.is_some());
             let end = refused.then_some(Verdict::Released);
             let live = Live {
                 slot,
@@ -252,10 +252,12 @@ impl Node {
             } else {
                 inside.running += 1;
             }
-            if let Some(kept) = kept
-                && inside.scan_at.is_none_or(|at| at > kept.extend_at)
+            let extend_at = kept.map(|kept| kept.extend_at);
+            let stopping = (inside.stop != Stop::No).then_some(now);
+            if let Some(scan_at) = stopping.or(extend_at)
+                && inside.scan_at.is_none_or(|at| at > scan_at)
             {
-                inside.scan_at = Some(kept.extend_at);
+                inside.scan_at = Some(scan_at);
                 self.keeper.ring();
             }
             (id, refused)
@@ -360,7 +362,7 @@ impl Live {
         let error = match how {
             How::Returned(Ok(())) => return Verdict::Ran,
             How::Dropped => return self.dropped(),
-            How::Returned(Err(error)) => error.to_string(),
+            How::Returned(Err(error)) => error,
             How::Panicked(text) => format!("panicked: {text}"),
             How::TimedOut(limit) => format!("timed out after {limit:?}"),
         };

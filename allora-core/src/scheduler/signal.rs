@@ -14,6 +14,18 @@ pub(crate) struct Signal {
     waker: AtomicWaker,
 }
 
+/// Lets everything else that is ready go first, once.
+pub(crate) fn yield_now() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
 impl Signal {
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {

@@ -1,7 +1,8 @@
 //! The half of a scheduler that wins occurrences: asks the planner, asks the store, sleeps.
 
 use super::{
-    node::{Node, Stop},
+    node::{Node, Stop, later},
+    signal::yield_now,
     within,
 };
 use crate::{
@@ -41,18 +42,58 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// How many records one look finds at most.
 const FOUND: usize = 1_000;
 
+/// What else to ask than the plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    No,
+    /// Nothing: the store's clock is read on the way.
+    Poll,
+    /// For records that want attention.
+    Find,
+}
+
 pub(crate) struct Taker {
     node: Arc<Node>,
     hints: Option<BoxStream<'static, Hint>>,
-    /// When to look for what this node cannot know by heart; `None`: the backend has no such thing.
-    find_at: Option<Time>,
+    /// When to subscribe to hints, if there are none.
+    listen_at: Instant,
+    /// Why there are none: told once, if the store answers otherwise.
+    deaf: Deaf,
+    /// Whether the backend has what this node cannot know by heart.
+    finds: bool,
+    /// When there is something to find, by the store's clock.
+    find_at: Time,
+    /// When to ask the store although nothing is known to be due.
+    poll_at: Instant,
     wait: Duration,
+    /// By how much the store's clock was last seen to differ from this node's.
+    off: TimeDelta,
     ready: bool,
+}
+
+/// What became of the last subscription to hints.
+enum Deaf {
+    No,
+    Because(Error),
+    Told,
 }
 
 impl Taker {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { node, hints: None, find_at: None, wait: FIRST_WAIT, ready: false }
+        let now = node.runtime.now();
+        let finds = node.backend.schedules().is_some();
+        Self {
+            node,
+            hints: None,
+            listen_at: now,
+            deaf: Deaf::No,
+            finds,
+            find_at: Time::MIN_UTC,
+            poll_at: now,
+            wait: FIRST_WAIT,
+            off: TimeDelta::zero(),
+            ready: false,
+        }
     }
 
     /// Wins occurrences until the scheduler is stopped.
@@ -66,29 +107,45 @@ impl Taker {
     }
 
     async fn turn(&mut self) -> Result {
-        self.subscribe().await?;
+        self.subscribe().await;
         if !self.ready {
             self.first_look().await?;
         }
         self.take_hints();
-        let (turn, find, now) = self.plan();
-        if turn.intents.is_empty() && !find {
+        let (turn, look, now) = self.plan();
+        if turn.intents.is_empty() && look == Look::No {
             self.sleep(&turn, now).await;
             return Ok(());
         }
-        self.ask(turn.intents, find).await
+        // A store that always has an answer ready must not keep the executor from the rest.
+        yield_now().await;
+        self.ask(turn.intents, look).await
     }
 
-    /// Hints are subscribed to before the first look, so that none is missed.
-    async fn subscribe(&mut self) -> Result {
-        if self.hints.is_none()
-            && let Some(watch) = self.node.backend.watch()
-        {
-            self.hints = Some(within(&self.node, "watch", watch.subscribe()).await?);
-            // What happened before, nobody has told.
-            self.find_at = self.find_at.map(|_| Time::MIN_UTC);
+    /// Hints are subscribed to before the first look, so that none is missed. Without them, the
+    /// safety poll does.
+    async fn subscribe(&mut self) {
+        let node = self.node.clone();
+        let Some(watch) = node.backend.watch() else { return };
+        let now = node.runtime.now();
+        if self.hints.is_some() || now < self.listen_at {
+            return;
         }
-        Ok(())
+        self.listen_at = now + LONGEST_WAIT;
+        match within(&node, "watch", watch.subscribe()).await {
+            Ok(hints) => {
+                self.hints = Some(hints);
+                self.deaf = Deaf::No;
+                // What happened before, nobody has told.
+                self.find_at = Time::MIN_UTC;
+            }
+            Err(error) => {
+                self.listen_at = now + node.config.poll.max(LONGEST_WAIT);
+                if matches!(self.deaf, Deaf::No) {
+                    self.deaf = Deaf::Because(error);
+                }
+            }
+        }
     }
 
     /// The first contact brings the store's time; only then is anything registered, so that a
@@ -96,7 +153,6 @@ impl Taker {
     async fn first_look(&mut self) -> Result {
         self.request(&[], None).await?;
         self.ready = true;
-        self.find_at = self.node.backend.schedules().map(|_| Time::MIN_UTC);
         let jobs = self.node.inside().planner.len();
         self.node.emit([Event::Ready { node: self.node.id.clone(), jobs }]);
         Ok(())
@@ -118,32 +174,42 @@ impl Taker {
             Hint::DueAt(at) => at,
             Hint::Look => Time::MIN_UTC,
         };
-        self.find_at = self.find_at.map(|find_at| find_at.min(look));
+        self.find_at = self.find_at.min(look);
     }
 
-    fn plan(&self) -> (Turn, bool, Time) {
+    fn plan(&self) -> (Turn, Look, Time) {
         let mut events = Vec::new();
-        let (turn, find, now) = {
+        let (turn, look, now) = {
             let mut inside = self.node.inside();
             let now = self.node.now(&inside);
             let room = self.node.config.slots.saturating_sub(inside.running);
             let mut random = || self.node.runtime.random();
             let turn = inside.planner.turn(now, room, &mut random, &mut events);
-            (turn, self.find_at.is_some_and(|at| at <= saturating_add(now, AHEAD)), now)
+            let poll = self.node.runtime.now() >= self.poll_at;
+            let look = match poll || self.find_at <= saturating_add(now, AHEAD) {
+                true if self.finds => Look::Find,
+                true if poll => Look::Poll,
+                _ => Look::No,
+            };
+            (turn, look, now)
         };
         self.node.emit(events);
-        (turn, find, now)
+        (turn, look, now)
     }
 
     /// Sleeps until the next turn: something is due, was heard of, or has made room.
     async fn sleep(&mut self, turn: &Turn, now: Time) {
         let node = self.node.clone();
-        let poll = saturating_add(now, node.config.poll);
         let wake_at = turn.wake_at.filter(|_| !turn.full);
-        let until = [wake_at, self.find_at.map(|at| at - TimeDelta::seconds(1)), Some(poll)];
-        let until = until.into_iter().flatten().min().unwrap_or(poll);
-        let started = node.runtime.now();
-        let wake = started + since(until, now) + self.jitter();
+        // What is found a little ahead wakes by that much earlier.
+        let find_in = self.finds.then(|| since(self.find_at, now).saturating_sub(AHEAD));
+        let wake_in = wake_at.map(|at| since(at, now));
+        let asleep = node.runtime.now();
+        let listen_at =
+            (self.hints.is_none() && node.backend.watch().is_some()).then_some(self.listen_at);
+        let known = [wake_in, find_in].into_iter().flatten().map(|span| later(asleep, span));
+        let first = known.chain(listen_at).fold(self.poll_at, Instant::min);
+        let wake = first.max(asleep) + self.jitter();
         let hint = match &mut self.hints {
             Some(hints) => hints.next().left_future(),
             None => pending().right_future(),
@@ -180,22 +246,24 @@ impl Taker {
         longest.mul_f64((drawn + load.min(1.0)) / 2.0)
     }
 
-    async fn ask(&mut self, intents: Vec<Intent>, find: bool) -> Result {
+    async fn ask(&mut self, intents: Vec<Intent>, look: Look) -> Result {
         let (local, shared): (Vec<_>, Vec<_>) =
             intents.into_iter().partition(|intent| intent.placement == Placement::EveryNode);
         self.ask_here(local);
-        if shared.is_empty() && !find {
+        if shared.is_empty() && look == Look::No {
             return Ok(());
         }
         let plans: Vec<Plan<'_>> = shared.iter().map(Intent::plan).collect();
         let now = self.node.now(&self.node.inside());
-        let find = find.then(|| Find::new(&[""], saturating_add(now, AHEAD), FOUND));
+        // Up to and including what `plan` calls due: instants are whole milliseconds.
+        let until = saturating_add(now, AHEAD + Duration::from_millis(1));
+        let find = (look == Look::Find).then(|| Find::new(&[""], until, FOUND));
         let asked = self.request(&plans, find).await;
         drop(plans);
         match asked {
             Ok((answer, sent)) => {
                 self.wait = FIRST_WAIT;
-                self.take_in(shared, answer, sent, find.is_some());
+                self.take_in(shared, answer, sent, look);
                 Ok(())
             }
             Err(error) => {
@@ -211,7 +279,8 @@ impl Taker {
     fn ask_here(&self, intents: Vec<Intent>) {
         let node = &self.node;
         let sent = node.runtime.now();
-        let now = node.runtime.wall();
+        // The time by which the planner has found them due.
+        let now = node.now(&node.inside());
         for intent in intents {
             let mut events = Vec::new();
             let start = {
@@ -233,25 +302,32 @@ impl Taker {
         plans: &[Plan<'_>],
         find: Option<Find<'_>>,
     ) -> Result<(Rescheduled, Instant)> {
-        let node = &self.node;
+        let node = self.node.clone();
         let sent = node.runtime.now();
         let before = node.runtime.wall();
         let mut request = Reschedule::new(&node.id, Now::Store { node: before }, plans);
         request.find = find;
-        let answer = within(node, "reschedule", node.backend.reschedule(request)).await?;
+        let answer = within(&node, "reschedule", node.backend.reschedule(request)).await?;
         if answer.answers.len() != plans.len() {
             let (given, asked) = (answer.answers.len(), plans.len());
             let wrong = format!("the backend gave {given} answers to {asked} plans; report it");
             return Err(Error::new(Kind::Other, wrong).op("reschedule"));
         }
         node.store_is_up();
-        self.measure(before, node.runtime.wall(), answer.now);
+        self.measure(sent, before, answer.now);
+        if matches!(self.deaf, Deaf::Because(_))
+            && let Deaf::Because(error) = std::mem::replace(&mut self.deaf, Deaf::Told)
+        {
+            node.emit([Event::StoreRefused { error: Arc::new(error) }]);
+        }
         Ok((answer, sent))
     }
 
-    /// Keeps the difference of the clocks as well as one round trip can tell it.
-    fn measure(&self, before: Time, after: Time, store: Time) {
+    /// Keeps the store's time as well as one round trip can tell it.
+    fn measure(&mut self, sent: Instant, before: Time, store: Time) {
         let node = &self.node;
+        node.inside().clock.heard(sent, node.runtime.now(), store);
+        let after = node.runtime.wall();
         let off = if store < before {
             store - before
         } else if store > after {
@@ -259,14 +335,14 @@ impl Taker {
         } else {
             TimeDelta::zero()
         };
-        let was = std::mem::replace(&mut node.inside().offset, off);
+        let was = std::mem::replace(&mut self.off, off);
         if off.abs() > CLOCK_OFF && was.abs() <= CLOCK_OFF {
             let by = off.abs().to_std().unwrap_or_default();
             node.emit([Event::ClockOff { ahead: off < TimeDelta::zero(), by }]);
         }
     }
 
-    fn take_in(&mut self, intents: Vec<Intent>, answer: Rescheduled, sent: Instant, looked: bool) {
+    fn take_in(&mut self, intents: Vec<Intent>, answer: Rescheduled, sent: Instant, look: Look) {
         let node = &self.node;
         let now = answer.now;
         let mut events = Vec::new();
@@ -282,9 +358,11 @@ impl Taker {
             }
             starts
         };
-        if looked {
-            let poll = saturating_add(now, node.config.poll);
-            self.find_at = Some(answer.next_due.map_or(poll, |due| due.min(poll)));
+        if look == Look::Find {
+            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC);
+        }
+        if look == Look::Find || !self.finds {
+            self.poll_at = later(node.runtime.now(), node.config.poll);
         }
         node.emit(events);
         for start in starts {

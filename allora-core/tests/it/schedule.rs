@@ -99,10 +99,10 @@ fn explain_gives_due_times_and_their_reasons() {
 }
 
 #[test]
-fn a_start_does_not_move_the_grid_of_a_period() {
+fn a_period_counts_from_the_start() {
     let settings = Settings { start: Some(time("2026-01-01T03:00:30Z")), ..Settings::default() };
     let explained = explain("job", &every(MINUTE), &settings, time("2026-01-01T00:00:10Z"), 1);
-    assert_eq!(explained[0].nominal, time("2026-01-01T03:01:10Z"));
+    assert_eq!(explained[0].nominal, time("2026-01-01T03:01:30Z"));
     let settings = Settings { start: Some(Time::MIN_UTC), ..Settings::default() };
     assert_eq!(explain("job", &every(MINUTE), &settings, Time::UNIX_EPOCH, 1).len(), 1);
 }

@@ -1,0 +1,464 @@
+//! Every policy by values: one planner, one record, time as given.
+
+use super::*;
+use crate::{
+    BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
+    backend::{Change, End, Ended, Ending},
+    cron, every, job,
+    record::{At, Ledger, Record, change, delete, settle, step},
+    time::from_millis,
+};
+use chrono::TimeDelta;
+
+const MARK: Duration = Duration::from_secs(30);
+
+/// A node at a table with one record; runs end as soon as they begin, unless they are held.
+struct Table {
+    planner: Planner,
+    record: Option<Record>,
+    claims: u64,
+    holds: bool,
+    live: Vec<Start>,
+    /// What was started, in seconds.
+    ran: Vec<f64>,
+    told: Vec<String>,
+    asked: usize,
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// So many seconds after the table was laid.
+fn at(seconds: f64) -> Time {
+    from_millis(1_767_225_600_000 + (seconds * 1_000.0) as i64).unwrap()
+}
+
+fn seconds(time: Time) -> f64 {
+    (time - at(0.0)).num_milliseconds() as f64 / 1_000.0
+}
+
+fn of(schedule: impl Schedule) -> Entry {
+    job(schedule, async |_: Run| {})
+}
+
+impl Table {
+    fn laid(entry: Entry) -> Self {
+        Self::joined(entry, None)
+    }
+
+    fn joined(entry: Entry, record: Option<Record>) -> Self {
+        let mut planner = Planner::new(secs(5), Powers { mark: MARK, leases: true });
+        planner.add("job".into(), entry).unwrap();
+        Self {
+            planner,
+            record,
+            claims: 0,
+            holds: false,
+            live: Vec::new(),
+            ran: Vec::new(),
+            told: Vec::new(),
+            asked: 0,
+        }
+    }
+
+    fn turn(&mut self, now: Time, room: usize) -> Vec<Intent> {
+        let mut events = Vec::new();
+        let claims = &mut self.claims;
+        let mut random = || {
+            *claims += 1;
+            *claims
+        };
+        let turn = self.planner.turn(now, room, &mut random, &mut events);
+        self.asked += turn.intents.len();
+        self.tell(events);
+        turn.intents
+    }
+
+    /// Takes turns at this time until nothing is left to ask.
+    fn at(mut self, time: f64) -> Self {
+        for _ in 0..20_000 {
+            let intents = self.turn(at(time), 10);
+            if intents.is_empty() {
+                return self;
+            }
+            for intent in intents {
+                let answer = self.carry_out(&intent, at(time));
+                self.answer(intent, answer, at(time));
+            }
+        }
+        panic!("it asks and asks: {:?} {:?}", self.told, self.record);
+    }
+
+    /// One turn whose requests are carried out, and whose answers are lost.
+    fn lost_at(mut self, time: f64) -> Self {
+        let intents = self.turn(at(time), 10);
+        intents.iter().for_each(|intent| drop(self.carry_out(intent, at(time))));
+        self.planner.unanswered(intents, at(time));
+        self
+    }
+
+    fn carry_out(&mut self, intent: &Intent, now: Time) -> Answer {
+        step(&mut self.record, &intent.plan(), At::new("me", now), &mut Ledger::off())
+    }
+
+    fn answer(&mut self, intent: Intent, answer: Answer, now: Time) {
+        let mut events = Vec::new();
+        let start = self.planner.answered(intent, answer, now, &mut events);
+        self.tell(events);
+        if let Some(start) = start {
+            self.ran.push(seconds(start.taken.run.at));
+            self.live.push(start);
+            if !self.holds {
+                self.end(now, Ended::Ran);
+            }
+        }
+    }
+
+    fn end(&mut self, now: Time, outcome: Ended<'_>) {
+        let start = self.live.remove(0);
+        let end = End::Finish { then: start.then, outcome };
+        self.settle(&start, end, now);
+    }
+
+    fn settle(&mut self, start: &Start, end: End<'_>, now: Time) {
+        let finished = matches!(end, End::Finish { .. }).then_some(start.then);
+        let ending = Ending::new("job", start.taken.fence, end);
+        let at = At::new("me", now);
+        let settled = settle(&mut self.record, &ending, at, &mut Ledger::off());
+        let (fence, run_at) = (start.taken.fence, start.taken.run.at);
+        self.planner.settled(start.slot, fence, run_at, settled, finished);
+    }
+
+    fn operator(mut self, time: f64, what: Change<'_>) -> Self {
+        let now = At::new("operator", at(time));
+        change(&mut self.record, "job", &what, now, &mut Ledger::off()).unwrap();
+        self.planner.heard_of("job");
+        self
+    }
+
+    fn held(mut self) -> Self {
+        self.holds = true;
+        self
+    }
+
+    fn tell(&mut self, events: Vec<Event>) {
+        self.told.extend(events.into_iter().map(|event| match event {
+            Event::Passed { first, last, count, outcome, .. } => {
+                let count = count.map_or("?".to_owned(), |count| count.to_string());
+                format!("{} {}-{} {count}", outcome.word(), seconds(first), seconds(last))
+            }
+            event => {
+                let text = format!("{event:?}");
+                text.split([' ', '{']).next().unwrap_or_default().to_owned()
+            }
+        }));
+    }
+
+    #[track_caller]
+    fn expect(self, ran: &[f64], told: &[&str], next: impl Into<Option<f64>>) -> Self {
+        assert_eq!(self.ran, ran);
+        assert_eq!(self.told, told);
+        let cursor = self.record.as_ref().and_then(|record| record.cursor);
+        assert_eq!(cursor.map(|cursor| seconds(cursor.at)), next.into());
+        self
+    }
+}
+
+/// Registered at 0, down until `back`.
+#[track_caller]
+fn outage(entry: Entry, back: f64, ran: &[f64], told: &[&str], next: f64) {
+    Table::laid(entry.clone()).at(0.0).at(back).expect(ran, told, next);
+    let leased = entry.at_least_once(secs(30));
+    Table::laid(leased).at(0.0).at(back).expect(ran, told, next);
+}
+
+fn minutely() -> Entry {
+    of(every(secs(60)))
+}
+
+#[test]
+fn latest_runs_one_and_records_the_others() {
+    outage(minutely(), 59.999, &[], &[], 60.);
+    outage(minutely(), 60., &[60.], &[], 120.);
+    outage(minutely(), 130., &[120.], &["missed 60-60 1"], 180.);
+    outage(minutely(), 605., &[600.], &["missed 60-540 9"], 660.);
+}
+
+#[test]
+fn all_runs_the_last_of_them_in_order() {
+    let all = |limit| minutely().catch_up(CatchUp::All { limit });
+    outage(all(3), 59., &[], &[], 60.);
+    outage(all(3), 60., &[60.], &[], 120.);
+    outage(all(3), 185., &[60., 120., 180.], &[], 240.);
+    outage(all(3), 605., &[480., 540., 600.], &["missed 60-420 7"], 660.);
+    outage(all(1), 605., &[600.], &["missed 60-540 9"], 660.);
+}
+
+#[test]
+fn none_runs_what_is_on_time_and_nothing_else() {
+    let none = minutely().catch_up(CatchUp::None);
+    outage(none.clone(), 60., &[60.], &[], 120.);
+    outage(none.clone(), 70., &[60.], &[], 120.);
+    outage(none.clone(), 70.001, &[], &["missed 60-60 1"], 120.);
+    outage(none, 605., &[600.], &["missed 60-540 9"], 660.);
+}
+
+#[test]
+fn a_window_ends_exactly() {
+    let window = minutely().window(secs(20));
+    outage(window.clone(), 140., &[120.], &["missed 60-60 1"], 180.);
+    outage(window, 140.001, &[], &["missed 60-120 2"], 180.);
+    let all = minutely().catch_up(CatchUp::All { limit: 9 }).window(secs(65));
+    outage(all.clone(), 245., &[180., 240.], &["missed 60-120 2"], 300.);
+    outage(all, 245.001, &[240.], &["missed 60-180 3"], 300.);
+}
+
+#[test]
+fn ten_years_of_seconds_are_passed_over_in_few_steps() {
+    let ten_years = 10.0 * 365.25 * 86_400.0;
+    for entry in [of(every(secs(1))), of(cron("* * * * * *").unwrap())] {
+        let table = Table::laid(entry.clone()).at(0.0).at(ten_years);
+        assert_eq!(table.asked, 2);
+        assert_eq!(table.ran, [ten_years]);
+        let all = entry.catch_up(CatchUp::All { limit: 2 });
+        assert_eq!(Table::laid(all).at(0.0).at(ten_years).ran, [ten_years - 1.0, ten_years]);
+    }
+}
+
+#[test]
+fn a_closure_beyond_its_walk_is_taken_up_from_now() {
+    let closure = |period: i64| move |after: Time| Some(after + TimeDelta::seconds(period));
+    let back = 86_400.0 * 365.0;
+    for period in [1, 7, 61] {
+        for policy in [CatchUp::Latest, CatchUp::All { limit: 5 }, CatchUp::None] {
+            let window = secs(period as u64 + 10);
+            let entry = of(closure(period)).catch_up(policy).window(window);
+            let table = Table::laid(entry).at(0.0).at(back);
+            let (runs, asked) = (table.ran.clone(), table.asked);
+            assert!((1..=5).contains(&runs.len()) && asked < 10, "{period} {policy:?} {runs:?}");
+            assert!(runs.iter().all(|run| *run > back - 80.0 && *run <= back), "{runs:?}");
+            assert!(table.told[0].ends_with(" ?"), "{:?}", table.told);
+            let next = table.record.and_then(|record| record.cursor).unwrap();
+            assert!(seconds(next.at) > back && seconds(next.at) <= back + period as f64);
+        }
+    }
+}
+
+#[test]
+fn a_closure_that_ends_is_run_to_its_end() {
+    let ends = |after: Time| (after < at(30.0)).then(|| after + TimeDelta::seconds(10));
+    Table::laid(of(ends)).at(0.0).at(86_400.0).expect(&[30.], &["missed 10-20 2"], None);
+}
+
+#[test]
+fn delay_and_spread_shift_what_is_due_and_nothing_else() {
+    let late = minutely().delay(secs(5));
+    outage(late.clone(), 64.999, &[], &[], 60.);
+    outage(late.clone(), 65., &[60.], &[], 120.);
+    outage(late.clone(), 184., &[120.], &["missed 60-60 1"], 180.);
+    outage(late.window(secs(1)), 186.001, &[], &["missed 60-180 3"], 240.);
+    outage(minutely().spread(secs(20)), 80., &[60.], &[], 120.);
+}
+
+#[test]
+fn a_job_has_a_start_an_end_and_a_number_of_runs() {
+    let bounded = of(cron("* * * * *").unwrap()).starting(at(120.0)).ending(at(240.0));
+    Table::laid(bounded.clone()).at(0.0).expect(&[], &[], 120.);
+    Table::laid(bounded.clone()).at(0.0).at(240.0).expect(&[240.], &["missed 120-180 2"], None);
+    Table::laid(bounded).at(240.0).expect(&[], &[], None);
+    let twice = minutely().max_runs(2);
+    let table = Table::laid(twice.clone()).at(0.0).at(60.0).at(120.0).at(600.0);
+    table.expect(&[60., 120.], &[], None);
+    let leased = Table::laid(twice.at_least_once(secs(30))).at(0.0).at(60.0).at(120.0).at(600.0);
+    leased.expect(&[60., 120.], &[], None);
+}
+
+#[test]
+fn overlap_allows_skips_or_waits() {
+    let table = |policy| Table::laid(minutely().overlap(policy)).held().at(0.0).at(60.0);
+    table(Overlap::Allow).at(85.0).at(120.0).expect(&[60., 120.], &[], 180.);
+    let alive = |policy| {
+        let mut table = table(policy);
+        let fence = table.live[0].taken.fence;
+        let extend = Ending::new("job", fence, End::Extend { lasts: secs(600) });
+        settle(&mut table.record, &extend, At::new("me", at(85.0)), &mut Ledger::off());
+        table.planner.settled(0, fence, at(60.0), Settled::Until(at(685.0)), None);
+        table
+    };
+    alive(Overlap::Skip).at(120.0).expect(&[60.], &["skipped 120-120 1"], 180.);
+    let mut waits = alive(Overlap::Wait).at(120.0).at(185.0).expect(&[60.], &[], 120.);
+    waits.end(at(200.0), Ended::Ran);
+    waits.at(200.0).expect(&[60., 180.], &["missed 120-120 1"], 240.);
+}
+
+#[test]
+fn a_silent_run_is_recorded_as_lost_and_blocks_nobody_for_longer() {
+    let table = Table::laid(minutely().overlap(Overlap::Wait)).held().at(0.0).at(60.0).at(120.0);
+    assert_eq!(table.record.as_ref().unwrap().counters.lost, 1);
+    table.expect(&[60., 120.], &[], 180.);
+}
+
+#[test]
+fn what_a_dead_node_left_is_run_again_and_then_the_rest() {
+    let entry = minutely().at_least_once(secs(30));
+    let dead = Table::laid(entry.clone()).held().at(0.0).at(60.0);
+    let heir = Table::joined(entry, dead.record).at(61.0).at(89.0).expect(&[], &[], 60.);
+    let heir = heir.at(400.0).expect(&[60., 360.], &["missed 120-300 4"], 420.);
+    assert_eq!(heir.record.unwrap().counters.started, 2);
+}
+
+#[test]
+fn a_failed_run_is_tried_again_when_its_time_comes() {
+    let entry = minutely().at_least_once(secs(30)).retry(Retry::up_to(3, secs(100)));
+    let mut table = Table::laid(entry).held().at(0.0).at(60.0);
+    let start = table.live.remove(0);
+    table.settle(&start, End::Retry { at: at(160.0), error: "no" }, at(60.0));
+    let table = table.at(61.0).at(130.0).expect(&[60.], &[], 60.);
+    assert_eq!(table.at(160.0).expect(&[60., 60.], &[], 60.).live[0].taken.attempt, 2);
+}
+
+#[test]
+fn a_trigger_runs_beside_the_schedule_also_when_paused() {
+    let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
+    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine" });
+    let table = table.at(76.0).expect(&[75.5], &[], 60.);
+    table.operator(130.0, Change::Resume { skip_to: None }).at(130.0).expect(
+        &[75.5, 120.],
+        &["missed 60-60 1"],
+        180.,
+    );
+}
+
+#[test]
+fn a_lost_answer_is_asked_again_with_the_same_claim() {
+    for entry in [minutely(), minutely().at_least_once(secs(30))] {
+        let table = Table::laid(entry).at(0.0).lost_at(60.0);
+        assert_eq!(table.record.as_ref().unwrap().counters.started, 1);
+        table.at(61.0).expect(&[60.], &[], 120.);
+    }
+}
+
+#[test]
+fn a_lost_answer_is_planned_anew_and_gives_what_it_had_won() {
+    let long = minutely().at_least_once(secs(600)).max_runs(1);
+    Table::laid(long).at(0.0).lost_at(60.0).lost_at(121.0).at(185.0).expect(&[60.], &[], None);
+    Table::laid(minutely()).at(0.0).lost_at(60.0).at(185.0).expect(
+        &[60., 180.],
+        &["missed 120-120 1"],
+        240.,
+    );
+}
+
+#[test]
+fn lost_registrations_and_skips_are_asked_again() {
+    let table = Table::laid(minutely().window(secs(1))).lost_at(0.0).lost_at(1.0).at(2.0);
+    table.lost_at(70.0).at(71.0).expect(&[], &[], 120.);
+}
+
+#[test]
+fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    let mut intents = table.turn(at(60.0), 10);
+    let answer = table.carry_out(&intents[0], at(60.0));
+    table = table.operator(60.0, Change::Trigger { id: "mine" });
+    table.answer(intents.remove(0), answer, at(60.0));
+    table.at(60.0).expect(&[60., 60.], &[], 120.);
+}
+
+#[test]
+fn without_room_nothing_is_taken() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    assert!(table.turn(at(60.0), 0).is_empty());
+    table.at(61.0).expect(&[60.], &[], 120.);
+}
+
+#[test]
+fn a_newer_definition_is_left_alone_and_an_older_one_replaced() {
+    let every = |n: u64, version| of(every(secs(n))).version(version);
+    let first = Table::laid(every(60, 1)).at(0.0);
+    let older = Table::joined(every(10, 0), first.record.clone()).at(1.0);
+    older.expect(&[], &["Outdated"], 60.);
+    let newer = Table::joined(every(10, 1), first.record.clone()).at(1.0);
+    let newer = newer.expect(&[], &["Redefined"], 11.);
+    // The first one meets the new definition: when it is due, or when it looks.
+    let outdated = Table { record: newer.record.clone(), ..first };
+    outdated.at(60.0).expect(&[], &["Outdated"], 11.);
+}
+
+#[test]
+fn a_look_does_not_make_an_outdated_node_fight() {
+    let first = Table::laid(minutely()).at(0.0);
+    let second = Table::joined(of(every(secs(10))), first.record.clone()).at(1.0);
+    let outdated = Table { record: second.record, ..first };
+    let outdated = outdated.operator(2.0, Change::Pause { note: "" });
+    outdated.at(2.0).expect(&[], &["Outdated"], 11.);
+}
+
+#[test]
+fn a_redefinition_keeps_an_instant_that_both_have_and_that_is_pending() {
+    let cron = || of(cron("* * * * *").unwrap());
+    let first = Table::laid(cron().delay(secs(10))).at(1.0);
+    let second = Table::joined(cron().delay(secs(20)), first.record).at(65.0);
+    second.at(80.0).expect(&[60.], &["Redefined"], 120.);
+}
+
+#[test]
+fn deleted_is_deleted_and_forgotten_is_registered_again() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    delete(&mut table.record, "job", At::new("operator", at(1.0))).unwrap();
+    table.at(60.0).at(120.0).expect(&[], &["Deleted"], None);
+    let mut table = Table::laid(minutely()).at(0.0);
+    table.record = None;
+    table.at(60.0).at(120.0).expect(&[120.], &["Forgotten"], 180.);
+}
+
+/// `next_at` answers as told.
+struct Says(fn(Time) -> Option<Time>);
+
+#[async_trait::async_trait]
+impl Job for Says {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        (self.0)(after)
+    }
+    async fn run(&self, _: Run) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_schedule_that_breaks_its_promise_is_left_alone() {
+    let bad: [fn(Time) -> Option<Time>; 4] = [
+        |_| panic!("as planned"),
+        Some,
+        |after| Some(after - TimeDelta::seconds(1)),
+        |after| Some(after + TimeDelta::microseconds(999)),
+    ];
+    for next_at in bad {
+        Table::laid(Says(next_at).into()).at(0.0).expect(&[], &["Unplannable"], None);
+    }
+    let late = |after: Time| Some(if after < at(60.0) { at(60.0) } else { after });
+    Table::laid(Says(late).into()).at(0.0).at(60.0).expect(&[], &["Unplannable"], 60.);
+}
+
+#[test]
+fn the_end_of_time_is_never_reached() {
+    Table::laid(Says(|_| Some(Time::MAX_UTC)).into()).at(0.0).expect(&[], &[], None);
+    Table::laid(Says(|_| None).into()).at(0.0).expect(&[], &[], None);
+}
+
+#[test]
+fn what_a_store_does_not_grant_is_asked_ever_more_seldom() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    let mut asked = 0;
+    for ms in 0..10_000 {
+        let now = at(60.0 + f64::from(ms) / 1_000.0);
+        for intent in table.turn(now, 10) {
+            asked += 1;
+            let truth = table.record.as_ref().unwrap().state("job");
+            table.answer(intent, Answer::State(Box::new(truth)), now);
+        }
+    }
+    assert!((10..40).contains(&asked), "{asked} times in 10 s");
+    table.at(80.0).expect(&[60.], &[], 120.);
+}

@@ -1,0 +1,179 @@
+//! Whether the books of one job balance: what its runs did against what the store remembers.
+
+use super::scenario::{Plan, When};
+use crate::support::{Entry, Over};
+use allora_core::{
+    CatchUp, Overlap, Schedule, Time,
+    backend::{Outcome, Past, State},
+};
+use chrono::TimeDelta;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An occurrence: which life of the name, when, and by whom it was triggered.
+type Key = String;
+
+/// Panics with what is wrong.
+pub(super) fn audit(plan: &Plan, runs: &[Entry], past: &[Past], state: &State, now: Time) {
+    // The definitions of a world differ by the version.
+    let redefined = state.version > 0;
+    let name = &plan.name;
+    fences(name, runs, past);
+    not_early(plan, runs);
+    let taken: BTreeMap<i64, &Past> = past.iter().map(|past| (past.fence, past)).collect();
+    for run in runs {
+        let told = taken.get(&run.fence);
+        let told = told.unwrap_or_else(|| panic!("{name}: the store knows nothing of {run:?}"));
+        assert_eq!(told.occurrence.at, run.at, "{name}: the store knows it otherwise: {run:?}");
+        assert_eq!(told.node, run.node, "{name}: it was won by another node: {run:?}");
+        // A job that is deleted takes what ran with it; nobody ends those any more.
+        assert!(run.ended.is_some() || now - run.began < TimeDelta::minutes(1), "{name}: {run:?}");
+    }
+    starts(plan, runs, &taken);
+    overlaps(plan, runs, &taken, redefined);
+    if runs.iter().map(|run| life(run)).collect::<BTreeSet<_>>().len() <= 1 {
+        every_instant(plan, past, state, now);
+    }
+}
+
+/// Which life of the name a run belongs to: the third part of its key.
+fn life(run: &Entry) -> &str {
+    run.key.split('/').nth(2).unwrap()
+}
+
+/// One run to a fence; fences grow in the order of the store's steps.
+fn fences(name: &str, runs: &[Entry], past: &[Past]) {
+    let fences: BTreeSet<i64> = runs.iter().map(|run| run.fence).collect();
+    assert_eq!(fences.len(), runs.len(), "{name}: two runs with one fence");
+    let mut keyed: BTreeMap<&Key, &Entry> = BTreeMap::new();
+    let mut runs: Vec<&Entry> = runs.iter().collect();
+    runs.sort_by_key(|run| run.fence);
+    for run in runs {
+        if let Some(before) = keyed.insert(&run.key, run) {
+            let again = run.attempt > before.attempt || run.attempt == before.attempt;
+            assert!(again, "{name}: an earlier attempt with a later fence: {before:?} {run:?}");
+        }
+    }
+    assert!(past.windows(2).all(|pair| pair[0].fence < pair[1].fence), "{name}: fences");
+}
+
+/// Nothing starts before its time by the store's clock, which here is the true one.
+fn not_early(plan: &Plan, runs: &[Entry]) {
+    for run in runs {
+        let due = run.at + if run.trigger.is_some() { TimeDelta::zero() } else { delay(plan) };
+        assert!(run.began >= due, "{}: too early: {run:?}", plan.name);
+    }
+}
+
+fn delay(plan: &Plan) -> TimeDelta {
+    TimeDelta::from_std(plan.delay).unwrap()
+}
+
+/// At most once: one start. At least once: one completion, and none after it.
+fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
+    let name = &plan.name;
+    let mut by_key: BTreeMap<&Key, Vec<&Entry>> = BTreeMap::new();
+    for run in runs {
+        by_key.entry(&run.key).or_default().push(run);
+    }
+    for (key, mut attempts) in by_key {
+        attempts.sort_by_key(|run| run.fence);
+        if plan.lease.is_none() {
+            assert_eq!(attempts.len(), 1, "{name}: {key} was started twice: {attempts:?}");
+        }
+        let over =
+            |run: &&Entry| matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_));
+        let ended = attempts.iter().filter(|run| over(run)).count();
+        assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
+        if let Some(done) = attempts.iter().position(|run| over(&run)) {
+            assert_eq!(done + 1, attempts.len(), "{name}: {key} ran after its end: {attempts:?}");
+        }
+    }
+}
+
+/// Where runs must not overlap, one begins only when the one before has ended, or its lease or mark
+/// has: then the store knows the one before as abandoned or lost.
+fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>, redefined: bool) {
+    if plan.lease.is_none() && plan.overlap == Overlap::Allow {
+        return;
+    }
+    let mut runs: Vec<&Entry> = runs.iter().collect();
+    runs.sort_by_key(|run| run.fence);
+    for pair in runs.windows(2) {
+        let (before, after) = (pair[0], pair[1]);
+        let apart = before.ended.is_some_and(|(end, _)| end <= after.began);
+        let outcome = &taken[&before.fence].outcome;
+        let given_up = matches!(outcome, Outcome::Abandoned | Outcome::Lost);
+        let another_life = life(before) != life(after);
+        assert!(
+            apart || given_up || another_life,
+            "{}: overlapping: {before:?} ({outcome:?}) {after:?}",
+            plan.name
+        );
+        // What a stopping node gave back at most once may come after its successor, and what waits
+        // for another attempt after the first instant of a new definition.
+        if let Some((_, Over::Ran)) = before.ended
+            && apart
+            && plan.lease.is_some()
+            && !another_life
+            && !redefined
+        {
+            let triggers = before.trigger.is_some() || after.trigger.is_some();
+            assert!(before.at <= after.at || triggers, "{}: {before:?} {after:?}", plan.name);
+        }
+    }
+}
+
+/// Every instant of the schedule from the first known one to the cursor ran, failed, was passed
+/// over or was lost; none twice, but for attempts.
+fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
+    let name = &plan.name;
+    if plan.delay.is_zero() && plan.max_runs.is_none() && state.counters.started == 0 {
+        return;
+    }
+    let mut covered: BTreeMap<Time, (Time, &Past)> = BTreeMap::new();
+    for entry in past.iter().filter(|entry| entry.occurrence.trigger.is_none()) {
+        let (first, last) = (entry.occurrence.at, entry.last.unwrap_or(entry.occurrence.at));
+        if let Some((_, before)) = covered.insert(first, (last, entry)) {
+            let attempts = before.last.is_none() && entry.last.is_none();
+            assert!(attempts, "{name}: {first} has two fates: {before:?} {entry:?}");
+        }
+    }
+    let mut ends: Option<Time> = None;
+    for (first, (last, entry)) in &covered {
+        if let Some(end) = ends {
+            assert!(*first > end, "{name}: {first} has two fates: {entry:?}");
+            let next = next_at(plan, end);
+            // A definition begins at its own time: what passed while a run of the one before was
+            // going on has no definition that could name it.
+            let gap = next.is_some_and(|next| next < *first) && uncut(plan, past);
+            let gap = gap && state.version == 0;
+            assert!(!gap, "{name}: {next:?} has no fate, before {first}");
+        }
+        ends = Some(*last);
+    }
+    // In the end something is going on, or nothing is left to do.
+    let late = TimeDelta::from_std(plan.delay + plan.spread).unwrap() + TimeDelta::seconds(90);
+    if let Some(cursor) = state.cursor {
+        let busy = plan.takes.as_secs() > 5 || matches!(plan.catch_up, CatchUp::All { .. });
+        assert!(busy || cursor.at + late > now, "{name}: stands still at {cursor:?}: {state:?}");
+    }
+}
+
+/// Whether the schedule's chain is the same from beginning to end.
+fn uncut(plan: &Plan, past: &[Past]) -> bool {
+    match plan.when {
+        When::Cron(_) => past.iter().all(|entry| entry.count.is_some()),
+        When::Every(_) => false,
+    }
+}
+
+fn next_at(plan: &Plan, after: Time) -> Option<Time> {
+    match &plan.when {
+        When::Every(period) => every(*period, after),
+        When::Cron(cron) => cron.next_at(after),
+    }
+}
+
+fn every(period: std::time::Duration, after: Time) -> Option<Time> {
+    Some(after + TimeDelta::from_std(period).ok()?)
+}

@@ -1,0 +1,203 @@
+//! At most once and at least once: crashes, pauses, leases, retries.
+
+use crate::support::{Lab, Member, Over, at, ms, secs};
+use allora_core::{Entry, Retry, every};
+
+/// Two nodes with one job; the one that runs it first.
+fn two(lab: &Lab, add: impl Fn(Entry) -> Entry, every_secs: u64, takes: u64) -> [Member; 2] {
+    [(); 2].map(|()| {
+        lab.start(|seat, b| b.add("job", add(seat.job(every(secs(every_secs)), secs(takes)))))
+    })
+}
+
+fn runner<'a>(lab: &Lab, members: &'a [Member]) -> &'a Member {
+    let node = lab.log.of("job").last().unwrap().node.clone();
+    members.iter().find(|member| member.handle.node() == node).unwrap()
+}
+
+#[test]
+fn at_most_once_a_run_whose_node_crashed_is_lost_and_recorded() {
+    let lab = Lab::new(1);
+    let members = two(&lab, |job| job, 60, 20);
+    lab.until(65.0);
+    runner(&lab, &members).node.crash();
+    lab.until(165.0);
+    assert_eq!(lab.ran("job"), [60., 120.]);
+    assert_eq!(lab.story("job"), ["lost 60", "ran 120"]);
+    assert_eq!(lab.state("job").counters.lost, 1);
+}
+
+#[test]
+fn at_least_once_a_run_whose_node_crashed_is_run_again_as_attempt_two() {
+    let lab = Lab::new(2);
+    let members = two(&lab, |job| job.at_least_once(secs(10)), 60, 5);
+    lab.until(61.0);
+    runner(&lab, &members).node.crash();
+    lab.until(119.0);
+    let runs = lab.log.of("job");
+    assert_eq!(lab.ran("job"), [60., 60.]);
+    assert_eq!([runs[0].attempt, runs[1].attempt], [1, 2]);
+    assert!(runs[1].fence > runs[0].fence && runs[1].key == runs[0].key);
+    assert!(runs[1].began <= at(71.0), "{}", runs[1].began);
+    assert_eq!(lab.story("job"), ["abandoned 60", "ran 60"]);
+}
+
+#[test]
+fn a_dead_nodes_occurrence_is_run_again_although_others_are_due_meanwhile() {
+    let lab = Lab::new(3);
+    let members = two(&lab, |job| job.at_least_once(secs(35)), 10, 1);
+    lab.until(10.5);
+    runner(&lab, &members).node.crash();
+    lab.until(65.0);
+    assert_eq!(lab.ran("job"), [10., 10., 40., 50., 60.]);
+    assert_eq!(lab.story("job")[..4], ["abandoned 10", "ran 10", "missed 20-30 2", "ran 40"]);
+}
+
+#[test]
+fn a_failed_run_is_tried_again_although_others_are_due_meanwhile() {
+    let lab = Lab::new(4);
+    lab.start(|seat, b| {
+        let job = seat.work(every(secs(10)), ms(0), |run| match run.attempt() {
+            1 if run.scheduled_at() == at(10.0) => Err("no".into()),
+            _ => Ok(()),
+        });
+        b.add("job", job.at_least_once(secs(30)).retry(Retry::up_to(2, secs(25))))
+    });
+    lab.until(55.0);
+    assert_eq!(lab.ran("job"), [10., 10., 30., 40., 50.]);
+}
+
+#[test]
+fn a_paused_node_is_fenced_when_it_wakes_and_its_run_is_cancelled() {
+    let lab = Lab::new(5);
+    let members = two(&lab, |job| job.at_least_once(secs(10)), 60, 40);
+    lab.until(61.0);
+    let paused = runner(&lab, &members).clone();
+    paused.node.pause();
+    lab.until(75.0);
+    paused.node.resume();
+    lab.until(119.0);
+    let runs = lab.log.of("job");
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0].ended.unwrap().1, Over::Dropped);
+    assert_eq!(runs[0].ended.unwrap().0, at(75.0));
+    assert_eq!(runs[1].ended.unwrap().1, Over::Ran);
+    assert!(paused.news().contains(&"LeaseLost".to_owned()), "{:?}", paused.news());
+}
+
+#[test]
+fn long_runs_are_extended_and_never_doubled() {
+    let lab = Lab::new(6);
+    for _ in 0..3 {
+        lab.start(|seat, b| {
+            b.mark(secs(2))
+                .add("leased", seat.job(every(secs(100)), secs(90)).at_least_once(secs(2)))
+                .add("marked", seat.job(every(secs(100)), secs(90)))
+        });
+    }
+    lab.until(950.0);
+    for name in ["leased", "marked"] {
+        assert_eq!(lab.ran(name), (1..=9).map(|n| 100.0 * f64::from(n)).collect::<Vec<_>>());
+        assert_eq!(lab.state(name).counters.lost + lab.state(name).counters.abandoned, 0);
+    }
+}
+
+#[test]
+fn a_lease_is_extended_at_every_third_of_it() {
+    let lab = Lab::new(7);
+    let member = lab.start(|seat, b| {
+        b.add("job", seat.job(every(secs(100)), secs(89)).at_least_once(secs(30)))
+    });
+    lab.until(199.0);
+    // At 110, 120 … 180, and the finish.
+    assert_eq!(member.faults.settles.load(std::sync::atomic::Ordering::Relaxed), 9);
+}
+
+#[test]
+fn a_failed_extension_is_tried_again_at_once() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let lab = Lab::new(8);
+    let member = lab.start(|seat, b| {
+        b.add("job", seat.job(every(secs(100)), secs(60)).at_least_once(secs(30)))
+    });
+    lab.until(109.0);
+    member.faults.down.store(true, Relaxed);
+    lab.until(125.0);
+    member.faults.down.store(false, Relaxed);
+    lab.until(199.0);
+    assert_eq!(lab.story("job"), ["ran 100"]);
+    assert!(!member.news().contains(&"LeaseUnconfirmed".to_owned()), "{:?}", member.news());
+}
+
+#[test]
+fn without_a_confirmed_extension_the_run_is_cancelled_before_its_lease_ends() {
+    use std::sync::atomic::Ordering::Relaxed;
+    for (lease, deadline, deaf) in
+        [(30, ms(1_000), false), (1, ms(1_000), true), (9, secs(60), true)]
+    {
+        let lab = Lab::new(9);
+        let member = lab.start(|seat, b| {
+            let job = seat.job(every(secs(100)), secs(60)).at_least_once(secs(lease));
+            b.call_deadline(deadline).add("job", job)
+        });
+        lab.until(100.1);
+        (if deaf { &member.faults.deaf } else { &member.faults.down }).store(true, Relaxed);
+        lab.until(145.0);
+        let (ended, how) = lab.log.of("job")[0].ended.unwrap();
+        assert_eq!(how, Over::Dropped);
+        // Extensions whose answers were lost do not count.
+        assert!(ended <= at(100.1) + secs(lease), "lease {lease}: {ended}");
+        assert!(member.news().contains(&"LeaseUnconfirmed".to_owned()), "{:?}", member.news());
+    }
+}
+
+#[test]
+fn retries_back_off_and_end_as_a_dead_letter() {
+    let lab = Lab::new(10);
+    lab.start(|seat, b| {
+        let job = seat.work(every(secs(100)), ms(0), |_| Err("broken".into()));
+        b.add("job", job.at_least_once(secs(30)).retry(Retry::up_to(4, secs(2))).max_runs(2))
+    });
+    lab.until(250.0);
+    let began: Vec<_> =
+        lab.log.of("job").iter().map(|run| (run.began - at(0.0)).num_seconds()).collect();
+    assert_eq!(began, [100, 102, 106, 114, 200, 202, 206, 214]);
+    let dead = lab.story("job").into_iter().filter(|entry| entry.starts_with("dead")).count();
+    assert_eq!(dead, 2);
+    assert_eq!(lab.state("job").counters.failed, 8);
+}
+
+#[test]
+fn a_run_is_dropped_at_its_timeout() {
+    let lab = Lab::new(11);
+    lab.start(|seat, b| {
+        b.add("job", seat.job(every(secs(60)), secs(50)).timeout(secs(10))).add(
+            "leased",
+            seat.job(every(secs(60)), secs(50)).timeout(secs(10)).at_least_once(secs(5)),
+        )
+    });
+    lab.until(119.0);
+    for (name, word) in [("job", "failed 60"), ("leased", "dead 60")] {
+        assert_eq!(lab.story(name), [word]);
+        lab.assert_over(name, 0, at(70.0), Over::Dropped);
+    }
+}
+
+#[test]
+fn fences_grow_and_keys_are_the_same_for_every_attempt() {
+    let lab = Lab::new(12);
+    lab.start(|seat, b| {
+        let job = seat.work(every(secs(10)), ms(0), |run| match run.attempt() {
+            3 => Ok(()),
+            _ => Err("not yet".into()),
+        });
+        b.add("job", job.at_least_once(secs(30)).retry(Retry::up_to(5, ms(100))))
+    });
+    lab.until(105.0);
+    let runs = lab.log.of("job");
+    assert_eq!(runs.len(), 30);
+    assert!(runs.windows(2).all(|pair| pair[0].fence < pair[1].fence));
+    let mut keys: Vec<_> = runs.iter().map(|run| &run.key).collect();
+    keys.dedup();
+    assert_eq!(keys.len(), 10);
+}

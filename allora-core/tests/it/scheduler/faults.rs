@@ -1,0 +1,215 @@
+//! A store that fails: nothing doubles, nothing is lost.
+
+use crate::support::{Faults, Lab, Rates, at, ms, secs};
+use allora_core::{
+    Backend, Error, Kind, Result, Scheduler,
+    backend::{Hint, History, Leases, Reschedule, Rescheduled, Schedules, Watch},
+    every,
+};
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+#[test]
+fn a_store_that_is_down_is_asked_again_and_nothing_is_lost() {
+    let lab = Lab::new(1);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
+    lab.until(15.0);
+    member.faults.down.store(true, Relaxed);
+    lab.until(45.0);
+    member.faults.down.store(false, Relaxed);
+    lab.until(55.0);
+    assert_eq!(lab.ran("job"), [10., 40., 50.]);
+    assert!(lab.log.of("job")[1].began <= at(46.0));
+    assert_eq!(lab.story("job"), ["ran 10", "missed 20-30 2", "ran 40", "ran 50"]);
+    assert_eq!(member.news(), ["Ready", "StoreDown", "StoreUp", "Passed"]);
+}
+
+#[test]
+fn a_store_that_is_down_at_the_start_is_waited_for() {
+    let lab = Lab::new(2);
+    let member = lab.start(|seat, b| {
+        seat.faults.down.store(true, Relaxed);
+        b.add("job", seat.job(every(secs(10)), ms(0)))
+    });
+    lab.until(33.0);
+    member.faults.down.store(false, Relaxed);
+    lab.until(55.0);
+    assert_eq!(lab.log.of("job").len(), 2);
+    assert_eq!(member.news(), ["StoreDown", "StoreUp", "Ready"]);
+    let calls = member.faults.calls();
+    assert!(calls < 70, "{calls} calls");
+}
+
+/// Every fault at once, for both kinds of delivery: each instant has one outcome.
+#[test]
+fn lost_requests_and_replies_neither_double_nor_lose() {
+    let mut lost: u64 = 0;
+    for seed in 0..20 {
+        let lab = Lab::new(seed);
+        let members = [(); 2].map(|()| {
+            lab.start(|seat, b| {
+                seat.rates(Rates {
+                    lose_request: 80,
+                    lose_reply: 150,
+                    refuse: 50,
+                    double: 50,
+                    linger: 30,
+                    delay: 500,
+                    delay_ms: 200,
+                });
+                b.add("once", seat.job(every(secs(5)), ms(700)))
+                    .add("leased", seat.job(every(secs(5)), ms(700)).at_least_once(secs(10)))
+            })
+        });
+        lab.until(300.0);
+        for member in &members {
+            member.faults.set(Rates::default());
+        }
+        lab.until(360.0);
+        lost += members.iter().map(|member| member.faults.lost_takes.load(Relaxed)).sum::<u64>();
+        let doubled: u64 = members.iter().map(|m| m.faults.doubled_plans.load(Relaxed)).sum();
+        assert_eq!(doubled, 0, "seed {seed}: two plans for one name in one request");
+        let mut times = lab.log.times("once");
+        let len = times.len();
+        times.sort();
+        times.dedup();
+        assert_eq!(times.len(), len, "seed {seed}: twice at most once");
+        let counters = lab.state("leased").counters;
+        let cursor = lab.state("leased").cursor.unwrap().at;
+        let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
+        let counted = counters.ran + counters.missed;
+        assert!(counted == passed, "seed {seed}: {counted} of {passed}, {counters:?}");
+        let counters = lab.state("once").counters;
+        let cursor = lab.state("once").cursor.unwrap().at;
+        let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
+        let alive = lab.state("once").holds.len() as u64;
+        let counted = counters.ran + counters.missed + counters.lost + alive;
+        assert!(counted == passed, "seed {seed}: {counted} of {passed}, {counters:?}");
+    }
+    assert!(lost > 20, "only {lost} answers to takes were lost");
+}
+
+#[test]
+fn a_lost_answer_is_asked_again_with_its_claim_and_the_run_starts() {
+    let lab = Lab::new(3);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(100)), ms(0))));
+    lab.until(99.9);
+    member.faults.deaf.store(true, Relaxed);
+    lab.until(101.5);
+    member.faults.deaf.store(false, Relaxed);
+    lab.until(110.0);
+    assert_eq!(lab.ran("job"), [100.]);
+    assert_eq!(lab.story("job"), ["ran 100"]);
+    assert_eq!(lab.log.of("job").len(), 1);
+}
+
+#[test]
+fn a_lost_answer_does_not_change_how_often_a_job_runs() {
+    let lab = Lab::new(4);
+    let member = lab.start(|seat, b| {
+        b.add("job", seat.job(every(secs(10)), ms(0)).at_least_once(secs(60)).max_runs(2))
+    });
+    lab.until(9.9);
+    member.faults.deaf.store(true, Relaxed);
+    lab.until(25.0);
+    member.faults.deaf.store(false, Relaxed);
+    lab.until(100.0);
+    assert_eq!(lab.ran("job").len(), 2, "{:?}", lab.story("job"));
+}
+
+/// A store that says that something is due and never lets anybody take it, and whose hints fail.
+#[derive(Debug)]
+struct Teasing<B> {
+    inner: B,
+    deaf: bool,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl<B: Backend> Backend for Teasing<B> {
+    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
+        self.faults.calls.fetch_add(1, Relaxed);
+        let looks: Vec<_> = match self.deaf {
+            true => request.plans.to_vec(),
+            false => request
+                .plans
+                .iter()
+                .map(|plan| match plan.act {
+                    allora_core::backend::Act::Take(_) => {
+                        allora_core::backend::Plan::new(plan.name, allora_core::backend::Act::Look)
+                    }
+                    _ => plan.clone(),
+                })
+                .collect(),
+        };
+        let mut asked = request;
+        asked.plans = &looks;
+        self.inner.reschedule(asked).await
+    }
+    fn leases(&self) -> Option<&dyn Leases> {
+        self.inner.leases()
+    }
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        self.inner.schedules()
+    }
+    fn history(&self) -> Option<&dyn History> {
+        self.inner.history()
+    }
+    fn watch(&self) -> Option<&dyn Watch> {
+        self.deaf.then_some(self as _)
+    }
+}
+
+#[async_trait]
+impl<B: Backend> Watch for Teasing<B> {
+    async fn subscribe(&self) -> Result<BoxStream<'static, Hint>> {
+        Err(Error::new(Kind::Unavailable, "nobody may listen here"))
+    }
+}
+
+fn teased(lab: &Lab, deaf: bool) -> (crate::support::Member, Arc<Faults>) {
+    let seat = lab.seat(lab.sim.node());
+    let job = seat.job(every(secs(10)), ms(0));
+    let faults: Arc<Faults> = Arc::default();
+    let store = Teasing { inner: lab.store.clone(), deaf, faults: faults.clone() };
+    let scheduler =
+        Scheduler::builder(store).runtime(seat.node.clone()).add("job", job).build().unwrap();
+    (seat.run(scheduler), faults)
+}
+
+#[test]
+fn a_store_that_stays_due_is_not_pestered_and_does_not_keep_a_scheduler_from_stopping() {
+    let lab = Lab::new(5);
+    let (member, faults) = teased(&lab, false);
+    lab.until(20.0);
+    assert!(faults.calls() < 200, "{} calls", faults.calls());
+    member.handle.stop();
+    lab.until(21.0);
+    assert!(member.stopped().is_some());
+}
+
+#[test]
+fn a_store_without_hints_is_polled() {
+    let lab = Lab::new(6);
+    teased(&lab, true);
+    lab.until(25.0);
+    assert_eq!(lab.ran("job"), [10., 20.]);
+}
+
+#[test]
+fn a_backend_that_only_reschedules_is_enough() {
+    let lab = Lab::new(7);
+    for _ in 0..2 {
+        let seat = lab.seat(lab.sim.node());
+        let job = seat.job(every(secs(10)), secs(15));
+        let scheduler = Scheduler::builder(crate::support::Bare(lab.store.clone()))
+            .runtime(seat.node.clone())
+            .add("job", job)
+            .build()
+            .unwrap();
+        seat.run(scheduler);
+    }
+    lab.until(45.0);
+    assert_eq!(lab.ran("job"), [10., 20., 30., 40.]);
+}

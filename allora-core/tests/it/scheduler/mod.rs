@@ -1,0 +1,10 @@
+//! Schedulers in virtual time: the promises, one by one.
+
+mod delivery;
+mod faults;
+mod hostile;
+mod local;
+mod operators;
+mod policies;
+mod shutdown;
+mod year;

@@ -1,0 +1,188 @@
+//! Trigger, pause, resume, redefine, delete, add: while everything runs.
+
+use crate::support::{Lab, Rates, at, ms, secs};
+use allora_core::{Backend, Event, Overlap, Runtime, backend::Now, every};
+
+#[test]
+fn a_trigger_runs_at_once_beside_the_schedule_and_moves_nothing() {
+    let lab = Lab::new(1);
+    let members = [(); 2].map(|()| {
+        lab.start(|seat, b| {
+            b.add("job", seat.job(every(secs(60)), ms(5)))
+                .add("leased", seat.job(every(secs(60)), ms(5)).at_least_once(secs(10)))
+        })
+    });
+    lab.until(30.0);
+    for name in ["job", "leased"] {
+        lab.sim.block_on(members[0].handle.trigger(name, "mine")).unwrap();
+        lab.sim.block_on(members[0].handle.trigger(name, "yours")).unwrap();
+    }
+    lab.until(65.0);
+    for name in ["job", "leased"] {
+        assert_eq!(lab.ran(name), [30., 30., 60.]);
+        let runs = lab.log.of(name);
+        let mut ids: Vec<_> = runs.iter().map(|run| run.trigger.as_deref()).collect();
+        ids.sort();
+        assert_eq!(ids, [None, Some("mine"), Some("yours")]);
+        assert!(runs[1].began <= at(30.1), "{}", runs[1].began);
+    }
+}
+
+#[test]
+fn a_trigger_is_seen_although_it_falls_into_another_request() {
+    for seed in 0..40 {
+        let lab = Lab::new(seed);
+        let member = lab.start(|seat, b| {
+            seat.rates(Rates { delay: 1_000, delay_ms: 300, ..Rates::default() });
+            b.add("job", seat.job(every(secs(2)), ms(5))).safety_poll(secs(3_600))
+        });
+        lab.until(20.05 + 0.001 * seed as f64);
+        lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
+        lab.until(30.9);
+        assert!(lab.log.of("job").iter().any(|run| run.trigger.is_some()), "seed {seed}");
+        let mut ran = lab.log.of("job");
+        ran.retain(|run| run.trigger.is_none());
+        assert_eq!(ran.len(), 15, "seed {seed}: {:?}", lab.story("job"));
+    }
+}
+
+#[test]
+fn a_paused_job_rests_and_catches_up_when_it_is_resumed() {
+    let lab = Lab::new(2);
+    let members =
+        [(); 2].map(|()| lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0)))));
+    lab.until(15.0);
+    lab.sim.block_on(members[0].handle.pause("job", "for a while")).unwrap();
+    lab.until(45.0);
+    lab.sim.block_on(members[1].handle.resume("job")).unwrap();
+    lab.until(55.0);
+    assert_eq!(lab.ran("job"), [10., 40., 50.]);
+    assert!(lab.log.of("job")[1].began <= at(45.1));
+}
+
+#[test]
+fn a_job_can_be_added_while_the_scheduler_runs() {
+    let lab = Lab::new(3);
+    let seat = lab.seat(lab.sim.node());
+    let job = seat.job(every(secs(10)), ms(0));
+    let scheduler = seat.builder().build().unwrap();
+    let member = seat.run(scheduler);
+    lab.until(15.0);
+    member.handle.add("job", job.clone()).unwrap();
+    assert!(member.handle.add("job", job).is_err());
+    lab.until(36.0);
+    assert_eq!(lab.ran("job"), [25., 35.]);
+}
+
+#[test]
+fn a_newer_definition_wins_and_the_outdated_node_leaves_the_job_alone() {
+    let lab = Lab::new(4);
+    let old = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
+    lab.until(15.0);
+    let new = lab.start(|seat, b| b.add("job", seat.job(every(secs(7)), ms(0))));
+    // A hint makes the outdated node look before it takes.
+    lab.sim.block_on(old.handle.trigger("job", "now")).unwrap();
+    lab.until(80.0);
+    assert_eq!(new.news(), ["Ready", "Redefined"]);
+    assert_eq!(old.news(), ["Ready", "Outdated"]);
+    let by_new: Vec<_> =
+        lab.log.of("job").into_iter().filter(|run| run.node == new.handle.node()).collect();
+    assert!(by_new.len() >= 9, "{}", by_new.len());
+}
+
+#[test]
+fn an_older_version_does_not_win_back() {
+    let lab = Lab::new(5);
+    let job = |period| move |seat: &crate::support::Seat| seat.job(every(secs(period)), ms(0));
+    lab.start(|seat, b| b.add("job", job(7)(seat).version(2)));
+    lab.until(1.0);
+    let old = lab.start(|seat, b| b.add("job", job(10)(seat).version(1)));
+    lab.until(30.0);
+    assert_eq!(lab.ran("job"), [7., 14., 21., 28.]);
+    assert_eq!(old.news(), ["Ready", "Outdated"]);
+}
+
+#[test]
+fn a_redefinition_keeps_count_of_the_runs() {
+    let lab = Lab::new(6);
+    let first = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0)).max_runs(2)));
+    lab.until(25.0);
+    first.handle.stop();
+    lab.start(|seat, b| b.add("job", seat.job(every(secs(5)), ms(0)).max_runs(2)));
+    lab.until(60.0);
+    assert_eq!(lab.ran("job"), [10., 20.]);
+}
+
+#[test]
+fn a_deleted_job_is_not_brought_back_by_a_poll_but_by_a_restart() {
+    let lab = Lab::new(7);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(4))));
+    lab.until(11.0);
+    let now = Now::Store { node: lab.now() };
+    lab.sim.block_on(lab.store.schedules().unwrap().delete("job", now)).unwrap();
+    lab.until(100.0);
+    assert_eq!(lab.ran("job"), [10.]);
+    assert!(member.news().contains(&"Deleted".to_owned()), "{:?}", member.news());
+    let old = lab.log.of("job")[0].clone();
+    member.handle.stop();
+    lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(4))));
+    lab.until(111.0);
+    let new = lab.log.of("job")[1].clone();
+    assert!(new.fence > old.fence && new.key != old.key && new.at == at(110.0));
+}
+
+#[test]
+fn a_trigger_waits_for_a_job_that_must_not_overlap() {
+    let lab = Lab::new(8);
+    let member = lab
+        .start(|seat, b| b.add("job", seat.job(every(secs(60)), secs(10)).overlap(Overlap::Wait)));
+    lab.until(62.0);
+    lab.sim.block_on(member.handle.trigger("job", "later")).unwrap();
+    lab.until(100.0);
+    let runs = lab.log.of("job");
+    assert_eq!(runs.len(), 2);
+    assert!(runs[1].began >= at(70.0) && runs[1].began <= at(70.1), "{}", runs[1].began);
+}
+
+#[test]
+fn the_store_decides_and_wrong_clocks_of_nodes_change_nothing() {
+    let lab = Lab::new(9);
+    let members =
+        [(); 3].map(|()| lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0)))));
+    for (n, member) in members.iter().enumerate() {
+        let step = chrono::TimeDelta::minutes(10 * (n as i64 - 1));
+        lab.until(31.0 * (n + 1) as f64);
+        member.node.set_skew(step);
+    }
+    lab.until(200.5);
+    assert_eq!(lab.ran("job"), (1..=20).map(|n| 10.0 * f64::from(n)).collect::<Vec<_>>());
+    for run in lab.log.of("job") {
+        assert!((run.began - run.at).num_milliseconds().abs() <= 10, "{run:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_stop_a_lone_node() {
+    let lab = Lab::new(10);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
+    lab.until(25.0);
+    member.node.set_skew(chrono::TimeDelta::hours(-1));
+    lab.until(55.0);
+    assert_eq!(lab.ran("job"), [10., 20., 30., 40., 50.]);
+    let clock_off = |event: &Event| matches!(event, Event::ClockOff { ahead: false, .. });
+    assert!(member.events().iter().any(clock_off));
+    assert!(member.node.wall() < at(0.0));
+}
+
+#[test]
+fn a_machine_that_slept_is_on_time_again_after_a_safety_poll() {
+    let lab = Lab::new(11);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(60)), ms(0))));
+    lab.until(30.0);
+    member.node.suspend();
+    lab.until(630.0);
+    member.node.resume();
+    lab.until(725.0);
+    assert_eq!(lab.ran("job"), [600., 660., 720.]);
+    assert!(lab.log.of("job")[0].began <= at(636.0));
+}

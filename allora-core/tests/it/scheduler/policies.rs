@@ -1,0 +1,277 @@
+//! Drift, catch-up, overlap, bounds, restarts, fairness and cost.
+
+use crate::support::{Lab, at, ms, secs};
+use allora_core::{CatchUp, Entry, Event, Overlap, every};
+
+#[test]
+fn every_does_not_drift_in_ten_thousand_occurrences() {
+    let lab = Lab::new(1);
+    for _ in 0..2 {
+        lab.start(|seat, b| b.add("tick", seat.job(every(secs(7)), ms(300))));
+    }
+    lab.until(70_000.5);
+    let expected: Vec<_> = (1..=10_000).map(|n| at(7.0 * f64::from(n))).collect();
+    assert_eq!(lab.log.times("tick"), expected);
+    let late = lab.log.of("tick").iter().map(|run| run.began - run.at).max().unwrap();
+    assert!(late.num_milliseconds() <= 1, "{late}");
+    assert_eq!(lab.state("tick").counters.ran, 10_000);
+}
+
+/// One node is asleep from 65 s to 605 s after the start; the job is due at every full minute.
+#[track_caller]
+fn asleep(policy: impl FnOnce(Entry) -> Entry, ran: &[f64], story: &[&str]) {
+    let lab = Lab::new(2);
+    let member = lab.start(|seat, b| b.add("job", policy(seat.job(every(secs(60)), ms(10)))));
+    lab.until(65.0);
+    member.node.pause();
+    lab.until(605.0);
+    member.node.resume();
+    lab.until(665.0);
+    assert_eq!(lab.ran("job"), ran);
+    assert_eq!(lab.story("job"), story);
+}
+
+#[test]
+fn a_node_that_slept_runs_the_latest_and_moves_on() {
+    asleep(|job| job, &[60., 600., 660.], &["ran 60", "missed 120-540 8", "ran 600", "ran 660"]);
+}
+
+#[test]
+fn a_node_that_slept_runs_the_last_three_in_order() {
+    asleep(
+        |job| job.catch_up(CatchUp::All { limit: 3 }),
+        &[60., 480., 540., 600., 660.],
+        &["ran 60", "missed 120-420 6", "ran 480", "ran 540", "ran 600", "ran 660"],
+    );
+}
+
+#[test]
+fn a_node_that_slept_runs_what_the_window_allows() {
+    asleep(
+        |job| job.catch_up(CatchUp::All { limit: 100 }).window(secs(100)),
+        &[60., 540., 600., 660.],
+        &["ran 60", "missed 120-480 7", "ran 540", "ran 600", "ran 660"],
+    );
+}
+
+#[test]
+fn a_node_that_slept_passes_over_what_is_too_late() {
+    asleep(|job| job.window(secs(4)), &[60., 660.], &["ran 60", "missed 120-600 9", "ran 660"]);
+    asleep(
+        |job| job.catch_up(CatchUp::None).window(secs(4)),
+        &[60., 660.],
+        &["ran 60", "missed 120-600 9", "ran 660"],
+    );
+}
+
+#[test]
+fn what_was_due_while_all_nodes_were_down_runs_after_the_restart() {
+    let lab = Lab::new(3);
+    let first = lab.start(|seat, b| b.add("job", seat.job(every(secs(60)), ms(0))));
+    lab.until(59.0);
+    first.handle.stop();
+    lab.until(61.0);
+    assert!(first.stopped().is_some());
+    lab.start(|seat, b| b.add("job", seat.job(every(secs(60)), ms(0))));
+    lab.until(125.0);
+    assert_eq!(lab.ran("job"), [60., 120.]);
+    assert!(lab.log.of("job")[0].began >= at(61.0));
+}
+
+#[test]
+fn starting_and_stopping_nodes_changes_nobodys_times() {
+    let lab = Lab::new(4);
+    for n in 0..20 {
+        let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
+        lab.until(7.0 * f64::from(n) + 3.0);
+        if n % 3 != 0 {
+            member.handle.stop();
+        }
+    }
+    lab.until(205.0);
+    assert_eq!(lab.ran("job"), (1..=20).map(|n| 10.0 * f64::from(n)).collect::<Vec<_>>());
+}
+
+/// A job every 10 s that runs for 25 s, on two nodes.
+#[track_caller]
+fn overlapping(policy: Overlap, story: &[&str]) {
+    let lab = Lab::new(5);
+    for _ in 0..2 {
+        lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(25)).overlap(policy)));
+    }
+    lab.until(75.5);
+    let mut told = lab.story("job");
+    told.retain(|entry| !entry.starts_with("running"));
+    assert_eq!(told, story);
+}
+
+#[test]
+fn overlapping_runs_are_allowed_skipped_or_wait() {
+    overlapping(Overlap::Allow, &["ran 10", "ran 20", "ran 30", "ran 40", "ran 50"]);
+    overlapping(
+        Overlap::Skip,
+        &[
+            "ran 10",
+            "skipped 20-20 1",
+            "skipped 30-30 1",
+            "ran 40",
+            "skipped 50-50 1",
+            "skipped 60-60 1",
+        ],
+    );
+    overlapping(Overlap::Wait, &["ran 10", "missed 20-20 1", "ran 30", "missed 40-50 2"]);
+}
+
+#[test]
+fn delay_and_spread_move_the_start_and_not_the_name() {
+    let lab = Lab::new(6);
+    lab.start(|seat, b| {
+        let job = seat.job(every(secs(60)), ms(0)).delay(secs(5)).spread(secs(20));
+        b.add("job", job)
+    });
+    lab.until(600.0);
+    assert_eq!(lab.ran("job").len(), 9);
+    for run in lab.log.of("job") {
+        let late = (run.began - run.at).num_milliseconds();
+        assert!((5_000..=25_001).contains(&late), "{late}");
+    }
+}
+
+#[test]
+fn a_job_ends_at_its_end_and_after_its_runs() {
+    let lab = Lab::new(7);
+    for _ in 0..2 {
+        lab.start(|seat, b| {
+            b.add("bounds", seat.job(every(secs(10)), ms(0)).starting(at(25.0)).ending(at(50.0)))
+                .add("three", seat.job(every(secs(10)), ms(0)).max_runs(3))
+                .add("leased", seat.job(every(secs(10)), ms(5)).max_runs(3).at_least_once(secs(30)))
+        });
+    }
+    lab.until(200.0);
+    assert_eq!(lab.ran("bounds"), [35., 45.]);
+    assert_eq!(lab.ran("three"), [10., 20., 30.]);
+    assert_eq!(lab.ran("leased"), [10., 20., 30.]);
+}
+
+#[test]
+fn slots_are_never_exceeded_and_nothing_is_left_behind() {
+    let lab = Lab::new(8);
+    for _ in 0..2 {
+        lab.start(|seat, b| {
+            (0..20).fold(b.slots(3), |b, n| {
+                b.add(format!("job{n}"), seat.job(every(secs(60)), secs(5)))
+            })
+        });
+    }
+    lab.until(119.0);
+    let runs = lab.log.entries();
+    assert_eq!(runs.len(), 20);
+    for run in &runs {
+        let beside = runs.iter().filter(|other| {
+            other.node == run.node
+                && other.began <= run.began
+                && other.ended.is_none_or(|(end, _)| end > run.began)
+        });
+        assert!(beside.count() <= 3);
+    }
+}
+
+#[test]
+fn three_nodes_share_the_work() {
+    for seed in 0..10 {
+        let lab = Lab::new(seed);
+        let members: Vec<_> = (0..3)
+            .map(|_| lab.start(|seat, b| b.add("job", seat.job(every(secs(1)), ms(100)))))
+            .collect();
+        lab.until(300.5);
+        let runs = lab.log.of("job");
+        assert_eq!(runs.len(), 300);
+        for member in &members {
+            let share = runs.iter().filter(|run| run.node == member.handle.node()).count();
+            assert!((50..=150).contains(&share), "seed {seed}: {share} of 300");
+        }
+    }
+}
+
+#[test]
+fn a_thousand_jobs_of_one_instant_are_shared_by_nodes_with_few_slots() {
+    let lab = Lab::new(9);
+    let members: Vec<_> = (0..3)
+        .map(|_| {
+            lab.start(|seat, b| {
+                (0..300).fold(b.slots(10), |b, n| {
+                    b.add(format!("job{n}"), seat.job(every(secs(600)), ms(500)))
+                })
+            })
+        })
+        .collect();
+    lab.until(900.0);
+    let runs = lab.log.entries();
+    assert_eq!(runs.len(), 300);
+    for member in &members {
+        let share = runs.iter().filter(|run| run.node == member.handle.node()).count();
+        assert!(share >= 50, "{share} of 300");
+    }
+}
+
+#[test]
+fn an_idle_node_makes_its_safety_poll_and_no_other_call() {
+    let lab = Lab::new(10);
+    let member = lab.start(|seat, b| {
+        (0..1_000).fold(b, |b, n| b.add(format!("job{n}"), seat.job(every(secs(86_400)), ms(0))))
+    });
+    lab.until(10.0);
+    let (calls, steps) = (member.faults.calls(), lab.sim.steps());
+    lab.until(1_010.0);
+    let calls = member.faults.calls() - calls;
+    assert!((150..=201).contains(&calls), "{calls} calls in 200 polls");
+    let steps = lab.sim.steps() - steps;
+    assert!(steps < 2_000, "{steps} steps for 1 000 idle jobs");
+}
+
+#[test]
+fn the_cost_follows_what_is_due_and_not_what_is_known() {
+    let steps = |known: usize| {
+        let lab = Lab::new(11);
+        let member = lab.start(|seat, b| {
+            let b = b.add("due", seat.job(every(secs(1)), ms(0)));
+            (0..known).fold(b, |b, n| b.add(format!("j{n}"), seat.job(every(secs(86_400)), ms(0))))
+        });
+        lab.until(10.0);
+        let before = (lab.sim.steps(), member.faults.calls());
+        lab.until(110.0);
+        (lab.sim.steps() - before.0, member.faults.calls() - before.1)
+    };
+    let (few, many) = (steps(1), steps(900));
+    assert!(many.0 <= few.0 + few.0 / 10 && many.1 <= few.1 + few.1 / 10, "{few:?} {many:?}");
+}
+
+#[test]
+fn events_come_in_order() {
+    let lab = Lab::new(12);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(5))));
+    lab.until(25.0);
+    member.handle.stop();
+    lab.until(26.0);
+    let word = |event: &Event| match event {
+        Event::Ready { jobs, .. } => format!("ready {jobs}"),
+        Event::Started { fence, .. } => format!("started {fence}"),
+        Event::Ended { fence, outcome, .. } => format!("{} {fence}", outcome.word()),
+        Event::Stopped { cancelled, unsettled } => format!("stopped {cancelled} {unsettled}"),
+        other => format!("{other:?}"),
+    };
+    let told: Vec<_> = member.events().iter().map(word).collect();
+    let runs = lab.log.of("job");
+    let (first, second) = (runs[0].fence, runs[1].fence);
+    assert_eq!(
+        told,
+        [
+            "ready 1".to_owned(),
+            format!("started {first}"),
+            format!("ran {first}"),
+            format!("started {second}"),
+            format!("ran {second}"),
+            "stopped 0 0".to_owned(),
+        ]
+    );
+}

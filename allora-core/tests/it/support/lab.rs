@@ -1,0 +1,221 @@
+//! A laboratory: simulated machines with schedulers on them around one memory store that has a true
+//! clock of its own.
+
+use super::{Entry, Faults, Faulty, Log, Over, Rates};
+use allora_core::{
+    Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Stopped, Time,
+    backend::{Past, State},
+    job,
+    runtime::{Sim, SimNode},
+};
+use allora_memory::Memory;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(crate) struct Lab {
+    pub(crate) sim: Sim,
+    pub(crate) store: Memory,
+    pub(crate) log: Log,
+    clock: SimNode,
+}
+
+/// A machine on which a scheduler is being put together.
+pub(crate) struct Seat {
+    pub(crate) node: SimNode,
+    pub(crate) log: Log,
+    pub(crate) faults: Arc<Faults>,
+    store: Memory,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+/// A machine with a scheduler.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) node: SimNode,
+    pub(crate) handle: Handle,
+    pub(crate) faults: Arc<Faults>,
+    events: Arc<Mutex<Vec<Event>>>,
+    stopped: Arc<Mutex<Option<Stopped>>>,
+}
+
+/// So many seconds after the simulation began.
+pub(crate) fn at(seconds: f64) -> Time {
+    Time::from_timestamp_millis(1_767_225_600_000 + (seconds * 1_000.0) as i64).unwrap()
+}
+
+impl Lab {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::starting(Sim::new(seed))
+    }
+
+    pub(crate) fn starting(sim: Sim) -> Self {
+        let clock = sim.node();
+        let wall = clock.clone();
+        let store = Memory::new().with_history(1_000_000).with_clock(move || wall.wall());
+        Self { log: Log::new(clock.clone()), sim, store, clock }
+    }
+
+    /// Puts a scheduler onto a machine of its own and starts it.
+    pub(crate) fn start(&self, build: impl FnOnce(&Seat, Builder) -> Builder) -> Member {
+        self.start_on(self.sim.node(), build)
+    }
+
+    pub(crate) fn start_on(
+        &self,
+        node: SimNode,
+        build: impl FnOnce(&Seat, Builder) -> Builder,
+    ) -> Member {
+        let seat = self.seat(node);
+        let builder = build(&seat, seat.builder());
+        seat.run(builder.build().unwrap())
+    }
+
+    pub(crate) fn seat(&self, node: SimNode) -> Seat {
+        Seat {
+            node,
+            log: self.log.clone(),
+            faults: Arc::default(),
+            store: self.store.clone(),
+            events: Arc::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.wall()
+    }
+
+    /// Runs until so many seconds after the start.
+    pub(crate) fn until(&self, seconds: f64) {
+        self.sim.run_until(at(seconds));
+    }
+
+    pub(crate) fn state(&self, name: &str) -> State {
+        self.sim.block_on(self.store.schedules().unwrap().get(name)).unwrap()
+    }
+
+    /// The history of a job, the oldest entry first.
+    pub(crate) fn past(&self, name: &str) -> Vec<Past> {
+        let past = self.store.history().unwrap().past(Some(name), None, usize::MAX);
+        let mut past = self.sim.block_on(past).unwrap();
+        past.reverse();
+        past
+    }
+
+    /// What became of a job's occurrences, as one word each: `ran 10` ran the instant 10 s after
+    /// the start, `missed 10-30 3` passed three instants over.
+    pub(crate) fn story(&self, name: &str) -> Vec<String> {
+        let second = |time: Time| (time - at(0.0)).num_milliseconds() as f64 / 1_000.0;
+        let entry = |past: &Past| match past.last {
+            Some(last) => format!(
+                "{} {}-{} {}",
+                past.outcome.word(),
+                second(past.occurrence.at),
+                second(last),
+                past.count.map_or("?".to_owned(), |count| count.to_string()),
+            ),
+            None => format!("{} {}", past.outcome.word(), second(past.occurrence.at)),
+        };
+        self.past(name).iter().map(entry).collect()
+    }
+
+    /// That the n-th execution of a job was over then, give or take the nodes' little waits.
+    #[track_caller]
+    pub(crate) fn assert_over(&self, name: &str, n: usize, when: Time, how: Over) {
+        let runs = self.log.of(name);
+        let run = runs.get(n).unwrap_or_else(|| panic!("{name} ran {} times", runs.len()));
+        let near = |end: Time| (end - when).abs() <= chrono::TimeDelta::milliseconds(2);
+        let over = run.ended.is_some_and(|(end, over)| near(end) && over == how);
+        assert!(over, "{name} at {} ended {:?}, not {how:?} {when}", run.at, run.ended);
+    }
+
+    /// When, in seconds after the start, a job's executions were nominally due, in the order in
+    /// which they were won.
+    pub(crate) fn ran(&self, name: &str) -> Vec<f64> {
+        let second = |entry: Entry| (entry.at - at(0.0)).num_milliseconds() as f64 / 1_000.0;
+        let mut runs = self.log.of(name);
+        runs.sort_by_key(|run| run.fence);
+        runs.into_iter().map(second).collect()
+    }
+}
+
+impl Seat {
+    pub(crate) fn builder(&self) -> Builder {
+        let events = self.events.clone();
+        let runtime: Arc<dyn Runtime> = Arc::new(self.node.clone());
+        let store = Faulty::new(self.store.clone(), runtime, self.faults.clone());
+        Scheduler::builder(store)
+            .runtime(self.node.clone())
+            .label(format!("n{}", self.node.id()))
+            .on_event(move |event| events.lock().unwrap().push(event.clone()))
+    }
+
+    pub(crate) fn rates(&self, rates: Rates) {
+        self.faults.set(rates);
+    }
+
+    /// A job that takes so long.
+    pub(crate) fn job(&self, schedule: impl Schedule, takes: Duration) -> allora_core::Entry {
+        self.work(schedule, takes, |_| Ok(()))
+    }
+
+    /// A job that takes so long and then ends as `end` says.
+    pub(crate) fn work(
+        &self,
+        schedule: impl Schedule,
+        takes: Duration,
+        end: impl Fn(&Run) -> Result<(), BoxError> + Clone + Send + Sync + 'static,
+    ) -> allora_core::Entry {
+        let (node, log) = (self.node.clone(), self.log.clone());
+        job(schedule, async move |run: Run| -> Result<(), BoxError> {
+            let execution = log.begin(&run);
+            if !takes.is_zero() {
+                node.sleep_until(node.now() + takes).await;
+            }
+            let ended = end(&run);
+            execution.over(if ended.is_ok() { Over::Ran } else { Over::Failed });
+            ended
+        })
+    }
+
+    pub(crate) fn run(self, scheduler: Scheduler) -> Member {
+        let handle = scheduler.handle();
+        let stopped: Arc<Mutex<Option<Stopped>>> = Arc::default();
+        let told = stopped.clone();
+        self.node.spawn(Box::pin(async move {
+            let ended = scheduler.run().await;
+            *told.lock().unwrap() = Some(ended);
+        }));
+        let Self { node, faults, events, .. } = self;
+        Member { node, handle, faults, events, stopped }
+    }
+}
+
+impl Member {
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        *self.stopped.lock().unwrap()
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    /// The kinds of the events, in order, without the ordinary ones of runs.
+    pub(crate) fn news(&self) -> Vec<String> {
+        let kind = |event: &Event| {
+            let text = format!("{event:?}");
+            text.split([' ', '{']).next().unwrap_or_default().to_owned()
+        };
+        let ordinary = |kind: &String| ["Started", "Ended"].contains(&kind.as_str());
+        self.events().iter().map(kind).filter(|kind| !ordinary(kind)).collect()
+    }
+}
