@@ -45,6 +45,10 @@ pub(crate) struct Planner {
     errands: VecDeque<SlotId>,
     /// The number of the turn whose answers are awaited or were taken in last.
     turn: u64,
+    /// Something wants attention that the last turn did not know of.
+    roused: bool,
+    /// Never repeated: it began at a random number of 128 bits, and counts.
+    next_claim: u128,
     poll: Duration,
     powers: Powers,
 }
@@ -112,8 +116,11 @@ impl Intent {
 }
 
 impl Planner {
-    pub(crate) fn new(poll: Duration, powers: Powers) -> Self {
+    /// `claims`: a random number; those that follow it are the claims of this node's takes.
+    pub(crate) fn new(claims: u128, poll: Duration, powers: Powers) -> Self {
         Self {
+            next_claim: claims,
+            roused: false,
             slots: Vec::new(),
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
@@ -144,14 +151,9 @@ impl Planner {
     }
 
     /// What to ask the store at `now`, with room for so many more runs.
-    pub(crate) fn turn(
-        &mut self,
-        now: Time,
-        room: usize,
-        random: &mut dyn FnMut() -> u64,
-        events: &mut Vec<Event>,
-    ) -> Turn {
+    pub(crate) fn turn(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Turn {
         self.turn += 1;
+        self.roused = false;
         let mut intents = Vec::new();
         while intents.len() < BATCH
             && let Some(id) = self.errands.pop_front()
@@ -166,7 +168,7 @@ impl Planner {
             }
             self.queue.pop();
             self.slots[id as usize].wake_at = None;
-            let intent = self.due(id, now, random, events);
+            let intent = self.due(id, now, events);
             takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
             intents.extend(intent);
         }
@@ -222,16 +224,10 @@ impl Planner {
         self.intent(id, what, events)
     }
 
-    fn due(
-        &mut self,
-        id: SlotId,
-        now: Time,
-        random: &mut dyn FnMut() -> u64,
-        events: &mut Vec<Event>,
-    ) -> Option<Intent> {
+    fn due(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Intent> {
         let slot = &self.slots[id as usize];
         let Phase::Known(known) = &slot.phase else { return self.errand(id, now, events) };
-        let claim = slot.claim.unwrap_or_else(|| u128::from(random()) << 64 | u128::from(random()));
+        let claim = slot.claim.unwrap_or(self.next_claim);
         match decide(&slot.name, &slot.entry, known, now, self.powers, claim) {
             Ok(Decision::Wait(None)) if known.paused => {
                 self.look_at(id, saturating_add(now, self.poll));
@@ -247,6 +243,7 @@ impl Planner {
                 None
             }
             Ok(Decision::Take { take, then }) => {
+                self.next_claim = self.next_claim.wrapping_add(1);
                 let late = known.due_at.map_or(Duration::ZERO, |due| crate::time::since(now, due));
                 self.intent(id, Ok(What::Take { take, then, late }), events)
             }
@@ -346,7 +343,7 @@ impl Planner {
     fn be_patient(&mut self, id: SlotId, asked: &What, now: Time) {
         let slot = &mut self.slots[id as usize];
         let Phase::Known(known) = &slot.phase else { return };
-        if !known.wants_attention().is_some_and(|at| at <= now) {
+        if known.wants_attention().is_none_or(|at| at > now) {
             slot.refused = 0;
             return;
         }
@@ -565,7 +562,16 @@ impl Planner {
         }
     }
 
+    /// Whether there is more to do than the last turn said.
+    pub(crate) fn is_roused(&self) -> bool {
+        self.roused
+    }
+
     fn wake(&mut self, id: SlotId, at: Option<Time>) {
+        if at.is_some() && self.slots[id as usize].wake_at == at {
+            return;
+        }
+        self.roused |= at.is_some();
         self.slots[id as usize].wake_at = at;
         self.queue.extend(at.map(|at| Reverse((at, id))));
     }
@@ -585,6 +591,7 @@ impl Planner {
     fn run_errand(&mut self, id: SlotId) {
         let listed = &mut self.slots[id as usize].listed;
         if !std::mem::replace(listed, true) {
+            self.roused = true;
             self.errands.push_back(id);
         }
     }

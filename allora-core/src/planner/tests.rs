@@ -16,7 +16,6 @@ const MARK: Duration = Duration::from_secs(30);
 struct Table {
     planner: Planner,
     record: Option<Record>,
-    claims: u64,
     holds: bool,
     live: Vec<Start>,
     /// What was started, in seconds.
@@ -48,12 +47,11 @@ impl Table {
     }
 
     fn joined(entry: Entry, record: Option<Record>) -> Self {
-        let mut planner = Planner::new(secs(5), Powers { mark: MARK, leases: true });
+        let mut planner = Planner::new(1, secs(5), Powers { mark: MARK, leases: true });
         planner.add("job".into(), entry).unwrap();
         Self {
             planner,
             record,
-            claims: 0,
             holds: false,
             live: Vec::new(),
             ran: Vec::new(),
@@ -64,12 +62,7 @@ impl Table {
 
     fn turn(&mut self, now: Time, room: usize) -> Vec<Intent> {
         let mut events = Vec::new();
-        let claims = &mut self.claims;
-        let mut random = || {
-            *claims += 1;
-            *claims
-        };
-        let turn = self.planner.turn(now, room, &mut random, &mut events);
+        let turn = self.planner.turn(now, room, &mut events);
         self.asked += turn.intents.len();
         self.tell(events);
         turn.intents

@@ -138,7 +138,7 @@ impl Builder {
             None => detect()?,
         };
         let powers = Powers { mark: config.mark, leases: backend.leases().is_some() };
-        let mut planner = Planner::new(config.poll, powers);
+        let mut planner = Planner::new(random(&*runtime), config.poll, powers);
         for (name, entry) in jobs {
             check(&name, &entry, &*backend)?;
             planner.add(name, entry)?;
@@ -199,10 +199,14 @@ pub(super) fn check(name: &str, entry: &Entry, backend: &dyn Backend) -> Result 
     }
 }
 
+fn random(runtime: &dyn Runtime) -> u128 {
+    u128::from(runtime.random()) << 64 | u128::from(runtime.random())
+}
+
 /// 128 random bits, so that a restart, a clone of the machine or a re-used process number is
 /// another node; the label is for people only.
 fn node_id(label: Option<&str>, runtime: &dyn Runtime) -> Result<Arc<str>> {
-    let random = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
+    let random = random(runtime);
     let Some(label) = label else { return Ok(format!("{random:032x}").into()) };
     check_name(label)?;
     if label.len() > MAX_LABEL {

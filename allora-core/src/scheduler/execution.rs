@@ -1,13 +1,17 @@
 //! One run's future, kept apart: it may fail, panic, hang or be taken away, and harms nobody.
 
 use super::node::{LiveId, Node};
-use crate::{error::BoxError, job::panic_text, run::Run};
+use crate::{
+    error::BoxError,
+    job::{Job, panic_text},
+    run::Run,
+};
 use futures::future::BoxFuture;
 use std::{
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
     time::Duration,
 };
 
@@ -22,65 +26,81 @@ pub(crate) enum How {
     Dropped,
 }
 
-/// Polls a run to its end and reports that, whatever it is, exactly once.
-pub(crate) struct Execution {
-    /// `None` when it has been reported.
-    work: Option<BoxFuture<'static, Result<(), BoxError>>>,
-    timeout: Option<(Duration, BoxFuture<'static, ()>)>,
-    run: Run,
-    live: LiveId,
+/// Runs a job to its end and reports that, whatever it is, exactly once.
+pub(crate) async fn execute(
     node: Arc<Node>,
-}
-
-impl Execution {
-    pub(crate) fn new(
-        node: Arc<Node>,
-        live: LiveId,
-        run: Run,
-        work: BoxFuture<'static, Result<(), BoxError>>,
-        timeout: Option<(Duration, BoxFuture<'static, ()>)>,
-    ) -> Self {
-        Self { work: Some(work), timeout, run, live, node }
+    live: LiveId,
+    job: Arc<dyn Job>,
+    run: Run,
+    mut timeout: Option<(Duration, BoxFuture<'static, ()>)>,
+) {
+    // Dropped after the work, also when the executor throws the whole task away.
+    let mut report = Report { node, live, told: false };
+    let mut work = Work(None);
+    match catch_unwind(AssertUnwindSafe(|| job.run(run.clone()))) {
+        Ok(future) => work.0 = Some(future),
+        Err(panic) => return report.end(How::Panicked(panic_text(&*panic))),
     }
-
-    /// Drops the future and reports.
-    fn end(&mut self, how: How) -> Poll<()> {
-        let how = match catch_unwind(AssertUnwindSafe(|| drop(self.work.take()))) {
-            Ok(()) => how,
-            Err(panic) => How::Panicked(panic_text(&*panic)),
-        };
-        self.node.run_ended(self.live, how);
-        Poll::Ready(())
-    }
-}
-
-impl Future for Execution {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        this.run.control().execution.register(cx.waker());
-        if this.run.control().is_dropped() {
-            return this.end(How::Dropped);
+    let how = poll_fn(|cx| {
+        run.control().execution.register(cx.waker());
+        if run.control().is_dropped() {
+            return Poll::Ready(How::Dropped);
         }
-        let Some(work) = &mut this.work else { return Poll::Ready(()) };
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        let Some(future) = &mut work.0 else { return Poll::Ready(How::Dropped) };
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Ready(returned)) => {
-                return this.end(How::Returned(returned.map_err(error_text)));
+                return Poll::Ready(How::Returned(returned.map_err(error_text)));
             }
-            Err(panic) => {
-                let text = panic_text(&*panic);
-                return this.end(How::Panicked(text));
-            }
+            Err(panic) => return Poll::Ready(How::Panicked(panic_text(&*panic))),
             Ok(Poll::Pending) => {}
         }
-        if let Some((limit, sleep)) = &mut this.timeout
-            && sleep.as_mut().poll(cx).is_ready()
-        {
-            let limit = *limit;
-            return this.end(How::TimedOut(limit));
+        match &mut timeout {
+            Some((limit, sleep)) => sleep.as_mut().poll(cx).map(|()| How::TimedOut(*limit)),
+            None => Poll::Pending,
         }
-        Poll::Pending
+    })
+    .await;
+    report.end(match work.take_away() {
+        Ok(()) => how,
+        Err(panicked) => panicked,
+    });
+}
+
+/// A job's future, whose destructor is the user's code too.
+struct Work<'a>(Option<BoxFuture<'a, Result<(), BoxError>>>);
+
+impl Work<'_> {
+    fn take_away(&mut self) -> Result<(), How> {
+        let future = self.0.take();
+        catch_unwind(AssertUnwindSafe(|| drop(future)))
+            .map_err(|panic| How::Panicked(panic_text(&*panic)))
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let _ = self.take_away();
+    }
+}
+
+/// Tells the node how the run ended; when dropped before, that it was taken away.
+struct Report {
+    node: Arc<Node>,
+    live: LiveId,
+    told: bool,
+}
+
+impl Report {
+    fn end(&mut self, how: How) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.node.run_ended(self.live, how);
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.end(How::Dropped);
     }
 }
 
@@ -88,13 +108,4 @@ impl Future for Execution {
 fn error_text(error: BoxError) -> String {
     let text = catch_unwind(AssertUnwindSafe(move || error.to_string()));
     text.unwrap_or_else(|panic| format!("an error that panicked: {}", panic_text(&*panic)))
-}
-
-impl Drop for Execution {
-    /// The executor threw the task away: it is shutting down.
-    fn drop(&mut self) {
-        if self.work.is_some() {
-            let _ = self.end(How::Dropped);
-        }
-    }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Keeper {
     /// Ended, and the store has not been told.
     unsettled: Vec<LiveId>,
     wait: Duration,
+    /// Something was to be extended and is not.
+    overdue: bool,
     stopping: Option<Stopping>,
     cancelled: usize,
 }
@@ -65,6 +67,7 @@ impl Keeper {
             taken: Arc::default(),
             unsettled: Vec::new(),
             wait: FIRST_WAIT,
+            overdue: false,
             stopping: None,
             cancelled: 0,
         }
@@ -88,12 +91,14 @@ impl Keeper {
             }
             let node = self.node.clone();
             // What lives first: its lease may end, what has ended can wait.
-            let told = Told::gather(&node, extend.iter().chain(&self.unsettled).take(BATCH));
+            let ended = self.unsettled.len().min(BATCH.saturating_sub(extend.len()));
+            let extended = extend.len().min(BATCH);
+            let told = Told::gather(&node, &extend[..extended], &self.unsettled[..ended]);
             match self.guarding(settle(&node, &told)).await {
                 Ok(()) => {
                     self.wait = FIRST_WAIT;
-                    let live = &node.inside().live;
-                    self.unsettled.retain(|id| live.contains_key(id));
+                    self.unsettled.drain(..ended);
+                    self.overdue |= extend.len() > extended;
                 }
                 Err(error) => {
                     node.store_failed(error);
@@ -101,10 +106,12 @@ impl Keeper {
                     self.wait = (wait * 2).min(LONGEST_WAIT);
                     // A store that is down is not asked more often because runs end.
                     self.guarding(node.runtime.sleep_until(node.runtime.now() + wait)).await;
+                    self.overdue |= !extend.is_empty();
                 }
             }
-            // What was not extended is still to be, and what was has other times now.
-            node.inside().scan_at = Some(node.runtime.now());
+            if std::mem::take(&mut self.overdue) {
+                node.inside().scan_soon(now);
+            }
         }
     }
 
@@ -118,7 +125,7 @@ impl Keeper {
             }
             let now = self.node.runtime.now();
             self.look_at_stop(now);
-            let _ = self.scan(now);
+            self.overdue |= !self.scan(now).is_empty();
         }
     }
 
@@ -147,10 +154,10 @@ impl Keeper {
         let mut inside = self.node.inside();
         let ended = std::mem::take(&mut inside.ended);
         for id in ended {
-            match inside.live.get(&id) {
+            match inside.live.get(id) {
                 // Nothing of it is in the store, or not this node's any more.
                 Some(live) if live.kept.is_none() || live.lost => {
-                    inside.live.remove(&id);
+                    inside.live.remove(id);
                 }
                 Some(_) => self.unsettled.push(id),
                 None => {}
@@ -163,11 +170,11 @@ impl Keeper {
         let node = self.node.clone();
         let told = {
             let inside = node.inside();
-            let is_here = |id: &LiveId| inside.live.get(id).is_some_and(Live::is_local);
-            let mut here: Vec<_> = self.unsettled.extract_if(.., |id| is_here(id)).collect();
-            here.extend(extend.extract_if(.., |id| is_here(id)));
+            let is_here = |id: &LiveId| inside.live.get(*id).is_some_and(Live::is_local);
+            let ended: Vec<_> = self.unsettled.extract_if(.., |id| is_here(id)).collect();
+            let extend: Vec<_> = extend.extract_if(.., |id| is_here(id)).collect();
             drop(inside);
-            Told::gather(&node, here.iter())
+            Told::gather(&node, &extend, &ended)
         };
         if told.is_empty() {
             return;
@@ -179,7 +186,6 @@ impl Keeper {
             told.iter().map(|told| inside.local.settle(&told.ending(), at)).collect()
         };
         answered(&node, &told, answers, sent);
-        node.inside().scan_at = Some(sent);
     }
 
     /// Cancels and drops runs whose time is over; answers with those to extend.
@@ -207,7 +213,7 @@ impl Keeper {
                 cancel_at = Some(cancel_at.map_or(kept.cancel_at, |at| at.min(kept.cancel_at)));
                 drop_at = Some(drop_at.map_or(kept.drop_at, |at| at.min(kept.drop_at)));
                 if now >= kept.extend_at {
-                    extend.push(*id);
+                    extend.push(id);
                 } else {
                     wants(kept.extend_at);
                 }
@@ -282,19 +288,22 @@ async fn settle(node: &Node, told: &[Told]) -> Result {
 fn answered(node: &Node, told: &[Told], answers: Vec<Settled>, sent: Instant) {
     let mut events = Vec::new();
     let mut lost = Vec::new();
-    {
+    let roused = {
         let mut inside = node.inside();
         for (told, answer) in told.iter().zip(answers) {
             let event = told.answered(&mut inside, answer, sent);
             lost.extend(event.is_some().then_some(&told.run));
             events.extend(event);
         }
-    }
+        inside.planner.is_roused()
+    };
     node.emit(events);
     // Wakes the user's code: not under the lock.
     lost.into_iter().for_each(|run| run.control().drop_now());
     // What is free now may be waited for.
-    node.taker.ring();
+    if roused {
+        node.taker.ring();
+    }
 }
 
 /// What the store is told of one run.
@@ -307,10 +316,12 @@ struct Told {
 }
 
 impl Told {
-    fn gather<'a>(node: &Node, ids: impl Iterator<Item = &'a LiveId>) -> Vec<Self> {
+    fn gather(node: &Node, extend: &[LiveId], ended: &[LiveId]) -> Vec<Self> {
         let inside = node.inside();
-        let told = ids.filter_map(|id| {
-            let live = inside.live.get(id)?;
+        // What ended since it was to be extended is told as ended, in its turn.
+        let lives = |id: &&LiveId| inside.live.get(**id).is_some_and(|live| live.end.is_none());
+        let told = extend.iter().filter(lives).chain(ended).filter_map(|id| {
+            let live = inside.live.get(*id)?;
             let lasts = live.kept?.lasts;
             let (run, verdict) = (live.run.clone(), live.end.clone());
             Some(Self { id: *id, run, verdict, lasts })
@@ -329,7 +340,7 @@ impl Told {
     fn answered(&self, inside: &mut Inside, answer: Settled, sent: Instant) -> Option<Event> {
         let finished = match &self.verdict {
             Some(verdict) => {
-                let live = inside.live.remove(&self.id)?;
+                let live = inside.live.try_remove(self.id)?;
                 let finish = matches!(verdict.end(self.run.then()), End::Finish { .. });
                 let (fence, at) = (live.run.fence(), live.run.scheduled_at());
                 let finished = finish.then_some(self.run.then());
@@ -341,9 +352,11 @@ impl Told {
         let (name, fence) = (self.run.shared_name(), self.run.fence());
         match answer {
             Settled::Until(until) => {
-                let live = inside.live.get_mut(&self.id)?;
-                live.kept = Some(Kept::new(sent, self.lasts, self.lasts));
+                let live = inside.live.get_mut(self.id)?;
+                let kept = Kept::new(sent, self.lasts, self.lasts);
+                live.kept = Some(kept);
                 let (slot, at) = (live.slot, live.run.scheduled_at());
+                inside.scan_soon(kept.extend_at);
                 inside.planner.settled(slot, fence, at, Settled::Until(until), None);
                 None
             }
@@ -352,7 +365,7 @@ impl Told {
                 Some(Event::LeaseLost { name, fence })
             }
             Settled::Lost | Settled::Removed | Settled::Refused => {
-                let live = inside.live.get_mut(&self.id)?;
+                let live = inside.live.get_mut(self.id)?;
                 live.lost = true;
                 let slot = live.slot;
                 inside.planner.settled(slot, fence, self.run.scheduled_at(), answer, None);

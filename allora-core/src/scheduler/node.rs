@@ -3,7 +3,7 @@
 use super::{
     Config,
     clock::StoreClock,
-    execution::{Execution, How},
+    execution::{How, execute},
     local::Local,
     signal::Signal,
 };
@@ -11,14 +11,14 @@ use crate::{
     backend::{Backend, Cursor, End, Ended, Outcome},
     error::Error,
     event::Event,
-    job::{Delivery, Placement},
+    job::{Delivery, Entry, Placement},
     planner::{Planner, SlotId, Start},
     run::{Control, Inner, Run},
     runtime::Runtime,
     time::{Time, saturating_add, since},
 };
+use slab::Slab;
 use std::{
-    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -49,20 +49,21 @@ pub(crate) type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 pub(crate) struct Inside {
     pub(crate) planner: Planner,
     pub(crate) local: Local,
-    pub(crate) live: BTreeMap<LiveId, Live>,
+    pub(crate) live: Slab<Live>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
+    /// Something is due, and waits for one of them to end.
+    pub(crate) full: bool,
     /// Runs that have ended since the keeper looked.
     pub(crate) ended: Vec<LiveId>,
     /// When the keeper next looks through the runs.
     pub(crate) scan_at: Option<Instant>,
     pub(crate) stop: Stop,
     pub(crate) clock: StoreClock,
-    next_live: LiveId,
 }
 
 /// Names a run inside its node.
-pub(crate) type LiveId = u64;
+pub(crate) type LiveId = usize;
 
 /// How far the scheduler is on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,20 +78,15 @@ pub(crate) enum Stop {
 /// A run that has not been settled.
 pub(crate) struct Live {
     pub(crate) slot: SlotId,
-    pub(crate) start: Started,
+    pub(crate) started: Instant,
     pub(crate) run: Run,
-    pub(crate) entry: crate::job::Entry,
+    pub(crate) entry: Entry,
     /// Its lease or mark, if it has one.
     pub(crate) kept: Option<Kept>,
     /// How it ended, when it has.
     pub(crate) end: Option<Verdict>,
     /// Nobody is waiting for its end: the store has given the occurrence to others.
     pub(crate) lost: bool,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Started {
-    pub(crate) at: Instant,
 }
 
 /// A lease or mark, by this node's monotonic clock.
@@ -153,6 +149,18 @@ impl Verdict {
     }
 }
 
+impl Inside {
+    /// Has the keeper look through the runs at this time at the latest; answers whether that is
+    /// news to it.
+    pub(crate) fn scan_soon(&mut self, at: Instant) -> bool {
+        let sooner = self.scan_at.is_none_or(|scan_at| scan_at > at);
+        if sooner {
+            self.scan_at = Some(at);
+        }
+        sooner
+    }
+}
+
 impl Node {
     pub(crate) fn new(
         id: Arc<str>,
@@ -166,13 +174,13 @@ impl Node {
         let inside = Inside {
             planner,
             local: Local::default(),
-            live: BTreeMap::new(),
+            live: Slab::new(),
             running: 0,
+            full: false,
             ended: Vec::new(),
             scan_at: None,
             stop: Stop::No,
             clock: StoreClock::new(runtime.wall(), runtime.now()),
-            next_live: 0,
         };
         Self {
             id,
@@ -198,24 +206,50 @@ impl Node {
         inside.clock.now(self.runtime.now())
     }
 
-    /// Starts a run that was won: `sent` is when the request was sent that confirmed it, by the
+    /// Starts runs that were won: `sent` is when the request was sent that confirmed them, by the
     /// monotonic clock, and `decided` when the store carried it out, by the store's.
-    pub(crate) fn start(self: &Arc<Self>, start: Start, sent: Instant, decided: Time) {
+    pub(crate) fn start(self: &Arc<Self>, starts: Vec<Start>, sent: Instant, decided: Time) {
+        if starts.is_empty() {
+            return;
+        }
+        let now = self.runtime.now();
+        let mut begun = Vec::with_capacity(starts.len());
+        {
+            let mut inside = self.inside();
+            for start in starts {
+                begun.extend(self.enter(&mut inside, start, sent, decided, now));
+            }
+        }
+        for (id, run, entry, late) in begun {
+            self.emit([Event::Started {
+                name: run.shared_name(),
+                scheduled_at: run.scheduled_at(),
+                attempt: run.attempt(),
+                fence: run.fence(),
+                late,
+            }]);
+            let timeout = entry.settings.timeout;
+            let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
+            self.runtime.spawn(Box::pin(execute(self.clone(), id, entry.job, run, timeout)));
+        }
+    }
+
+    /// Notes a run among the living; answers with what to spawn, unless it is given back at once.
+    fn enter(
+        &self,
+        inside: &mut Inside,
+        start: Start,
+        sent: Instant,
+        decided: Time,
+        now: Instant,
+    ) -> Option<(LiveId, Run, Entry, Duration)> {
         let Start { slot, name, entry, taken, then, late } = start;
         let lasts = match entry.settings.delivery {
             Delivery::AtLeastOnce { lease } => lease,
             Delivery::AtMostOnce => self.config.mark,
         };
         let kept = taken.until.map(|until| Kept::new(sent, since(until, decided), lasts));
-        let now = self.runtime.now();
         let expired = kept.is_some_and(|kept| now >= kept.cancel_at);
-        let event = Event::Started {
-            name: name.clone(),
-            scheduled_at: taken.run.at,
-            attempt: taken.attempt,
-            fence: taken.fence,
-            late,
-        };
         let run = Run::new(Inner {
             namespace: self.namespace.clone(),
             name,
@@ -225,63 +259,45 @@ impl Node {
             data: self.config.no_data.clone(),
             control: Control::default(),
         });
-        let job = entry.job.clone();
-        let timeout = entry.settings.timeout;
-        let (id, refused) = {
-            let mut inside = self.inside();
-            let id = inside.next_live;
-            inside.next_live += 1;
-            // Neither a run that others may already have taken over nor one that was won while the
-            // scheduler was being stopped is started: it is given back. Where nothing is left in
-            // the store that could be given back, it is run.
-            let refused = expired || (inside.stop != Stop::No && kept.is_some());
-            let end = refused.then_some(Verdict::Released);
-            let live = Live {
-                slot,
-                start: Started { at: now },
-                run: run.clone(),
-                entry,
-                kept,
-                end,
-                lost: false,
-            };
-            inside.live.insert(id, live);
-            if refused {
-                inside.ended.push(id);
-                self.keeper.ring();
-            } else {
-                inside.running += 1;
-            }
-            let extend_at = kept.map(|kept| kept.extend_at);
-            let stopping = (inside.stop != Stop::No).then_some(now);
-            if let Some(scan_at) = stopping.or(extend_at)
-                && inside.scan_at.is_none_or(|at| at > scan_at)
-            {
-                inside.scan_at = Some(scan_at);
-                self.keeper.ring();
-            }
-            (id, refused)
+        // Neither a run that others may already have taken over nor one that was won while the
+        // scheduler was being stopped is started: it is given back. Where nothing is left in the
+        // store that could be given back, it is run.
+        let refused = expired || (inside.stop != Stop::No && kept.is_some());
+        let end = refused.then_some(Verdict::Released);
+        let live = Live {
+            slot,
+            started: now,
+            run: run.clone(),
+            entry: entry.clone(),
+            kept,
+            end,
+            lost: false,
         };
-        if refused {
-            return;
+        let id = inside.live.insert(live);
+        let stopping = (inside.stop != Stop::No).then_some(now);
+        if let Some(scan_at) = stopping.or(kept.map(|kept| kept.extend_at))
+            && inside.scan_soon(scan_at)
+        {
+            self.keeper.ring();
         }
-        self.emit([event]);
-        let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
-        let work = {
-            let run = run.clone();
-            Box::pin(async move { job.run(run).await })
-        };
-        self.runtime.spawn(Box::pin(Execution::new(self.clone(), id, run, work, timeout)));
+        if refused {
+            inside.ended.push(id);
+            self.keeper.ring();
+            return None;
+        }
+        inside.running += 1;
+        Some((id, run, entry, late))
     }
 
     /// A run's future has ended.
     pub(crate) fn run_ended(&self, id: LiveId, how: How) {
-        let event = {
+        let mono = self.runtime.now();
+        let (event, waited_for) = {
             let mut inside = self.inside();
             inside.running -= 1;
             inside.ended.push(id);
-            let now = self.now(&inside);
-            let Some(live) = inside.live.get_mut(&id) else { return };
+            let now = inside.clock.now(mono);
+            let Some(live) = inside.live.get_mut(id) else { return };
             let verdict = live.verdict(how, now);
             let event = Event::Ended {
                 name: live.run.shared_name(),
@@ -289,14 +305,16 @@ impl Node {
                 attempt: live.run.attempt(),
                 fence: live.run.fence(),
                 outcome: verdict.outcome(),
-                took: self.runtime.now().saturating_duration_since(live.start.at),
+                took: mono.saturating_duration_since(live.started),
             };
             live.end = Some(verdict);
-            event
+            (event, std::mem::take(&mut inside.full))
         };
         self.emit([event]);
         self.keeper.ring();
-        self.taker.ring();
+        if waited_for {
+            self.taker.ring();
+        }
     }
 
     /// Stops the scheduler, or stops it faster.
@@ -311,7 +329,7 @@ impl Node {
 
     /// Takes the futures of all runs away.
     pub(crate) fn drop_runs(&self) {
-        let runs: Vec<Run> = self.inside().live.values().map(|live| live.run.clone()).collect();
+        let runs: Vec<Run> = self.inside().live.iter().map(|(_, live)| live.run.clone()).collect();
         for run in runs {
             run.control().drop_now();
         }

@@ -183,8 +183,8 @@ impl Taker {
             let mut inside = self.node.inside();
             let now = self.node.now(&inside);
             let room = self.node.config.slots.saturating_sub(inside.running);
-            let mut random = || self.node.runtime.random();
-            let turn = inside.planner.turn(now, room, &mut random, &mut events);
+            let turn = inside.planner.turn(now, room, &mut events);
+            inside.full = turn.full;
             let poll = self.node.runtime.now() >= self.poll_at;
             let look = match poll || self.find_at <= saturating_add(now, AHEAD) {
                 true if self.finds => Look::Find,
@@ -290,9 +290,7 @@ impl Taker {
                 inside.planner.answered(intent, answer, now, &mut events)
             };
             node.emit(events);
-            if let Some(start) = start {
-                node.start(start, sent, now);
-            }
+            node.start(start.into_iter().collect(), sent, now);
         }
     }
 
@@ -365,9 +363,7 @@ impl Taker {
             self.poll_at = later(node.runtime.now(), node.config.poll);
         }
         node.emit(events);
-        for start in starts {
-            node.start(start, sent, now);
-        }
+        node.start(starts, sent, now);
     }
 
     /// Waits before the store is asked again; a stopping scheduler waits no longer.

@@ -30,7 +30,7 @@ pub(super) fn audit(plan: &Plan, runs: &[Entry], past: &[Past], state: &State, n
     }
     starts(plan, runs, &taken);
     overlaps(plan, runs, &taken, redefined);
-    if runs.iter().map(|run| life(run)).collect::<BTreeSet<_>>().len() <= 1 {
+    if runs.iter().map(life).collect::<BTreeSet<_>>().len() <= 1 {
         every_instant(plan, past, state, now);
     }
 }
@@ -49,7 +49,7 @@ fn fences(name: &str, runs: &[Entry], past: &[Past]) {
     runs.sort_by_key(|run| run.fence);
     for run in runs {
         if let Some(before) = keyed.insert(&run.key, run) {
-            let again = run.attempt > before.attempt || run.attempt == before.attempt;
+            let again = run.attempt >= before.attempt;
             assert!(again, "{name}: an earlier attempt with a later fence: {before:?} {run:?}");
         }
     }
@@ -84,7 +84,7 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
             |run: &&Entry| matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_));
         let ended = attempts.iter().filter(|run| over(run)).count();
         assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
-        if let Some(done) = attempts.iter().position(|run| over(&run)) {
+        if let Some(done) = attempts.iter().position(|run| over(run)) {
             assert_eq!(done + 1, attempts.len(), "{name}: {key} ran after its end: {attempts:?}");
         }
     }
