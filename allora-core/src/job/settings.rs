@@ -178,7 +178,7 @@ impl Settings {
         {
             return wrong("the job ends before it starts");
         }
-        let whole = |duration: Duration| duration.subsec_nanos() % 1_000_000 == 0;
+        let whole = |duration: Duration| duration.subsec_nanos().is_multiple_of(1_000_000);
         for (name, duration) in [
             ("window", self.window),
             ("timeout", self.timeout),

@@ -346,7 +346,7 @@ impl Planner {
     fn be_patient(&mut self, id: SlotId, asked: &What, now: Time) {
         let slot = &mut self.slots[id as usize];
         let Phase::Known(known) = &slot.phase else { return };
-        if !known.wants_attention().is_some_and(|at| at <= now) {
+        if known.wants_attention().is_none_or(|at| at > now) {
             slot.refused = 0;
             return;
         }
