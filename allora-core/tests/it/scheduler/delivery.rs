@@ -225,7 +225,9 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
             assert!(since < 900_000, "seed {seed}: begun {since} µs after it was won");
         }
         released += lab.story("job").iter().filter(|entry| *entry == "released 60").count();
-        assert_eq!(lab.story("job").last().map(String::as_str), Some("ran 60"), "seed {seed}");
+        // At most once, the mark may have ended before it could be given back.
+        let last = lab.story("job").pop().unwrap();
+        assert!(last == "ran 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
     }
     assert!(released > 10, "{released}");
 }
