@@ -65,22 +65,22 @@ pub trait Job: Send + Sync + 'static {
     /// stopping scheduler is over; [`Run::cancelled`] tells before.
     async fn run(&self, run: Run) -> Result<(), BoxError>;
 
-    /// As [`Schedule::latest_at`].
+    /// As [`Schedule::latest_at`](crate::Schedule::latest_at).
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
         schedule::walk(from, until, |at| self.next_at(at))
     }
 
-    /// As [`Schedule::count`].
+    /// As [`Schedule::count`](crate::Schedule::count).
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         schedule::count(from, until, |at| self.next_at(at))
     }
 
-    /// As [`Schedule::definition`].
+    /// As [`Schedule::definition`](crate::Schedule::definition).
     fn definition(&self) -> Option<String> {
         None
     }
 
-    /// As [`Schedule::check`].
+    /// As [`Schedule::check`](crate::Schedule::check).
     fn check(&self) -> Result {
         Ok(())
     }

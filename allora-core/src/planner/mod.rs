@@ -6,22 +6,23 @@
 //! nothing, so that every policy is tested by values.
 
 mod decide;
+mod intent;
 mod slot;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use decide::Powers;
+pub(crate) use intent::{Intent, Start, Turn};
 
 use crate::{
-    backend::{
-        Act, Answer, Cursor, Deliver, Next, Outcome, Plan, Settled, Skip, State, Take, Taken,
-    },
+    backend::{Answer, Cursor, Deliver, Next, Outcome, Settled, State, Take, Taken},
     error::{Error, Kind, Result},
     event::Event,
-    job::{Entry, Fault, Placement, Timetable},
+    job::{Entry, Fault, Timetable},
     time::{Time, saturating_add},
 };
 use decide::{Decision, decide, finish_of};
+use intent::What;
 use slot::{Known, Phase, Slot};
 use std::{
     cmp::Reverse,
@@ -51,68 +52,6 @@ pub(crate) struct Planner {
     next_claim: u128,
     poll: Duration,
     powers: Powers,
-}
-
-/// What to do now.
-pub(crate) struct Turn {
-    /// What to ask the store.
-    pub(crate) intents: Vec<Intent>,
-    /// When to take the next turn, if nothing happens before.
-    pub(crate) wake_at: Option<Time>,
-    /// Something is due, and all slots are taken.
-    pub(crate) full: bool,
-}
-
-/// One plan on its way to the store.
-#[derive(Debug)]
-pub(crate) struct Intent {
-    slot: SlotId,
-    pub(crate) name: Arc<str>,
-    pub(crate) placement: Placement,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Look,
-    Register { definition: String, version: u64, first: Option<Next> },
-    Redefine { edition: i64, definition: String, version: u64, next: Option<Next> },
-    Take { take: Take, then: Cursor, late: Duration },
-    Skip(Skip),
-    Reap,
-}
-
-/// A run to start.
-pub(crate) struct Start {
-    pub(crate) slot: SlotId,
-    pub(crate) name: Arc<str>,
-    pub(crate) entry: Entry,
-    pub(crate) taken: Taken,
-    /// Where its finish moves the cursor.
-    pub(crate) then: Cursor,
-    pub(crate) late: Duration,
-}
-
-impl Intent {
-    pub(crate) fn plan(&self) -> Plan<'_> {
-        let act = match &self.what {
-            What::Look => Act::Look,
-            What::Register { definition, version, first } => {
-                Act::Register { definition, version: *version, first: *first }
-            }
-            What::Redefine { edition, definition, version, next } => {
-                Act::Redefine { edition: *edition, definition, version: *version, next: *next }
-            }
-            What::Take { take, .. } => Act::Take(take.clone()),
-            What::Skip(skip) => Act::Skip(*skip),
-            What::Reap => Act::Reap,
-        };
-        Plan::new(&self.name, act)
-    }
-
-    pub(crate) fn is_take(&self) -> bool {
-        matches!(self.what, What::Take { .. })
-    }
 }
 
 impl Planner {

@@ -84,7 +84,7 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
             |run: &&Entry| matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_));
         let ended = attempts.iter().filter(|run| over(run)).count();
         assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
-        if let Some(done) = attempts.iter().position(|run| over(run)) {
+        if let Some(done) = attempts.iter().position(over) {
             assert_eq!(done + 1, attempts.len(), "{name}: {key} ran after its end: {attempts:?}");
         }
     }
@@ -138,6 +138,7 @@ fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
             assert!(attempts, "{name}: {first} has two fates: {before:?} {entry:?}");
         }
     }
+    past.iter().for_each(|entry| counted(plan, entry));
     let mut ends: Option<Time> = None;
     for (first, (last, entry)) in &covered {
         if let Some(end) = ends {
@@ -145,7 +146,7 @@ fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
             let next = next_at(plan, end);
             // A definition begins at its own time: what passed while a run of the one before was
             // going on has no definition that could name it.
-            let gap = next.is_some_and(|next| next < *first) && uncut(plan, past);
+            let gap = next.is_some_and(|next| next < *first) && uncut(past);
             let gap = gap && state.version == 0;
             assert!(!gap, "{name}: {next:?} has no fate, before {first}");
         }
@@ -160,11 +161,19 @@ fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
 }
 
 /// Whether the schedule's chain is the same from beginning to end.
-fn uncut(plan: &Plan, past: &[Past]) -> bool {
-    match plan.when {
-        When::Cron(_) => past.iter().all(|entry| entry.count.is_some()),
-        When::Every(_) => false,
+fn uncut(past: &[Past]) -> bool {
+    past.iter().all(|entry| entry.count.is_some())
+}
+
+/// What was passed over was counted rightly.
+fn counted(plan: &Plan, entry: &Past) {
+    let (Some(last), Some(count)) = (entry.last, entry.count) else { return };
+    let (mut at, mut walked) = (entry.occurrence.at, 1);
+    while at < last {
+        at = next_at(plan, at).unwrap_or(last);
+        walked += 1;
     }
+    assert_eq!((at, walked), (last, count), "{}: {entry:?}", plan.name);
 }
 
 fn next_at(plan: &Plan, after: Time) -> Option<Time> {

@@ -1,6 +1,6 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
-use crate::support::{Lab, Member, Over, at, ms, secs};
+use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
 use allora_core::{Entry, Retry, every};
 
 /// Two nodes with one job; the one that runs it first.
@@ -200,4 +200,34 @@ fn fences_grow_and_keys_are_the_same_for_every_attempt() {
     let mut keys: Vec<_> = runs.iter().map(|run| &run.key).collect();
     keys.dedup();
     assert_eq!(keys.len(), 10);
+}
+
+#[test]
+fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
+    let mut released = 0;
+    for seed in 0..40 {
+        let leased = seed % 2 == 0;
+        let lab = Lab::new(seed);
+        let member = lab.start(|seat, b| {
+            let job = seat.job(every(secs(60)), ms(10));
+            let job = if leased { job.at_least_once(secs(1)) } else { job };
+            b.call_deadline(secs(10)).mark(secs(1)).add("job", job)
+        });
+        lab.until(59.0);
+        let slow = Rates { delay: 1_000, delay_ms: 4_000, ..Rates::default() };
+        member.faults.set(slow);
+        lab.until(69.0);
+        member.faults.set(Rates::default());
+        lab.until(100.0);
+        for run in lab.log.of("job") {
+            // A fence is when it was won, in microseconds.
+            let since = run.began.timestamp_micros() - run.fence;
+            assert!(since < 900_000, "seed {seed}: begun {since} µs after it was won");
+        }
+        released += lab.story("job").iter().filter(|entry| *entry == "released 60").count();
+        // At most once, the mark may have ended before it could be given back.
+        let last = lab.story("job").pop().unwrap();
+        assert!(last == "ran 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
+    }
+    assert!(released > 10, "{released}");
 }
