@@ -56,12 +56,12 @@
 //!
 //! # A random walk failed. What now?
 //! It prints its seed and the shortest list of calls found on which the store and the
-//! [pure functions](reference) disagree. `ALLORA_SEED=7 cargo test --test conformance model::` walks
+//! [pure functions](mod@reference) disagree. `ALLORA_SEED=7 cargo test --test conformance model::` walks
 //! there again; `ALLORA_TEST_LONG=1` walks farther, and on more ways.
 //!
 //! # What else is here?
 //! [`history`] judges what many nodes wrote down while they were being killed and cut off;
-//! [`reference`] is the contract on a plain map, for differential tests. The suite's own tests keep
+//! [`mod@reference`] is the contract on a plain map, for differential tests. The suite's own tests keep
 //! a collection of backends with one defect each, and the cases that each must fail.
 
 mod cases;

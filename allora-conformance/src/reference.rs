@@ -48,6 +48,11 @@ impl Plain {
         answer
     }
 
+    /// The record of `name`, or its tombstone.
+    pub fn record(&self, name: &str) -> Option<&Record> {
+        self.records.get(name)?.as_ref()
+    }
+
     /// Writes the record of `name` as it was `before`: what a store does that reads and writes
     /// without comparing.
     pub fn put_back(&mut self, name: &str, before: &Self) {

@@ -13,8 +13,9 @@ use allora_core::{
         Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
         Next, Now, Occurrence, Page, Passed, Plan, Reschedule, Settle, Skip, State, Take,
     },
+    record::Record,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,13 @@ impl Walker {
         self.story.join("\n")
     }
 
+    /// Carries out an operation, compares the answers, and looks whether the record is sound.
     pub(super) async fn go(&mut self, op: &Op) -> Result<(), String> {
+        self.carry_out(op).await?;
+        NAMES.iter().try_for_each(|name| self.plain.record(name).map_or(Ok(()), sound))
+    }
+
+    async fn carry_out(&mut self, op: &Op) -> Result<(), String> {
         let mut random = Random::new(op.draw);
         let name = *random.pick(NAMES).expect("there are names");
         match op.what {
@@ -456,4 +463,28 @@ impl Walker {
 
 fn said(result: allora_core::Result<State>) -> Said {
     Said::State(result.map(Box::new).map_err(|error| error.kind()))
+}
+
+/// What must hold of every record, whatever was asked.
+fn sound(record: &Record) -> Result<(), String> {
+    let runs = record.holds.iter().map(|hold| &hold.run);
+    let runs: Vec<&Occurrence> = runs.chain(record.again.iter().map(|again| &again.run)).collect();
+    let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
+    let leases = record.holds.iter().filter(|hold| hold.at_least_once).count();
+    let grow = record.holds.windows(2).all(|pair| pair[0].fence < pair[1].fence);
+    let below = record.holds.iter().all(|hold| hold.fence <= record.fence);
+    let cursor = record.cursor.map(|next| Occurrence::from(next.at));
+    let begun = record.cursor.is_some_and(|next| record.last_started >= Some(next.at));
+    let stuck = begun && cursor.is_some_and(|cursor| !runs.contains(&&cursor));
+    for (wrong, what) in [
+        (!unique, "an occurrence is held or waits twice"),
+        (leases > 1, "two leases"),
+        (!grow || !below, "the fences of the runs are not in order"),
+        (stuck, "the cursor is on an occurrence that nobody runs or offers"),
+    ] {
+        if wrong {
+            return Err(format!("  {what}: {record:?}"));
+        }
+    }
+    Ok(())
 }

@@ -4,5 +4,6 @@
 
 mod broken;
 mod defects;
+mod gates;
 mod history;
 mod teeth;

@@ -75,7 +75,13 @@ fn other_head(
     if let Some(until) = no_room(entry, known) {
         return Ok(if known.as_of < due_at { Decision::Look } else { Decision::Blocked(until) });
     }
-    let deliver = deliver(entry, powers, Cursor::Keep);
+    // Begun at least once, and now taken at most once: the cursor is still on it.
+    let cursor = if known.head_is_at_cursor() {
+        Cursor::To(Timetable::of(name, entry).following(head.at, known.started)?)
+    } else {
+        Cursor::Keep
+    };
+    let deliver = deliver(entry, powers, cursor);
     let take = Take::new(claim, known.edition, head.clone(), deliver);
     let then = finish_of(name, entry, head, known.started)?;
     Ok(Decision::Take { take, then })

@@ -99,11 +99,13 @@ impl Known {
     /// Whether what runs next is the schedule's next occurrence: one that nobody has begun, or it
     /// would be what a dead or failed run left, which is run again as it is.
     pub(crate) fn head_is_cursor(&self) -> bool {
+        self.head_is_at_cursor() && self.last_started < self.cursor.map(|next| next.at)
+    }
+
+    /// Whether what runs next is where the cursor is, begun or not.
+    pub(crate) fn head_is_at_cursor(&self) -> bool {
         match (&self.head, self.cursor) {
-            (Some(head), Some(next)) => {
-                let begun = self.last_started >= Some(next.at);
-                head.trigger.is_none() && head.at == next.at && !begun
-            }
+            (Some(head), Some(next)) => head.trigger.is_none() && head.at == next.at,
             _ => false,
         }
     }

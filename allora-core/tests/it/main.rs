@@ -12,3 +12,4 @@ mod scheduler;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod scheduler_real;
 mod support;
+mod take_over;

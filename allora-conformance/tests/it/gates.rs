@@ -1,0 +1,146 @@
+//! What is lacking is declared and denied, what is not there is skipped, what fails is told.
+
+use crate::{broken::Broken, defects::*};
+use allora_conformance::{Capability, Fixture, Passed, check, names};
+use allora_core::{
+    Backend, Error, Kind, Result,
+    backend::{Reschedule, Rescheduled},
+};
+use async_trait::async_trait;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// At most once and nothing else: what `reschedule` alone amounts to.
+#[derive(Debug)]
+struct Bare(Arc<dyn Backend>);
+
+#[async_trait]
+impl Backend for Bare {
+    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
+        self.0.reschedule(request).await
+    }
+}
+
+struct Declared;
+
+#[async_trait]
+impl Fixture for Declared {
+    async fn set_up(_: &str) -> Result<Self> {
+        Ok(Self)
+    }
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        let one = Broken::<Sound>::set_up("").await?;
+        Ok(Arc::new(Bare(one.connect().await?)))
+    }
+    fn lacks() -> &'static [Capability] {
+        &[Capability::Leases, Capability::Schedules, Capability::History, Capability::Watch]
+    }
+}
+
+struct Undeclared;
+
+#[async_trait]
+impl Fixture for Undeclared {
+    async fn set_up(_: &str) -> Result<Self> {
+        Ok(Self)
+    }
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Declared.connect().await
+    }
+}
+
+struct TooModest(Broken<Sound>);
+
+#[async_trait]
+impl Fixture for TooModest {
+    async fn set_up(namespace: &str) -> Result<Self> {
+        Ok(Self(Broken::set_up(namespace).await?))
+    }
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        self.0.connect().await
+    }
+    fn lacks() -> &'static [Capability] {
+        &[Capability::Watch]
+    }
+}
+
+const DENIED: &str = "lifecycle::what_is_lacking_is_denied_and_what_is_not_is_there";
+
+#[test]
+fn what_is_declared_to_be_lacking_is_denied() {
+    assert_eq!(check::<Declared>(DENIED), Ok(Passed::Holds));
+    assert_eq!(check::<Broken<Sound>>(DENIED), Ok(Passed::Holds));
+    for wrong in [check::<Undeclared>(DENIED), check::<TooModest>(DENIED)] {
+        assert!(wrong.unwrap_err().contains("the backend says"));
+    }
+}
+
+#[test]
+fn what_needs_it_is_not_run() {
+    let lease = "lease::a_lease_never_shrinks";
+    assert_eq!(check::<Declared>(lease), Ok(Passed::Denied(Capability::Leases)));
+    assert!(check::<Undeclared>(lease).is_err());
+    let run = names().filter(|name| {
+        !matches!(check::<Broken<Sound>>(name), Ok(Passed::Denied(_) | Passed::Skipped(_)))
+    });
+    assert_eq!(run.count(), names().count(), "all of it, where nothing is lacking");
+}
+
+struct Absent;
+
+#[async_trait]
+impl Fixture for Absent {
+    async fn set_up(_: &str) -> Result<Self> {
+        Err(Error::new(Kind::Unsupported, "no server is to be found; start one"))
+    }
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Declared.connect().await
+    }
+}
+
+#[test]
+fn a_store_that_is_not_here_is_skipped_with_its_reason() {
+    let skipped = check::<Absent>("claim::what_is_due_exactly_now_is_taken");
+    assert_eq!(skipped, Ok(Passed::Skipped("no server is to be found; start one".into())));
+}
+
+static TORN: AtomicUsize = AtomicUsize::new(0);
+
+struct Counted(Broken<GrantsTwice>);
+
+#[async_trait]
+impl Fixture for Counted {
+    async fn set_up(namespace: &str) -> Result<Self> {
+        Ok(Self(Broken::set_up(namespace).await?))
+    }
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        self.0.connect().await
+    }
+    async fn tear_down(self) -> Result<()> {
+        TORN.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_case_that_fails_is_told_and_its_store_thrown_away() {
+    let case = "claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth";
+    let message = check::<Counted>(case).unwrap_err();
+    assert!(message.starts_with("the take must not win, but it did: Taken"), "{message}");
+    assert_eq!(TORN.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_walk_that_fails_tells_its_seed_and_a_short_way() {
+    if std::env::var_os("ALLORA_SEED").is_some() {
+        return;
+    }
+    let message =
+        check::<Broken<ShrinksLeases>>("model::a_random_walk_agrees_with_the_pure_functions")
+            .unwrap_err();
+    let lines = message.lines().count();
+    assert!(message.contains("ALLORA_SEED="), "{message}");
+    assert!(message.contains("Extend") && lines < 20, "{lines} lines:\n{message}");
+}
