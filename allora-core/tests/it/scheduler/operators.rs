@@ -38,7 +38,7 @@ fn a_trigger_is_seen_although_it_falls_into_another_request() {
         });
         lab.until(20.05 + 0.001 * seed as f64);
         lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
-        lab.until(30.9);
+        lab.until(32.0);
         assert!(lab.log.of("job").iter().any(|run| run.trigger.is_some()), "seed {seed}");
         let mut ran = lab.log.of("job");
         ran.retain(|run| run.trigger.is_none());
