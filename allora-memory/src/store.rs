@@ -14,7 +14,8 @@ use std::{
 /// One namespace.
 #[derive(Default)]
 pub(crate) struct Store {
-    slots: HashMap<Arc<str>, Slot>,
+    /// Boxed: a hash table keeps up to half of its places free, and these are large.
+    slots: HashMap<Arc<str>, Box<Slot>>,
     /// The names of all live jobs, for lists.
     names: BTreeSet<Arc<str>>,
     /// When each record is to be noticed, by kind. Jobs in code are seldom in it: their nodes know
@@ -61,7 +62,7 @@ impl Store {
             let mut record = None;
             let answer = work(&mut record, at, &mut ledger);
             if record.is_some() {
-                self.slots.insert(name.into(), Slot { record, indexed: None });
+                self.slots.insert(name.into(), Box::new(Slot { record, indexed: None }));
                 self.index(name);
             }
             answer

@@ -47,7 +47,9 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// Measures for a while, from a full second on, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // A million jobs are registered in some seconds, which are not what is measured.
+        let settle = if self.probe.load == Load::Idle { 15 } else { 2 };
+        tokio::time::sleep(Duration::from_secs(settle)).await;
         let into = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
         // Between two instants: half a second before the next.
         tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))
