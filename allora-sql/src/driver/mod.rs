@@ -101,6 +101,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Whether the error says: not now, again. Then nothing was done.
     fn is_conflict(&self, error: &sqlx::Error) -> bool;
 
+    /// Whether [`listen`](Self::listen) works.
+    fn has_notifications(&self) -> bool {
+        false
+    }
+
     /// Notifications of one channel, where the database has such; `None` says that some may have
     /// been missed.
     async fn listen(&self, _channel: &str) -> sqlx::Result<BoxStream<'static, Option<String>>> {
@@ -165,3 +170,9 @@ macro_rules! connection {
 }
 
 pub(crate) use connection;
+
+/// The error of a server that was reached and then did not say how it is set up.
+fn silent(cause: sqlx::Error) -> allora_core::Error {
+    let said = "the database did not say how it is set up";
+    allora_core::Error::new(allora_core::Kind::Unavailable, said).op("connect").source(cause)
+}

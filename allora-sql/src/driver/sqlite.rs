@@ -41,10 +41,7 @@ impl Driver for SqliteDriver {
                 sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
             sqlx::Result::Ok((journal, synchronous))
         };
-        let (journal, synchronous) = ask.await.map_err(|cause| {
-            Error::new(allora_core::Kind::Unavailable, "the settings of SQLite cannot be read")
-                .source(cause)
-        })?;
+        let (journal, synchronous) = ask.await.map_err(super::silent)?;
         if journal != "wal" || synchronous < 2 {
             return Err(Error::invalid(format!(
                 "SQLite runs with journal_mode {journal} and synchronous {synchronous}; a take \

@@ -1,0 +1,4 @@
+//! The SQL backend against real databases.
+
+mod differential;
+mod stores;
