@@ -4,7 +4,7 @@ use crate::{
     Sql,
     dialect::Fast,
     driver::Value,
-    reschedule::micros,
+    reschedule::{is_whole, micros},
     row,
     store::{Slot, Store, again},
 };
@@ -50,7 +50,7 @@ impl Store {
             // Two endings of one job are applied one after the other.
             seen.entry(ending.name).or_insert_with(Vec::new).push(i);
         }
-        if self.history > 0 || seen.values().any(|all| all.len() > 1) {
+        if self.history > 0 || !is_whole(request.now) || seen.values().any(|all| all.len() > 1) {
             return Ok(());
         }
         let endings: Vec<_> = request.endings.iter().collect();

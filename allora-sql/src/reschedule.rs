@@ -123,7 +123,7 @@ impl Store {
         answers: &mut [Option<Answer>],
         now: &mut Option<Time>,
     ) -> Result {
-        if self.history > 0 {
+        if self.history > 0 || !is_whole(request.now) {
             // The history is written in the same transaction as the record.
             return Ok(());
         }
@@ -223,6 +223,14 @@ impl Store {
             Now::At(at) => Ok(at),
             Now::Store { .. } => Ok(decides(now, self.time(OP).await?)),
         }
+    }
+}
+
+/// Whether the instant of the request is whole microseconds, as the database's are.
+pub(crate) fn is_whole(now: Now) -> bool {
+    match now {
+        Now::At(at) => at.timestamp_subsec_nanos().is_multiple_of(1_000),
+        Now::Store { .. } => true,
     }
 }
 

@@ -57,12 +57,10 @@ pub(crate) struct Store {
 pub(crate) enum Slot<'a> {
     /// What is there, if anything.
     Sound(&'a mut Option<Record>),
-    /// Something that cannot be read, and its fence column.
+    /// Something that cannot be read.
     Parked {
         /// Why it cannot be read.
         reason: &'a str,
-        /// The highest fence of the name, as far as it can be read.
-        fence: i64,
         /// Becomes what is to stand there instead.
         instead: &'a mut Option<Record>,
     },
@@ -376,8 +374,8 @@ struct Draft {
     before: Option<Record>,
     after: Option<Record>,
     data_edition: Option<i64>,
-    /// Why it cannot be read, and its fence.
-    parked: Option<(String, i64)>,
+    /// Why it cannot be read.
+    parked: Option<String>,
     floor: i64,
     /// There is no row yet.
     is_new: bool,
@@ -404,7 +402,7 @@ impl Draft {
             }
             Err(reason) => {
                 draft.floor = floor.max(stored.fence);
-                draft.parked = Some((reason, stored.fence));
+                draft.parked = Some(reason);
             }
         }
         draft
@@ -413,9 +411,7 @@ impl Draft {
     fn slot(&mut self) -> Slot<'_> {
         match &self.parked {
             None => Slot::Sound(&mut self.after),
-            Some((reason, fence)) => {
-                Slot::Parked { reason, fence: *fence, instead: &mut self.after }
-            }
+            Some(reason) => Slot::Parked { reason, instead: &mut self.after },
         }
     }
 

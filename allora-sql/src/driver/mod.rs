@@ -83,7 +83,6 @@ pub trait Conn: Send {
 pub(crate) trait Tx: Send {
     fn conn(&mut self) -> &mut dyn Conn;
     async fn commit(self: Box<Self>) -> sqlx::Result<()>;
-    async fn rollback(self: Box<Self>) -> sqlx::Result<()>;
 }
 
 /// A database behind a pool.
@@ -160,10 +159,6 @@ macro_rules! connection {
 
             async fn commit(self: Box<Self>) -> sqlx::Result<()> {
                 sqlx::Transaction::commit(*self).await
-            }
-
-            async fn rollback(self: Box<Self>) -> sqlx::Result<()> {
-                sqlx::Transaction::rollback(*self).await
             }
         }
     };
