@@ -183,12 +183,17 @@ impl Take {
             Deliver::AtMostOnce { then: Cursor::To(Some(next)), .. } => next.at > self.start.at,
             _ => true,
         };
-        let same_or_later = self.start.trigger.is_none()
-            && self.expected.trigger.is_none()
-            && self.start.at > self.expected.at
-            || self.start == self.expected;
+        // Nothing is passed over in silence, and nothing is said to be that is not.
+        let accounted = match self.passed {
+            None => self.start == self.expected,
+            Some(passed) => {
+                self.start.trigger.is_none()
+                    && self.expected.trigger.is_none()
+                    && (self.expected.at..self.start.at).contains(&passed.last)
+            }
+        };
         let fresh = self.fresh_until.is_none_or(|until| now <= until);
-        forward && same_or_later && fresh && self.start.at <= now
+        forward && accounted && fresh && self.start.at <= now
     }
 }
 
@@ -197,7 +202,7 @@ impl Take {
 pub enum Deliver {
     /// The cursor moves in the same step: a run that dies is lost, and is not run again.
     AtMostOnce {
-        /// Where the cursor goes; `Keep` for what is not the cursor's occurrence.
+        /// Where the cursor goes; `Keep` for what is not the cursor's occurrence, and only then.
         then: Cursor,
         /// The mark that stays in the record while the run lives; `None` on a backend without
         /// [`Leases`](super::Leases).

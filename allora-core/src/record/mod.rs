@@ -18,7 +18,7 @@ pub use step::{MAX_HOLDS, step};
 
 use crate::{
     backend::{Counters, Held, Next, Occurrence, Outcome, Past, Pause, State},
-    time::Time,
+    time::{Time, whole_millis},
 };
 
 /// One job as a store keeps it; the name is the key it is kept under.
@@ -205,7 +205,8 @@ impl Record {
         if self.gone.is_some() {
             return None;
         }
-        if let Some(held) = self.holds.iter().find(|hold| hold.at_least_once) {
+        let leased = self.holds.iter().find(|hold| hold.at_least_once);
+        if let Some(held) = leased.filter(|held| self.is_offered(&held.run)) {
             let run = HeadRun::Other(&held.run);
             return Some(Head { run, due_at: held.until, attempts: held.attempt });
         }
@@ -214,16 +215,31 @@ impl Record {
             due_at: run.at,
             attempts: 0,
         });
-        if self.paused.is_some() {
-            return trigger;
-        }
-        let again = self.again.iter().min_by_key(|again| again.at).map(|again| Head {
+        let again = self.again.iter().filter(|again| self.is_offered(&again.run));
+        let again = again.min_by_key(|again| again.at).map(|again| Head {
             run: HeadRun::Other(&again.run),
             due_at: again.at,
             attempts: again.attempts,
         });
+        let cursor = self.cursor_head().filter(|_| self.paused.is_none());
         // `min_by_key` keeps the first of equals: what was begun goes before what is new.
-        [again, trigger, self.cursor_head()].into_iter().flatten().min_by_key(|head| head.due_at)
+        let mut head =
+            [again, trigger, cursor].into_iter().flatten().min_by_key(|head| head.due_at)?;
+        if let Some(held) = leased {
+            // Paused: what it runs is not offered again, but a lease is never beside another run.
+            head.due_at = head.due_at.max(held.until);
+        }
+        Some(head)
+    }
+
+    /// A pause keeps back what is the schedule's, begun or not; triggers still run.
+    fn is_offered(&self, run: &Occurrence) -> bool {
+        self.paused.is_none() || run.trigger.is_some()
+    }
+
+    /// Whether the cursor is on this occurrence.
+    fn is_at_cursor(&self, run: &Occurrence) -> bool {
+        run.trigger.is_none() && self.cursor.is_some_and(|next| next.at == run.at)
     }
 
     /// The cursor, unless its occurrence was begun: then it is held, or waits to be tried again.
@@ -237,7 +253,8 @@ impl Record {
     /// When somebody should look at the record: its head is due, or a mark has run out.
     pub fn wake_at(&self) -> Option<Time> {
         let head = self.head().map(|head| head.due_at);
-        let marks = self.holds.iter().map(|hold| hold.until).min();
+        let marks = self.holds.iter().filter(|hold| !hold.at_least_once);
+        let marks = marks.map(|hold| hold.until).min();
         head.into_iter().chain(marks.filter(|_| self.gone.is_none())).min()
     }
 
@@ -324,7 +341,7 @@ impl Hold {
             count: Some(1),
             attempt: self.attempt,
             node: self.node.clone(),
-            at: now,
+            at: whole_millis(now),
             outcome,
         }
     }

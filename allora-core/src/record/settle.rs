@@ -33,6 +33,10 @@ pub fn settle(
         End::Finish { then: Cursor::To(Some(next)), .. } if next.at <= record.holds[i].run.at => {
             return Settled::Refused;
         }
+        // It was started, and would be offered no more: the schedule would end here unseen.
+        End::Finish { then: Cursor::Keep, .. } if record.is_at_cursor(&record.holds[i].run) => {
+            return Settled::Refused;
+        }
         End::Finish { outcome, .. } => record.count(*outcome),
         End::Retry { error, .. } => record.count(Ended::Failed(error)),
         End::Release => Outcome::Released,
@@ -43,10 +47,8 @@ pub fn settle(
     match ending.end {
         End::Extend { .. } => {}
         End::Finish { then, .. } => {
-            let still_there = record.cursor.is_some_and(|next| next.at == hold.run.at);
             if let Cursor::To(next) = then
-                && hold.run.trigger.is_none()
-                && still_there
+                && record.is_at_cursor(&hold.run)
             {
                 record.cursor = next;
             }

@@ -1,6 +1,6 @@
 //! One plan applied to one record.
 
-use super::{At, HeadRun, Hold, Ledger, Record, Unheld, change::registered, next_fence};
+use super::{Again, At, HeadRun, Hold, Ledger, Record, Unheld, change::registered, next_fence};
 use crate::{
     backend::{
         Act, Answer, Beside, Cursor, Deliver, Next, Occurrence, Outcome, Passed, Past, Plan, Skip,
@@ -79,7 +79,7 @@ impl Record {
             && head.run.is(&take.expected)
             && head.due_at <= now
             && take.is_sound(now)
-            && delivers(take, head.run)
+            && self.delivers(take, head.run)
             && self.has_room(take, now)
     }
 
@@ -103,7 +103,7 @@ impl Record {
         if let Some(passed) = take.passed {
             self.pass(name, take.expected.clone(), passed, at, ledger);
         }
-        self.abandon(name, now, ledger);
+        self.abandon(name, &take.expected, now, ledger);
         let scheduled = self.settle_source(take);
         let fence = self.draw_fence(now);
         let run = take.start.clone();
@@ -136,8 +136,8 @@ impl Record {
         Taken { run: take.start.clone(), fence, attempt, incarnation, until }
     }
 
-    /// Takes the occurrence away from where it waited. Answers whether it was the cursor's; then,
-    /// at least once, the cursor waits on what was started.
+    /// Takes the occurrence away from where it waited. Answers whether it is the cursor's, begun
+    /// for the first time; then, at least once, the cursor waits on what was started.
     fn settle_source(&mut self, take: &Take) -> bool {
         if let Some(i) = self.again.iter().position(|again| again.run == take.expected) {
             self.again.remove(i);
@@ -147,21 +147,39 @@ impl Record {
             self.triggers.remove(i);
             return false;
         }
+        let begun = self.last_started >= Some(take.expected.at);
         match &mut self.cursor {
-            Some(next) if next.at == take.expected.at => {
+            Some(next) if take.expected.trigger.is_none() && next.at == take.expected.at => {
                 next.at = take.start.at;
-                true
+                !begun
             }
             _ => false,
         }
     }
 
-    /// A silent node's lease ends here: its occurrence is about to be run again.
-    fn abandon(&mut self, name: &str, now: Time, ledger: &mut Ledger) {
+    /// A silent node's lease ends here: its occurrence is about to be run again, or, if a paused
+    /// schedule's trigger is taken, waits for that.
+    fn abandon(&mut self, name: &str, taken: &Occurrence, now: Time, ledger: &mut Ledger) {
         for hold in self.holds.extract_if(.., |hold| hold.at_least_once) {
             self.counters.abandoned += 1;
             ledger.note(|| hold.past(name, now, Outcome::Abandoned));
+            if hold.run != *taken {
+                let Hold { run, attempt: attempts, until: at, .. } = hold;
+                self.again.push(Again { run, attempts, at });
+            }
         }
+    }
+
+    /// Whether the take's delivery fits the head. At most once the cursor moves with the cursor's
+    /// own occurrence, begun or not, and with nothing else; what was begun is not passed over.
+    fn delivers(&self, take: &Take, head: HeadRun<'_>) -> bool {
+        let moves = match take.deliver {
+            Deliver::AtMostOnce { then, .. } => {
+                matches!(then, Cursor::To(_)) == self.is_at_cursor(&take.expected)
+            }
+            Deliver::AtLeastOnce { .. } => true,
+        };
+        moves && (matches!(head, HeadRun::Cursor(_)) || take.start == take.expected)
     }
 
     fn may_skip(&self, skip: &Skip, now: Time) -> bool {
@@ -172,7 +190,8 @@ impl Record {
                     && head.run.is(&expected)
                     && head.due_at <= now
             })
-            && skip.then.is_none_or(|next| next.at > skip.expected)
+            && skip.passed.last >= skip.expected
+            && skip.then.is_none_or(|next| next.at > skip.passed.last)
     }
 
     /// A cursor never goes back to what was started.
@@ -206,7 +225,7 @@ impl Record {
             count: passed.count,
             attempt: 0,
             node: at.node.to_owned(),
-            at: at.now,
+            at: whole_millis(at.now),
             outcome,
         });
     }
@@ -244,19 +263,6 @@ impl Record {
             self.pass(name, Occurrence::from(due.at), passed, at, ledger);
         }
         self.cursor = next;
-    }
-}
-
-/// Whether the take's delivery fits the head: the cursor moves with the cursor's own occurrence
-/// at most once, and with nothing else.
-fn delivers(take: &Take, head: HeadRun<'_>) -> bool {
-    match (&take.deliver, head) {
-        (Deliver::AtMostOnce { then, .. }, HeadRun::Cursor(_)) => matches!(then, Cursor::To(_)),
-        (Deliver::AtMostOnce { then, .. }, HeadRun::Other(_)) => {
-            matches!(then, Cursor::Keep) && take.start == take.expected
-        }
-        (Deliver::AtLeastOnce { .. }, HeadRun::Cursor(_)) => true,
-        (Deliver::AtLeastOnce { .. }, HeadRun::Other(_)) => take.start == take.expected,
     }
 }
 

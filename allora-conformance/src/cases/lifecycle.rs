@@ -1,0 +1,115 @@
+//! A store from its first day on: empty, filled, seen by nodes that join.
+
+use crate::{Capability, world::*};
+use allora_core::{
+    Backend,
+    backend::{Act, Answer, Cursor, Deliver, Passed, Plan, Skip, Take},
+};
+
+pub(super) async fn an_empty_store_remembers_no_job(w: &World) {
+    let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(t(60).into())), mark: None };
+    let passed = Passed { count: None, last: t(0), overlap: false };
+    for act in [
+        Act::Look,
+        Act::Redefine { edition: 0, definition: "every 1h", version: 9, next: None },
+        Act::Take(Take::new(1, 0, t(0).into(), deliver)),
+        Act::Skip(Skip::new(0, t(0), passed, Some(t(60).into()))),
+        Act::Reap,
+    ] {
+        assert_eq!(w.node().act(t(0), "nobody", act).await, Answer::Absent);
+    }
+    assert_eq!(w.node().act(t(0), "nobody", Act::Look).await, Answer::Absent, "nothing was left");
+}
+
+pub(super) async fn a_registered_job_is_seen_by_every_node(w: &World) {
+    let first = Some(t(60).into());
+    let act = Act::Register { definition: "*/5 * * * *", version: 3, first };
+    let mine = state(w.node().act(t(0), "job", act).await);
+    assert_eq!((&*mine.name, &*mine.kind), ("job", ""));
+    assert_eq!((&*mine.definition, mine.version), ("*/5 * * * *", 3));
+    assert_eq!((mine.cursor, mine.due_at), (first, Some(t(60))));
+    assert_eq!(mine.head, Some(t(60).into()));
+    assert_eq!((mine.attempts, mine.last_started), (0, None));
+    assert!(mine.holds.is_empty() && mine.paused.is_none() && mine.parked.is_none());
+    let late = w.join("late").await;
+    assert_eq!(late.look("job").await, mine);
+}
+
+pub(super) async fn registering_again_alters_nothing(w: &World) {
+    let mine = w.node().register(t(0), "job", t(60)).await;
+    let other = w.join("other").await;
+    for seconds in [1, 100] {
+        let first = Some(t(seconds + 7).into());
+        let act = Act::Register { definition: "something else", version: 7, first };
+        assert_eq!(state(other.act(t(seconds), "job", act).await), mine);
+    }
+    assert_eq!(w.node().look("job").await, mine);
+}
+
+pub(super) async fn looking_alters_nothing(w: &World) {
+    let mine = w.node().register(t(0), "job", t(60)).await;
+    for seconds in [0, 60, 1_000_000] {
+        assert_eq!(state(w.node().act(t(seconds), "job", Act::Look).await), mine);
+    }
+}
+
+pub(super) async fn jobs_do_not_disturb_each_other(w: &World) {
+    let one = w.node().register(t(0), "one", t(60)).await;
+    let two = w.node().register(t(0), "two", t(60)).await;
+    won(w.node().take(t(60), "one", once(&one, 1, Some(t(120).into()))).await);
+    assert_eq!(w.node().look("two").await, two);
+}
+
+pub(super) async fn a_job_without_a_first_occurrence_offers_nothing(w: &World) {
+    let act = Act::Register { definition: "never", version: 0, first: None };
+    let seen = state(w.node().act(t(0), "job", act).await);
+    assert_eq!((seen.head, seen.due_at, seen.cursor), (None, None, None));
+}
+
+pub(super) async fn namespaces_are_invisible_to_each_other(w: &World) {
+    let beside = w.beside().await;
+    let mine = w.node().register(t(0), "job", t(60)).await;
+    assert_eq!(beside.node().act(t(0), "job", Act::Look).await, Answer::Absent);
+    let theirs = beside.node().register(t(0), "job", t(30)).await;
+    let taken = beside.node().take(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
+    won(taken);
+    assert_eq!(w.node().look("job").await, mine);
+    if let Some(schedules) = w.node().backend.schedules() {
+        w.node().add(t(0), "stored", "kind", t(60)).await;
+        let there = beside.node();
+        assert_eq!(there.list(allora_core::backend::Page::first(9)).await, ["job"]);
+        assert_eq!(there.found(&["kind"], t(999), 9).await, (vec![], None));
+        fine(schedules.delete("stored", allora_core::backend::Now::At(t(1))).await);
+    }
+    fine(beside.tear_down().await);
+}
+
+pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &World) {
+    for what in Capability::ALL {
+        let declared = !w.lacks().contains(what);
+        let offered = what.is_offered(&*w.node().backend);
+        assert!(
+            offered.is_none_or(|offered| offered == declared),
+            "{what:?}: the fixture says {declared}, the backend says {offered:?}"
+        );
+    }
+}
+
+pub(super) async fn the_namespace_is_the_same_on_every_node(w: &World) {
+    let other = w.join("other").await;
+    assert_eq!(w.node().backend.namespace(), other.backend.namespace());
+    assert!(!w.node().backend.namespace().is_empty());
+}
+
+pub(super) async fn a_request_without_plans_tells_the_time(w: &World) {
+    let answer = w.node().ask(t(5), &[] as &[Plan<'_>]).await;
+    assert_eq!(answer.now, t(5));
+    assert!(answer.found.is_empty() && answer.next_due.is_none());
+}
+
+pub(super) async fn nodes_that_register_at_once_see_one_job(w: &World) {
+    let (one, two) = (w.join("one").await, w.join("two").await);
+    let (mine, theirs) =
+        futures::join!(one.register(t(0), "job", t(60)), two.register(t(0), "job", t(90)));
+    assert_eq!(mine, theirs);
+}

@@ -1,0 +1,51 @@
+//! The cases: one sentence each, in files by subject.
+
+mod claim;
+mod contention;
+mod history;
+mod lease;
+mod lifecycle;
+mod list;
+mod marks;
+mod model;
+mod names;
+mod operators;
+mod redefine;
+mod stored;
+mod watch;
+
+use crate::{Capability, world::World};
+use futures::future::LocalBoxFuture;
+use std::fmt;
+
+/// One case.
+pub(crate) struct Case {
+    /// `file::sentence`.
+    pub(crate) name: &'static str,
+    /// What the store must be able to do for it.
+    pub(crate) needs: &'static [Capability],
+    pub(crate) body: for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Case").field(&self.name).finish()
+    }
+}
+
+/// Makes the table of the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __table {
+    ([] $($file:ident { $($case:ident: [$($need:ident),*];)* })*) => {
+        pub(crate) static CASES: &[Case] = &[$($(
+            Case {
+                name: concat!(stringify!($file), "::", stringify!($case)),
+                needs: &[$(Capability::$need),*],
+                body: |world| Box::pin($file::$case(world)),
+            },
+        )*)*];
+    };
+}
+
+crate::__cases!(__table);

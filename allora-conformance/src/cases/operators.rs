@@ -1,0 +1,242 @@
+//! Pause, resume and trigger, while everything runs.
+
+use crate::world::*;
+use allora_core::{
+    Kind,
+    backend::{Act, Change, Cursor, Deliver, End, Occurrence, Passed, Settled, Skip, Take},
+};
+
+pub(super) async fn a_paused_schedule_offers_nothing(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    let paused = w.node().pause(t(10), "job").await;
+    let why = paused.paused.clone().expect("it is paused");
+    assert_eq!((why.since, &*why.note), (t(10), "because"));
+    assert_eq!((paused.head.clone(), paused.due_at, paused.cursor), (None, None, seen.cursor));
+    assert_eq!(w.node().look("job").await, paused);
+    assert_eq!(
+        lost(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await),
+        paused
+    );
+    let passed = Passed { count: Some(1), last: t(60), overlap: false };
+    let skip = Skip::new(seen.edition, t(60), passed, Some(t(120).into()));
+    assert_eq!(state(w.node().act(t(60), "job", Act::Skip(skip)).await), paused);
+    assert_eq!(w.node().found(&["mail"], t(999), 9).await, (vec![], None));
+}
+
+pub(super) async fn pausing_again_changes_the_note_only(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().pause(t(10), "job").await;
+    let again = fine(w.node().modify(t(20), "job", Change::Pause { note: "other" }).await);
+    let why = again.paused.expect("it is paused");
+    assert_eq!((why.since, &*why.note), (t(10), "other"));
+}
+
+pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().pause(t(10), "job").await;
+    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip_to: None }).await);
+    assert_eq!(resumed, seen, "as if nothing had been");
+    assert_eq!(w.node().found(&["mail"], t(61), 9).await.0, ["job"]);
+    won(w.node().take(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
+}
+
+pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().pause(t(10), "job").await;
+    let skip_to = Some(t(600).into());
+    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip_to }).await);
+    assert_eq!((resumed.cursor, resumed.paused.clone()), (skip_to, None));
+    assert_eq!(resumed.counters.missed, 1);
+    won(w.node().take(t(600), "job", once(&resumed, 1, Some(t(660).into()))).await);
+    let skip_to = Some(t(600).into());
+    let back = w.node().modify(t(601), "job", Change::Resume { skip_to }).await;
+    assert_eq!(back.expect_err("it was started").kind(), Kind::Invalid);
+}
+
+pub(super) async fn what_runs_goes_on_while_paused(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    w.node().pause(t(61), "job").await;
+    assert_eq!(w.node().end(t(62), "job", run.fence, extend()).await, Settled::Until(t(122)));
+    assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Settled::Done);
+    let after = w.node().look("job").await;
+    assert_eq!((after.cursor, after.head), (Some(t(120).into()), None));
+}
+
+pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &World) {
+    for (name, end) in [("job", Some(End::Retry { at: t(70), error: "x" })), ("silent", None)] {
+        w.node().add(t(0), name, "mail", t(60)).await;
+        let run = won(w.node().lease(t(60), name, 1).await);
+        w.node().pause(t(61), name).await;
+        if let Some(end) = end {
+            assert_eq!(w.node().end(t(62), name, run.fence, end).await, Settled::Done);
+        }
+        let paused = w.node().look(name).await;
+        assert_eq!((paused.head.clone(), paused.due_at), (None, None), "{name}");
+        let mut take = leased(&fine(Ok(run_again(&paused, run.run.clone()))), 2);
+        take.expected = run.run.clone();
+        lost(w.node().take(t(500), name, take).await);
+        let resumed = fine(w.node().modify(t(500), name, Change::Resume { skip_to: None }).await);
+        assert_eq!(resumed.attempts, 1);
+        let again = won(w.node().take(t(500), name, leased(&resumed, 3)).await);
+        assert_eq!((again.run, again.attempt), (run.run, 2), "{name}");
+    }
+    assert_eq!(w.node().found(&["mail"], t(100), 9).await.0, [""; 0], "and nobody is bothered");
+}
+
+/// The state, were it to offer this.
+fn run_again(seen: &allora_core::backend::State, run: Occurrence) -> allora_core::backend::State {
+    let mut seen = seen.clone();
+    seen.head = Some(run);
+    seen
+}
+
+pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let dead = won(w.node().lease(t(60), "job", 1).await);
+    w.node().pause(t(61), "job").await;
+    let seen = w.node().trigger(t(62), "job", "id").await;
+    assert_eq!((head(&seen).trigger, seen.due_at), (Some("id".into()), Some(t(120))), "alone");
+    lost(w.node().take(ms(119_999), "job", leased(&seen, 2)).await);
+    let run = won(w.node().take(t(120), "job", leased(&seen, 3)).await);
+    assert_eq!((run.attempt, run.run.trigger), (1, Some("id".into())));
+    assert_eq!(w.node().end(t(121), "job", dead.fence, ran(t(180))).await, Settled::Lost);
+    assert_eq!(w.node().end(t(121), "job", run.fence, ran_and_stay()).await, Settled::Done);
+    let resumed = fine(w.node().modify(t(200), "job", Change::Resume { skip_to: None }).await);
+    assert_eq!((resumed.head.clone(), resumed.attempts), (Some(t(60).into()), 1));
+    assert_eq!(resumed.counters.abandoned, 1);
+    assert_eq!(won(w.node().take(t(200), "job", leased(&resumed, 4)).await).attempt, 2);
+}
+
+pub(super) async fn a_trigger_runs_beside_the_schedule(w: &World) {
+    let before = w.node().register(t(0), "job", t(60)).await;
+    let seen = w.node().trigger(t(30), "job", "by hand").await;
+    let run = Occurrence { at: t(30), trigger: Some("by hand".into()) };
+    assert_eq!((seen.head.as_ref(), seen.due_at), (Some(&run), Some(t(30))));
+    assert_eq!(seen.cursor, before.cursor);
+    let taken = won(w.node().take(t(30), "job", triggered(&seen, 1)).await);
+    assert_eq!((taken.run, taken.attempt), (run, 1));
+    let after = w.node().look("job").await;
+    assert_eq!((after.head, after.cursor), (Some(t(60).into()), before.cursor));
+    assert_eq!((after.counters.started, after.last_started), (0, None), "it is not the schedule's");
+}
+
+pub(super) async fn a_trigger_never_moves_the_cursor(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    let seen = w.node().trigger(t(60), "job", "id").await;
+    let mut moves: Take = triggered(&seen, 1);
+    moves.expected = Occurrence { at: t(60), trigger: Some("id".into()) };
+    moves.start = moves.expected.clone();
+    moves.deliver = Deliver::AtMostOnce { then: Cursor::To(Some(t(120).into())), mark: None };
+    let told = lost(w.node().take(t(60), "job", moves).await);
+    assert_eq!(told, seen);
+}
+
+pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    w.node().trigger(t(30), "job", "id").await;
+    let run = won(w.node().lease(t(30), "job", 1).await);
+    assert_eq!(w.node().end(t(31), "job", run.fence, ran(t(999))).await, Settled::Done);
+    assert_eq!(w.node().look("job").await.cursor, Some(t(60).into()));
+}
+
+pub(super) async fn a_silent_trigger_at_a_nominal_instant_is_not_that_instant(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    let first = w.node().trigger(t(60), "job", "id").await;
+    let mut take = leased(&first, 1);
+    take.expected = Occurrence { at: t(60), trigger: Some("id".into()) };
+    take.start = take.expected.clone();
+    let run = won(w.node().take(t(60), "job", take).await);
+    let again = won(w.node().lease(t(120), "job", 2).await);
+    assert_eq!((again.run.clone(), again.attempt), (run.run, 2));
+    assert_eq!(w.node().end(t(121), "job", again.fence, ran_and_stay()).await, Settled::Done);
+    let after = w.node().look("job").await;
+    assert_eq!((after.head, after.counters.started), (Some(t(60).into()), 0), "still to come");
+}
+
+pub(super) async fn the_same_trigger_counts_once_and_two_of_one_millisecond_twice(w: &World) {
+    w.node().register(t(0), "job", t(600)).await;
+    for id in ["a", "b", "a"] {
+        w.node().trigger(t(30), "job", id).await;
+    }
+    let mut ran = Vec::new();
+    for claim in 1.. {
+        let seen = w.node().look("job").await;
+        if head(&seen).trigger.is_none() {
+            break;
+        }
+        assert!(claim < 9, "the triggers do not end");
+        ran.extend(won(w.node().take(t(31), "job", triggered(&seen, claim)).await).run.trigger);
+    }
+    assert_eq!(ran, ["a", "b"]);
+}
+
+pub(super) async fn a_running_trigger_is_not_pulled_again(w: &World) {
+    w.node().register(t(0), "job", t(600)).await;
+    w.node().trigger(t(30), "job", "id").await;
+    let run = won(w.node().lease(t(30), "job", 1).await);
+    let runs = w.node().look("job").await;
+    assert_eq!(w.node().trigger(t(31), "job", "id").await, runs);
+    w.node().end(t(32), "job", run.fence, ran_and_stay()).await;
+    assert_eq!(w.node().look("job").await.head, Some(t(600).into()));
+}
+
+pub(super) async fn triggers_run_while_paused(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().pause(t(10), "job").await;
+    let seen = w.node().trigger(t(70), "job", "id").await;
+    assert_eq!(head(&seen).trigger, Some("id".into()));
+    assert_eq!(w.node().found(&["mail"], t(71), 9).await.0, ["job"]);
+    let run = won(w.node().take(t(70), "job", triggered(&seen, 1)).await);
+    assert_eq!(run.run.trigger, Some("id".into()));
+}
+
+pub(super) async fn a_released_trigger_runs_while_paused(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().pause(t(10), "job").await;
+    w.node().trigger(t(20), "job", "id").await;
+    let run = won(w.node().lease(t(20), "job", 1).await);
+    assert_eq!(w.node().end(t(21), "job", run.fence, End::Release).await, Settled::Done);
+    assert_eq!(w.node().found(&["mail"], t(22), 9).await.0, ["job"]);
+    let again = won(w.node().lease(t(21), "job", 2).await);
+    assert_eq!((again.run.trigger, again.attempt), (Some("id".into()), 1));
+}
+
+pub(super) async fn what_is_due_first_runs_first(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    w.node().trigger(t(70), "job", "later").await;
+    let seen = w.node().look("job").await;
+    assert_eq!(head(&seen), t(60).into());
+    won(w.node().take(t(71), "job", once(&seen, 1, Some(t(120).into()))).await);
+    assert_eq!(head(&w.node().look("job").await).trigger, Some("later".into()));
+}
+
+pub(super) async fn a_trigger_of_a_job_in_code_is_found(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    assert_eq!(w.node().found(&[""], t(999), 9).await, (vec![], None));
+    let seen = w.node().trigger(t(30), "job", "id").await;
+    assert_eq!(w.node().found(&[""], t(31), 9).await, (vec!["job".into()], None));
+    won(w.node().take(t(30), "job", triggered(&seen, 1)).await);
+    assert_eq!(w.node().found(&[""], t(999), 9).await, (vec![], None));
+}
+
+pub(super) async fn a_bad_trigger_id_is_refused(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let long = "x".repeat(201);
+    for id in ["", " x", "a\nb", &long] {
+        let bad = w.node().modify(t(1), "job", Change::Trigger { id }).await;
+        assert_eq!(bad.expect_err("a bad id").kind(), Kind::Invalid);
+    }
+    assert_eq!(w.node().look("job").await, seen);
+}
+
+pub(super) async fn only_so_many_triggers_wait(w: &World) {
+    use allora_core::record::MAX_TRIGGERS;
+    w.node().register(t(0), "job", t(60)).await;
+    for i in 0..MAX_TRIGGERS {
+        w.node().trigger(t(1), "job", &format!("id {i}")).await;
+    }
+    let full = w.node().modify(t(1), "job", Change::Trigger { id: "one more" }).await;
+    assert_eq!(full.expect_err("there are too many").kind(), Kind::Invalid);
+    w.node().trigger(t(1), "job", "id 7").await;
+}

@@ -1,0 +1,83 @@
+//! A job's definition changes: the last registration wins, and nothing runs twice for it.
+
+use crate::world::*;
+use allora_core::{
+    Time,
+    backend::{Act, Next, State},
+};
+
+fn redefine(seen: &State, version: u64, next: Option<Next>) -> Act<'static> {
+    Act::Redefine { edition: seen.edition, definition: "every 1h", version, next }
+}
+
+fn to(at: Time) -> Option<Next> {
+    Some(at.into())
+}
+
+pub(super) async fn another_definition_has_another_edition_and_cursor(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let after = state(w.node().act(t(10), "job", redefine(&seen, 4, to(t(30)))).await);
+    assert_eq!((&*after.definition, after.version), ("every 1h", 4));
+    assert_eq!((after.cursor, after.head.clone()), (to(t(30)), Some(t(30).into())));
+    assert!(after.edition > seen.edition);
+    assert_eq!(after.incarnation, seen.incarnation);
+    assert_eq!(after.counters, seen.counters, "nothing was due, nothing is missed");
+    assert_eq!(w.node().look("job").await, after);
+}
+
+pub(super) async fn a_node_with_the_old_definition_takes_nothing(w: &World) {
+    let old = w.node().register(t(0), "job", t(60)).await;
+    let new = state(w.node().act(t(10), "job", redefine(&old, 0, to(t(60)))).await);
+    let told = lost(w.node().take(t(60), "job", once(&old, 1, to(t(120)))).await);
+    assert_eq!(told, new);
+    won(w.node().take(t(60), "job", once(&new, 2, to(t(120)))).await);
+}
+
+pub(super) async fn of_two_redefinitions_of_one_edition_one_wins(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let first = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(30)))).await);
+    let second = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(40)))).await);
+    assert_eq!(second, first);
+}
+
+pub(super) async fn a_lower_version_does_not_win_back(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let newer = state(w.node().act(t(1), "job", redefine(&seen, 5, to(t(30)))).await);
+    let refused = state(w.node().act(t(2), "job", redefine(&newer, 4, to(t(40)))).await);
+    assert_eq!(refused, newer);
+    let equal = state(w.node().act(t(3), "job", redefine(&newer, 5, to(t(50)))).await);
+    assert_eq!((equal.version, equal.cursor), (5, to(t(50))));
+}
+
+pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    won(w.node().take(t(60), "job", once(&seen, 1, to(t(120)))).await);
+    let seen = w.node().look("job").await;
+    for back in [t(60), t(59), t(0)] {
+        assert_eq!(state(w.node().act(t(61), "job", redefine(&seen, 0, to(back))).await), seen);
+    }
+    let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(ms(60_001)))).await);
+    assert_eq!(after.cursor, to(ms(60_001)));
+}
+
+pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(t(3_600)))).await);
+    assert_eq!((after.counters.missed, after.cursor), (1, to(t(3_600))));
+    let same = state(w.node().act(t(3_600), "job", redefine(&after, 0, to(t(3_600)))).await);
+    assert_eq!(same.counters.missed, 1, "it still is to come");
+    let ended = state(w.node().act(t(3_600), "job", redefine(&same, 0, None)).await);
+    assert_eq!((ended.counters.missed, ended.head), (2, None));
+}
+
+pub(super) async fn what_runs_goes_on_under_another_definition(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    let seen = w.node().look("job").await;
+    let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(t(3_600)))).await);
+    assert_eq!(after.counters.missed, 0, "it runs");
+    assert_eq!(holds(&after), [(run.fence, t(120))]);
+    let ended = w.node().end(t(62), "job", run.fence, ran(t(120))).await;
+    assert_eq!(ended, allora_core::backend::Settled::Done);
+    assert_eq!(w.node().look("job").await.cursor, to(t(3_600)), "the new one's");
+}

@@ -1,0 +1,267 @@
+//! Stored schedules: add, get, list, edit, delete, find.
+
+use crate::world::*;
+use allora_core::{
+    Kind,
+    backend::{Act, Answer, Change, NewSchedule, Now, Page, Settled, State},
+};
+
+async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> Kind {
+    result.expect_err("this must be refused").kind()
+}
+
+pub(super) async fn what_is_added_is_there(w: &World) {
+    let new = NewSchedule::new("job", "mail", "every 1h", Some(t(60).into())).data(b"to: x");
+    let added = fine(w.node().schedules().add(new, Now::At(t(0))).await);
+    assert_eq!((&*added.name, &*added.kind, &*added.definition), ("job", "mail", "every 1h"));
+    assert_eq!((&*added.data, added.version), (&b"to: x"[..], 0));
+    assert_eq!((added.cursor, added.due_at), (Some(t(60).into()), Some(t(60))));
+    let other = w.join("other").await;
+    assert_eq!(fine(other.schedules().get("job").await), added);
+    assert_eq!(other.look("job").await, added);
+}
+
+pub(super) async fn a_name_that_is_taken_is_refused(w: &World) {
+    let mine = w.node().add(t(0), "job", "mail", t(60)).await;
+    let new = NewSchedule::new("job", "other", "every 1h", None).data(b"x");
+    assert_eq!(
+        error_of(w.node().schedules().add(new, Now::At(t(1))).await).await,
+        Kind::AlreadyExists
+    );
+    assert_eq!(w.node().look("job").await, mine);
+    w.node().register(t(0), "code", t(60)).await;
+    let new = NewSchedule::new("code", "mail", "every 1h", None);
+    assert_eq!(
+        error_of(w.node().schedules().add(new, Now::At(t(1))).await).await,
+        Kind::AlreadyExists
+    );
+}
+
+pub(super) async fn registering_a_stored_name_alters_nothing(w: &World) {
+    let mine = w.node().add(t(0), "job", "mail", t(60)).await;
+    assert_eq!(w.node().register(t(1), "job", t(99)).await, mine);
+}
+
+pub(super) async fn what_is_not_there_is_not_found(w: &World) {
+    let node = w.node();
+    node.register(t(0), "deleted", t(60)).await;
+    node.delete(t(1), "deleted").await;
+    for name in ["nobody", "deleted"] {
+        assert_eq!(error_of(node.schedules().get(name).await).await, Kind::NotFound);
+        for change in [
+            Change::Pause { note: "" },
+            Change::Resume { skip_to: None },
+            Change::Trigger { id: "x" },
+            Change::Edit { edition: 0, definition: None, data: None },
+        ] {
+            assert_eq!(error_of(node.modify(t(2), name, change).await).await, Kind::NotFound);
+        }
+        let deleted = node.schedules().delete(name, Now::At(t(2))).await;
+        assert_eq!(error_of(deleted).await, Kind::NotFound);
+    }
+    assert_eq!(node.act(t(2), "nobody", Act::Look).await, Answer::Absent, "nothing was left");
+}
+
+pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &World) {
+    for i in 0..25 {
+        if i % 3 == 0 {
+            w.node().register(t(0), &format!("job {i:02}"), t(60)).await;
+        } else {
+            w.node().add(t(0), &format!("job {i:02}"), "mail", t(60)).await;
+        }
+    }
+    w.node().add(t(0), "joke", "jest", t(60)).await;
+    w.node().delete(t(1), "job 07").await;
+    let mut listed: Vec<String> = Vec::new();
+    loop {
+        let mut page = Page::first(4).prefix("job ");
+        if let Some(last) = listed.last() {
+            page = page.after(last);
+        }
+        let names = w.node().list(page).await;
+        assert!(names.len() <= 4);
+        // What comes and goes behind the page does not shift it.
+        let name = format!("a {}", listed.len());
+        w.node().add(t(2), &name, "mail", t(60)).await;
+        if names.is_empty() {
+            break;
+        }
+        listed.extend(names);
+    }
+    let all = (0..25).filter(|i| *i != 7).map(|i| format!("job {i:02}"));
+    assert_eq!(listed, all.collect::<Vec<_>>());
+    assert_eq!(w.node().list(Page::first(99).kind("jest")).await, ["joke"]);
+    assert_eq!(w.node().list(Page::first(99).kind("jest").prefix("job ")).await, [""; 0]);
+    assert_eq!(w.node().list(Page::first(99).kind("").prefix("j")).await.len(), 9);
+    let states = fine(w.node().schedules().list(Page::first(1).prefix("joke")).await);
+    assert_eq!(states, [fine(w.node().schedules().get("joke").await)], "with all there is to know");
+}
+
+pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    let next = Some(t(30).into());
+    let definition = Some(("every 2h", next));
+    let edit = Change::Edit { edition: seen.edition, definition, data: Some(b"new") };
+    let edited = fine(w.node().modify(t(1), "job", edit).await);
+    assert_eq!((&*edited.definition, &*edited.data), ("every 2h", &b"new"[..]));
+    assert_eq!((edited.cursor, edited.kind.clone()), (next, seen.kind.clone()));
+    assert!(edited.edition > seen.edition);
+    assert_eq!(edited.incarnation, seen.incarnation);
+    assert_eq!(w.node().look("job").await, edited);
+    let stale = w.node().modify(t(2), "job", edit).await;
+    assert_eq!(error_of(stale).await, Kind::AlreadyExists);
+    assert_eq!(w.node().look("job").await, edited);
+    let data = Change::Edit { edition: edited.edition, definition: None, data: Some(b"newer") };
+    let after = fine(w.node().modify(t(3), "job", data).await);
+    assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
+    assert_eq!(&*after.data, b"newer");
+    assert!(after.edition > edited.edition, "a node that has the old data takes nothing");
+}
+
+pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    won(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    let seen = w.node().look("job").await;
+    for back in [t(60), t(0)] {
+        let definition = Some(("every 2h", Some(back.into())));
+        let edit = Change::Edit { edition: seen.edition, definition, data: Some(b"x") };
+        assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, Kind::Invalid);
+    }
+    assert_eq!(w.node().look("job").await, seen, "and half of it is not done either");
+}
+
+pub(super) async fn a_due_occurrence_that_an_edit_passes_over_is_missed(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    let definition = Some(("every 2h", Some(t(7_200).into())));
+    let edit = Change::Edit { edition: seen.edition, definition, data: None };
+    assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);
+}
+
+pub(super) async fn a_deleted_job_is_gone_to_every_plan(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().trigger(t(1), "job", "x").await;
+    w.node().delete(t(2), "job").await;
+    for act in [
+        Act::Look,
+        Act::Take(once(&seen, 1, Some(t(120).into()))),
+        Act::Redefine { edition: seen.edition, definition: "x", version: 9, next: None },
+        Act::Reap,
+    ] {
+        assert_eq!(w.node().act(t(61), "job", act).await, Answer::Gone);
+    }
+    assert!(w.node().list(Page::first(9)).await.is_empty());
+    assert_eq!(w.node().found(&["mail"], t(999), 9).await, (vec![], None));
+}
+
+pub(super) async fn a_name_that_comes_back_begins_anew_above_its_old_fences(w: &World) {
+    let old = w.node().add(t(0), "job", "mail", t(60)).await;
+    let taken = won(w.node().take(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
+    w.node().trigger(t(600), "job", "x").await;
+    w.node().pause(t(600), "job").await;
+    w.node().delete(t(600), "job").await;
+    // The clock has gone back, and the other kind of job comes with the name.
+    let new = w.node().register(t(1), "job", t(60)).await;
+    assert!(new.incarnation > old.incarnation && new.edition > taken.fence);
+    assert_eq!((&*new.kind, &new.data[..]), ("", &[][..]));
+    assert_eq!((new.paused.clone(), new.counters.started, new.last_started), (None, 0, None));
+    assert_eq!(new.head, Some(t(60).into()));
+    lost(w.node().take(t(60), "job", once(&old, 2, Some(t(120).into()))).await);
+    let again = won(w.node().take(t(60), "job", once(&new, 3, Some(t(120).into()))).await);
+    assert!(again.fence > taken.fence);
+    assert_eq!(again.incarnation, new.incarnation);
+    lost(w.node().take(t(700), "job", once(&old, 1, Some(t(660).into()))).await);
+}
+
+pub(super) async fn a_run_of_a_deleted_job_is_told_so_and_moves_nothing(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    w.node().delete(t(61), "job").await;
+    for end in [extend(), ran(t(120)), ran(t(120))] {
+        assert_eq!(w.node().end(t(62), "job", run.fence, end).await, Settled::Removed);
+    }
+    let new = w.node().add(t(63), "job", "mail", t(90)).await;
+    for end in [extend(), ran(t(120))] {
+        assert_eq!(w.node().end(t(64), "job", run.fence, end).await, Settled::Lost);
+    }
+    assert_eq!(w.node().look("job").await, new);
+}
+
+pub(super) async fn a_tombstone_outlives_every_late_writer(w: &World) {
+    w.node().register(t(0), "job", t(60)).await;
+    w.node().delete(t(1), "job").await;
+    let almost_seven_days = t(7 * 86_400);
+    let answer = w.node().act(almost_seven_days, "job", Act::Look).await;
+    assert_eq!(answer, Answer::Gone);
+}
+
+pub(super) async fn fences_grow_when_even_the_tombstone_is_gone(w: &World) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let taken = won(w.node().take(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
+    w.node().delete(t(600), "job").await;
+    w.node().act(t(8 * 86_400), "other", Act::Look).await;
+    w.node().act(t(8 * 86_400), "job", Act::Look).await;
+    // The clock has gone back to the beginning.
+    let new = w.node().register(t(0), "job", t(60)).await;
+    assert!(new.incarnation > taken.fence, "{} after {}", new.incarnation, taken.fence);
+}
+
+pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &World) {
+    for (name, kind, due) in [
+        ("c", "mail", 60),
+        ("a", "mail", 60),
+        ("b", "sms", 50),
+        ("d", "mail", 40),
+        ("e", "fax", 10),
+    ] {
+        w.node().add(t(0), name, kind, t(due)).await;
+    }
+    w.node().register(t(0), "code", t(5)).await;
+    let node = w.node();
+    let found = async |kinds: &[&str], until, limit| {
+        let (names, next) = node.found(kinds, t(until), limit).await;
+        (names.join(" "), next)
+    };
+    assert_eq!(found(&["mail", "sms"], 99, 9).await, ("d b a c".into(), None));
+    assert_eq!(found(&["mail", "sms"], 99, 2).await, ("d b".into(), Some(t(60))));
+    assert_eq!(found(&["mail", "sms"], 60, 9).await, ("d b".into(), Some(t(60))), "before");
+    assert_eq!(found(&["mail", "mail"], 61, 9).await, ("d a c".into(), None), "once");
+    assert_eq!(found(&["sms"], 50, 9).await, (String::new(), Some(t(50))));
+    assert_eq!(found(&["mail"], 99, 0).await, (String::new(), Some(t(40))));
+    assert_eq!(found(&[], 99, 9).await, (String::new(), None));
+    assert_eq!(found(&["nobody's"], 99, 9).await, (String::new(), None));
+    assert_eq!(found(&[""], 99, 9).await, (String::new(), None), "nodes know their own");
+}
+
+pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    let find = allora_core::backend::Find::new(&["mail"], t(61), 9);
+    let request = allora_core::backend::Reschedule::new("n", Now::At(t(0)), &[]).find(find);
+    let found: Vec<State> = fine(w.node().backend.reschedule(request).await).found;
+    assert_eq!(found, std::slice::from_ref(&seen));
+    won(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
+    let seen = w.node().look("job").await;
+    won(w.node().take(t(120), "job", once(&seen, 2, None)).await);
+    assert_eq!(w.node().found(&["mail"], t(9_999), 9).await, (vec![], None));
+}
+
+pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
+    w.node().end(t(90), "job", run.fence, extend()).await;
+    assert_eq!(w.node().found(&["mail"], t(150), 9).await, (vec![], Some(t(150))));
+    assert_eq!(w.node().found(&["mail"], t(151), 9).await, (vec!["job".into()], None));
+    w.node().end(t(91), "job", run.fence, ran(t(200))).await;
+    assert_eq!(w.node().found(&["mail"], t(151), 9).await, (vec![], Some(t(200))));
+}
+
+pub(super) async fn a_mark_that_ends_is_found_to_be_reaped(w: &World) {
+    let seen = w.node().add(t(0), "job", "mail", t(60)).await;
+    let take = marked(&seen, 1, t(900), allora_core::backend::Beside::None);
+    won(w.node().take(t(60), "job", take).await);
+    assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
+    assert_eq!(w.node().found(&["mail"], t(121), 9).await.0, ["job"]);
+    w.node().reap(t(120), "job").await;
+    assert_eq!(w.node().found(&["mail"], t(121), 9).await, (vec![], Some(t(900))));
+}

@@ -1,0 +1,131 @@
+//! What the suite asks of whoever brings a backend: a store to work on.
+
+use allora_core::{Backend, Result};
+use async_trait::async_trait;
+use futures::{FutureExt, future::BoxFuture};
+use std::{future::Future, sync::Arc};
+
+/// A store that the suite can make, use from several nodes, and throw away.
+///
+/// Each case gets a fixture of its own, and cases run side by side: what one does must not be seen
+/// by another. The [crate's first page](crate) has a complete one.
+#[async_trait]
+pub trait Fixture: Sized + Send + Sync + 'static {
+    /// An empty store of this name, which is `^[a-z_][a-z0-9_]{0,39}$` and unlike that of any other
+    /// case. If something is left there from a run that was killed, it is thrown away first.
+    ///
+    /// # Errors
+    /// [`Unsupported`](allora_core::Kind::Unsupported) if there is no such store on this machine:
+    /// the case is then skipped, with the message, and fails where the variable `CI` is set. Any
+    /// other error is a failure.
+    async fn set_up(namespace: &str) -> Result<Self>;
+
+    /// One more node on the same store, with a connection of its own if the store has connections.
+    ///
+    /// # Errors
+    /// Any: the case fails with it.
+    async fn connect(&self) -> Result<Arc<dyn Backend>>;
+
+    /// Throws the store away, also after a case that failed.
+    ///
+    /// # Errors
+    /// Any: the case fails with it.
+    async fn tear_down(self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Drives a future to its end, on the runtime of the fixture's choice. Several threads may be in
+    /// it at the same time. Stores that need no runtime leave it as it is.
+    fn block_on<T: Future>(future: T) -> T::Output {
+        futures::executor::block_on(future)
+    }
+
+    /// Drives a future beside others; the cases of contention have one for each node. A thread
+    /// for each, unless the fixture knows better.
+    fn start(task: BoxFuture<'static, ()>) {
+        drop(std::thread::spawn(move || Self::block_on(task)));
+    }
+
+    /// What this store cannot do, by declaration. What is declared here is checked to be denied by
+    /// the backend, and the cases that need it pass without being run. What is not declared must
+    /// be there.
+    fn lacks() -> &'static [Capability] {
+        &[]
+    }
+}
+
+/// What a case may need beyond [`Backend::reschedule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Capability {
+    /// [`Backend::leases`].
+    Leases,
+    /// [`Backend::schedules`].
+    Schedules,
+    /// [`Backend::history`]; a fixture that has it keeps at least 10 000 entries.
+    History,
+    /// [`Backend::watch`].
+    Watch,
+    /// Leases and marks end by the instant that a request carries as
+    /// [`Now::At`](allora_core::backend::Now::At). Not so where they end by themselves, as on etcd.
+    Expiry,
+    /// Fences, editions and incarnations are drawn as by
+    /// [`next_fence`](allora_core::record::next_fence). Where they are not, as on etcd, the random
+    /// walks do not compare them with those of the pure functions.
+    Microseconds,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Leases,
+        Self::Schedules,
+        Self::History,
+        Self::Watch,
+        Self::Expiry,
+        Self::Microseconds,
+    ];
+
+    /// Whether the backend says that it can; `None` if it is not the backend that says so.
+    pub(crate) fn is_offered(self, backend: &dyn Backend) -> Option<bool> {
+        match self {
+            Self::Leases => Some(backend.leases().is_some()),
+            Self::Schedules => Some(backend.schedules().is_some()),
+            Self::History => Some(backend.history().is_some()),
+            Self::Watch => Some(backend.watch().is_some()),
+            Self::Expiry | Self::Microseconds => None,
+        }
+    }
+}
+
+/// A fixture whose type is forgotten, so that the cases are plain functions.
+pub(crate) trait Stores: Send + Sync {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
+    fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+    /// Another store, for cases that compare two.
+    fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
+    fn start(&self, task: BoxFuture<'static, ()>);
+    fn lacks(&self) -> &'static [Capability];
+}
+
+impl<F: Fixture> Stores for F {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
+        Fixture::connect(self)
+    }
+    fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Fixture::tear_down(*self)
+    }
+    fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>> {
+        async move { open::<F>(&namespace).await }.boxed()
+    }
+    fn start(&self, task: BoxFuture<'static, ()>) {
+        F::start(task);
+    }
+    fn lacks(&self) -> &'static [Capability] {
+        F::lacks()
+    }
+}
+
+pub(crate) async fn open<F: Fixture>(namespace: &str) -> Result<Box<dyn Stores>> {
+    Ok(Box::new(F::set_up(namespace).await?))
+}

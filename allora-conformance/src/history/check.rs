@@ -1,0 +1,404 @@
+//! The promises, as questions to a log.
+
+use super::log::{Claims, Event, What};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// What the log is judged by.
+#[derive(Clone, Copy)]
+pub struct Law<'a> {
+    following: &'a dyn Fn(&str, i64) -> Option<i64>,
+    until: Option<i64>,
+    at_most_once: bool,
+    alone: bool,
+}
+
+impl fmt::Debug for Law<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Law")
+            .field("until", &self.until)
+            .field("at_most_once", &self.at_most_once)
+            .field("alone", &self.alone)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Law<'a> {
+    /// Judges by these schedules: from a job and one of its nominal instants to the next.
+    pub fn new(following: &'a dyn Fn(&str, i64) -> Option<i64>) -> Self {
+        Self { following, until: None, at_most_once: false, alone: false }
+    }
+
+    /// Every nominal instant up to this one must be accounted for: choose it so that the last of
+    /// them had time to be taken. Otherwise only those before the last that was taken.
+    #[must_use]
+    pub fn until(mut self, until: i64) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// No occurrence is taken twice or started twice, unless it was given back.
+    #[must_use]
+    pub fn at_most_once(mut self) -> Self {
+        self.at_most_once = true;
+        self
+    }
+
+    /// Runs of one job never overlap in time, from their start to their accepted end: for runs
+    /// that cannot outlive their lease.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+}
+
+/// A promise that was broken. All but [`Gap`](Violation::Gap) name the fences concerned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Violation {
+    /// One fence was given to several nodes, or for several occurrences.
+    SharedFence {
+        /// The job.
+        job: String,
+        /// The fence.
+        fence: i64,
+    },
+    /// A later take, by the store's clock, has a fence that is not larger.
+    FenceDidNotGrow {
+        /// The job.
+        job: String,
+        /// The fence of the earlier take.
+        before: i64,
+        /// That of the later one.
+        after: i64,
+    },
+    /// With a larger fence, an earlier occurrence was taken.
+    WentBack {
+        /// The job.
+        job: String,
+        /// The occurrence of the smaller fence.
+        from: i64,
+        /// That of the larger one.
+        to: i64,
+    },
+    /// A lease was given while another was alive that nobody had ended.
+    LeasesOverlap {
+        /// The job.
+        job: String,
+        /// The fence of the living lease.
+        held: i64,
+        /// The fence that was given.
+        given: i64,
+    },
+    /// Two runs were under way at the same time.
+    RunsOverlap {
+        /// The job.
+        job: String,
+        /// The run that was under way.
+        first: i64,
+        /// The run that started beside it.
+        second: i64,
+    },
+    /// An occurrence was taken again though it was finished, or, at most once, at all.
+    Duplicate {
+        /// The job.
+        job: String,
+        /// The occurrence.
+        occurrence: i64,
+        /// The fence of the second take.
+        fence: i64,
+    },
+    /// The job's code was started twice under one fence.
+    StartedTwice {
+        /// The job.
+        job: String,
+        /// The fence.
+        fence: i64,
+    },
+    /// Two final ends of one occurrence were accepted.
+    FinishedTwice {
+        /// The job.
+        job: String,
+        /// The occurrence.
+        occurrence: i64,
+    },
+    /// An end was accepted though another had taken the occurrence before.
+    StaleEnd {
+        /// The job.
+        job: String,
+        /// The fence that was accepted.
+        fence: i64,
+        /// The larger one that was given before.
+        current: i64,
+    },
+    /// Something was started, ended or lost that nobody had taken so.
+    NotTaken {
+        /// The job.
+        job: String,
+        /// The fence.
+        fence: i64,
+    },
+    /// An occurrence was taken before its nominal time.
+    Early {
+        /// The job.
+        job: String,
+        /// The occurrence.
+        occurrence: i64,
+    },
+    /// What was taken or passed over is no instant of the schedule.
+    NotScheduled {
+        /// The job.
+        job: String,
+        /// The occurrence.
+        occurrence: i64,
+    },
+    /// A nominal instant that was neither taken nor passed over.
+    Gap {
+        /// The job.
+        job: String,
+        /// The instant; those that follow it at once are not listed.
+        occurrence: i64,
+    },
+}
+
+/// Every violation in the log, ordered by kind and job. The order of the events does not matter;
+/// triggers are not to be among them.
+///
+/// Linear in the log, but for its sorting and the instants of the schedules in it.
+pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
+    let mut jobs: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
+    for event in log {
+        jobs.entry(&event.job).or_default().push(event);
+    }
+    let mut found = BTreeSet::new();
+    for (job, events) in jobs {
+        let mut job = Job { job, law, claims: Vec::new(), events, found: &mut found };
+        job.collect();
+        job.fences();
+        job.leases();
+        job.runs();
+        job.ends();
+        job.accounts();
+    }
+    found.into_iter().collect()
+}
+
+/// One job's part of the log.
+struct Job<'a> {
+    job: &'a str,
+    law: &'a Law<'a>,
+    /// By fence; an answer that was given again is one claim.
+    claims: Vec<(&'a str, i64, Claims)>,
+    events: Vec<&'a Event>,
+    found: &'a mut BTreeSet<Violation>,
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        self.job.to_owned()
+    }
+
+    fn collect(&mut self) {
+        for event in &self.events {
+            if let What::Claim(claims) = event.what {
+                self.claims.push((&event.node, event.at, claims));
+            }
+        }
+        self.claims.sort_by_key(|(node, at, claims)| (claims.fence, *node, claims.occurrence, *at));
+        // The answer to a take that was asked again.
+        self.claims.dedup_by(|b, a| {
+            a.0 == b.0 && a.2.fence == b.2.fence && a.2.occurrence == b.2.occurrence
+        });
+    }
+
+    /// One node and one occurrence for each fence; fences grow as the store's time does, and with
+    /// them the occurrences.
+    fn fences(&mut self) {
+        let job = self.name();
+        for pair in self.claims.windows(2) {
+            let ((_, then, before), (_, now, after)) = (&pair[0], &pair[1]);
+            if before.fence == after.fence {
+                self.found.insert(Violation::SharedFence { job: job.clone(), fence: after.fence });
+            } else if now < then {
+                let (before, after) = (after.fence, before.fence);
+                self.found.insert(Violation::FenceDidNotGrow { job: job.clone(), before, after });
+            }
+            if after.occurrence < before.occurrence {
+                let (from, to) = (before.occurrence, after.occurrence);
+                self.found.insert(Violation::WentBack { job: job.clone(), from, to });
+            }
+        }
+        for (_, at, claims) in &self.claims {
+            if *at < claims.occurrence {
+                let occurrence = claims.occurrence;
+                self.found.insert(Violation::Early { job: job.clone(), occurrence });
+            }
+        }
+    }
+
+    /// Until when a fence keeps others away, as far as the store had said before `at`.
+    fn lease_end(&self, claims: &Claims, at: i64) -> Option<i64> {
+        let extended = self.events.iter().filter_map(|event| match event.what {
+            What::Extend { fence, until } if fence == claims.fence && event.at < at => Some(until),
+            _ => None,
+        });
+        extended.chain(claims.until).max().filter(|_| claims.until.is_some())
+    }
+
+    fn ended_by(&self, fence: i64, at: i64) -> bool {
+        self.events.iter().any(|event| {
+            matches!(event.what, What::End { fence: ended, .. } if ended == fence) && event.at <= at
+        })
+    }
+
+    fn leases(&mut self) {
+        for pair in self.claims.windows(2) {
+            let ((_, _, held), (_, now, given)) = (&pair[0], &pair[1]);
+            let alive = self.lease_end(held, *now).is_some_and(|until| *now < until);
+            if held.fence < given.fence && alive && !self.ended_by(held.fence, *now) {
+                let (job, held, given) = (self.name(), held.fence, given.fence);
+                self.found.insert(Violation::LeasesOverlap { job, held, given });
+            }
+        }
+    }
+
+    fn runs(&mut self) {
+        let mut starts: Vec<(i64, i64, i64)> = Vec::new();
+        for event in &self.events {
+            if let What::Start { occurrence, fence } = event.what {
+                starts.push((event.at, fence, occurrence));
+            }
+        }
+        starts.sort_unstable();
+        let mut fences = BTreeSet::new();
+        let mut occurrences = BTreeSet::new();
+        for (i, (at, fence, occurrence)) in starts.iter().enumerate() {
+            let job = self.name();
+            if !self.taken(*fence, *occurrence) {
+                self.found.insert(Violation::NotTaken { job: job.clone(), fence: *fence });
+            }
+            if !fences.insert(fence) {
+                self.found.insert(Violation::StartedTwice { job: job.clone(), fence: *fence });
+            } else if self.law.at_most_once && !occurrences.insert(occurrence) {
+                let (occurrence, fence) = (*occurrence, *fence);
+                self.found.insert(Violation::Duplicate { job: job.clone(), occurrence, fence });
+            }
+            if let Some((_, first, _)) = i.checked_sub(1).map(|i| starts[i])
+                && self.law.alone
+                && first != *fence
+                && !self.ended_by(first, *at)
+            {
+                self.found.insert(Violation::RunsOverlap { job, first, second: *fence });
+            }
+        }
+    }
+
+    fn taken(&self, fence: i64, occurrence: i64) -> bool {
+        let first = self.claims.partition_point(|(_, _, claims)| claims.fence < fence);
+        let same = self.claims[first..].iter().take_while(|(_, _, claims)| claims.fence == fence);
+        same.into_iter().any(|(_, _, claims)| claims.occurrence == occurrence)
+    }
+
+    fn ends(&mut self) {
+        let job = self.name();
+        // When the occurrence was finished, and by whom.
+        let mut finished: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut given_back = BTreeSet::new();
+        for event in &self.events {
+            let (occurrence, fence) = match event.what {
+                What::End { occurrence, fence, .. } | What::Lost { occurrence, fence } => {
+                    (occurrence, fence)
+                }
+                _ => continue,
+            };
+            if !self.taken(fence, occurrence) {
+                self.found.insert(Violation::NotTaken { job: job.clone(), fence });
+            }
+            let is_final = match event.what {
+                What::End { outcome, .. } => outcome.is_final(),
+                _ => true,
+            };
+            if !is_final {
+                given_back.insert((occurrence, fence));
+                continue;
+            }
+            if let Some(other) = finished.insert(occurrence, fence)
+                && other != fence
+            {
+                self.found.insert(Violation::FinishedTwice { job: job.clone(), occurrence });
+            }
+        }
+        for event in &self.events {
+            let What::End { occurrence, fence, .. } = event.what else { continue };
+            let current = self.claims.iter().find(|(_, at, claims)| {
+                claims.occurrence == occurrence && claims.fence > fence && *at < event.at
+            });
+            if let Some((_, _, claims)) = current
+                && !given_back.contains(&(occurrence, fence))
+            {
+                let current = claims.fence;
+                self.found.insert(Violation::StaleEnd { job: job.clone(), fence, current });
+            }
+        }
+        for pair in self.claims.windows(2) {
+            let (before, after) = (pair[0].2, pair[1].2);
+            let (occurrence, fence) = (after.occurrence, after.fence);
+            let done = finished.get(&occurrence).is_some_and(|by| *by < fence);
+            let again = self.law.at_most_once
+                && before.occurrence == occurrence
+                && before.fence != fence
+                && !given_back.contains(&(occurrence, before.fence));
+            if done || again {
+                self.found.insert(Violation::Duplicate { job: job.clone(), occurrence, fence });
+            }
+        }
+    }
+
+    /// Every instant from the first that is known to the last was taken or passed over.
+    fn accounts(&mut self) {
+        let mut known: BTreeMap<i64, i64> = BTreeMap::new();
+        for (_, _, claims) in &self.claims {
+            known.entry(claims.occurrence).or_insert(claims.occurrence);
+        }
+        for event in &self.events {
+            if let What::Skip { first, last } = event.what {
+                let end = known.entry(first).or_insert(last);
+                *end = last.max(*end);
+            }
+        }
+        let mut expected: Option<i64> = None;
+        for (first, last) in known {
+            match expected {
+                None => {}
+                Some(expected) if first > expected => self.gap(expected),
+                Some(expected) if first < expected => self.unscheduled(first),
+                Some(_) => {}
+            }
+            if expected.is_none_or(|expected| last >= expected) {
+                expected = (self.law.following)(self.job, last);
+                if expected.is_none() {
+                    // The schedule has ended; what comes after is none of its instants.
+                    expected = Some(i64::MAX);
+                }
+            }
+        }
+        if let (Some(expected), Some(until)) = (expected, self.law.until)
+            && expected <= until
+        {
+            self.gap(expected);
+        }
+    }
+
+    fn gap(&mut self, occurrence: i64) {
+        let job = self.name();
+        self.found.insert(Violation::Gap { job, occurrence });
+    }
+
+    fn unscheduled(&mut self, occurrence: i64) {
+        let job = self.name();
+        self.found.insert(Violation::NotScheduled { job, occurrence });
+    }
+}

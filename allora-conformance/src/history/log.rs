@@ -1,0 +1,132 @@
+//! What nodes write down, one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Write};
+
+/// One thing that a node saw. All instants are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The job.
+    pub job: String,
+    /// The node: an id that no other process has.
+    pub node: String,
+    /// When: of a claim, the store's now that decided; otherwise by one clock for all nodes, as
+    /// that of their machine.
+    pub at: i64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What a node saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum What {
+    /// It took an occurrence.
+    Claim(Claims),
+    /// The store confirmed that the lease or mark of this fence lasts until then.
+    Extend {
+        /// Of the run.
+        fence: i64,
+        /// By the store's clock.
+        until: i64,
+    },
+    /// The job's code was started: the ground truth of executions, best written by the job itself.
+    Start {
+        /// The nominal instant.
+        occurrence: i64,
+        /// Of the run.
+        fence: i64,
+    },
+    /// The store accepted the end of a run.
+    End {
+        /// The nominal instant.
+        occurrence: i64,
+        /// Of the run.
+        fence: i64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Instants were passed over, and recorded so.
+    Skip {
+        /// The first of them.
+        first: i64,
+        /// The last of them.
+        last: i64,
+    },
+    /// An at-most-once run was recorded as lost.
+    Lost {
+        /// The nominal instant.
+        occurrence: i64,
+        /// Of the run.
+        fence: i64,
+    },
+}
+
+/// What was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// The nominal instant.
+    pub occurrence: i64,
+    /// The fence it was taken under.
+    pub fence: i64,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// When the lease ends unless extended; `None` for a take at most once.
+    pub until: Option<i64>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Well.
+    Ran,
+    /// With an error, for good.
+    Failed,
+    /// With an error, to be tried again.
+    Retry,
+    /// Given back.
+    Released,
+    /// By a stopping node.
+    Cancelled,
+}
+
+impl Outcome {
+    /// Whether nothing comes after it for this occurrence.
+    pub(super) fn is_final(self) -> bool {
+        !matches!(self, Outcome::Retry | Outcome::Released)
+    }
+}
+
+/// Appends an event, in one write: whole lines survive a killed process.
+///
+/// # Errors
+/// As the writer's.
+pub fn write(log: &mut impl Write, event: &Event) -> io::Result<()> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    log.write_all(&line)
+}
+
+/// Reads a log. A last line without its end is what a killed process leaves, and is passed over.
+///
+/// # Errors
+/// `InvalidData`, with the number of the line, for a line that is no event; else as the reader's.
+pub fn read(mut log: impl BufRead) -> io::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    let mut line = String::new();
+    for number in 1.. {
+        line.clear();
+        if log.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            break;
+        }
+        let event = serde_json::from_str(&line).map_err(|cause| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("line {number}: {cause}"))
+        })?;
+        events.push(event);
+    }
+    Ok(events)
+}

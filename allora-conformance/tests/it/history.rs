@@ -1,0 +1,249 @@
+//! Histories with one defect planted in each, and what the checker says to them.
+
+use allora_conformance::history::{
+    Claims, Event, Law, Outcome, Violation, What, check, read, write,
+};
+
+fn at(seconds: i64) -> i64 {
+    seconds * 1_000
+}
+
+fn event(node: &str, seconds: i64, what: What) -> Event {
+    Event { job: "job".into(), node: node.into(), at: at(seconds), what }
+}
+
+/// Every minute.
+fn following(_: &str, instant: i64) -> Option<i64> {
+    Some(instant - instant.rem_euclid(60_000) + 60_000)
+}
+
+fn claim(node: &str, now: i64, occurrence: i64, fence: i64, attempt: u32) -> Event {
+    let until = Some(at(now + 30));
+    event(node, now, What::Claim(Claims { occurrence: at(occurrence), fence, attempt, until }))
+}
+
+fn start(node: &str, now: i64, occurrence: i64, fence: i64) -> Event {
+    event(node, now, What::Start { occurrence: at(occurrence), fence })
+}
+
+fn end(node: &str, now: i64, occurrence: i64, fence: i64, outcome: Outcome) -> Event {
+    event(node, now, What::End { occurrence: at(occurrence), fence, outcome })
+}
+
+/// Taken, started, extended, ended; a retry; a dead node; instants passed over.
+fn sound() -> Vec<Event> {
+    vec![
+        claim("a", 60, 60, 1, 1),
+        start("a", 61, 60, 1),
+        event("a", 70, What::Extend { fence: 1, until: at(100) }),
+        end("a", 95, 60, 1, Outcome::Ran),
+        claim("b", 120, 120, 4, 1),
+        start("b", 120, 120, 4),
+        end("b", 121, 120, 4, Outcome::Retry),
+        claim("a", 125, 120, 5, 2),
+        start("a", 125, 120, 5),
+        // Its node dies; the other one takes over when the lease is over.
+        claim("b", 155, 120, 9, 3),
+        start("b", 155, 120, 9),
+        end("b", 156, 120, 9, Outcome::Failed),
+        event("b", 300, What::Skip { first: at(180), last: at(240) }),
+        claim("b", 300, 300, 11, 1),
+        start("b", 300, 300, 11),
+        end("b", 301, 300, 11, Outcome::Ran),
+    ]
+}
+
+fn found(log: &[Event]) -> Vec<Violation> {
+    check(log, &Law::new(&following).until(at(300)))
+}
+
+fn planted(change: impl FnOnce(&mut Vec<Event>)) -> Vec<Violation> {
+    let mut log = sound();
+    change(&mut log);
+    let in_order = found(&log);
+    log.reverse();
+    assert_eq!(found(&log), in_order, "the order of the lines does not matter");
+    in_order
+}
+
+fn job() -> String {
+    "job".into()
+}
+
+#[test]
+fn a_sound_history_has_nothing_against_it() {
+    assert_eq!(found(&sound()), []);
+    assert_eq!(found(&[]), []);
+    let asked_again = planted(|log| log.push(claim("a", 60, 60, 1, 1)));
+    assert_eq!(asked_again, [], "one take whose answer was given twice");
+}
+
+#[test]
+fn two_nodes_at_one_fence_are_found() {
+    let violations = planted(|log| log.push(claim("b", 60, 60, 1, 1)));
+    assert_eq!(violations, [Violation::SharedFence { job: job(), fence: 1 }]);
+}
+
+#[test]
+fn two_occurrences_at_one_fence_are_found() {
+    let violations = planted(|log| log[13] = claim("b", 300, 300, 9, 1));
+    assert!(
+        violations.contains(&Violation::SharedFence { job: job(), fence: 9 }),
+        "{violations:?}"
+    );
+}
+
+#[test]
+fn a_fence_that_does_not_grow_is_found() {
+    // The failover forgot a fence: at 300 a smaller one than at 155 is given.
+    let violations = planted(|log| {
+        log[13] = claim("b", 300, 300, 8, 1);
+        log[14] = start("b", 300, 300, 8);
+        log[15] = end("b", 301, 300, 8, Outcome::Ran);
+    });
+    let grew = Violation::FenceDidNotGrow { job: job(), before: 9, after: 8 };
+    let went = Violation::WentBack { job: job(), from: at(300), to: at(120) };
+    assert!(violations.contains(&went), "{violations:?}");
+    assert!(!violations.contains(&grew), "told from the earlier to the later: {violations:?}");
+    let told = Violation::FenceDidNotGrow { job: job(), before: 9, after: 8 };
+    let _ = told;
+}
+
+#[test]
+fn overlapping_leases_are_found() {
+    let violations = planted(|log| {
+        log[9] = claim("b", 154, 120, 9, 3);
+    });
+    assert_eq!(violations, [Violation::LeasesOverlap { job: job(), held: 5, given: 9 }]);
+    let extended = planted(|log| {
+        log.push(event("a", 150, What::Extend { fence: 5, until: at(180) }));
+    });
+    assert_eq!(extended, [Violation::LeasesOverlap { job: job(), held: 5, given: 9 }]);
+}
+
+#[test]
+fn overlapping_runs_are_found_where_they_must_not_be() {
+    let law = Law::new(&following).alone();
+    let overlap = Violation::RunsOverlap { job: job(), first: 5, second: 9 };
+    assert_eq!(check(&sound(), &law), [overlap], "the dead node's never ended");
+    let mut log = sound();
+    log.push(end("a", 130, 120, 5, Outcome::Released));
+    assert_eq!(check(&log, &law), []);
+}
+
+#[test]
+fn a_finished_occurrence_that_is_taken_again_is_found() {
+    let violations = planted(|log| log.insert(4, claim("b", 119, 60, 3, 1)));
+    let duplicate = Violation::Duplicate { job: job(), occurrence: at(60), fence: 3 };
+    assert_eq!(violations, [duplicate]);
+}
+
+#[test]
+fn a_second_attempt_is_found_where_there_must_be_one() {
+    let law = Law::new(&following).at_most_once();
+    let violations = check(&sound(), &law);
+    let again = Violation::Duplicate { job: job(), occurrence: at(120), fence: 9 };
+    assert!(violations.contains(&again), "{violations:?}");
+    let short = &sound()[..4];
+    assert_eq!(check(short, &law), []);
+}
+
+#[test]
+fn a_start_too_many_is_found() {
+    let violations = planted(|log| log.push(start("a", 62, 60, 1)));
+    assert_eq!(violations, [Violation::StartedTwice { job: job(), fence: 1 }]);
+}
+
+#[test]
+fn a_start_without_a_take_is_found() {
+    let violations = planted(|log| log.push(start("a", 62, 60, 2)));
+    assert_eq!(violations, [Violation::NotTaken { job: job(), fence: 2 }]);
+    let other = planted(|log| log[1] = start("a", 61, 120, 1));
+    assert_eq!(other, [Violation::NotTaken { job: job(), fence: 1 }], "of another occurrence");
+}
+
+#[test]
+fn an_end_or_a_loss_without_a_take_is_found() {
+    let violations = planted(|log| log.push(end("a", 62, 60, 2, Outcome::Retry)));
+    assert_eq!(violations, [Violation::NotTaken { job: job(), fence: 2 }]);
+    let lost = event("a", 400, What::Lost { occurrence: at(240), fence: 10 });
+    let violations = planted(|log| log.push(lost));
+    assert_eq!(violations, [Violation::NotTaken { job: job(), fence: 10 }]);
+}
+
+#[test]
+fn a_stale_end_is_found() {
+    let violations = planted(|log| {
+        log[11] = end("a", 157, 120, 5, Outcome::Failed);
+    });
+    assert!(
+        violations.contains(&Violation::StaleEnd { job: job(), fence: 5, current: 9 }),
+        "{violations:?}"
+    );
+}
+
+#[test]
+fn two_finishes_are_found() {
+    let violations = planted(|log| log.push(end("a", 150, 120, 5, Outcome::Ran)));
+    let twice = Violation::FinishedTwice { job: job(), occurrence: at(120) };
+    assert!(violations.contains(&twice), "{violations:?}");
+}
+
+#[test]
+fn a_take_before_its_time_is_found() {
+    let violations = planted(|log| {
+        log[13] = claim("b", 299, 300, 11, 1);
+    });
+    assert_eq!(violations, [Violation::Early { job: job(), occurrence: at(300) }]);
+}
+
+#[test]
+fn an_instant_that_is_none_is_found() {
+    let violations = planted(|log| {
+        log.insert(4, claim("a", 100, 90, 3, 1));
+    });
+    assert_eq!(violations, [Violation::NotScheduled { job: job(), occurrence: at(90) }]);
+}
+
+#[test]
+fn a_gap_is_found_in_the_middle_and_at_the_end() {
+    let middle = planted(|log| drop(log.remove(12)));
+    assert_eq!(middle, [Violation::Gap { job: job(), occurrence: at(180) }]);
+    let partly = planted(|log| {
+        log[12] = event("b", 300, What::Skip { first: at(180), last: at(180) });
+    });
+    assert_eq!(partly, [Violation::Gap { job: job(), occurrence: at(240) }]);
+    let end = planted(|log| log.truncate(13));
+    assert_eq!(end, [Violation::Gap { job: job(), occurrence: at(300) }]);
+}
+
+#[test]
+fn the_cursor_going_back_is_found() {
+    let violations = planted(|log| log.push(claim("a", 330, 240, 12, 1)));
+    let back = Violation::WentBack { job: job(), from: at(300), to: at(240) };
+    assert_eq!(violations, [back]);
+}
+
+#[test]
+fn jobs_are_judged_one_by_one() {
+    let mut log = sound();
+    let mut other = sound();
+    other.iter_mut().for_each(|event| event.job = "other".into());
+    log.extend(other);
+    assert_eq!(found(&log), []);
+}
+
+#[test]
+fn a_log_is_read_as_it_was_written_but_for_a_torn_line() {
+    let mut text = Vec::new();
+    for event in sound() {
+        write(&mut text, &event).unwrap();
+    }
+    assert_eq!(read(&text[..]).unwrap(), sound());
+    assert!(String::from_utf8_lossy(&text).starts_with(r#"{"job":"job","node":"a","at":60000,"#));
+    text.extend(b"{\"job\":\"jo");
+    assert_eq!(read(&text[..]).unwrap(), sound());
+    text.push(b'\n');
+    let error = read(&text[..]).unwrap_err().to_string();
+    assert!(error.starts_with("line 17: "), "{error}");
+}

@@ -1,0 +1,120 @@
+//! Each broken backend fails the cases that `must_fail.txt` names, and only these.
+
+use crate::{broken::Broken, defects::*};
+use allora_conformance::{Fixture, Passed, check, names};
+use std::thread;
+
+/// The cases that each defect must fail, indented below its name.
+const MUST_FAIL: &str = include_str!("must_fail.txt");
+
+/// Whether the random walks are those that the lists were made from.
+fn walks_are_the_usual() -> bool {
+    ["ALLORA_SEED", "ALLORA_TEST_LONG"].iter().all(|name| std::env::var_os(name).is_none())
+}
+
+/// Every case but those of contention, which need luck to fail.
+fn certain() -> impl Iterator<Item = &'static str> {
+    names()
+        .filter(|name| !name.starts_with("contention::"))
+        .filter(|name| !name.starts_with("model::") || walks_are_the_usual())
+}
+
+fn failing<F: Fixture>() -> Vec<&'static str> {
+    let fails = |name| check::<F>(name) != Ok(Passed::Holds);
+    // A hint that does not come is waited for: side by side.
+    let (hints, others): (Vec<_>, Vec<_>) = certain().partition(|name| name.starts_with("watch::"));
+    thread::scope(|scope| {
+        let waits = hints.iter().map(|name| scope.spawn(|| fails(*name)));
+        let waits: Vec<_> = waits.collect();
+        let mut failing: Vec<_> = others.into_iter().filter(|name| fails(name)).collect();
+        let silent = hints
+            .iter()
+            .zip(waits)
+            .filter_map(|(name, wait)| wait.join().unwrap().then_some(*name));
+        failing.extend(silent);
+        // In the order of the list.
+        names().filter(|name| failing.contains(name)).collect()
+    })
+}
+
+fn must_fail(defect: &str) -> Vec<&'static str> {
+    let mut lines = MUST_FAIL.lines().skip_while(|line| *line != defect);
+    assert!(lines.next().is_some(), "`must_fail.txt` knows no {defect}");
+    let cases = lines.take_while(|line| line.starts_with(' ')).map(str::trim);
+    cases.filter(|case| certain().any(|name| name == *case)).collect()
+}
+
+fn bites<F: Fixture>(defect: &str) {
+    assert_eq!(failing::<F>(), must_fail(defect), "{defect}");
+}
+
+#[test]
+fn a_sound_backend_passes_every_case() {
+    let failing: Vec<&str> =
+        names().filter(|name| check::<Broken<Sound>>(name) != Ok(Passed::Holds)).collect();
+    assert_eq!(failing, [""; 0]);
+}
+
+#[test]
+fn eight_nodes_find_a_store_that_reads_and_then_writes() {
+    let case = "contention::eight_nodes_take_each_occurrence_once";
+    assert!(check::<Broken<ReadsThenWrites>>(case).is_err());
+}
+
+#[test]
+fn every_list_names_cases_that_exist() {
+    for line in MUST_FAIL.lines().filter(|line| line.starts_with(' ')) {
+        assert!(names().any(|name| name == line.trim()), "{line}");
+    }
+}
+
+/// A test for each defect, which is called as its type is, in small letters.
+macro_rules! teeth {
+    ($($test:ident: $defect:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            bites::<Broken<$defect>>(stringify!($test));
+        })*
+
+        #[test]
+        fn every_defect_has_a_list_and_every_list_a_defect() {
+            let listed: Vec<&str> =
+                MUST_FAIL.lines().filter(|line| !line.starts_with(' ')).collect();
+            assert_eq!(listed, [$(stringify!($test)),*]);
+        }
+    };
+}
+
+teeth! {
+    grants_twice: GrantsTwice;
+    accepts_a_stale_fence: AcceptsAStaleFence;
+    forgets_the_cursor: ForgetsTheCursor;
+    due_is_not_yet: DueIsNotYet;
+    hasty: Hasty;
+    fences_stand_still: FencesStandStill;
+    fences_begin_anew: FencesBeginAnew;
+    forgets_the_deleted: ForgetsTheDeleted;
+    finishes_once: FinishesOnce;
+    loses_a_trigger: LosesATrigger;
+    shrinks_leases: ShrinksLeases;
+    trusts_the_clock: TrustsTheClock;
+    marks_never_lapse: MarksNeverLapse;
+    merges_case: MergesCase;
+    ignores_the_edition: IgnoresTheEdition;
+    ignores_the_version: IgnoresTheVersion;
+    ignores_the_claim: IgnoresTheClaim;
+    cuts_the_claim: CutsTheClaim;
+    moves_the_cursor_back: MovesTheCursorBack;
+    answers_out_of_order: AnswersOutOfOrder;
+    skips_in_silence: SkipsInSilence;
+    ignores_leases: IgnoresLeases;
+    ignores_marks: IgnoresMarks;
+    ends_data_at_nul: EndsDataAtNul;
+    cuts_instants: CutsInstants;
+    ignores_the_pause: IgnoresThePause;
+    finds_too_much: FindsTooMuch;
+    lists_backwards: ListsBackwards;
+    forgets_attempts: ForgetsAttempts;
+    forgets_how_runs_ended: ForgetsHowRunsEnded;
+    keeps_silent: KeepsSilent;
+}

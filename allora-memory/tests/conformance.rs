@@ -1,0 +1,22 @@
+//! The memory backend proves the contract.
+
+use allora_conformance::{Fixture, suite};
+use allora_core::{Backend, Result};
+use allora_memory::Memory;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+struct Store(Memory);
+
+#[async_trait]
+impl Fixture for Store {
+    async fn set_up(namespace: &str) -> Result<Self> {
+        Ok(Self(Memory::new().with_namespace(namespace).with_history(10_000)))
+    }
+
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(self.0.clone()))
+    }
+}
+
+suite!(Store);
