@@ -153,7 +153,9 @@ impl Builder {
         }
         if !(1..=1000).contains(&self.connections) {
             let asked = self.connections;
-            return Err(Error::invalid(format!("{asked} connections; give 1 to 1000")).op("connect"));
+            return Err(
+                Error::invalid(format!("{asked} connections; give 1 to 1000")).op("connect")
+            );
         }
         let range = Duration::from_millis(100)..=Duration::from_secs(600);
         if !range.contains(&self.timeout) {

@@ -62,9 +62,11 @@ fn entry(row: Row) -> Option<Past> {
     let node = text(cells.next()?)?;
     let noted = DateTime::from_timestamp_micros(cells.next()?.into_int()?)?;
     let outcome = last(cells.next()?.into_bytes(), cells.next()?.into_bytes()).ok()??;
-    Some(Past::new(name, fence, Occurrence { at, trigger }, noted, outcome)
-        .range(last_at, count)
-        .by(node, attempt))
+    Some(
+        Past::new(name, fence, Occurrence { at, trigger }, noted, outcome)
+            .range(last_at, count)
+            .by(node, attempt),
+    )
 }
 
 fn text(value: Value) -> Option<String> {

@@ -72,9 +72,14 @@ impl Store {
     fn too_long(&self, plans: &[Plan<'_>], answers: &mut [Option<Answer>]) {
         for (plan, answer) in plans.iter().zip(answers) {
             if plan.name.len() > MAX_NAME {
-                let reason = format!("its name has {} bytes, at most {MAX_NAME} can be stored", plan.name.len());
+                let reason = format!(
+                    "its name has {} bytes, at most {MAX_NAME} can be stored",
+                    plan.name.len()
+                );
                 *answer = Some(match plan.act {
-                    Act::Register { .. } => Answer::State(Box::new(State::parked(plan.name, reason))),
+                    Act::Register { .. } => {
+                        Answer::State(Box::new(State::parked(plan.name, reason)))
+                    }
                     _ => Answer::Absent,
                 });
             }
@@ -168,8 +173,7 @@ impl Store {
                 }
             }
         };
-        let done: Done<Answer> =
-            self.with(OP, &names, request.node, request.now, work).await?;
+        let done: Done<Answer> = self.with(OP, &names, request.node, request.now, work).await?;
         for (i, answer) in open.iter().zip(done.answers) {
             answers[*i] = Some(answer);
         }

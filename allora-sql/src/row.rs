@@ -327,10 +327,8 @@ pub(crate) fn last(
 ) -> Result<Option<Outcome>, String> {
     let Some(word) = word else { return Ok(None) };
     let error = error.unwrap_or_default();
-    let known = Outcome::from_word(
-        &String::from_utf8_lossy(&word),
-        &String::from_utf8_lossy(&error),
-    );
+    let known =
+        Outcome::from_word(&String::from_utf8_lossy(&word), &String::from_utf8_lossy(&error));
     known.map(Some).ok_or_else(|| "how its last run ended is an unknown word".to_owned())
 }
 

@@ -144,7 +144,9 @@ impl Store {
                 rows = conn.rows(self.dialect.lock_rows(keys)).await?;
                 read = self.read(&mut rows);
             }
-            locked.clock = rows.iter().map(|row| row.first().cloned().and_then(Value::into_int))
+            locked.clock = rows
+                .iter()
+                .map(|row| row.first().cloned().and_then(Value::into_int))
                 .fold(locked.clock, Option::max);
             locked.rows.extend(read.into_iter().map(|stored| (stored.name.clone(), stored)));
         }

@@ -76,9 +76,9 @@ impl Url {
             "sqlite" => Self::file(rest),
             "postgres" | "postgresql" => Self::server(System::Postgres, rest),
             "mysql" | "mariadb" => Self::server(System::MySql, rest),
-            other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => wrong(format!(
-                "has the scheme {other:?}; there are sqlite, postgres and mysql"
-            )),
+            other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+                wrong(format!("has the scheme {other:?}; there are sqlite, postgres and mysql"))
+            }
             _ => wrong("has no scheme; there are sqlite, postgres and mysql".into()),
         }
     }
@@ -204,7 +204,8 @@ impl Url {
 
     /// On this machine, where nobody can listen on the way.
     fn is_local(&self) -> bool {
-        let loopback = |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let loopback =
+            |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         self.socket.is_some() || self.host == "localhost" || loopback(&self.host)
     }
 

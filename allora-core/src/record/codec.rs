@@ -186,10 +186,10 @@ impl From<&Record> for Wire {
             holds: record.holds.iter().map(WireHold::from).collect(),
             again: record.again.iter().map(WireAgain::from).collect(),
             triggers: record.triggers.iter().map(WireRun::from).collect(),
-            paused: record.paused.as_ref().map(|pause| WirePause {
-                since: ms(pause.since),
-                note: pause.note.clone(),
-            }),
+            paused: record
+                .paused
+                .as_ref()
+                .map(|pause| WirePause { since: ms(pause.since), note: pause.note.clone() }),
             gone: record.gone.map(ms),
             ended: record.ended.map(|ended| (ended.fence, WireHow::from(ended.how))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),

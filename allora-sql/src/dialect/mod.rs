@@ -216,8 +216,10 @@ impl Dialect {
 
     /// The fence of the `limit`th newest entry.
     pub(crate) fn history_edge(&self, limit: i64) -> Statement {
-        let mut text =
-            format!("SELECT fence FROM {}_history ORDER BY fence DESC LIMIT 1 OFFSET ", self.prefix);
+        let mut text = format!(
+            "SELECT fence FROM {}_history ORDER BY fence DESC LIMIT 1 OFFSET ",
+            self.prefix
+        );
         self.flavour.placeholder(&mut text, 1);
         Statement::new(text, vec![Value::int(limit)], b"i")
     }
@@ -235,8 +237,13 @@ impl Dialect {
         let mut text = String::new();
         let mut args = Vec::new();
         for kind in kinds {
-            text.push_str(if text.is_empty() { "SELECT * FROM (" } else { " UNION ALL SELECT * FROM (" });
-            let mut tail = "WHERE j.notice_at IS NOT NULL AND j.gone_at IS NULL AND j.kind = ".to_owned();
+            text.push_str(if text.is_empty() {
+                "SELECT * FROM ("
+            } else {
+                " UNION ALL SELECT * FROM ("
+            });
+            let mut tail =
+                "WHERE j.notice_at IS NOT NULL AND j.gone_at IS NULL AND j.kind = ".to_owned();
             args.push(Value::bytes(kind));
             self.flavour.placeholder(&mut tail, args.len());
             tail.push_str(" ORDER BY j.notice_at, j.name LIMIT ");

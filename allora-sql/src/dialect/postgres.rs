@@ -97,12 +97,7 @@ impl Flavour for PostgresFlavour {
     /// A compare-and-set of every row by its key. The conditions are those of `step` for a record
     /// with nothing but a cursor in it: no hold, nothing in `more` (triggers, further attempts, a
     /// pause), not a tombstone. Whatever else there is does not match, and goes the general path.
-    fn takes(
-        &self,
-        dialect: &Dialect,
-        fast: &Fast<'_>,
-        plans: &[&Plan<'_>],
-    ) -> Option<Statement> {
+    fn takes(&self, dialect: &Dialect, fast: &Fast<'_>, plans: &[&Plan<'_>]) -> Option<Statement> {
         let takes: Vec<_> = plans.iter().filter_map(|plan| Simple::of(plan)).collect();
         let now = format!("COALESCE($1::BIGINT, {})", self.clock());
         let until = format!("LEAST(({now} + t.lasts) / 1000, {})", ms(end_of_time()));
@@ -183,6 +178,7 @@ impl Flavour for PostgresFlavour {
              WHERE j.name = t.name AND j.hold_fence = t.fence \
                AND j.more IS NULL AND j.gone_at IS NULL \
                AND (t.then_at IS NULL OR t.then_at > j.hold_at) \
+               AND (t.lasts IS NOT NULL OR t.moves = 1 OR j.cursor_at IS DISTINCT FROM j.hold_at) \
              RETURNING j.name, j.hold_until, CASE WHEN j.hold_until IS NULL \
                AND (j.last_started IS NULL OR j.last_started < j.cursor_at) \
                AND j.cursor_due * 1000 <= {now} THEN 1::BIGINT END",
@@ -192,7 +188,9 @@ impl Flavour for PostgresFlavour {
                 .join(", "),
         );
         let mut args = vec![Value::Int(fast.now)];
-        args.push(Value::Blobs(ends.iter().map(|end| Some(end.name.as_bytes().to_vec())).collect()));
+        args.push(Value::Blobs(
+            ends.iter().map(|end| Some(end.name.as_bytes().to_vec())).collect(),
+        ));
         let mut numbers = |number: fn(&SimpleEnd<'_>) -> Option<i64>| {
             args.push(Value::Ints(ends.iter().map(number).collect()));
         };

@@ -41,8 +41,11 @@ impl Driver for MySqlDriver {
         }
         let mut conn = self.pool.acquire().await?;
         // For the next transaction only.
-        Conn::script(&mut *conn, crate::dialect::sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
-            .await?;
+        Conn::script(
+            &mut *conn,
+            crate::dialect::sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+        )
+        .await?;
         Ok(Box::new(sqlx::Transaction::begin(conn, None).await?))
     }
 
@@ -79,9 +82,7 @@ impl Driver for MySqlDriver {
             ));
         }
         if read_only != 0 {
-            return Err(Error::invalid(
-                "this MySQL server is read-only; connect to the primary",
-            ));
+            return Err(Error::invalid("this MySQL server is read-only; connect to the primary"));
         }
         Ok(())
     }

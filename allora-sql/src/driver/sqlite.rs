@@ -13,7 +13,10 @@ pub(crate) struct SqliteDriver {
 
 connection!(Sqlite, SqliteConnection, bind);
 
-fn bind(query: Query<'_, Sqlite, SqliteArguments>, value: Value) -> Query<'_, Sqlite, SqliteArguments> {
+fn bind(
+    query: Query<'_, Sqlite, SqliteArguments>,
+    value: Value,
+) -> Query<'_, Sqlite, SqliteArguments> {
     match value {
         Value::Int(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),

@@ -154,7 +154,8 @@ impl Walk {
                     return Some(held[self.random.below(held.len())].clone());
                 }
                 let recent = self.fences.len().min(12);
-                (recent > 0).then(|| self.fences[self.fences.len() - 1 - self.random.below(recent)].clone())
+                (recent > 0)
+                    .then(|| self.fences[self.fences.len() - 1 - self.random.below(recent)].clone())
             })
             .collect();
         let endings: Vec<Ending<'_>> = picked
@@ -234,7 +235,8 @@ impl Walk {
             1 => Act::Reap,
             2 => Act::Register { definition: "def", version: 0, first: self.next(self.ms()) },
             3 if self.random.below(2) == 0 => {
-                let (next, version) = (self.next(self.ms()), u64::MAX - self.random.below(2) as u64);
+                let (next, version) =
+                    (self.next(self.ms()), u64::MAX - self.random.below(2) as u64);
                 Act::Redefine { edition, definition: "new", version, next }
             }
             4 => {

@@ -1,4 +1,5 @@
 //! The SQL backend against real databases.
 
+mod conformance;
 mod differential;
 mod stores;

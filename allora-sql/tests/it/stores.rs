@@ -2,7 +2,9 @@
 //! says that there is one.
 
 use allora_sql::{Builder, Sql};
-use std::env;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
+use std::{env, sync::OnceLock};
+use tokio::runtime::Runtime;
 
 /// One database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,24 @@ impl Place {
         Self { url: self.url.clone(), prefix, folder: self.folder.clone() }
     }
 
+    /// The same tables.
+    pub(crate) fn beside_nothing(&self) -> Self {
+        Self { url: self.url.clone(), prefix: self.prefix.clone(), folder: self.folder.clone() }
+    }
+
+    /// Drops the tables, if there are any; a file goes with its folder.
+    pub(crate) async fn clear(&self) {
+        let tables = ["job", "data", "history", "meta"].map(|t| format!("{}_{t}", self.prefix));
+        let drop = AssertSqlSafe(format!("DROP TABLE IF EXISTS {}", tables.join(", ")));
+        if self.url.starts_with("postgres") {
+            let mut conn = PgConnection::connect(&self.url).await.unwrap();
+            conn.execute(drop).await.unwrap();
+        } else if self.url.starts_with("mysql") {
+            let mut conn = MySqlConnection::connect(&self.url).await.unwrap();
+            conn.execute(drop).await.unwrap();
+        }
+    }
+
     pub(crate) fn builder(&self) -> Builder {
         Sql::builder().prefix(&self.prefix)
     }
@@ -91,11 +111,16 @@ pub(crate) use on_every_database;
 /// Runs a test on a fresh place of this database.
 pub(crate) fn on(db: Db, test: impl AsyncFnOnce(Place)) {
     if let Some(place) = db.place() {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(test(place));
+        runtime().block_on(async {
+            let tables = place.beside_nothing();
+            test(place).await;
+            tables.clear().await;
+        });
     }
+}
+
+/// The runtime of all tests that do not ask for another.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
