@@ -272,7 +272,7 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_root_cert(ca);
         }
-        let opened = PgPoolOptions::new()
+        let opening = PgPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(self.timeout)
             .after_connect(|conn, _| {
@@ -280,8 +280,9 @@ impl Builder {
                     sqlx::Executor::execute(conn, sqlx::raw_sql(SESSION)).await.map(drop)
                 })
             })
-            .connect_with(options)
-            .await;
+            .connect_with(options.clone());
+        let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
+        let opened = either(opening, probe).await;
         let pool = opened.map_err(|cause| refused(url, cause))?;
         let driver = crate::driver::postgres::PostgresDriver { pool };
         Ok((Box::new(driver), Box::new(crate::dialect::postgres::PostgresFlavour)))
@@ -316,7 +317,7 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_ca(ca);
         }
-        let opened = MySqlPoolOptions::new()
+        let opening = MySqlPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(self.timeout)
             .after_connect(|conn, _| {
@@ -327,11 +328,27 @@ impl Builder {
                     Ok(())
                 })
             })
-            .connect_with(options)
-            .await;
+            .connect_with(options.clone());
+        let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
+        let opened = either(opening, probe).await;
         let pool = opened.map_err(|cause| refused(url, cause))?;
         let driver = crate::driver::mysql::MySqlDriver { pool, ours: true };
         Ok((Box::new(driver), Box::new(crate::dialect::mysql::MySqlFlavour)))
+    }
+}
+
+/// Opens a pool. A pool tries again where nobody listens, until its time is up, and then does not
+/// say why; one connection beside it does.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+async fn either<P, C>(
+    opening: impl Future<Output = sqlx::Result<P>>,
+    probe: impl Future<Output = sqlx::Result<C>>,
+) -> sqlx::Result<P> {
+    use futures::future::{Either, select};
+    match select(std::pin::pin!(probe), std::pin::pin!(opening)).await {
+        Either::Left((Err(cause), _)) => Err(cause),
+        Either::Left((Ok(_), opening)) => opening.await,
+        Either::Right((opened, _)) => opened,
     }
 }
 

@@ -200,9 +200,10 @@ impl Store {
                     found.push((at, row));
                 }
                 Err(_) => {
-                    // Shown once here and from then on by lists: it must not stand before others.
+                    // Shown once here, first, and from then on by lists: it must not stand before
+                    // others for ever.
                     self.park(&row.name).await?;
-                    found.push((find.until, row));
+                    found.push((Time::UNIX_EPOCH, row));
                 }
             }
         }
