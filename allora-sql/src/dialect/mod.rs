@@ -71,6 +71,7 @@ pub(crate) trait Flavour: Send + Sync {
 }
 
 /// What a fast statement needs beside its rows.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has them"))]
 pub(crate) struct Fast<'a> {
     pub(crate) node: &'a str,
     /// Microseconds; `None` is the database's clock.
