@@ -12,6 +12,7 @@
 //! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: prefer `smol` for new services | |
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
+//! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //!
 //! # Where to read on
 //!
@@ -25,3 +26,6 @@
 pub use allora_core::*;
 #[cfg(feature = "memory")]
 pub use allora_memory::Memory;
+/// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub use allora_sql as sql;

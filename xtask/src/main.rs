@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod command;
 mod package;
+mod services;
 mod test;
 mod tidy;
 mod totals;
@@ -19,8 +20,10 @@ cargo xtask COMMAND
 
   test [--only STORE,..] [--long] [-- FILTER..]
                  every test of the workspace, doctests too; ends with the totals
-                 --only   store backends to test (default: all)
+                 --only   store backends to test (default: all); memory and sqlite need no server
                  --long   the campaigns that take hours, too
+  services up|down|status
+                 servers that stay, so that single tests can be run by hand
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, tests
   bench [NAME]   all benches, or one
@@ -61,6 +64,7 @@ fn run(args: &[String]) -> Outcome {
     };
     match command.as_str() {
         "test" => test::run(&test::Request::parse(rest)?).end(),
+        "services" => services::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),

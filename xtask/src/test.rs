@@ -3,12 +3,13 @@
 use crate::{
     Failure, Outcome,
     command::{self, Watched, cargo, has_subcommand},
+    services::{self, Running},
     totals::{Totals, from_libtest, from_nextest},
 };
 use std::process::Command;
 
 /// The store backends that tests can be restricted to.
-const STORES: &[&str] = &["memory"];
+const STORES: &[&str] = &["memory", "sqlite", "postgres", "mysql"];
 
 /// Names, separated by commas: tests of other stores do nothing. Not set: all stores.
 const ONLY: &str = "ALLORA_TEST_STORES";
@@ -46,7 +47,7 @@ impl Request {
         Ok(request)
     }
 
-    /// What the tests are told. Addresses of servers that were started for them belong here.
+    /// What the tests are told, beside the addresses of their servers.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let only = self.only.iter().map(|names| (ONLY, names.clone()));
         let long = self.long.then(|| (LONG, "1".to_owned()));
@@ -115,27 +116,34 @@ impl Report {
 /// Runs the tests, the doctests also where a test failed before.
 pub(crate) fn run(request: &Request) -> Report {
     let mut report = Report::default();
+    let running = match services::start(request.only.as_deref()) {
+        Ok(running) => running,
+        Err(Failure::Usage(what) | Failure::Check(what)) => {
+            report.broken.push(what);
+            return report;
+        }
+    };
     if has_subcommand("nextest") {
         // Its summary is its last such line; a failed test may print another one before.
         let mut last = Totals::default();
         let mut command = cargo(&["nextest", "run", "--workspace", "--all-features"]);
         command.args(["--no-fail-fast", "--no-tests=pass", "--color=never"]);
-        let ended = watch("nextest", command, request, Watched::Stderr, |line| {
+        let ended = watch("nextest", command, (request, &running), Watched::Stderr, |line| {
             last = from_nextest(line).unwrap_or(last);
         });
         close(&mut report, "nextest", last, ended);
     } else {
-        libtest(&mut report, "test", &["--tests"], request);
+        libtest(&mut report, "test", &["--tests"], (request, &running));
     }
-    libtest(&mut report, "doctests", &["--doc"], request);
+    libtest(&mut report, "doctests", &["--doc"], (request, &running));
     report.refuse_nothing()
 }
 
-fn libtest(report: &mut Report, title: &str, which: &[&str], request: &Request) {
+fn libtest(report: &mut Report, title: &str, which: &[&str], told: (&Request, &Running)) {
     let mut sum = Totals::default();
     let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
     command.args(which);
-    let ended = watch(title, command, request, Watched::Stdout, |line| {
+    let ended = watch(title, command, told, Watched::Stdout, |line| {
         sum.add(from_libtest(line).unwrap_or_default());
     });
     close(report, title, sum, ended);
@@ -144,11 +152,12 @@ fn libtest(report: &mut Report, title: &str, which: &[&str], request: &Request) 
 fn watch(
     title: &str,
     mut command: Command,
-    request: &Request,
+    (request, running): (&Request, &Running),
     stream: Watched,
     look: impl FnMut(&str),
 ) -> Outcome<bool> {
-    command.arg("--").args(&request.filters).envs(request.environment());
+    command.arg("--").args(&request.filters);
+    command.envs(request.environment()).envs(running.environment.iter().cloned());
     command::watch(title, command, stream, look)
 }
 

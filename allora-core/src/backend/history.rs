@@ -55,6 +55,37 @@ pub struct Past {
     pub outcome: Outcome,
 }
 
+impl Past {
+    /// An entry for one run, at its first attempt, by an unnamed node: for backends that read it
+    /// back.
+    pub fn new(
+        name: impl Into<String>,
+        fence: i64,
+        occurrence: Occurrence,
+        at: Time,
+        outcome: Outcome,
+    ) -> Self {
+        let (name, node) = (name.into(), String::new());
+        Self { name, fence, occurrence, last: None, count: Some(1), attempt: 1, node, at, outcome }
+    }
+
+    /// By this node, at this attempt.
+    #[must_use]
+    pub fn by(mut self, node: impl Into<String>, attempt: u32) -> Self {
+        self.node = node.into();
+        self.attempt = attempt;
+        self
+    }
+
+    /// Of a range up to `last`, if that is given, with so many instants, if they were counted.
+    #[must_use]
+    pub fn range(mut self, last: Option<Time>, count: Option<u64>) -> Self {
+        self.last = last;
+        self.count = count;
+        self
+    }
+}
+
 /// What became of an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

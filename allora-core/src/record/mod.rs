@@ -5,6 +5,8 @@
 //! what is written in SQL or Lua is compared with them.
 
 mod change;
+#[cfg(feature = "codec")]
+pub mod codec;
 mod ledger;
 mod settle;
 mod step;

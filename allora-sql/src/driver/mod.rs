@@ -1,0 +1,173 @@
+//! What the databases have in common, as far as this crate talks to them: statements with numbers
+//! and bytes in, rows of numbers and bytes out.
+
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use sqlx::SqlStr;
+
+/// What is bound to a statement or read from a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A number.
+    Int(Option<i64>),
+    /// Bytes.
+    Bytes(Option<Vec<u8>>),
+    /// A column of numbers, where the database has arrays.
+    Ints(Vec<Option<i64>>),
+    /// A column of bytes, where the database has arrays.
+    Blobs(Vec<Option<Vec<u8>>>),
+}
+
+impl Value {
+    pub(crate) fn int(number: i64) -> Self {
+        Value::Int(Some(number))
+    }
+
+    /// A number without sign, as the signed one of the same bits: no database has all 64.
+    pub(crate) fn bits(number: u64) -> Self {
+        Value::Int(Some(number.cast_signed()))
+    }
+
+    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+        Value::Bytes(Some(bytes.as_ref().to_vec()))
+    }
+
+    pub(crate) fn into_int(self) -> Option<i64> {
+        match self {
+            Value::Int(number) => number,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Value::Bytes(bytes) => bytes,
+            _ => None,
+        }
+    }
+}
+
+pub(crate) type Row = Vec<Value>;
+
+/// A statement and what is bound to it.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub(crate) sql: SqlStr,
+    pub(crate) args: Vec<Value>,
+    /// What its rows hold: `i` for a number, `b` for bytes.
+    pub(crate) shape: &'static [u8],
+}
+
+/// A connection: that of a pool, in a transaction or not, or one that a user lends us.
+#[async_trait]
+pub trait Conn: Send {
+    /// Runs a statement and reads its rows.
+    async fn rows(&mut self, statement: Statement) -> sqlx::Result<Vec<Vec<Value>>>;
+
+    /// Runs a statement that has no rows.
+    async fn run(&mut self, statement: Statement) -> sqlx::Result<()>;
+
+    /// Runs a script without arguments.
+    async fn script(&mut self, sql: SqlStr) -> sqlx::Result<()>;
+}
+
+/// A transaction; dropped, it is rolled back.
+#[async_trait]
+pub(crate) trait Tx: Send {
+    fn conn(&mut self) -> &mut dyn Conn;
+    async fn commit(self: Box<Self>) -> sqlx::Result<()>;
+}
+
+/// A database behind a pool.
+#[async_trait]
+pub(crate) trait Driver: Send + Sync {
+    /// Starts a transaction that may write.
+    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>>;
+
+    /// Runs one statement by itself.
+    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>>;
+
+    /// Checks what cannot be set: an error says what is wrong with the server.
+    async fn inspect(&self) -> allora_core::Result;
+
+    /// Whether the error says: not now, again. Then nothing was done.
+    fn is_conflict(&self, error: &sqlx::Error) -> bool;
+
+    /// Whether [`listen`](Self::listen) works.
+    fn has_notifications(&self) -> bool {
+        false
+    }
+
+    /// Notifications of one channel, where the database has such; `None` says that some may have
+    /// been missed.
+    async fn listen(&self, _channel: &str) -> sqlx::Result<BoxStream<'static, Option<String>>> {
+        Err(sqlx::Error::InvalidArgument("this database has no notifications".to_owned()))
+    }
+
+    async fn close(&self);
+}
+
+/// Implements [`Conn`] and [`Tx`] for the types of one database.
+macro_rules! connection {
+    ($db:ty, $conn:ty, $bind:path) => {
+        #[async_trait::async_trait]
+        impl $crate::driver::Conn for $conn {
+            async fn rows(
+                &mut self,
+                statement: $crate::driver::Statement,
+            ) -> sqlx::Result<Vec<Vec<$crate::driver::Value>>> {
+                use sqlx::Row as _;
+                let query = sqlx::query::<$db>(statement.sql);
+                let query = statement.args.into_iter().fold(query, $bind);
+                let mut rows = Vec::new();
+                for row in query.fetch_all(self).await? {
+                    let mut cells = Vec::with_capacity(statement.shape.len());
+                    for (i, kind) in statement.shape.iter().enumerate() {
+                        cells.push(match kind {
+                            b'i' => $crate::driver::Value::Int(row.try_get(i)?),
+                            _ => $crate::driver::Value::Bytes(row.try_get(i)?),
+                        });
+                    }
+                    rows.push(cells);
+                }
+                Ok(rows)
+            }
+
+            async fn run(&mut self, statement: $crate::driver::Statement) -> sqlx::Result<()> {
+                let query = sqlx::query::<$db>(statement.sql);
+                let query = statement.args.into_iter().fold(query, $bind);
+                query.execute(self).await.map(drop)
+            }
+
+            async fn script(&mut self, sql: sqlx::SqlStr) -> sqlx::Result<()> {
+                sqlx::Executor::execute(self, sqlx::raw_sql(sql)).await.map(drop)
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl $crate::driver::Tx for sqlx::Transaction<'static, $db> {
+            fn conn(&mut self) -> &mut dyn $crate::driver::Conn {
+                &mut **self
+            }
+
+            async fn commit(self: Box<Self>) -> sqlx::Result<()> {
+                sqlx::Transaction::commit(*self).await
+            }
+        }
+    };
+}
+
+pub(crate) use connection;
+
+/// The error of a server that was reached and then did not say how it is set up.
+fn silent(cause: sqlx::Error) -> allora_core::Error {
+    let said = "the database did not say how it is set up";
+    allora_core::Error::new(allora_core::Kind::Unavailable, said).op("connect").source(cause)
+}

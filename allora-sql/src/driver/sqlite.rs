@@ -1,0 +1,67 @@
+//! SQLite: one writer and a few readers per process.
+
+use super::{Driver, Row, Statement, Tx, Value, connection};
+use allora_core::{Error, Result};
+use async_trait::async_trait;
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, query::Query, sqlite::SqliteArguments};
+
+pub(crate) struct SqliteDriver {
+    /// One connection: writers of one process queue here, and not in SQLite's busy loop.
+    pub(crate) writer: SqlitePool,
+    pub(crate) readers: SqlitePool,
+}
+
+connection!(Sqlite, SqliteConnection, bind);
+
+fn bind(
+    query: Query<'_, Sqlite, SqliteArguments>,
+    value: Value,
+) -> Query<'_, Sqlite, SqliteArguments> {
+    match value {
+        Value::Int(number) => query.bind(number),
+        Value::Bytes(bytes) => query.bind(bytes),
+        Value::Ints(_) | Value::Blobs(_) => unreachable!("the dialect of SQLite makes no arrays"),
+    }
+}
+
+#[async_trait]
+impl Driver for SqliteDriver {
+    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>> {
+        // Not a deferred one: that fails at once when it wants to write after another has written.
+        Ok(Box::new(self.writer.begin_with("BEGIN IMMEDIATE").await?))
+    }
+
+    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
+        super::Conn::rows(&mut *self.readers.acquire().await?, statement).await
+    }
+
+    async fn inspect(&self) -> Result {
+        let ask = async {
+            let mut conn = self.writer.acquire().await?;
+            let journal: String =
+                sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *conn).await?;
+            let synchronous: i64 =
+                sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
+            sqlx::Result::Ok((journal, synchronous))
+        };
+        let (journal, synchronous) = ask.await.map_err(super::silent)?;
+        if journal != "wal" || synchronous < 2 {
+            return Err(Error::invalid(format!(
+                "SQLite runs with journal_mode {journal} and synchronous {synchronous}; a take \
+                 would not be durable: set journal_mode WAL and synchronous FULL on the pool"
+            )));
+        }
+        Ok(())
+    }
+
+    fn is_conflict(&self, error: &sqlx::Error) -> bool {
+        // The low byte of the code is BUSY or LOCKED, whatever the reason above it.
+        let code = error.as_database_error().and_then(|error| error.code());
+        code.and_then(|code| code.parse::<u32>().ok()).is_some_and(|c| matches!(c & 0xff, 5 | 6))
+    }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}

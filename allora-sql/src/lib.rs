@@ -1,0 +1,56 @@
+//! allora on SQL: SQLite, PostgreSQL, MySQL and MariaDB, over `sqlx`.
+
+mod connect;
+mod dialect;
+mod driver;
+mod history;
+mod leases;
+mod migrate;
+mod reschedule;
+mod row;
+mod schedules;
+mod store;
+mod transactional;
+mod url;
+mod watch;
+
+pub use connect::Builder;
+pub use transactional::Connection;
+pub use url::{System, Tls, Url};
+
+use allora_core::Result;
+use std::{fmt, sync::Arc};
+use store::Store;
+
+/// A store in an SQL database; a clone shares its connections.
+#[derive(Clone)]
+pub struct Sql {
+    store: Arc<Store>,
+}
+
+impl Sql {
+    /// Connects with the default settings, brings the tables up to date, and checks them.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// As [`Builder::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// Connects with other settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl fmt::Debug for Sql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sql")
+            .field("place", &self.store.place)
+            .field("prefix", &self.store.dialect.prefix)
+            .finish_non_exhaustive()
+    }
+}

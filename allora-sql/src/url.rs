@@ -1,0 +1,393 @@
+//! Addresses of databases: checked by us, word for word, and shown without what is secret.
+
+use allora_core::{Error, Result};
+use std::{fmt, path::PathBuf};
+
+/// Which database a URL is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// SQLite: `sqlite:FILE`.
+    Sqlite,
+    /// PostgreSQL: `postgres://…`.
+    Postgres,
+    /// MySQL and MariaDB: `mysql://…` or `mariadb://…`.
+    MySql,
+}
+
+/// How a connection is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Not at all: plain text. The default for this machine.
+    Off,
+    /// Encrypted; the server may be anybody.
+    Require,
+    /// Encrypted, and the server's certificate is signed by an authority we know.
+    VerifyCa,
+    /// The same, and the certificate is for this host. The default for every other machine.
+    VerifyFull,
+}
+
+/// The address of a database. `Debug` and `Display` leave out the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    pub(crate) system: System,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: String,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) tls: Tls,
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl Url {
+    /// Reads an address: `sqlite:FILE`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or
+    /// `mysql://…` alike. Reserved characters in a part are written as `%XX`.
+    ///
+    /// Query keys: `tls` (`off`, `require`, `verify-ca`, `verify-full`), `ca` (a file with the
+    /// certificates of authorities to trust), `socket` (the path of a Unix socket: of PostgreSQL
+    /// the folder, of MySQL the socket itself).
+    ///
+    /// # Errors
+    /// `Invalid` for whatever is not exactly that; the message names the part and never the
+    /// password.
+    ///
+    /// ```
+    /// use allora_sql::Url;
+    ///
+    /// let url = Url::parse("postgres://app:s3cret@db.example/jobs")?;
+    /// assert_eq!(url.to_string(), "postgres://app:***@db.example/jobs");
+    /// assert!(Url::parse("postgres://db.example/jobs?tsl=off").is_err());
+    /// # Ok::<(), allora_core::Error>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = |why: String| Err(Error::invalid(format!("the database URL {why}")));
+        if text.len() > 4096 {
+            return wrong(format!("has {} bytes; at most 4096 are read", text.len()));
+        }
+        if text.trim() != text || text.chars().any(char::is_control) {
+            return wrong("has white space around it or control characters in it".into());
+        }
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return wrong("has no scheme; write sqlite:FILE, postgres://… or mysql://…".into());
+        };
+        match scheme {
+            "sqlite" => Self::file(rest),
+            "postgres" | "postgresql" => Self::server(System::Postgres, rest),
+            "mysql" | "mariadb" => Self::server(System::MySql, rest),
+            other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
+                wrong(format!("has the scheme {other:?}; there are sqlite, postgres and mysql"))
+            }
+            _ => wrong("has no scheme; there are sqlite, postgres and mysql".into()),
+        }
+    }
+
+    /// The file of an SQLite database.
+    pub fn sqlite(file: impl Into<PathBuf>) -> Result<Self> {
+        let file = file.into();
+        match file.to_str() {
+            Some(path) => Self::file(&escape(path)),
+            None => Err(Error::invalid("the path of the SQLite file is not UTF-8; rename it")),
+        }
+    }
+
+    /// What can be said about a pool that was given to us.
+    pub(crate) fn of_pool(system: System, database: String) -> Self {
+        let host = "pool".to_owned();
+        let (port, user, password, socket, ca) = (None, None, None, None, None);
+        Self { system, host, port, user, password, database, socket, tls: Tls::Off, ca }
+    }
+
+    fn file(rest: &str) -> Result<Self> {
+        let path = rest.strip_prefix("//").unwrap_or(rest);
+        if let Some((_, query)) = path.split_once('?') {
+            return Err(unknown_key(query));
+        }
+        let path = decode(path, "path")?;
+        if path.is_empty() || path.contains(":memory:") {
+            return Err(Error::invalid(
+                "an SQLite database is a file here: sqlite:FILE; for jobs that need not survive \
+                 the process take the memory backend",
+            ));
+        }
+        Ok(Self {
+            system: System::Sqlite,
+            host: String::new(),
+            port: None,
+            user: None,
+            password: None,
+            database: path,
+            socket: None,
+            tls: Tls::Off,
+            ca: None,
+        })
+    }
+
+    fn server(system: System, rest: &str) -> Result<Self> {
+        let wrong = |why: String| Error::invalid(format!("the database URL {why}"));
+        let Some(rest) = rest.strip_prefix("//") else {
+            return Err(wrong("lacks the // behind its scheme".into()));
+        };
+        if rest.contains('#') {
+            return Err(wrong("has a #; in a password or name write %23".into()));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, address) = match authority.rsplit_once('@') {
+            None => (None, authority),
+            Some((login, _)) if login.contains('@') => {
+                return Err(wrong("has more than one @; in a password write %40".into()));
+            }
+            Some((login, address)) => (Some(login), address),
+        };
+        let (user, password) = match login {
+            None => (None, None),
+            Some(login) => match login.split_once(':') {
+                None => (Some(decode(login, "user")?), None),
+                Some((user, password)) => {
+                    (Some(decode(user, "user")?), Some(decode(password, "password")?))
+                }
+            },
+        };
+        let (host, port) = address_of(address)?;
+        let database = decode(path, "database")?;
+        if database.is_empty() || database.contains('/') {
+            return Err(wrong("does not name one database behind the host".into()));
+        }
+        let mut url = Self {
+            system,
+            tls: Tls::VerifyFull,
+            host,
+            port,
+            user: user.filter(|user| !user.is_empty()),
+            password,
+            database,
+            socket: None,
+            ca: None,
+        };
+        let tls = url.read_query(query)?;
+        if url.host.is_empty() && url.socket.is_none() {
+            return Err(wrong("names no host".into()));
+        }
+        url.tls = tls.unwrap_or(if url.is_local() { Tls::Off } else { Tls::VerifyFull });
+        Ok(url)
+    }
+
+    fn read_query(&mut self, query: &str) -> Result<Option<Tls>> {
+        let mut tls = None;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else { return Err(unknown_key(pair)) };
+            let value = decode(value, "query")?;
+            match key {
+                "tls" => {
+                    tls = Some(match value.as_str() {
+                        "off" => Tls::Off,
+                        "require" => Tls::Require,
+                        "verify-ca" => Tls::VerifyCa,
+                        "verify-full" => Tls::VerifyFull,
+                        _ => {
+                            return Err(Error::invalid(
+                                "the database URL has an unknown value for tls; there are off, \
+                                 require, verify-ca and verify-full",
+                            ));
+                        }
+                    });
+                }
+                "ca" => self.ca = Some(value.into()),
+                "socket" => self.socket = Some(value.into()),
+                _ => return Err(unknown_key(pair)),
+            }
+        }
+        Ok(tls)
+    }
+
+    /// On this machine, where nobody can listen on the way.
+    fn is_local(&self) -> bool {
+        let loopback =
+            |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        self.socket.is_some() || self.host == "localhost" || loopback(&self.host)
+    }
+
+    /// How the connection is protected.
+    pub fn tls(&self) -> Tls {
+        self.tls
+    }
+
+    /// Which database it is of.
+    pub fn system(&self) -> System {
+        self.system
+    }
+}
+
+fn address_of(address: &str) -> Result<(String, Option<u16>)> {
+    let wrong = |why: &str| Error::invalid(format!("the database URL {why}"));
+    let (host, port) = match address.strip_prefix('[') {
+        Some(rest) => {
+            let Some((host, port)) = rest.split_once(']') else {
+                return Err(wrong("has an IPv6 address without its closing bracket"));
+            };
+            if host.parse::<std::net::Ipv6Addr>().is_err() {
+                return Err(wrong("has something else than an IPv6 address in brackets"));
+            }
+            match port.strip_prefix(':') {
+                _ if port.is_empty() => (host, None),
+                Some(port) => (host, Some(port)),
+                None => return Err(wrong("has text behind the bracket of its address")),
+            }
+        }
+        None => match address.split_once(':') {
+            None => (address, None),
+            Some((_, port)) if port.contains(':') => {
+                return Err(wrong("has an IPv6 address without brackets"));
+            }
+            Some((host, port)) => (host, Some(port)),
+        },
+    };
+    if host.contains(',') {
+        return Err(wrong("names several hosts; give the one that takes writes"));
+    }
+    let port = match port {
+        None => None,
+        Some(port) => match port.parse::<u16>() {
+            Ok(port) if port > 0 => Some(port),
+            _ => return Err(wrong("has a port that is not a number from 1 to 65535")),
+        },
+    };
+    Ok((decode(host, "host")?, port))
+}
+
+fn unknown_key(pair: &str) -> Error {
+    let key: String = pair.split('=').next().unwrap_or_default().chars().take(40).collect();
+    Error::invalid(format!(
+        "the database URL has the unknown query key {key:?}; known are tls, ca and socket"
+    ))
+}
+
+fn decode(text: &str, what: &str) -> Result<String> {
+    let wrong = || Error::invalid(format!("the {what} of the database URL is badly %-encoded"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(wrong()) };
+        bytes.push((high * 16 + low) as u8);
+    }
+    if bytes.contains(&0) {
+        return Err(Error::invalid(format!("the {what} of the database URL has a NUL in it")));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+fn escape(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3F")
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.system {
+            System::Sqlite => return write!(f, "sqlite:{}", escape(&self.database)),
+            System::Postgres => "postgres",
+            System::MySql => "mysql",
+        };
+        write!(f, "{scheme}://")?;
+        if let Some(user) = &self.user {
+            f.write_str(user)?;
+            if self.password.is_some() {
+                f.write_str(":***")?;
+            }
+            f.write_str("@")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
+        }
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        write!(f, "/{}", self.database)
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Url({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_part_by_part() {
+        let url = Url::parse("mysql://a%40b:p%3Aw@[::1]:3307/jobs?tls=verify-ca&ca=/x").unwrap();
+        assert_eq!((url.host.as_str(), url.port), ("::1", Some(3307)));
+        assert_eq!(url.user.as_deref(), Some("a@b"));
+        assert_eq!(url.password.as_deref(), Some("p:w"));
+        assert_eq!((url.database.as_str(), url.tls), ("jobs", Tls::VerifyCa));
+        let file = Url::parse("sqlite:/tmp/a%3Fb.db").unwrap();
+        assert_eq!(file.database, "/tmp/a?b.db");
+        assert_eq!(Url::sqlite("/tmp/a?b.db").unwrap(), file);
+    }
+
+    #[test]
+    fn other_machines_are_verified_unless_told_otherwise() {
+        let tls = |url| Url::parse(url).unwrap().tls();
+        assert_eq!(tls("postgres://h/db"), Tls::VerifyFull);
+        assert_eq!(tls("postgres://h/db?tls=off"), Tls::Off);
+        assert_eq!(tls("postgres://localhost/db"), Tls::Off);
+        assert_eq!(tls("postgres://127.0.0.1/db"), Tls::Off);
+        assert_eq!(tls("mysql://[::1]/db"), Tls::Off);
+        assert_eq!(tls("mysql://localhost/db?tls=verify-full"), Tls::VerifyFull);
+        assert_eq!(tls("mysql:///db?socket=/run/mysqld.sock"), Tls::Off);
+    }
+
+    #[test]
+    fn what_is_not_an_address_is_refused_without_its_password() {
+        for text in [
+            "",
+            "postgres",
+            "http://u:s3cret@h/db",
+            "postgres:u:s3cret@h/db",
+            "postgres://u:s3cret@x@h/db",
+            "postgres://u:s3cret%@h/db",
+            "postgres://u:s3cret%00@h/db",
+            "postgres://u:s3cret@h",
+            "postgres://u:s3cret@/db",
+            "postgres://u:s3cret@h:0/db",
+            "postgres://u:s3cret@h:99999/db",
+            "postgres://u:s3cret@h1,h2/db",
+            "postgres://u:s3cret@::1/db",
+            "postgres://u:s3cret@[::1/db",
+            "postgres://u:s3cret@[h]/db",
+            "postgres://u:s3cret@h/db ",
+            "postgres://u:s3cret@h/a/b",
+            "postgres://u:s3cret@h/db#x",
+            "postgres://u:s3cret@h/db?sslmode=disable",
+            "postgres://u:s3cret@h/db?tls=maybe",
+            "mysql://u:s3cret@h/db?foo=s3cret",
+            "u:s3cret@h/db",
+            "sqlite:",
+            "sqlite::memory:",
+            "sqlite:x.db?mode=ro",
+        ] {
+            let said = match Url::parse(text) {
+                Ok(url) => panic!("{text} was read as {url}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!said.contains("s3cret"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let url = Url::parse("postgres://u:s3cret@h/db").unwrap();
+        assert_eq!(format!("{url} {url:?}"), "postgres://u:***@h/db Url(postgres://u:***@h/db)");
+    }
+}

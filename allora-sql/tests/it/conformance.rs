@@ -1,0 +1,74 @@
+//! Each database proves the contract.
+
+use crate::stores::{self, Db, Place};
+use allora_conformance::{Capability, Fixture, suite};
+use allora_core::{Backend, Error, Kind, Result};
+use allora_sql::Sql;
+use async_trait::async_trait;
+use std::{future::Future, sync::Arc};
+
+/// A place and what stays open while a case runs.
+struct Store {
+    place: Place,
+    history: u64,
+}
+
+impl Store {
+    fn set_up(db: Db, namespace: &str, history: u64) -> Result<Self> {
+        let Some(mut place) = db.place() else {
+            return Err(Error::new(Kind::Unsupported, format!("there is no {db:?} here")));
+        };
+        place.prefix = namespace.to_owned();
+        Ok(Self { place, history })
+    }
+
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        let builder =
+            Sql::builder().prefix(&self.place.prefix).history(self.history).connections(4);
+        Ok(Arc::new(builder.connect(&self.place.url).await?))
+    }
+}
+
+macro_rules! store {
+    ($module:ident, $db:expr, $history:expr, $lacks:expr) => {
+        mod $module {
+            use super::*;
+
+            struct Fixed(Store);
+
+            #[async_trait]
+            impl Fixture for Fixed {
+                async fn set_up(namespace: &str) -> Result<Self> {
+                    let store = Store::set_up($db, namespace, $history)?;
+                    store.place.clear().await;
+                    Ok(Self(store))
+                }
+
+                async fn connect(&self) -> Result<Arc<dyn Backend>> {
+                    self.0.connect().await
+                }
+
+                async fn tear_down(self) -> Result<()> {
+                    self.0.place.clear().await;
+                    Ok(())
+                }
+
+                fn block_on<T: Future>(future: T) -> T::Output {
+                    stores::runtime().block_on(future)
+                }
+
+                fn lacks() -> &'static [Capability] {
+                    $lacks
+                }
+            }
+
+            suite!(Fixed);
+        }
+    };
+}
+
+store!(sqlite, Db::Sqlite, 20_000, &[Capability::Watch]);
+store!(postgres, Db::Postgres, 20_000, &[]);
+// Without a history, takes and endings go by their fast statements.
+store!(postgres_at_once, Db::Postgres, 0, &[Capability::History]);
+store!(mysql, Db::MySql, 20_000, &[Capability::Watch]);

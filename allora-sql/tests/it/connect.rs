@@ -1,0 +1,216 @@
+//! Opening a store: what can be wrong with the address, the server, the tables.
+
+use crate::stores::{Db, Place, on, on_every_database};
+use allora_core::{
+    Backend, Kind,
+    backend::{NewSchedule, Now, Page},
+    time::from_millis,
+};
+use allora_sql::Sql;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
+use std::time::Duration;
+
+on_every_database! {
+    opening_twice_changes_nothing
+    nodes_that_open_at_once_agree
+    a_newer_schema_is_refused_with_both_versions
+    a_missing_index_is_named
+    a_missing_table_is_named
+    tables_that_are_not_there_are_not_made_unasked
+    two_prefixes_are_invisible_to_each_other
+    rows_of_the_first_release_are_read
+}
+
+/// Runs a statement of the test's own.
+pub(crate) async fn run(place: &Place, text: &str) -> sqlx::Result<()> {
+    let text = AssertSqlSafe(text.replace("{p}", &place.prefix));
+    if place.url.starts_with("postgres") {
+        PgConnection::connect(&place.url).await?.execute(text).await?;
+    } else if place.url.starts_with("mysql") {
+        MySqlConnection::connect(&place.url).await?.execute(text).await?;
+    } else {
+        SqliteConnection::connect(&place.url).await?.execute(text).await?;
+    }
+    Ok(())
+}
+
+async fn refused(place: &Place) -> (Kind, String) {
+    match place.builder().connect(&place.url).await {
+        Ok(sql) => panic!("{sql:?} was opened"),
+        Err(error) => (error.kind(), format!("{error}")),
+    }
+}
+
+async fn opening_twice_changes_nothing(place: Place) {
+    let first = place.open().await;
+    let now = Now::At(from_millis(5_000).unwrap());
+    let new = NewSchedule::new("a", "mail", "def", None).data(&[0, 255]);
+    let state = first.schedules().unwrap().add(new, now).await.unwrap();
+    let second = place.builder().without_migrations().connect(&place.url).await.unwrap();
+    assert_eq!(second.schedules().unwrap().get("a").await.unwrap(), state);
+}
+
+async fn nodes_that_open_at_once_agree(place: Place) {
+    let opened = futures::future::join_all((0..6).map(|_| place.open())).await;
+    for sql in opened {
+        assert!(sql.schedules().unwrap().list(Page::first(1)).await.unwrap().is_empty());
+    }
+}
+
+async fn a_newer_schema_is_refused_with_both_versions(place: Place) {
+    place.open().await;
+    run(&place, "UPDATE {p}_meta SET value = 99").await.unwrap();
+    let (kind, said) = refused(&place).await;
+    assert_eq!(kind, Kind::Invalid);
+    assert!(said.contains("version 99") && said.contains("knows 1"), "{said}");
+}
+
+async fn a_missing_index_is_named(place: Place) {
+    place.open().await;
+    let drop = if place.url.starts_with("mysql") {
+        "DROP INDEX {p}_job_notice ON {p}_job"
+    } else {
+        "DROP INDEX {p}_job_notice"
+    };
+    run(&place, drop).await.unwrap();
+    let (kind, said) = refused(&place).await;
+    assert_eq!(kind, Kind::Invalid);
+    assert!(said.contains("_job_notice"), "{said}");
+}
+
+async fn a_missing_table_is_named(place: Place) {
+    place.open().await;
+    run(&place, "DROP TABLE {p}_data").await.unwrap();
+    let (kind, said) = refused(&place).await;
+    assert_eq!(kind, Kind::Invalid);
+    assert!(said.contains("_data"), "{said}");
+}
+
+async fn tables_that_are_not_there_are_not_made_unasked(place: Place) {
+    let error = place.builder().without_migrations().connect(&place.url).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.to_string().contains("migrations"), "{error}");
+}
+
+async fn two_prefixes_are_invisible_to_each_other(place: Place) {
+    let other = place.beside("b");
+    let (first, second) = (place.open().await, other.open().await);
+    let now = Now::At(from_millis(5_000).unwrap());
+    let new = NewSchedule::new("a", "mail", "def", None);
+    first.schedules().unwrap().add(new, now).await.unwrap();
+    assert_eq!(second.schedules().unwrap().get("a").await.unwrap_err().kind(), Kind::NotFound);
+    assert_ne!(first.namespace(), second.namespace());
+    other.clear().await;
+}
+
+/// Rows as version 1 wrote them: every later version must read them.
+async fn rows_of_the_first_release_are_read(place: Place) {
+    let sql = place.open().await;
+    let blob = |text: &str| {
+        let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
+        if place.url.starts_with("postgres") { format!("'\\x{hex}'") } else { format!("X'{hex}'") }
+    };
+    let more = concat!(
+        r#"{"v":1,"kind":"","definition":"","version":0,"incarnation":0,"edition":0,"fence":0,"#,
+        r#""cursor":null,"last_started":null,"triggers":[{"at":8,"trigger":"t"}],"#,
+        r#""counters":{"started":0,"ran":0,"failed":0,"cancelled":0,"skipped":0,"missed":0,"#,
+        r#""lost":0,"abandoned":0}}"#
+    );
+    let row = format!(
+        "INSERT INTO {{p}}_job VALUES ({a}, {mail}, {def}, 2, 3, 4, 4, 60000, 61000, 5000, 77, \
+         {node}, {claim}, 77, 5000, 1, 9000, 0, 70, 0, {failed}, {boom}, \
+         9, 8, 7, 6, 5, 4, 3, 2, NULL, 8, {more})",
+        a = blob("a"),
+        mail = blob("mail"),
+        def = blob("def"),
+        node = blob("n1"),
+        claim = blob("0123456789abcdef"),
+        failed = blob("failed"),
+        boom = blob("boom"),
+        more = blob(more),
+    );
+    run(&place, &row).await.unwrap();
+    let data = format!("INSERT INTO {{p}}_data VALUES ({}, 4, {})", blob("a"), blob("payload"));
+    run(&place, &data).await.unwrap();
+    let again = place.open().await;
+    let state = again.schedules().unwrap().get("a").await.unwrap();
+    assert_eq!((state.kind.as_str(), state.data.as_slice()), ("mail", &b"payload"[..]));
+    assert_eq!(state.head.unwrap().trigger.as_deref(), Some("t"));
+    assert_eq!(state.cursor.unwrap().due_at, from_millis(61_000).unwrap());
+    assert_eq!((state.holds[0].fence, state.holds[0].node.as_str()), (77, "n1"));
+    assert_eq!(state.last, Some(allora_core::backend::Outcome::Failed("boom".into())));
+    assert_eq!((state.counters.started, state.counters.abandoned), (9, 2));
+    drop(sql);
+}
+
+#[test]
+fn wrong_settings_are_refused_before_anything_is_asked() {
+    on(Db::Sqlite, async |place| {
+        for prefix in ["", "A", "1a", "a-b", "a b", "a\"; DROP TABLE x; --", &"a".repeat(41)] {
+            let error = Sql::builder().prefix(prefix).connect(&place.url).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{prefix:?}");
+        }
+        Sql::builder().prefix("a".repeat(40)).connect(&place.url).await.unwrap();
+        assert!(Sql::builder().connections(0).connect(&place.url).await.is_err());
+        let never = Duration::ZERO;
+        assert!(Sql::builder().connect_timeout(never).connect(&place.url).await.is_err());
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_a_store_is_told_apart() {
+    on(Db::Sqlite, async |place| {
+        let folder = place.folder.as_ref().unwrap().path();
+        let said = |error: allora_core::Error| error.to_string();
+        let open = async |name: &str| {
+            said(
+                Sql::connect(&format!("sqlite:{}", folder.join(name).display())).await.unwrap_err(),
+            )
+        };
+        std::fs::create_dir(folder.join("dir")).unwrap();
+        assert!(open("dir").await.contains("is a directory"));
+        std::fs::write(folder.join("text"), "x".repeat(5000)).unwrap();
+        assert!(open("text").await.contains("not an SQLite database"));
+        std::fs::write(folder.join("ro"), "").unwrap();
+        let mut rights = std::fs::metadata(folder.join("ro")).unwrap().permissions();
+        rights.set_readonly(true);
+        std::fs::set_permissions(folder.join("ro"), rights).unwrap();
+        assert!(open("ro").await.contains("may only be read"));
+        assert!(open("none/jobs.db").await.contains("could not be opened"));
+    });
+}
+
+#[test]
+fn a_server_that_refuses_is_told_apart_and_no_password_is_shown() {
+    for db in [Db::Postgres, Db::MySql] {
+        on(db, async |place| {
+            let secret = "s3ntinel";
+            let (login, rest) = place.url.split_once('@').unwrap();
+            let user = login.rsplit_once(':').unwrap().0;
+            let (host, _) = rest.split_once('/').unwrap();
+            let timeout = Duration::from_secs(2);
+            for (url, wanted, kind) in [
+                (format!("{user}:{secret}@{rest}"), "refused the user", Kind::Invalid),
+                (format!("{login}@{host}/no_such_database"), "no such database", Kind::Invalid),
+                (format!("{user}:{secret}@127.0.0.1:1/x"), "cannot be reached", Kind::Unavailable),
+                // A place that nobody answers from: addresses set apart for documentation.
+                (format!("{user}:{secret}@192.0.2.1/x?tls=off"), "", Kind::Unavailable),
+                (format!("{login}@{rest}?tls=verify-full"), "TLS", Kind::Invalid),
+            ] {
+                let opened = Sql::builder().connect_timeout(timeout).connect(&url).await;
+                let error = opened.unwrap_err();
+                let mut all = format!("{error} {error:?}");
+                let mut cause = std::error::Error::source(&error);
+                while let Some(error) = cause {
+                    all = format!("{all} {error} {error:?}");
+                    cause = error.source();
+                }
+                assert!(!all.contains(secret), "{all}");
+                assert!(error.to_string().contains(wanted), "{wanted}: {error}: {all}");
+                assert_eq!(error.kind(), kind, "{all}");
+            }
+            let sql = place.open().await;
+            assert!(!format!("{sql:?}").contains(":allora@"), "{sql:?}");
+        });
+    }
+}

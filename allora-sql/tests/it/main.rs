@@ -1,0 +1,12 @@
+//! The SQL backend against real databases.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+
+mod conformance;
+mod connect;
+mod differential;
+mod rows;
+mod runtimes;
+mod sessions;
+mod stores;
+mod transactional;

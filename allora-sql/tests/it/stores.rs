@@ -1,0 +1,126 @@
+//! The databases the tests run on: SQLite in a temporary file, the others where the environment
+//! says that there is one.
+
+use allora_sql::{Builder, Sql};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
+use std::{env, sync::OnceLock};
+use tokio::runtime::Runtime;
+
+/// One database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Db {
+    Sqlite,
+    Postgres,
+    MySql,
+}
+
+/// A set of tables nobody else uses.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    pub(crate) folder: Option<std::sync::Arc<tempfile::TempDir>>,
+}
+
+impl Db {
+    /// A fresh place; `None`, with a line that says so, where this database is not to be had.
+    pub(crate) fn place(self) -> Option<Place> {
+        let (name, variable) = match self {
+            Db::Sqlite => ("sqlite", ""),
+            Db::Postgres => ("postgres", "ALLORA_TEST_POSTGRES_URL"),
+            Db::MySql => ("mysql", "ALLORA_TEST_MYSQL_URL"),
+        };
+        let only = env::var("ALLORA_TEST_STORES").ok();
+        if only.is_some_and(|only| !only.split(',').any(|store| store == name)) {
+            return None;
+        }
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).unwrap();
+        let prefix = format!("t{:016x}", u64::from_le_bytes(random));
+        if self == Db::Sqlite {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+            return Some(Place { url, prefix, folder: Some(folder.into()) });
+        }
+        match env::var(variable) {
+            Ok(url) => Some(Place { url, prefix, folder: None }),
+            Err(_) if env::var_os("CI").is_some() => panic!("{variable} is not set"),
+            Err(_) => {
+                eprintln!("skipped: {variable} is not set");
+                None
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Another set of tables in the same database.
+    pub(crate) fn beside(&self, suffix: impl std::fmt::Display) -> Self {
+        let prefix = format!("{}_{suffix}", self.prefix);
+        Self { url: self.url.clone(), prefix, folder: self.folder.clone() }
+    }
+
+    /// The same tables.
+    pub(crate) fn beside_nothing(&self) -> Self {
+        Self { url: self.url.clone(), prefix: self.prefix.clone(), folder: self.folder.clone() }
+    }
+
+    /// Drops the tables, if there are any; a file goes with its folder.
+    pub(crate) async fn clear(&self) {
+        let tables = ["job", "data", "history", "meta"].map(|t| format!("{}_{t}", self.prefix));
+        let drop = AssertSqlSafe(format!("DROP TABLE IF EXISTS {}", tables.join(", ")));
+        if self.url.starts_with("postgres") {
+            let mut conn = PgConnection::connect(&self.url).await.unwrap();
+            conn.execute(drop).await.unwrap();
+        } else if self.url.starts_with("mysql") {
+            let mut conn = MySqlConnection::connect(&self.url).await.unwrap();
+            conn.execute(drop).await.unwrap();
+        }
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        Sql::builder().prefix(&self.prefix)
+    }
+
+    pub(crate) async fn open(&self) -> Sql {
+        self.builder().connect(&self.url).await.unwrap()
+    }
+}
+
+/// Stamps a test for each database.
+macro_rules! on_every_database {
+    ($($name:ident)*) => {$(
+        mod $name {
+            #[test]
+            fn sqlite() {
+                crate::stores::on($crate::stores::Db::Sqlite, super::$name);
+            }
+            #[test]
+            fn postgres() {
+                crate::stores::on($crate::stores::Db::Postgres, super::$name);
+            }
+            #[test]
+            fn mysql() {
+                crate::stores::on($crate::stores::Db::MySql, super::$name);
+            }
+        }
+    )*};
+}
+
+pub(crate) use on_every_database;
+
+/// Runs a test on a fresh place of this database.
+pub(crate) fn on(db: Db, test: impl AsyncFnOnce(Place)) {
+    if let Some(place) = db.place() {
+        runtime().block_on(async {
+            let tables = place.beside_nothing();
+            test(place).await;
+            tables.clear().await;
+        });
+    }
+}
+
+/// The runtime of all tests that do not ask for another.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap())
+}

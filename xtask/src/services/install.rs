@@ -1,0 +1,53 @@
+//! Getting a server that is not on this machine.
+
+use super::{Service, says_yes};
+use crate::{Failure, Outcome, command};
+use std::process::Command;
+
+/// Installs the service's package, where we know how and may.
+pub(super) fn package(service: &Service) -> Outcome {
+    let Service { store, variable, package, program, .. } = service;
+    let help = format!(
+        "`{program}` is not on this machine: install it (Debian and Ubuntu: the package {package}), \
+         or set {variable} to the URL of a server for tests, or leave {store} out with --only"
+    );
+    if !says_yes(with(&["apt-get", "--version"])) {
+        return Err(Failure::Check(help));
+    }
+    let prefix: &[&str] = if is_root() {
+        &["env"]
+    } else if says_yes(with(&["sudo", "-n", "true"])) {
+        &["sudo", "-n", "env"]
+    } else {
+        return Err(Failure::Check(help));
+    };
+    let apt = |rest: &[&str]| {
+        let words = [prefix, &["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"], rest].concat();
+        command::run(&format!("install {package}"), with(&words))
+    };
+    apt(&["update"])?;
+    apt(&["install", "-y", "--no-install-recommends", package])
+}
+
+/// Whether we are root: some servers refuse to run so.
+pub(super) fn is_root() -> bool {
+    number(&["-u"]) == Some(0)
+}
+
+/// The ids of a user and its group, or of one that has no rights.
+pub(super) fn user(name: &str) -> Outcome<(u32, u32)> {
+    let ids = |name: &str| Some((number(&["-u", name])?, number(&["-g", name])?));
+    let none = || Failure::Check(format!("there is neither a user {name} nor one called nobody"));
+    ids(name).or_else(|| ids("nobody")).ok_or_else(none)
+}
+
+fn number(args: &[&str]) -> Option<u32> {
+    let told = Command::new("id").args(args).output().ok()?;
+    told.status.success().then(|| String::from_utf8_lossy(&told.stdout).trim().parse().ok())?
+}
+
+fn with(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
+}
