@@ -70,7 +70,8 @@ async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
 
 /// A clock that was read before the wait would find the occurrence not due yet.
 async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
-    let sql = place.open().await;
+    // With a history every take locks its row.
+    let sql = place.builder().history(10).connect(&place.url).await.unwrap();
     let store = sql.schedules().unwrap();
     let soon = sql.reschedule(Reschedule::new("n", STORE, &[])).await.unwrap().now
         + Duration::from_millis(600);
