@@ -1,4 +1,6 @@
-//! allora on SQL: SQLite, PostgreSQL, MySQL and MariaDB, over `sqlx`.
+//! Stores in SQL databases.
+//!
+#![doc = include_str!("../README.md")]
 
 mod connect;
 mod dialect;

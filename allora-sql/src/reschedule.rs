@@ -13,7 +13,7 @@ use allora_core::{
         Act, Answer, Find, History, Leases, Now, Plan, Reschedule, Rescheduled, Schedules, State,
         Taken, Watch,
     },
-    record::{At, step},
+    record::{At, Ledger, step},
 };
 use async_trait::async_trait;
 use std::collections::HashMap;
@@ -30,7 +30,9 @@ impl Backend for Sql {
         if store.is_looking(request.plans) {
             now = store.look_at(request.plans, request.now, &mut answers).await?;
         } else {
-            store.take_at_once(&request, &mut answers, &mut now).await?;
+            if store.take_at_once(&request, &mut answers, &mut now).await? {
+                store.lose_at_once(&request, &mut answers, &mut now).await?;
+            }
             store.carry_out(&request, &mut answers, &mut now).await?;
         }
         let (found, next_due) = match request.find {
@@ -120,22 +122,22 @@ impl Store {
         Ok(Some(now))
     }
 
-    /// Takes of the commonest shape, in one statement. What it does not win is looked at again by
-    /// [`carry_out`](Self::carry_out).
+    /// Takes of the commonest shape, in one statement; false if there are none, or no such
+    /// statement. What it does not win is looked at again.
     async fn take_at_once(
         &self,
         request: &Reschedule<'_>,
         answers: &mut [Option<Answer>],
         now: &mut Option<Time>,
-    ) -> Result {
+    ) -> Result<bool> {
         if self.history > 0 || !is_whole(request.now) {
             // The history is written in the same transaction as the record.
-            return Ok(());
+            return Ok(false);
         }
         let plans: Vec<&Plan<'_>> = request.plans.iter().collect();
         let fast = Fast { node: request.node, now: micros(request.now) };
         let Some(statement) = self.dialect.flavour.takes(&self.dialect, &fast, &plans) else {
-            return Ok(());
+            return Ok(false);
         };
         let rows = again!(self, OP, self.driver.rows(statement.clone()))?;
         let mut won = HashMap::with_capacity(rows.len());
@@ -147,6 +149,40 @@ impl Store {
         for (plan, answer) in request.plans.iter().zip(answers) {
             if let Some(taken) = won.remove(plan.name) {
                 *answer = Some(Answer::Taken(taken));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes that another node has won, told from what the rows are, without locking them. A take
+    /// that would change its record, or that might win after all, is left to
+    /// [`carry_out`](Self::carry_out).
+    async fn lose_at_once(
+        &self,
+        request: &Reschedule<'_>,
+        answers: &mut [Option<Answer>],
+        now: &mut Option<Time>,
+    ) -> Result {
+        let is_open =
+            |i: &usize| answers[*i].is_none() && matches!(request.plans[*i].act, Act::Take(_));
+        let open: Vec<usize> = (0..answers.len()).filter(is_open).collect();
+        for open in open.chunks(crate::dialect::CHUNK) {
+            let names: Vec<&str> = open.iter().map(|i| request.plans[*i].name).collect();
+            let (clock, rows) = self.look(OP, self.dialect.rows(&names)).await?;
+            let read_at = decides(request.now, clock);
+            let rows: HashMap<&str, &row::Stored> =
+                rows.iter().map(|row| (row.name.as_str(), row)).collect();
+            for i in open {
+                let plan = &request.plans[*i];
+                let row = rows.get(plan.name).filter(|row| !row.is_forgotten(read_at));
+                let Some(Ok(before)) = row.map(|row| &row.record) else { continue };
+                let mut after = Some(before.clone());
+                let at = At::new(request.node, read_at);
+                let answer = step(&mut after, plan, at, &mut Ledger::off());
+                if after.as_ref() == Some(before) {
+                    answers[*i] = Some(answer);
+                    *now = (*now).max(Some(read_at));
+                }
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 mod conformance;
 mod connect;
 mod differential;
+mod perfectsched;
 mod rows;
 mod runtimes;
 mod sessions;

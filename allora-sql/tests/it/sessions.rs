@@ -2,7 +2,7 @@
 
 use crate::{
     connect::run,
-    stores::{Db, Place, on, on_every_database},
+    stores::{Db, Place, on, on_every_database, pause},
 };
 use allora_core::{
     Backend, Kind,
@@ -70,7 +70,8 @@ async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
 
 /// A clock that was read before the wait would find the occurrence not due yet.
 async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
-    let sql = place.open().await;
+    // With a history every take locks its row.
+    let sql = place.builder().history(10).connect(&place.url).await.unwrap();
     let store = sql.schedules().unwrap();
     let soon = sql.reschedule(Reschedule::new("n", STORE, &[])).await.unwrap().now
         + Duration::from_millis(600);
@@ -98,14 +99,14 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
         } else {
             let mut conn = sqlx::SqliteConnection::connect(&place.url).await.unwrap();
             conn.execute(AssertSqlSafe(text.clone())).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            pause(1_200).await;
             conn.execute("COMMIT").await.unwrap();
         }
     };
     let wait =
         if place.url.starts_with("mysql") { "DO SLEEP(1.2)" } else { "SELECT pg_sleep(1.2)" };
     let taking = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        pause(200).await;
         let then = Next::from(soon + Duration::from_secs(9));
         let plans = [Plan::new("a", take(1, edition, soon.into(), then))];
         sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap()

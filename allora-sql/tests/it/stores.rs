@@ -1,9 +1,10 @@
 //! The databases the tests run on: SQLite in a temporary file, the others where the environment
 //! says that there is one.
 
+use allora_core::{Runtime as _, runtime::Tokio};
 use allora_sql::{Builder, Sql};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
-use std::{env, sync::OnceLock};
+use std::{env, sync::OnceLock, time::Duration};
 use tokio::runtime::Runtime;
 
 /// One database.
@@ -45,7 +46,7 @@ impl Db {
             Ok(url) => Some(Place { url, prefix, folder: None }),
             Err(_) if env::var_os("CI").is_some() => panic!("{variable} is not set"),
             Err(_) => {
-                eprintln!("skipped: {variable} is not set");
+                skipped(variable);
                 None
             }
         }
@@ -123,4 +124,16 @@ pub(crate) fn on(db: Db, test: impl AsyncFnOnce(Place)) {
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
+}
+
+/// Says that a test did not run.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+fn skipped(variable: &str) {
+    eprintln!("skipped: {variable} is not set");
+}
+
+/// Lets real time pass: databases have clocks of their own.
+pub(crate) async fn pause(ms: u64) {
+    let runtime = Tokio::current().unwrap();
+    runtime.sleep_until(runtime.now() + Duration::from_millis(ms)).await;
 }

@@ -71,17 +71,18 @@ async fn once(place: &Place, work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), Bo
     let scheduler = builder.add("job", entry).safety_poll(Duration::from_millis(100)).build();
     let scheduler = scheduler.unwrap();
     let handle = scheduler.handle();
-    let running = tokio::spawn(scheduler.run());
-    let trigger = Change::Trigger { id: "now" };
-    let now = Now::Store { node: allora_core::time::end_of_time() };
-    // The job is registered by the scheduler; until then there is nothing to pull.
-    while store.schedules().unwrap().modify("job", trigger, now).await.is_err() {
-        tokio::task::yield_now().await;
-    }
-    let (run, end) = left.recv().await.unwrap();
-    end.send(work(&store, &run).await).unwrap();
-    handle.stop();
-    running.await.unwrap();
+    let working = async {
+        let trigger = Change::Trigger { id: "now" };
+        let now = Now::Store { node: allora_core::time::end_of_time() };
+        // The job is registered by the scheduler; until then there is nothing to pull.
+        while store.schedules().unwrap().modify("job", trigger, now).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let (run, end) = left.recv().await.unwrap();
+        end.send(work(&store, &run).await).unwrap();
+        handle.stop();
+    };
+    futures::join!(scheduler.run(), working);
     store.schedules().unwrap().get("job").await.unwrap()
 }
 
