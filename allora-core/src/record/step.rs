@@ -254,7 +254,7 @@ impl Record {
         ledger: &mut Ledger,
     ) {
         let due = self.cursor.filter(|cursor| {
-            cursor.due_at <= at.now && next.is_none_or(|next| next.at > cursor.at)
+            cursor.at <= at.now && next.is_none_or(|next| next.at > cursor.at)
         });
         if let Some(due) = due.filter(|due| self.last_started < Some(due.at)) {
             // Only the definition that goes could count what lies between.
