@@ -1,6 +1,10 @@
 //! Stores in SQL databases.
 //!
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "mysql")),
+    allow(dead_code, unused_imports, unused_macros, reason = "without a database it does nothing")
+)]
 
 mod connect;
 mod dialect;
