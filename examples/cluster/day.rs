@@ -12,7 +12,7 @@ use allora::{
     runtime::Tokio,
     schedule::between,
 };
-
+use futures::future::join_all;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -40,11 +40,9 @@ pub(crate) async fn run(nodes: usize, seconds: u32) -> Result<(), BoxError> {
     let mut running = Vec::new();
     for node in 1..=nodes {
         let scheduler = machine(node, &store, &clock, &entries, &log)?;
-        running.push(tokio::spawn(scheduler.run_until(clock.sleep_until(clock.began + DAY))));
+        running.push(scheduler.run_until(clock.sleep_until(clock.began + DAY)));
     }
-    for node in running {
-        node.await?;
-    }
+    join_all(running).await;
 
     let log = log.lock().expect("no run panics");
     print_table(&entries, nodes, &log);

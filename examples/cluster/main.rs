@@ -7,6 +7,8 @@
 //! on one database, in real time. One of them is killed on the way, and another one started. What
 //! the processes wrote down and what the store remembers then go to the history checker.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 mod arguments;
 mod day;
 mod fast;

@@ -133,12 +133,15 @@ impl Fleet {
         Ok(())
     }
 
-    /// Kills the process that is in the middle of most jobs, one at least once among them.
+    /// Kills the process that is in the middle of most runs: until half-time one that runs jobs of
+    /// both kinds, then any whose work will have to be done again.
     async fn kill_busy(&mut self, clock: &Tokio, chores: &[Chore]) -> Result<Death, BoxError> {
-        let give_up = clock.now() + PATIENCE;
+        let Span { from, until } = self.orders.span;
         loop {
+            let now = clock.wall();
+            let both = now < from + (until - from) / 2;
             let lines = log::read(&self.orders.log)?;
-            let worth = |machine: &Machine| worth_killing(&lines, &machine.label, chores);
+            let worth = |machine: &Machine| worth_killing(&lines, &machine.label, chores, both);
             let busiest = self.machines.iter_mut().max_by_key(|machine| worth(machine));
             let machine = busiest.ok_or("there are no machines")?;
             if worth(machine) > 0 {
@@ -148,8 +151,8 @@ impl Fleet {
                 println!("{} killed at {}", machine.label, at.format("%H:%M:%S%.3f"));
                 return Ok(Death { label: machine.label.clone(), at });
             }
-            if clock.now() > give_up {
-                return Err("no machine runs anything that could be interrupted".into());
+            if now > until {
+                return Err("no machine ran anything that could be interrupted".into());
             }
             clock.sleep_until(clock.now() + Duration::from_millis(20)).await;
         }
@@ -167,10 +170,12 @@ impl Fleet {
     }
 }
 
-/// How many runs the machine is in the middle of; 0 unless one of them is at least once.
-fn worth_killing(lines: &[Line], label: &str, chores: &[Chore]) -> usize {
+/// How many runs the machine is in the middle of; 0 if none of them is at least once, or if jobs of
+/// both kinds are wanted and there are not.
+fn worth_killing(lines: &[Line], label: &str, chores: &[Chore], both: bool) -> usize {
     let open = log::unfinished(lines, label);
     let leased =
-        |line: &&Line| chores.iter().any(|chore| chore.name == line.job && chore.lease.is_some());
-    if open.iter().any(leased) { open.len() } else { 0 }
+        |line: &&&Line| chores.iter().any(|chore| chore.name == line.job && chore.lease.is_some());
+    let again = open.iter().filter(leased).count();
+    if again == 0 || both && again == open.len() { 0 } else { open.len() }
 }

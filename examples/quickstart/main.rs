@@ -4,6 +4,8 @@
 //! schedule in a file, where it survives restarts and may be shared by several processes:
 //! `cargo run --example quickstart --features sqlite -- --store sqlite`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 mod options;
 mod store;
 
