@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 /// Until the first occurrence: time for a process to start and to register the jobs.
-const LEAD: Duration = Duration::from_secs(3);
+const LEAD: Duration = Duration::from_secs(4);
 /// How soon the killed machine is replaced.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long what is under way at the end may take.
@@ -36,17 +36,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(plan: &Plan) -> Result<(), BoxError> {
     let clock = Tokio::current()?;
+    // Tables and a file of this run's own: nothing of another run is in the way.
+    let id = clock.wall().timestamp();
+    let prefix = format!("cluster_{id}");
+    let log = env::temp_dir().join(format!("allora-cluster-{id}-{}.log", std::process::id()));
+    let store = store::open(&plan.url, &prefix).await?;
     let from = clock.wall() + LEAD;
     let from = from - Duration::from_nanos(from.timestamp_subsec_nanos().into());
     let span = Span { from, until: from + plan.lasts };
-    // Tables and a file of this run's own: nothing of another run is in the way.
-    let id = from.timestamp();
-    let prefix = format!("cluster_{id}");
-    let log = env::temp_dir().join(format!("allora-cluster-{id}-{}.log", std::process::id()));
+    let chores = jobs::all(span)?;
     let orders = Orders { label: String::new(), url: plan.url.clone(), prefix, log, span };
     let mut fleet = Fleet { orders, machines: Vec::new() };
-    let chores = jobs::all(span)?;
-    let store = store::open(&plan.url, &fleet.orders.prefix).await?;
     println!("{} jobs on {} processes, for {:?}", chores.len(), plan.nodes, plan.lasts);
     println!("store: {store:?}");
     println!("log:   {}", fleet.orders.log.display());
