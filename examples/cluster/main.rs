@@ -1,148 +1,33 @@
-//! A day of a real crontab on three machines, in some seconds: `cargo run --example cluster`.
+//! Many nodes, one store, and a check that every occurrence ran as promised.
 //!
-//! Three schedulers, each with all the jobs of `examples/crontab`, share one store. A day goes by
-//! on clocks that run fast; then a table says who ran what, and every occurrence is looked for:
-//! each must have run on exactly one of them.
+//! `cargo run --example cluster`: a day of a real crontab on three nodes of this process, in some
+//! seconds, on clocks that run fast. `-- --nodes 5 --seconds 20` changes the numbers.
 //!
-//! `-- --nodes 5 --seconds 20` changes the numbers.
+//! `cargo run --example cluster --features sqlite -- --store sqlite --kill`: the nodes are processes
+//! on one database, in real time. One of them is killed on the way, and another one started. What
+//! the processes wrote down and what the store remembers then go to the history checker.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
+mod arguments;
+mod day;
 mod fast;
+mod jobs;
+mod log;
+mod machine;
+mod processes;
+mod store;
+mod table;
+mod verdict;
 
-use allora::{
-    BoxError, CatchUp, Memory, Run, Runtime, Scheduler, Time,
-    crontab::{self, Entry, When},
-    job,
-    runtime::Tokio,
-    schedule::between,
-};
-use fast::Fast;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-/// Who ran what: job, scheduled time, node.
-type Log = Arc<Mutex<Vec<(String, Time, usize)>>>;
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+use allora::BoxError;
+use arguments::Task;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let (nodes, seconds) = arguments()?;
-    let entries = crontab::parse_system(include_str!("../crontab"))?;
-    let tokio = Tokio::current()?;
-    let clock = Fast {
-        from: "2026-03-02T00:00:00Z".parse()?,
-        began: tokio.now(),
-        speed: u32::try_from(DAY.as_secs())? / seconds,
-        tokio,
-    };
-    println!("{} jobs on {nodes} nodes; a day passes in {seconds} s", entries.len());
-
-    let store = Memory::new();
-    let log = Log::default();
-    let mut running = Vec::new();
-    for node in 1..=nodes {
-        let scheduler = machine(node, &store, &clock, &entries, &log)?;
-        running.push(tokio::spawn(scheduler.run_until(clock.sleep_until(clock.began + DAY))));
+    match arguments::read(std::env::args().skip(1))? {
+        Task::Day { nodes, seconds } => day::run(nodes, seconds).await,
+        Task::Processes(plan) => processes::run(&plan).await,
+        Task::Machine(orders) => machine::run(&orders).await,
     }
-    for node in running {
-        node.await?;
-    }
-
-    let log = log.lock().expect("no run panics");
-    print_table(&entries, nodes, &log);
-    // The last minutes are left out: an occurrence may be due when the nodes are stopping.
-    let until = clock.from + DAY - Duration::from_secs(10 * 60);
-    check(&entries, &log, clock.from, until)
-}
-
-/// One node, with every job of the crontab; each command is a closure that notes the run.
-fn machine(
-    node: usize,
-    store: &Memory,
-    clock: &Fast,
-    entries: &[Entry],
-    log: &Log,
-) -> Result<Scheduler, BoxError> {
-    let mut builder = Scheduler::builder(store.clone())
-        .label(format!("machine-{node}"))
-        .runtime(clock.clone())
-        // A real second is a good hour here, also for the limits that guard against a slow store.
-        .call_deadline(Duration::from_secs(60))
-        .safety_poll(Duration::from_secs(60 * 60))
-        .mark(Duration::from_secs(60 * 60))
-        .jitter(Duration::from_secs(1));
-    for entry in entries {
-        let When::Cron(schedule) = &entry.when else { continue };
-        let log = log.clone();
-        let run = async move |run: Run| {
-            let mut log = log.lock().expect("no run panics");
-            log.push((run.name().to_owned(), run.scheduled_at(), node));
-        };
-        // If this machine is slow, a minute of the fast clock may pass unseen: catch up with all.
-        let entry_job = job(schedule.clone(), run).catch_up(CatchUp::All { limit: 1_000 });
-        builder = builder.add(entry.name.as_str(), entry_job);
-    }
-    Ok(builder.build()?)
-}
-
-fn print_table(entries: &[Entry], nodes: usize, log: &[(String, Time, usize)]) {
-    print!("\n{:<44}", "job");
-    (1..=nodes).for_each(|node| print!("  machine-{node}"));
-    println!("     all");
-    for entry in entries {
-        let runs = log.iter().filter(|(name, ..)| *name == entry.name);
-        let by = |node| runs.clone().filter(|run| run.2 == node).count();
-        print!("{:<44}", entry.name.chars().take(43).collect::<String>());
-        (1..=nodes).for_each(|node| print!("{:>11}", by(node)));
-        println!("{:>8}", runs.clone().count());
-    }
-}
-
-/// Every occurrence up to `until` must have run, and none twice.
-fn check(
-    entries: &[Entry],
-    log: &[(String, Time, usize)],
-    from: Time,
-    until: Time,
-) -> Result<(), BoxError> {
-    let mut runs: BTreeMap<(&str, Time), usize> = BTreeMap::new();
-    for (name, at, _) in log {
-        *runs.entry((name, *at)).or_default() += 1;
-    }
-    let twice = runs.values().filter(|count| **count > 1).count();
-    let mut expected = 0;
-    let mut lost = 0;
-    for entry in entries {
-        let When::Cron(schedule) = &entry.when else { continue };
-        for at in between(schedule, from, until) {
-            expected += 1;
-            lost += usize::from(!runs.contains_key(&(entry.name.as_str(), at)));
-        }
-    }
-    println!("\n{expected} occurrences expected, {lost} lost, {twice} ran twice");
-    if lost + twice > 0 {
-        return Err("an occurrence did not run exactly once".into());
-    }
-    println!("every occurrence ran exactly once");
-    Ok(())
-}
-
-fn arguments() -> Result<(usize, u32), BoxError> {
-    let (mut nodes, mut seconds) = (3, 12);
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let value = args.next().ok_or("usage: cluster [--nodes N] [--seconds N]")?;
-        match arg.as_str() {
-            "--nodes" => nodes = value.parse()?,
-            "--seconds" => seconds = value.parse()?,
-            _ => return Err("usage: cluster [--nodes N] [--seconds N]".into()),
-        }
-    }
-    if nodes == 0 || !(1..=3_600).contains(&seconds) {
-        return Err("at least 1 node, and from 1 to 3600 seconds".into());
-    }
-    Ok((nodes, seconds))
 }

@@ -235,11 +235,9 @@ fn sqlite_refuses_text_where_a_number_belongs() {
 fn a_given_pool_of_sqlite_must_be_durable() {
     on(Db::Sqlite, async |place| {
         place.open().await.close().await;
-        let pool = sqlx::SqlitePool::connect(&place.url).await.unwrap();
-        pool.execute("PRAGMA synchronous = OFF").await.unwrap();
-        let mut conn = pool.acquire().await.unwrap();
-        conn.execute("PRAGMA synchronous = OFF").await.unwrap();
-        drop(conn);
+        let options = SqliteConnectOptions::from_str(&place.url).unwrap();
+        let options = options.synchronous(SqliteSynchronous::Off);
+        let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
         let error = place.builder().sqlite_pool(pool).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.to_string().contains("synchronous"), "{error}");

@@ -1,0 +1,60 @@
+//! One node as a process of its own.
+
+use crate::{
+    jobs::{self, Chore, Span},
+    log::{BEGAN, ENDED, Log},
+    store,
+};
+use allora::{BoxError, CatchUp, Entry, Run, Runtime, Scheduler, job, runtime::Tokio};
+use std::{io::Read, path::PathBuf, time::Duration};
+
+/// What a process is told by the one that starts it.
+pub(crate) struct Orders {
+    pub(crate) label: String,
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    pub(crate) log: PathBuf,
+    pub(crate) span: Span,
+}
+
+/// How long an at-most-once run of a silent machine is believed to live.
+pub(crate) const MARK: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(orders: &Orders) -> Result<(), BoxError> {
+    let log = Log::append(&orders.log)?;
+    let clock = Tokio::current()?;
+    let store = store::open(&orders.url, &orders.prefix).await?;
+    let mut builder = Scheduler::builder(store)
+        .label(orders.label.as_str())
+        .mark(MARK)
+        .safety_poll(Duration::from_secs(1))
+        .grace(Duration::from_secs(5));
+    for chore in jobs::all(orders.span)? {
+        let name = chore.name.clone();
+        builder = builder.add(name, entry(chore, orders.span, &log, &clock));
+    }
+    builder.build()?.run_until(end_of_input()).await;
+    Ok(())
+}
+
+/// Work that takes a while, and writes down its beginning and its end.
+fn entry(chore: Chore, span: Span, log: &Log, clock: &Tokio) -> Entry {
+    let (log, clock, takes) = (log.clone(), clock.clone(), chore.takes);
+    let entry = job(chore.schedule, async move |run: Run| -> Result<(), BoxError> {
+        log.note(BEGAN, &run)?;
+        clock.sleep_until(clock.now() + takes).await;
+        log.note(ENDED, &run)
+    });
+    let entry = entry.starting(span.from).ending(span.until);
+    match chore.lease {
+        None => entry,
+        Some(lease) => entry.at_least_once(lease).catch_up(CatchUp::All { limit: 1_000 }),
+    }
+}
+
+/// Ready when the parent closes our standard input, or is no more.
+async fn end_of_input() {
+    let read = || std::io::stdin().read(&mut [0]);
+    // An error is an end as well.
+    _ = tokio::task::spawn_blocking(read).await;
+}
