@@ -4,7 +4,7 @@ use allora_core::{
     Backend, Time,
     backend::{
         Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Leases, Mark, Now, Plan,
-        Reschedule, Settle, Take,
+        Reschedule, Settle, Settled, Take,
     },
 };
 use allora_sql::Sql;
@@ -103,8 +103,8 @@ impl Node {
             });
         }
         if !endings.is_empty() {
-            // What somebody else took over was not waited for here: a lease lasts a minute.
-            self.sql.settle(Settle::new(&self.id, now(), &endings)).await.unwrap();
+            let settled = self.sql.settle(Settle::new(&self.id, now(), &endings)).await.unwrap();
+            assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
         }
         for (job, next) in self.jobs.iter_mut().zip(moved) {
             job.next = next;

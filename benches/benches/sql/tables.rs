@@ -15,7 +15,9 @@ use tokio::task::JoinSet;
 
 const BATCHES: [usize; 3] = [1, 100, 1_000];
 const NODES: usize = 4;
-const LASTS: Duration = Duration::from_millis(1_500);
+/// All rivals of a row in turn, so often: the medians are shown, also of the parts.
+const ROUNDS: usize = 7;
+const LASTS: Duration = Duration::from_millis(200);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is due is found in batches of so many.
 const FOUND: usize = 100;
@@ -44,21 +46,27 @@ pub(crate) async fn rates(raw: &Raw, url: &str) {
                 .collect();
             // Nobody wins twice, so that the limit of one batch on several nodes is that of one.
             let limited = if share == Share::Same { &batches[..1] } else { &batches[..] };
-            let narrow = raw.limit(Table::Narrow, limited, LASTS).await;
-            let wide = raw.limit(Table::Wide, limited, LASTS).await;
-            let once = load(url, &batches, Delivery::AtMostOnce).await;
-            let both = load(url, &batches, Delivery::AtLeastOnce).await;
-            let takes: f64 = once.iter().map(Tally::takes).sum();
-            let both: f64 = both.iter().map(Tally::both).sum();
+            let mut rounds = Vec::new();
+            for _ in 0..ROUNDS {
+                let narrow = raw.limit(Table::Narrow, limited, LASTS).await;
+                let wide = raw.limit(Table::Wide, limited, LASTS).await;
+                let takes = load(url, &batches, Delivery::AtMostOnce).await;
+                let both = load(url, &batches, Delivery::AtLeastOnce).await;
+                let takes: f64 = takes.iter().map(Tally::takes).sum();
+                let both: f64 = both.iter().map(Tally::both).sum();
+                rounds.push([narrow, wide, takes, takes / wide, both, both * 2.0 / wide]);
+            }
+            let [narrow, wide, takes, takes_of, both, both_of] =
+                std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
             println!(
                 "| {batch} | {nodes}{} | {} | {} | {} | {} | {} | {} |",
                 if share == Share::Same { ", same jobs" } else { "" },
                 rate(narrow),
                 rate(wide),
                 rate(takes),
-                percent(takes, wide),
+                percent(takes_of),
                 rate(both),
-                percent(both, wide / 2.0),
+                percent(both_of),
             );
         }
     }
@@ -78,16 +86,22 @@ pub(crate) async fn stored(raw: &Raw, url: &str) {
     for stored in [100, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
         prepare_stored(raw, url, stored).await;
         let names: Vec<String> = (0..FOUND).map(|i| name('h', i)).collect();
-        let limit = raw.limit(Table::Noticed, std::slice::from_ref(&names), LASTS).await;
         let mut node = Node::new(url, "one", &names).await;
-        let known = node.work(Delivery::AtLeastOnce, LASTS).await;
-        let (found, finds) = node.work_on_found(FOUND, LASTS).await;
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let limit = raw.limit(Table::Noticed, std::slice::from_ref(&names), LASTS).await;
+            let (found, finds) = node.work_on_found(FOUND, LASTS).await;
+            let known = node.work(Delivery::AtLeastOnce, LASTS).await;
+            rounds.push([limit, finds, known.both(), found.both()]);
+        }
+        let [limit, finds, known, found] =
+            std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
         println!(
             "| {stored} | {} | {} | {} | {} |",
             rate(limit),
             rate(finds),
-            rate(known.both()),
-            rate(found.both())
+            rate(known),
+            rate(found)
         );
         raw.clear().await;
     }
@@ -189,6 +203,12 @@ fn rate(rate: f64) -> String {
     }
 }
 
-fn percent(part: f64, whole: f64) -> String {
-    format!("{:.0} %", part * 100.0 / whole)
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
