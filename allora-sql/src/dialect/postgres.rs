@@ -99,8 +99,9 @@ impl Flavour for PostgresFlavour {
     /// pause), not a tombstone. Whatever else there is does not match, and goes the general path.
     ///
     /// The clock is read once, in `c`: `clock_timestamp()` is another in each column, and the fence
-    /// that is answered must be that of the hold. That it is read before a row may have to be waited
-    /// for takes nothing too early; only whether an occurrence is still fresh is asked after.
+    /// that is answered must be that of the hold. That it is read before a row may have to be
+    /// waited for takes nothing too early; only whether an occurrence is still fresh is asked
+    /// after.
     fn takes(&self, dialect: &Dialect, fast: &Fast<'_>, plans: &[&Plan<'_>]) -> Option<Statement> {
         let takes: Vec<_> = plans.iter().filter_map(|plan| Simple::of(plan)).collect();
         let clock = format!("COALESCE($1::BIGINT, {})", self.clock());

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p allora-benches --bench sql` measures SQLite, and the servers whose URLs are in
 //! `ALLORA_TEST_POSTGRES_URL` and `ALLORA_TEST_MYSQL_URL` (`cargo xtask services up` says them), in
-//! tables of its own that are removed at the end. `-- DATABASE [rates|stored|counts]` measures less.
+//! tables of its own that are removed at the end. `-- DATABASE [rates|stored|counts]` measures
+//! less.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
