@@ -97,30 +97,35 @@ impl Flavour for PostgresFlavour {
     /// A compare-and-set of every row by its key. The conditions are those of `step` for a record
     /// with nothing but a cursor in it: no hold, nothing in `more` (triggers, further attempts, a
     /// pause), not a tombstone. Whatever else there is does not match, and goes the general path.
+    ///
+    /// The clock is read once, in `c`: `clock_timestamp()` is another in each column, and the fence
+    /// that is answered must be that of the hold. That it is read before a row may have to be
+    /// waited for takes nothing too early; only whether an occurrence is still fresh is asked
+    /// after.
     fn takes(&self, dialect: &Dialect, fast: &Fast<'_>, plans: &[&Plan<'_>]) -> Option<Statement> {
         let takes: Vec<_> = plans.iter().filter_map(|plan| Simple::of(plan)).collect();
-        let now = format!("COALESCE($1::BIGINT, {})", self.clock());
-        let until = format!("LEAST(({now} + t.lasts) / 1000, {})", ms(end_of_time()));
+        let clock = format!("COALESCE($1::BIGINT, {})", self.clock());
+        let until = format!("LEAST((c.now + t.lasts) / 1000, {})", ms(end_of_time()));
         let text = format!(
-            "UPDATE {p}_job j SET \
+            "WITH c AS MATERIALIZED (SELECT {clock} AS now) UPDATE {p}_job j SET \
                cursor_at = CASE WHEN t.leased = 1 THEN j.cursor_at ELSE t.then_at END, \
                cursor_due = CASE WHEN t.leased = 1 THEN j.cursor_due ELSE t.then_due END, \
                last_started = t.expected, started = j.started + 1, \
-               fence = GREATEST(j.fence + 1, {now}), \
-               hold_fence = GREATEST(j.fence + 1, {now}), \
+               fence = GREATEST(j.fence + 1, c.now), \
+               hold_fence = GREATEST(j.fence + 1, c.now), \
                holder = $2, claim = t.claim, hold_at = t.expected, hold_attempt = 1, \
                hold_until = {until}, hold_leased = t.leased, \
                notice_at = CASE WHEN j.kind = ''::BYTEA THEN NULL \
                  WHEN t.leased = 1 THEN {until} ELSE LEAST({until}, t.then_due) END \
-             FROM unnest($3::BYTEA[], $4::BYTEA[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[], \
+             FROM c, unnest($3::BYTEA[], $4::BYTEA[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[], \
                $8::BIGINT[], $9::BIGINT[], $10::BIGINT[], $11::BIGINT[]) \
                AS t (name, claim, edition, expected, then_at, then_due, fresh, lasts, leased) \
              WHERE j.name = t.name AND j.edition = t.edition AND j.cursor_at = t.expected \
                AND j.hold_fence IS NULL AND j.more IS NULL AND j.gone_at IS NULL \
                AND (j.last_started IS NULL OR j.last_started < j.cursor_at) \
-               AND GREATEST(j.cursor_due, t.expected) * 1000 <= {now} \
-               AND (t.fresh IS NULL OR {now} <= t.fresh) \
-             RETURNING {now}, j.name, j.hold_at, j.fence, j.incarnation, j.hold_until",
+               AND GREATEST(j.cursor_due, t.expected) * 1000 <= c.now \
+               AND (t.fresh IS NULL OR {clock} <= t.fresh) \
+             RETURNING c.now, j.name, j.hold_at, j.fence, j.incarnation, j.hold_until",
             p = dialect.prefix,
         );
         let mut args = vec![Value::Int(fast.now), Value::bytes(fast.node)];
@@ -140,7 +145,9 @@ impl Flavour for PostgresFlavour {
     }
 
     /// A compare-and-set of every row by its key and fence. The conditions are those of `settle`
-    /// for a record whose only hold is that of the fence, with nothing in `more`.
+    /// for a record whose only hold is that of the fence, with nothing in `more`. The clock is read
+    /// once, as for takes: an extension that waited for its row is shorter by that, and its answer
+    /// says so.
     fn endings(
         &self,
         dialect: &Dialect,
@@ -148,10 +155,10 @@ impl Flavour for PostgresFlavour {
         endings: &[&Ending<'_>],
     ) -> Option<Statement> {
         let ends: Vec<_> = endings.iter().filter_map(|ending| SimpleEnd::of(ending)).collect();
-        let now = format!("COALESCE($1::BIGINT, {})", self.clock());
+        let clock = format!("COALESCE($1::BIGINT, {})", self.clock());
         // `t.lasts` tells an extension from a finish.
         let until = format!(
-            "GREATEST(j.hold_until, LEAST(({now} + t.lasts) / 1000, {}))",
+            "GREATEST(j.hold_until, LEAST((c.now + t.lasts) / 1000, {}))",
             ms(end_of_time())
         );
         let keep = |column: &str| {
@@ -159,7 +166,7 @@ impl Flavour for PostgresFlavour {
         };
         let moves = "t.lasts IS NULL AND t.moves = 1 AND j.cursor_at = j.hold_at";
         let text = format!(
-            "UPDATE {p}_job j SET {keep}, \
+            "WITH c AS MATERIALIZED (SELECT {clock} AS now) UPDATE {p}_job j SET {keep}, \
                hold_until = CASE WHEN t.lasts IS NULL THEN NULL ELSE {until} END, \
                ended_fence = CASE WHEN t.lasts IS NULL THEN t.fence ELSE j.ended_fence END, \
                ended_how = CASE WHEN t.lasts IS NULL THEN 0 ELSE j.ended_how END, \
@@ -173,7 +180,7 @@ impl Flavour for PostgresFlavour {
                  ELSE LEAST(CASE WHEN t.lasts IS NOT NULL THEN {until} END, \
                    CASE WHEN j.last_started IS NULL OR j.last_started < j.cursor_at \
                      THEN j.cursor_due END) END \
-             FROM unnest($2::BYTEA[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], \
+             FROM c, unnest($2::BYTEA[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], \
                $7::BIGINT[]) AS t (name, fence, lasts, moves, then_at, then_due) \
              WHERE j.name = t.name AND j.hold_fence = t.fence \
                AND j.more IS NULL AND j.gone_at IS NULL \
@@ -181,7 +188,7 @@ impl Flavour for PostgresFlavour {
                AND (t.lasts IS NOT NULL OR t.moves = 1 OR j.cursor_at IS DISTINCT FROM j.hold_at) \
              RETURNING j.name, j.hold_until, CASE WHEN j.hold_until IS NULL \
                AND (j.last_started IS NULL OR j.last_started < j.cursor_at) \
-               AND j.cursor_due * 1000 <= {now} THEN 1::BIGINT END",
+               AND j.cursor_due * 1000 <= c.now THEN 1::BIGINT END",
             p = dialect.prefix,
             keep = ["holder", "claim", "hold_fence", "hold_at", "hold_attempt", "hold_leased"]
                 .map(keep)

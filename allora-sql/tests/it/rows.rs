@@ -6,14 +6,19 @@ use crate::{
 };
 use allora_core::{
     Backend, Kind, Time,
-    backend::{Act, Answer, Change, Find, NewSchedule, Now, Page, Plan, Reschedule},
+    backend::{
+        Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
+        Now, Page, Plan, Reschedule, Settle, Settled, Take,
+    },
     time::{end_of_time, from_millis},
 };
+use std::time::Duration;
 
 on_every_database! {
     a_row_that_cannot_be_read_is_parked_and_in_nobodys_way
     names_and_payloads_survive_exactly
     the_databases_clock_decides
+    a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it
     deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not
 }
 
@@ -95,6 +100,41 @@ async fn the_databases_clock_decides(place: Place) {
         let plans = [Plan::new("a", act)];
         let answer = sql.reschedule(Reschedule::new("n", wrong, &plans)).await.unwrap();
         assert!(answer.now >= first);
+    }
+}
+
+async fn a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it(place: Place) {
+    let sql = place.open().await;
+    let now = Now::Store { node: at(1) };
+    let lease = Duration::from_secs(60);
+    let mark = Mark { lasts: lease, beside: Beside::Others };
+    let (first, second) = (at(1_000), Cursor::To(Some(at(2_000).into())));
+    let ways = [
+        (Deliver::AtLeastOnce { lease }, second),
+        (Deliver::AtMostOnce { then: second, mark: Some(mark) }, Cursor::Keep),
+    ];
+    // Many in one batch: a clock that is read twice is seldom read alike for all of them.
+    let names: Vec<String> = (0..100).map(|i| format!("job-{i}")).collect();
+    for (claim, (deliver, then)) in ways.into_iter().enumerate() {
+        let mut plans = Vec::new();
+        for name in &names {
+            let name = format!("{name}-{claim}");
+            let new = NewSchedule::new(&name, "k", "d", Some(first.into()));
+            let edition = sql.schedules().unwrap().add(new, now).await.unwrap().edition;
+            plans.push((name, edition));
+        }
+        let take =
+            |edition: &i64| Act::Take(Take::new(claim as u128, *edition, first.into(), deliver));
+        let takes: Vec<_> = plans.iter().map(|(name, e)| Plan::new(name, take(e))).collect();
+        let answers = sql.reschedule(Reschedule::new("n", now, &takes)).await.unwrap().answers;
+        let end = End::Finish { then, outcome: Ended::Ran };
+        let mut endings = Vec::new();
+        for ((name, _), answer) in plans.iter().zip(&answers) {
+            let Answer::Taken(taken) = answer else { panic!("{name} was not won: {answer:?}") };
+            endings.push(Ending::new(name, taken.fence, end.clone()));
+        }
+        let settled = sql.leases().unwrap().settle(Settle::new("n", now, &endings)).await.unwrap();
+        assert_eq!(settled, vec![Settled::Done; names.len()]);
     }
 }
 

@@ -1,0 +1,214 @@
+//! The tables that are printed.
+
+use crate::{
+    counts,
+    node::{Delivery, KIND, Node, Tally, now, open},
+    raw::{Raw, Table, name},
+};
+use allora_core::{
+    Backend, Run, Scheduler, Time,
+    backend::{Act, NewSchedule, Plan, Reschedule, Schedules},
+    every,
+};
+use std::time::{Duration, SystemTime};
+use tokio::task::JoinSet;
+
+const BATCHES: [usize; 3] = [1, 100, 1_000];
+const NODES: usize = 4;
+/// All rivals of a row in turn, so often: the medians are shown, also of the parts.
+const ROUNDS: usize = 7;
+const LASTS: Duration = Duration::from_millis(200);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is due is found in batches of so many.
+const FOUND: usize = 100;
+
+/// How several nodes share the jobs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Own,
+    Same,
+}
+
+/// Takes, and takes with their finishes, beside the raw limit.
+pub(crate) async fn rates(raw: &Raw, url: &str) {
+    println!("\nJobs in code; moves per second, and what part of the raw limit that is\n");
+    println!(
+        "| batch | nodes | raw, 2 columns | raw, all columns | take, at most once | of raw | \
+         take + finish, at least once | of half the raw |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    prepare_in_code(raw, url, NODES * BATCHES[2]).await;
+    for batch in BATCHES {
+        for (nodes, share) in [(1, Share::Own), (NODES, Share::Own), (NODES, Share::Same)] {
+            let batches: Vec<Vec<String>> = (0..nodes)
+                .map(|node| if share == Share::Same { 0 } else { node * batch })
+                .map(|first| (first..first + batch).map(|i| name('c', i)).collect())
+                .collect();
+            // Nobody wins twice, so that the limit of one batch on several nodes is that of one.
+            let limited = if share == Share::Same { &batches[..1] } else { &batches[..] };
+            let mut rounds = Vec::new();
+            for _ in 0..ROUNDS {
+                let narrow = raw.limit(Table::Narrow, limited, LASTS).await;
+                let wide = raw.limit(Table::Wide, limited, LASTS).await;
+                let takes = load(url, &batches, Delivery::AtMostOnce).await;
+                let both = load(url, &batches, Delivery::AtLeastOnce).await;
+                let takes: f64 = takes.iter().map(Tally::takes).sum();
+                let both: f64 = both.iter().map(Tally::both).sum();
+                rounds.push([narrow, wide, takes, takes / wide, both, both * 2.0 / wide]);
+            }
+            let [narrow, wide, takes, takes_of, both, both_of] =
+                std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
+            println!(
+                "| {batch} | {nodes}{} | {} | {} | {} | {} | {} | {} |",
+                if share == Share::Same { ", same jobs" } else { "" },
+                rate(narrow),
+                rate(wide),
+                rate(takes),
+                percent(takes_of),
+                rate(both),
+                percent(both_of),
+            );
+        }
+    }
+    raw.clear().await;
+}
+
+/// The same work with more and more schedules in the store.
+pub(crate) async fn stored(raw: &Raw, url: &str) {
+    println!(
+        "\n{FOUND} of the stored schedules are due: found, taken and finished, at least once\n"
+    );
+    println!(
+        "| stored | raw, all columns | found per second | take + finish | find + take + finish |"
+    );
+    println!("|---|---|---|---|---|");
+    let most = if matches!(raw, Raw::Postgres(_)) { 1_000_000 } else { 100_000 };
+    for stored in [100, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
+        prepare_stored(raw, url, stored).await;
+        let names: Vec<String> = (0..FOUND).map(|i| name('h', i)).collect();
+        let mut node = Node::new(url, "one", &names).await;
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let limit = raw.limit(Table::Noticed, std::slice::from_ref(&names), LASTS).await;
+            let (found, finds) = node.work_on_found(FOUND, LASTS).await;
+            let known = node.work(Delivery::AtLeastOnce, LASTS).await;
+            rounds.push([limit, finds, known.both(), found.both()]);
+        }
+        let [limit, finds, known, found] =
+            std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
+        println!(
+            "| {stored} | {} | {} | {} | {} |",
+            rate(limit),
+            rate(finds),
+            rate(known),
+            rate(found)
+        );
+        raw.clear().await;
+    }
+}
+
+/// Statements per occurrence, and of a scheduler that has nothing to do.
+pub(crate) async fn counts(raw: &Raw, url: &str) {
+    println!("\n| batch | statements per occurrence, at most once | at least once |");
+    println!("|---|---|---|");
+    prepare_in_code(raw, url, BATCHES[2]).await;
+    for batch in BATCHES {
+        let names: Vec<String> = (0..batch).map(|i| name('c', i)).collect();
+        let mut node = Node::new(url, "one", &names).await;
+        let mut figures = Vec::new();
+        for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+            let mut tally = Tally::default();
+            let statements = counts::of(async {
+                for _ in 0..10 {
+                    node.round(delivery, &mut tally).await;
+                }
+            });
+            let statements = statements.await;
+            figures.push(format!("{:.4}", statements as f64 / tally.won as f64));
+        }
+        println!("| {batch} | {} | {} |", figures[0], figures[1]);
+    }
+    let scheduler = Scheduler::builder(open(url).await)
+        .job("yearly", every(365 * DAY), async |_: Run| {})
+        .build()
+        .unwrap();
+    let handle = scheduler.handle();
+    let running = tokio::spawn(scheduler.run());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let idle = counts::of(tokio::time::sleep(Duration::from_secs(60))).await;
+    println!("\nAn idle scheduler sends {idle} statements a minute.");
+    handle.stop_now();
+    running.await.unwrap();
+    raw.clear().await;
+}
+
+/// Each node takes and finishes its batch, all at once.
+async fn load(url: &str, batches: &[Vec<String>], delivery: Delivery) -> Vec<Tally> {
+    let mut nodes = JoinSet::new();
+    for (i, names) in batches.iter().enumerate() {
+        let mut node = Node::new(url, &format!("node-{i}"), names).await;
+        // Its statements are prepared before.
+        node.round(delivery, &mut Tally::default()).await;
+        nodes.spawn(async move { node.work(delivery, LASTS).await });
+    }
+    nodes.join_all().await
+}
+
+/// So many jobs as code registers them, all overdue.
+async fn prepare_in_code(raw: &Raw, url: &str, jobs: usize) {
+    raw.clear().await;
+    let sql = open(url).await;
+    let register =
+        Act::Register { definition: "every second", version: 1, first: Some(long_ago().into()) };
+    let plans = [Plan::new("model", register)];
+    sql.reschedule(Reschedule::new("preparation", now(), &plans)).await.unwrap();
+    raw.multiply("model", 'c', jobs).await;
+    raw.copy_jobs().await;
+}
+
+/// So many stored schedules; the first of them are overdue, the others are for next year.
+async fn prepare_stored(raw: &Raw, url: &str, stored: usize) {
+    raw.clear().await;
+    let sql = open(url).await;
+    let next_year: Time = (SystemTime::now() + 365 * DAY).into();
+    for (model, first) in [("due", long_ago()), ("later", whole(next_year))] {
+        let new = NewSchedule::new(model, KIND, "every second", Some(first.into()));
+        sql.add(new, now()).await.unwrap();
+    }
+    raw.multiply("due", 'h', FOUND).await;
+    raw.multiply("later", 'l', stored - FOUND).await;
+    sql.delete("due", now()).await.unwrap();
+    raw.copy_jobs().await;
+}
+
+/// More seconds ago than any job is taken here.
+fn long_ago() -> Time {
+    whole((SystemTime::now() - 400 * DAY).into())
+}
+
+/// The full second.
+fn whole(at: Time) -> Time {
+    let into = at.timestamp_subsec_nanos();
+    at - Duration::from_nanos(into.into())
+}
+
+/// Three figures.
+fn rate(rate: f64) -> String {
+    match rate {
+        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
+        r if r >= 1e5 => format!("{:.0} k", r / 1e3),
+        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
+        r if r >= 1e3 => format!("{:.2} k", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
