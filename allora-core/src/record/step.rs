@@ -253,9 +253,9 @@ impl Record {
         at: At<'_>,
         ledger: &mut Ledger,
     ) {
-        let due = self.cursor.filter(|cursor| {
-            cursor.at <= at.now && next.is_none_or(|next| next.at > cursor.at)
-        });
+        let due = self
+            .cursor
+            .filter(|cursor| cursor.at <= at.now && next.is_none_or(|next| next.at > cursor.at));
         if let Some(due) = due.filter(|due| self.last_started < Some(due.at)) {
             // Only the definition that goes could count what lies between.
             let passed = Passed { count: None, last: due.at, overlap: false };

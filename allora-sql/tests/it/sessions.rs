@@ -14,8 +14,11 @@ use allora_core::{
 };
 use allora_sql::Sql;
 use futures::StreamExt;
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, PgPool, Row};
-use std::time::Duration;
+use sqlx::{
+    AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, PgPool, Row,
+    sqlite::{SqliteConnectOptions, SqliteSynchronous},
+};
+use std::{str::FromStr, time::Duration};
 
 on_every_database! {
     one_of_many_takes_wins_and_the_others_are_told
