@@ -5,6 +5,8 @@
 mod conformance;
 mod connect;
 mod differential;
+#[cfg(unix)]
+mod faults;
 mod rows;
 mod runtimes;
 mod sessions;
