@@ -4,6 +4,7 @@
 
 mod conformance;
 mod connect;
+mod desk;
 mod differential;
 #[cfg(unix)]
 mod faults;
@@ -11,4 +12,5 @@ mod rows;
 mod runtimes;
 mod sessions;
 mod stores;
+mod trace;
 mod transactional;
