@@ -8,6 +8,7 @@ mod desk;
 mod differential;
 #[cfg(unix)]
 mod faults;
+mod parity;
 mod rows;
 mod runtimes;
 mod sessions;
