@@ -206,10 +206,8 @@ async fn p14_p15_every_missed_occurrence_runs_in_order_one_after_the_other(place
     let ago = Duration::from_secs(190);
     let seen = told_by_two_nodes(&place, entry, ago, told, 8).await;
     let first = seen[0].0;
-    let expected: Vec<Seen> = (0..4)
-        .map(|i| first + minute * i)
-        .flat_map(|at| [(at, 1, true), (at, 1, false)])
-        .collect();
+    let expected: Vec<Seen> =
+        (0..4).map(|i| first + minute * i).flat_map(|at| [(at, 1, true), (at, 1, false)]).collect();
     assert_eq!(seen, expected);
 }
 
