@@ -4,10 +4,15 @@
 
 mod conformance;
 mod connect;
+mod desk;
 mod differential;
+#[cfg(unix)]
+mod faults;
+mod parity;
 mod perfectsched;
 mod rows;
 mod runtimes;
 mod sessions;
 mod stores;
+mod trace;
 mod transactional;
