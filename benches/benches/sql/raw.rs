@@ -192,9 +192,10 @@ impl Raw {
         batches: &[Vec<String>],
         lasts: Duration,
     ) -> f64 {
-        self.run(&format!("UPDATE {} SET cursor_at = 0", table.name())).await;
+        let table_name = table.name();
+        self.run(&format!("UPDATE {table_name} SET cursor_at = 0 WHERE cursor_at <> 0")).await;
         if matches!(self, Raw::Postgres(_)) {
-            self.run(&format!("VACUUM {}", table.name())).await;
+            self.run(&format!("VACUUM {table_name}")).await;
         }
         let mut nodes = tokio::task::JoinSet::new();
         for names in batches {
@@ -261,7 +262,6 @@ impl Conn {
             Conn::Sqlite(conn) => {
                 let query =
                     names.iter().fold(sqlx::query(text).bind(old), |q, name| q.bind(&name[..]));
-                // Another connection may be writing.
                 query.fetch_all(&mut **conn).await.unwrap().len()
             }
             Conn::MySql(conn) => {

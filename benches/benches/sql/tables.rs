@@ -33,7 +33,7 @@ enum Share {
 pub(crate) async fn rates(raw: &Raw, url: &str) {
     println!("\nJobs in code; moves per second, and what part of the raw limit that is\n");
     println!(
-        "| batch | nodes | raw, 2 columns | raw, all columns | take, at most once | of raw | \
+        "| batch | nodes | raw, 3 columns | raw, all columns | take, at most once | of raw | \
          take + finish, at least once | of half the raw |"
     );
     println!("|---|---|---|---|---|---|---|---|");
