@@ -9,7 +9,6 @@ mod differential;
 #[cfg(unix)]
 mod faults;
 mod parity;
-mod perfectsched;
 mod rows;
 mod runtimes;
 mod sessions;
