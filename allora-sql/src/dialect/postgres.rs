@@ -100,14 +100,17 @@ impl Flavour for PostgresFlavour {
     fn takes(&self, dialect: &Dialect, fast: &Fast<'_>, plans: &[&Plan<'_>]) -> Option<Statement> {
         let takes: Vec<_> = plans.iter().filter_map(|plan| Simple::of(plan)).collect();
         let now = format!("COALESCE($1::BIGINT, {})", self.clock());
+        // Of a clock that runs, two columns would get two numbers, and the fence that was told would
+        // not be the one that is held. This one stands still during the statement.
+        let drawn = format!("COALESCE($1::BIGINT, {})", self.clock().replace("clock", "statement"));
         let until = format!("LEAST(({now} + t.lasts) / 1000, {})", ms(end_of_time()));
         let text = format!(
             "UPDATE {p}_job j SET \
                cursor_at = CASE WHEN t.leased = 1 THEN j.cursor_at ELSE t.then_at END, \
                cursor_due = CASE WHEN t.leased = 1 THEN j.cursor_due ELSE t.then_due END, \
                last_started = t.expected, started = j.started + 1, \
-               fence = GREATEST(j.fence + 1, {now}), \
-               hold_fence = GREATEST(j.fence + 1, {now}), \
+               fence = GREATEST(j.fence + 1, {drawn}), \
+               hold_fence = GREATEST(j.fence + 1, {drawn}), \
                holder = $2, claim = t.claim, hold_at = t.expected, hold_attempt = 1, \
                hold_until = {until}, hold_leased = t.leased, \
                notice_at = CASE WHEN j.kind = ''::BYTEA THEN NULL \

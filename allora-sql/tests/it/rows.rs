@@ -6,7 +6,7 @@ use crate::{
 };
 use allora_core::{
     Backend, Kind, Time,
-    backend::{Act, Answer, Change, Find, NewSchedule, Now, Page, Plan, Reschedule},
+    backend::{Act, Answer, Change, Deliver, Find, NewSchedule, Now, Page, Plan, Reschedule, Take},
     time::{end_of_time, from_millis},
 };
 
@@ -14,6 +14,7 @@ on_every_database! {
     a_row_that_cannot_be_read_is_parked_and_in_nobodys_way
     names_and_payloads_survive_exactly
     the_databases_clock_decides
+    the_fence_that_is_told_is_the_fence_that_is_held
     deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not
 }
 
@@ -95,6 +96,34 @@ async fn the_databases_clock_decides(place: Place) {
         let plans = [Plan::new("a", act)];
         let answer = sql.reschedule(Reschedule::new("n", wrong, &plans)).await.unwrap();
         assert!(answer.now >= first);
+    }
+}
+
+async fn the_fence_that_is_told_is_the_fence_that_is_held(place: Place) {
+    let sql = place.open().await;
+    let store = sql.schedules().unwrap();
+    // The clock must run: it ticks between two columns of one statement only now and then.
+    let now = Now::Store { node: at(1) };
+    for round in 0..10 {
+        let names: Vec<String> = (0..100).map(|i| format!("{round} {i}")).collect();
+        let act = Act::Register { definition: "d", version: 0, first: Some(at(1).into()) };
+        let plans: Vec<_> = names.iter().map(|name| Plan::new(name, act.clone())).collect();
+        let seen = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers;
+        let deliver = Deliver::AtLeastOnce { lease: std::time::Duration::from_secs(60) };
+        let plans: Vec<_> = names
+            .iter()
+            .zip(&seen)
+            .map(|(name, seen)| {
+                let Answer::State(seen) = seen else { panic!("{seen:?}") };
+                let take = Take::new(7, seen.edition, seen.head.clone().unwrap(), deliver);
+                Plan::new(name, Act::Take(take))
+            })
+            .collect();
+        let told = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers;
+        for (name, told) in names.iter().zip(told) {
+            let Answer::Taken(taken) = told else { panic!("{told:?}") };
+            assert_eq!(store.get(name).await.unwrap().holds[0].fence, taken.fence);
+        }
     }
 }
 
