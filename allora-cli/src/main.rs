@@ -1,0 +1,3 @@
+//! The `allora` command.
+
+fn main() {}

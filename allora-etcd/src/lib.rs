@@ -1,0 +1,1 @@
+//! allora on etcd.
