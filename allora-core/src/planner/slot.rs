@@ -28,6 +28,10 @@ pub(crate) struct Slot {
     pub(crate) settled_in: u64,
     /// How often in succession the store refused what it then said is due.
     pub(crate) refused: u32,
+    /// A stored schedule: known here only as long as it wants attention.
+    pub(crate) stored: bool,
+    /// It is in the list of those that may want none.
+    pub(crate) resting: bool,
 }
 
 impl Slot {
@@ -44,6 +48,8 @@ impl Slot {
             heard: false,
             settled_in: 0,
             refused: 0,
+            stored: false,
+            resting: false,
         }
     }
 }

@@ -191,7 +191,7 @@ impl Schedules {
     async fn add_batch(&self, stored: &[Stored], now: Time) -> Result<Vec<Result<State>>> {
         let planned: Vec<Result<Planned<'_>>> =
             stored.iter().map(|stored| Planned::first(stored, now)).collect();
-        let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::new).collect();
+        let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::as_new).collect();
         let added = match new.is_empty() {
             true => Vec::new(),
             false => self.within("add", self.store()?.add(&new, self.now())).await?,
@@ -607,7 +607,7 @@ impl<'a> Planned<'a> {
         Ok(Self { stored, text: definition.to_string(), first, data })
     }
 
-    pub(super) fn new(&self) -> NewSchedule<'_> {
+    pub(super) fn as_new(&self) -> NewSchedule<'_> {
         NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
             .data(self.data)
     }
