@@ -144,7 +144,14 @@ impl Node {
 
     pub(crate) async fn add(&self, now: Time, name: &str, kind: &str, first: Time) -> State {
         let new = NewSchedule::new(name, kind, "every 1m", Some(first.into()));
-        fine(self.schedules().add(new, Now::At(now)).await)
+        fine(self.add_one(now, new).await)
+    }
+
+    /// Adds one schedule.
+    pub(crate) async fn add_one(&self, now: Time, new: NewSchedule<'_>) -> Result<State> {
+        let mut added = fine(self.schedules().add(&[new], Now::At(now)).await);
+        assert_eq!(added.len(), 1, "one answer for each schedule");
+        added.remove(0)
     }
 
     pub(crate) async fn modify(&self, now: Time, name: &str, change: Change<'_>) -> Result<State> {
