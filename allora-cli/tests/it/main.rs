@@ -1,0 +1,6 @@
+//! The `allora` command as its users have it: the real binary, in processes of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+
+mod allora;
+mod next;
