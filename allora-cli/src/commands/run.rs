@@ -99,6 +99,7 @@ CRONTABS
   Lines are those of Debian's cron. Schedules go by CRON_TZ=ZONE above them, else by --zone, else by
   the machine's zone. Variables above a line say how it is run:
     ALLORA_DELIVERY=at-least-once        run again what a node left that died
+    ALLORA_LEASE=30s                     how long a silent node keeps such a line
     ALLORA_ATTEMPTS=3 ALLORA_RETRY_WAIT=10s   try a failed at-least-once line again
     ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
     ALLORA_WINDOW=1h                     not run when later than this
@@ -107,7 +108,7 @@ CRONTABS
     ALLORA_DELAY=30s ALLORA_SPREAD=5m    later than scheduled, each job by its own part
     ALLORA_NODES=one|every               on one of the nodes, or on each
     ALLORA_LABEL=gpu                     only on nodes with --node-label gpu
-  Each on a line of its own, for the lines below it.
+  Each on a line of its own, for the lines below it; an empty value takes it back.
 
 COMMANDS
   run by $SHELL -c in $HOME, in a process group of their own, with PATH=/usr/bin:/bin unless the

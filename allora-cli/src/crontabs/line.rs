@@ -67,7 +67,7 @@ pub(super) fn line(source: &Source, entry: Entry, defaults: &Defaults) -> Result
         Wrong::line(format!("{error}{advice}"))
     })?;
     let settings = settings(&entry, &defaults.settings)?;
-    let label = entry.variable(LABEL).map(str::to_owned);
+    let label = entry.variable(LABEL).filter(|label| !label.is_empty()).map(str::to_owned);
     let schedule = match entry.when {
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),

@@ -49,7 +49,12 @@ pub(crate) fn is_commands_own(name: &str) -> bool {
 pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, Wrong> {
     let mut settings = defaults.clone();
     let (mut attempts, mut wait) = (None, None);
-    for (name, value) in entry.environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
+    let mut lease = None;
+    let set = entry.environment.iter().filter(|(name, value)| {
+        // An empty value takes a setting back.
+        name.starts_with(PREFIX) && !value.is_empty()
+    });
+    for (name, value) in set {
         let wrong = |what: String| Wrong { variable: Some(name.clone()), what };
         let expected = |what: &str| {
             let shown: String = value.chars().take(40).collect();
@@ -64,6 +69,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, W
                     _ => return Err(expected("at-most-once or at-least-once")),
                 }
             }
+            "LEASE" => lease = Some(duration()?),
             "CATCH_UP" => {
                 settings.catch_up = catch_up(value)
                     .ok_or_else(|| expected("latest, none, or `all` and a limit, as `all 100`"))?;
@@ -91,12 +97,22 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, W
             }
             _ if is_commands_own(name) => {}
             _ => {
-                let known = "DELIVERY, CATCH_UP, WINDOW, TIMEOUT, DELAY, SPREAD, OVERLAP, \
+                let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, SPREAD, OVERLAP, \
                              ATTEMPTS, RETRY_WAIT, NODES and LABEL";
                 let what = format!("no setting is called {name}; behind ALLORA_ there are {known}");
                 return Err(wrong(what));
             }
         }
+    }
+    match (&mut settings.delivery, lease) {
+        (Delivery::AtLeastOnce { lease }, Some(given)) => *lease = given,
+        (Delivery::AtMostOnce, Some(_)) => {
+            return Err(Wrong::line(
+                "ALLORA_LEASE is of at-least-once lines: set ALLORA_DELIVERY, or ALLORA_LEASE to \
+                 nothing",
+            ));
+        }
+        (_, None) => {}
     }
     if attempts.is_some() || wait.is_some() {
         settings.retry = Retry::up_to(attempts.unwrap_or(1), wait.unwrap_or(RETRY_WAIT));

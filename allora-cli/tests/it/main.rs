@@ -3,4 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
 mod allora;
+mod check;
+mod cluster;
+mod commands;
 mod next;
+mod reload;
+mod site;
+mod stop;
