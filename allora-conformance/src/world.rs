@@ -144,7 +144,14 @@ impl Node {
 
     pub(crate) async fn add(&self, now: Time, name: &str, kind: &str, first: Time) -> State {
         let new = NewSchedule::new(name, kind, "every 1m", Some(first.into()));
-        fine(self.schedules().add(new, Now::At(now)).await)
+        fine(self.add_one(now, new).await)
+    }
+
+    /// Adds one schedule.
+    pub(crate) async fn add_one(&self, now: Time, new: NewSchedule<'_>) -> Result<State> {
+        let mut added = fine(self.schedules().add(&[new], Now::At(now)).await);
+        assert_eq!(added.len(), 1, "one answer for each schedule");
+        added.remove(0)
     }
 
     pub(crate) async fn modify(&self, now: Time, name: &str, change: Change<'_>) -> Result<State> {
@@ -152,7 +159,7 @@ impl Node {
     }
 
     pub(crate) async fn trigger(&self, now: Time, name: &str, id: &str) -> State {
-        fine(self.modify(now, name, Change::Trigger { id }).await)
+        fine(self.modify(now, name, Change::Trigger { id, at: None }).await)
     }
 
     pub(crate) async fn pause(&self, now: Time, name: &str) -> State {

@@ -12,6 +12,8 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
+#[cfg(feature = "stored")]
+pub mod stored;
 pub mod time;
 
 pub use backend::{Backend, Occurrence};
@@ -27,4 +29,6 @@ pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Builder, Handle, Scheduler, Stopped};
+#[cfg(feature = "stored")]
+pub use stored::{Schedules, Stored};
 pub use time::Time;

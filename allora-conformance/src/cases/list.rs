@@ -106,10 +106,13 @@ macro_rules! __cases {
             stored {
                 what_is_added_is_there: [Schedules];
                 a_name_that_is_taken_is_refused: [Schedules];
+                of_many_that_are_added_each_is_answered_by_position: [Schedules];
+                a_schedule_brings_its_past_along: [Schedules];
                 registering_a_stored_name_alters_nothing: [Schedules];
                 what_is_not_there_is_not_found: [Schedules];
                 stored_jobs_and_jobs_in_code_are_listed_page_by_page: [Schedules];
                 an_edit_changes_what_was_read_and_nothing_else: [Schedules];
+                an_edited_kind_routes_it_elsewhere: [Schedules];
                 an_edit_does_not_go_back_to_what_was_started: [Schedules];
                 a_due_occurrence_that_an_edit_passes_over_is_missed: [Schedules];
                 a_deleted_job_is_gone_to_every_plan: [Schedules];
@@ -118,6 +121,7 @@ macro_rules! __cases {
                 a_tombstone_outlives_every_late_writer: [Schedules];
                 fences_grow_when_even_the_tombstone_is_gone: [Schedules];
                 what_is_due_is_found_by_kind_the_earliest_first: [Schedules];
+                the_kinds_of_what_can_be_found_are_known: [Schedules];
                 what_is_found_is_told_in_full_and_is_kept_up_to_date: [Schedules];
                 what_is_leased_is_found_again_at_the_leases_end: [Leases, Schedules, Expiry];
                 a_mark_that_ends_is_found_to_be_reaped: [Leases, Schedules, Expiry];
@@ -135,6 +139,7 @@ macro_rules! __cases {
                 a_finished_trigger_leaves_the_cursor: [Leases, Schedules];
                 a_silent_trigger_at_a_nominal_instant_is_not_that_instant: [Leases, Schedules, Expiry];
                 the_same_trigger_counts_once_and_two_of_one_millisecond_twice: [Schedules];
+                a_trigger_stands_for_the_instant_it_is_given: [Schedules];
                 a_running_trigger_is_not_pulled_again: [Leases, Schedules];
                 triggers_run_while_paused: [Schedules];
                 a_released_trigger_runs_while_paused: [Leases, Schedules];
@@ -142,6 +147,8 @@ macro_rules! __cases {
                 a_trigger_of_a_job_in_code_is_found: [Schedules];
                 a_bad_trigger_id_is_refused: [Schedules];
                 only_so_many_triggers_wait: [Schedules];
+                what_failed_for_good_is_kept_and_can_be_run_again: [Leases, Schedules];
+                only_so_many_dead_letters_are_kept: [Leases, Schedules];
             }
             history {
                 a_run_is_told_from_its_start_to_its_end: [Leases, History];

@@ -454,3 +454,60 @@ impl Defect for KeepsSilent {
         false
     }
 }
+
+/// Answers a batch from its end.
+pub(crate) struct AddsBackwards;
+impl Defect for AddsBackwards {
+    fn added(mut added: Vec<Result<State>>) -> Vec<Result<State>> {
+        added.reverse();
+        added
+    }
+}
+
+/// Knows one kind.
+pub(crate) struct ForgetsKinds;
+impl Defect for ForgetsKinds {
+    fn kinds(mut kinds: Vec<String>) -> Vec<String> {
+        kinds.truncate(1);
+        kinds
+    }
+}
+
+/// What failed for good is forgotten.
+pub(crate) struct ForgetsTheDead;
+impl Defect for ForgetsTheDead {
+    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
+        let settled = settle(slot, end, at, ledger);
+        slot.iter_mut().for_each(|record| record.dead.clear());
+        settled
+    }
+}
+
+/// Takes what is brought along for new.
+pub(crate) struct BeginsAnew;
+impl Defect for BeginsAnew {
+    fn create(slot: &mut Slot, new: &NewSchedule<'_>, at: At<'_>) -> Result {
+        let mut bare = NewSchedule::new(new.name, new.kind, new.definition, new.first);
+        bare.data = new.data;
+        create(slot, &bare, at)
+    }
+}
+
+/// The kind of an edit is overlooked.
+pub(crate) struct KeepsTheKind;
+impl Defect for KeepsTheKind {
+    fn change(
+        slot: &mut Slot,
+        name: &str,
+        what: &Change<'_>,
+        at: At<'_>,
+        ledger: &mut Ledger,
+    ) -> Result {
+        let kind = slot.as_ref().map(|record| record.kind.clone());
+        change(slot, name, what, at, ledger)?;
+        if let (Some(kind), Some(record)) = (kind, slot) {
+            record.kind = kind;
+        }
+        Ok(())
+    }
+}

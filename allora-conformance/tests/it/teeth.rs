@@ -117,4 +117,9 @@ teeth! {
     forgets_attempts: ForgetsAttempts;
     forgets_how_runs_ended: ForgetsHowRunsEnded;
     keeps_silent: KeepsSilent;
+    adds_backwards: AddsBackwards;
+    forgets_kinds: ForgetsKinds;
+    forgets_the_dead: ForgetsTheDead;
+    begins_anew: BeginsAnew;
+    keeps_the_kind: KeepsTheKind;
 }

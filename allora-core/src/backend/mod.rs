@@ -18,8 +18,8 @@ pub use reschedule::{
     Act, Answer, Beside, Cursor, Deliver, Find, Mark, Now, Passed, Plan, Reschedule, Rescheduled,
     Skip, Take, Taken,
 };
-pub use schedules::{Change, NewSchedule, Page, Schedules};
-pub use state::{Counters, Held, Next, Occurrence, Pause, State};
+pub use schedules::{Carried, Change, NewSchedule, Page, Schedules};
+pub use state::{Counters, DeadLetter, Held, Next, Occurrence, Pause, State};
 pub use watch::{Hint, Watch};
 
 use crate::error::Result;

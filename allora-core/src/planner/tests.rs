@@ -314,7 +314,7 @@ fn a_failed_run_is_tried_again_when_its_time_comes() {
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
     let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
-    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine" });
+    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine", at: None });
     let table = table.at(76.0).expect(&[75.5], &[], 60.);
     table.operator(130.0, Change::Resume { skip_to: None }).at(130.0).expect(
         &[75.5, 120.],
@@ -379,7 +379,7 @@ fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     let mut table = Table::laid(minutely()).at(0.0);
     let mut intents = table.turn(at(60.0), 10);
     let answer = table.carry_out(&intents[0], at(60.0));
-    table = table.operator(60.0, Change::Trigger { id: "mine" });
+    table = table.operator(60.0, Change::Trigger { id: "mine", at: None });
     table.answer(intents.remove(0), answer, at(60.0));
     table.at(60.0).expect(&[60., 60.], &[], 120.);
 }

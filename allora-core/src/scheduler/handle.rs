@@ -74,7 +74,7 @@ impl Handle {
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Occurrence> {
         let node = &self.node;
         let now = Now::Store { node: node.runtime.wall() };
-        let change = self.schedules()?.modify(name, Change::Trigger { id }, now);
+        let change = self.schedules()?.modify(name, Change::Trigger { id, at: None }, now);
         let state = super::within(node, "trigger", change).await?;
         node.inside().planner.heard_of(name);
         node.taker.ring();

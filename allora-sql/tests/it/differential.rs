@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Occurrence, Time,
     backend::{
         Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
-        Next, Now, Page, Passed, Plan, Reschedule, Settle, Skip, State, Take,
+        Next, Now, Page, Passed, Plan, Reschedule, Schedules, Settle, Skip, State, Take,
     },
     time::from_millis,
 };
@@ -127,17 +127,25 @@ impl Walk {
         if known.is_none() || self.random.below(4) == 0 {
             let kind = KINDS[1 + self.random.below(2)];
             let new = NewSchedule::new(name, kind, "d\0ef", next).data(&data);
-            let (a, b) = (ours.add(new, now).await, theirs.add(new, now).await);
+            let one = async |store: &dyn Schedules| store.add(&[new], now).await.unwrap().remove(0);
+            let (a, b) = (one(ours).await, one(theirs).await);
             return said(format!("{new:?}"), kinds(a), kinds(b));
         }
-        let edition = known.map_or(0, |state| state.edition) - i64::from(self.random.below(5) == 0);
+        let edition =
+            known.as_ref().map_or(0, |state| state.edition) - i64::from(self.random.below(5) == 0);
         let ids = ["t1", "t2", "bad\n"];
-        let change = match self.random.below(6) {
-            0 => Change::Edit { edition, definition: Some(("other", next)), data: None },
-            1 => Change::Edit { edition, definition: None, data: Some(&data) },
+        let kind = (self.random.below(3) == 0).then(|| KINDS[1 + self.random.below(2)]);
+        let letter =
+            known.as_ref().and_then(|state| state.dead.first()).map(|letter| letter.run.clone());
+        let letter = letter.unwrap_or_else(|| now.here().into());
+        let change = match self.random.below(8) {
+            0 => Change::Edit { edition, kind, definition: Some(("other", next)), data: None },
+            1 => Change::Edit { edition, kind: None, definition: None, data: Some(&data) },
             2 => Change::Pause { note: "by\0 hand" },
             3 => Change::Resume { skip_to: next.filter(|_| self.random.below(2) == 0) },
-            _ => Change::Trigger { id: ids[self.random.below(3)] },
+            4 => Change::Rerun { run: &letter },
+            5 => Change::Dismiss { run: &letter },
+            _ => Change::Trigger { id: ids[self.random.below(3)], at: None },
         };
         let (a, b) = (ours.modify(name, change, now).await, theirs.modify(name, change, now).await);
         said(format!("{name} {change:?}"), kinds(a), kinds(b))

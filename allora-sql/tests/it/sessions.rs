@@ -80,7 +80,7 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
         + Duration::from_millis(600);
     let soon = from_millis(soon.timestamp_millis()).unwrap();
     let new = NewSchedule::new("a", "k", "d", Some(soon.into()));
-    let edition = store.add(new, STORE).await.unwrap().edition;
+    let edition = store.add(&[new], STORE).await.unwrap().remove(0).unwrap().edition;
     let (begin, touch) = match place.url.split(':').next() {
         Some("sqlite") => ("BEGIN IMMEDIATE", "UPDATE {p}_job SET missed = missed + 1"),
         _ => ("BEGIN", "UPDATE {p}_job SET missed = missed + 1"),
@@ -138,7 +138,7 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
         let url = format!("postgres://{role}:pw@{rest}");
         let sql = place.builder().connect(&url).await.unwrap();
         let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(new, STORE).await.unwrap();
+        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         // A pool that is given keeps its sessions, and one that would lose takes is refused.
         let pool = PgPool::connect(&url).await.unwrap();
         let error = place.builder().postgres_pool(pool.clone()).await.unwrap_err();
@@ -190,8 +190,8 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
 async fn works(sql: &Sql) {
     let store = sql.schedules().unwrap();
     let new = NewSchedule::new("a", "k", "d", None).data(b"x");
-    store.add(new, STORE).await.unwrap();
-    store.modify("a", Change::Trigger { id: "t" }, STORE).await.unwrap();
+    store.add(&[new], STORE).await.unwrap().remove(0).unwrap();
+    store.modify("a", Change::Trigger { id: "t", at: None }, STORE).await.unwrap();
     store.delete("a", STORE).await.unwrap();
 }
 
@@ -203,7 +203,8 @@ fn an_extension_that_changes_nothing_is_granted() {
         let now = Now::At(from_millis(5_000).unwrap());
         let first: Next = from_millis(1_000).unwrap().into();
         let new = NewSchedule::new("a", "k", "d", Some(first));
-        let edition = sql.schedules().unwrap().add(new, now).await.unwrap().edition;
+        let edition =
+            sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().edition;
         let then: Next = end_of_time().into();
         let plans = [Plan::new("a", take(1, edition, first, then))];
         let answer = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
@@ -229,7 +230,7 @@ fn sqlite_refuses_text_where_a_number_belongs() {
     on(Db::Sqlite, async |place| {
         let sql = place.open().await;
         let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(new, STORE).await.unwrap();
+        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         assert!(run(&place, "UPDATE {p}_job SET cursor_at = 'tomorrow'").await.is_err());
     });
 }
@@ -274,7 +275,7 @@ fn postgres_tells_those_who_watch() {
         let mut hints = sql.watch().unwrap().subscribe().await.unwrap();
         let due = from_millis(7_000).unwrap();
         let new = NewSchedule::new("a", "k", "d", Some(due.into()));
-        other.schedules().unwrap().add(new, STORE).await.unwrap();
+        other.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         assert_eq!(hints.next().await, Some(allora_core::backend::Hint::DueAt(due)));
         other.schedules().unwrap().delete("a", STORE).await.unwrap();
         assert_eq!(hints.next().await, Some(allora_core::backend::Hint::Job("a".into())));
