@@ -1,22 +1,36 @@
 //! The store a command works on: which one is meant, and how it is opened.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    config::{self, Environment},
+    failure::{Failure, Outcome},
+};
 use allora_core::Backend;
 use allora_sql::{Sql, Url};
 use clap::Args;
 use nix::unistd::geteuid;
-use std::{env, fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
+use std::{
+    env, fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Which store is meant.
 #[derive(Args, Clone)]
 pub(crate) struct Place {
-    /// The store: sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or mysql://… [default: a
-    /// local SQLite file].
+    /// The store: sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or mysql://… [default: the
+    /// configuration's, or a local SQLite file].
     #[arg(long, env = "ALLORA_URL", hide_env_values = true)]
     url: Option<String>,
     /// The first part of the tables' names; stores of other prefixes are invisible.
     #[arg(long)]
     prefix: Option<String>,
+    /// The environment in the configuration file [default: development].
+    #[arg(long, short = 'e', env = "ALLORA_ENVIRONMENT")]
+    environment: Option<String>,
+    /// The configuration file [default: allora.toml, if there is one].
+    #[arg(long, short = 'c', env = "ALLORA_CONFIG")]
+    config: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Place {
@@ -32,35 +46,63 @@ pub(crate) type Store = Arc<dyn Backend>;
 /// The URL schemes there are.
 const SCHEMES: &str = "sqlite, postgres and mysql";
 
+/// How many entries of history are kept, unless said otherwise.
+pub(crate) const HISTORY: u64 = 10_000;
+
+/// Whether tables may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Made, or brought up to date, where that is needed.
+    Make,
+    /// There already; what is missing is an error.
+    Keep,
+}
+
 impl Place {
-    /// Opens the store, making its tables where there are none; keeps so many entries of history.
+    /// What the configuration says about this store; nothing where there is no file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or lacks the environment.
+    pub(crate) fn settings(&self) -> Outcome<Environment> {
+        config::environment(self.config.as_deref(), self.environment.as_deref())
+    }
+
+    /// Opens the store; keeps so many entries of history.
     ///
     /// # Errors
     /// A URL of an unknown scheme, by its name; whatever the store says.
-    pub(crate) async fn open(&self, history: u64) -> Outcome<Store> {
-        let mut builder = Sql::builder().history(history);
-        if let Some(prefix) = &self.prefix {
+    pub(crate) async fn open(&self, tables: Tables, history: Option<u64>) -> Outcome<Store> {
+        let settings = self.settings()?;
+        let mut builder = Sql::builder().history(history.or(settings.history).unwrap_or(HISTORY));
+        if let Some(prefix) = self.prefix.clone().or(settings.prefix) {
             builder = builder.prefix(prefix);
         }
-        let store = match &self.url {
-            Some(url) => {
-                check_scheme(url)?;
-                builder.connect(url).await?
-            }
-            None => builder.connect_to(Url::sqlite(local(true)?)?).await?,
-        };
-        Ok(Arc::new(store))
-    }
-
-    /// The store's address for people, without a password.
-    pub(crate) fn shown(&self) -> String {
-        match &self.url {
-            Some(url) => {
-                Url::parse(url).map_or_else(|_| "an unknown store".into(), |url| url.to_string())
-            }
-            None => local(false)
-                .map_or_else(|_| "no store".into(), |path| format!("sqlite:{}", path.display())),
+        if tables == Tables::Keep {
+            builder = builder.without_migrations();
         }
+        let url = match self.url.clone().or(settings.url) {
+            Some(url) => {
+                check_scheme(&url)?;
+                Url::parse(&url)?
+            }
+            None => Url::sqlite(local(tables == Tables::Make)?)?,
+        };
+        let shown = url.to_string();
+        if tables == Tables::Keep
+            && let Some(file) = shown.strip_prefix("sqlite:")
+            && !Path::new(file).exists()
+        {
+            return Err(Failure::failed(format!(
+                "there is no store at {shown}; `allora init` makes one"
+            )));
+        }
+        let store = builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
+            Failure::Failed(what) if tables == Tables::Keep && what.contains("missing") => {
+                Failure::failed(format!("{what}; `allora init` makes what is missing"))
+            }
+            failure => failure,
+        })?;
+        Ok(Arc::new(store))
     }
 }
 

@@ -22,6 +22,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         let seconds: u64 = text.parse().map_err(|_| "too many seconds to count".to_owned())?;
         return Ok(Duration::from_secs(seconds));
     }
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err("negative; nothing runs before its time".into());
+    }
     Every::parse(text).map(|every| every.period()).map_err(|error| {
         format!("not a duration: it {}; write it as 90s, 10m or 1h30m", error.reason())
     })

@@ -4,9 +4,11 @@ use crate::{
     clock,
     failure::{Failure, Outcome},
     output::complain,
+    session::{self, Session},
+    store::Place,
     values::{instant, shown},
 };
-use allora_core::{AnySchedule, Dst, Settings, Time, schedule::explain};
+use allora_core::{AnySchedule, Dst, Settings, Time, schedule::explain, stored::Definition};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::io::{self, Write};
@@ -18,13 +20,16 @@ EXAMPLES
   allora next '30 2 * * *' --zone America/New_York --after 2026-03-07T12:00:00Z --count 8
   allora next '@every 90m'
   allora next 'H 4 * * *' --name invoices --explain
+  allora next invoices --url postgres://cron@db.example/cron
 
 A schedule is a cron expression of five fields, or of six with seconds first, with a zone as last
 word if wanted; a macro such as @daily; @every and a period; @at and an instant; or @quartz and an
 expression in the Quartz dialect.")]
 pub(crate) struct Next {
-    /// The schedule.
+    /// The schedule; a single word that is no macro is the name of a stored one.
     schedule: String,
+    #[command(flatten)]
+    place: Place,
     /// The zone whose wall clock it goes by, as Europe/Rome or +02:00 [default: UTC, unless the
     /// schedule names one].
     #[arg(long, short = 't', visible_alias = "timezone")]
@@ -61,20 +66,22 @@ enum DstPolicy {
 
 impl Next {
     pub(crate) fn run(self) -> Outcome {
-        let schedule = self.schedule()?;
+        let (name, schedule, settings) = self.job()?;
         for warning in schedule.warnings() {
             complain("warning", &warning.message);
         }
         let after = self.after.unwrap_or_else(clock::now);
-        let name = self.name.as_deref().unwrap_or_default();
         let count = usize::from(self.count);
-        let next = explain(name, &schedule, &Settings::default(), after, count);
+        let next = explain(&name, &schedule, &settings, after, count);
         let mut out = io::stdout().lock();
         for occurrence in &next {
-            let (at, reasons) = (shown(occurrence.nominal), &occurrence.reasons);
+            let (at, due) = (shown(occurrence.nominal), shown(occurrence.due));
+            let reasons = &occurrence.reasons;
             match (self.json, self.explain) {
-                (true, true) => writeln!(out, "{}", json!({ "at": at, "reasons": reasons }))?,
-                (true, false) => writeln!(out, "{}", json!({ "at": at }))?,
+                (true, true) => {
+                    writeln!(out, "{}", json!({ "at": at, "due_at": due, "reasons": reasons }))?;
+                }
+                (true, false) => writeln!(out, "{}", json!({ "at": at, "due_at": due }))?,
                 (false, true) if !reasons.is_empty() => {
                     writeln!(out, "{at}  {}", reasons.join("; "))?;
                 }
@@ -86,6 +93,31 @@ impl Next {
             complain("note", &format!("never again after {}", shown(after)));
         }
         Ok(())
+    }
+
+    /// What is asked about: its name, when it runs, and how.
+    fn job(&self) -> Outcome<(String, AnySchedule, Settings)> {
+        let is_name = !self.schedule.starts_with('@') && !self.schedule.contains([' ', '\t']);
+        if !is_name || self.name.is_some() {
+            let name = self.name.clone().unwrap_or_default();
+            return Ok((name, self.schedule()?, Settings::default()));
+        }
+        let name = self.schedule.clone();
+        let state = session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.get(&name).await?)
+        });
+        let state = state.map_err(|failure| match failure {
+            Failure::Failed(what) => Failure::failed(format!(
+                "`{name}` is one word, and so the name of a stored schedule: {what}"
+            )),
+            other => other,
+        })?;
+        let definition = Definition::parse(&name, &state.definition)?;
+        if self.zone.is_some() || self.dst.is_some() {
+            let what = "--zone and --dst are for schedules on the command line";
+            return Err(Failure::Usage(what.into()));
+        }
+        Ok((name, definition.schedule().clone(), definition.settings().clone()))
     }
 
     fn schedule(&self) -> Outcome<AnySchedule> {

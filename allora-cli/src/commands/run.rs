@@ -1,11 +1,12 @@
 //! `allora run`: the daemon, and the check of crontabs.
 
+use super::options::{parse_catch_up, parse_overlap};
 use crate::{
-    crontabs::{self, Defaults, Form, LEASE, catch_up, find, overlap},
+    crontabs::{self, Defaults, Form, LEASE, find},
     daemon::{Daemon, Log},
     failure::{Failure, Outcome},
     output::complain,
-    store::Place,
+    store::{HISTORY, Place, Tables},
     values::duration,
 };
 use allora_core::{CatchUp, Delivery, Overlap, Settings};
@@ -78,7 +79,7 @@ pub(crate) struct Run {
     #[arg(long, default_value_t = 1_000)]
     slots: usize,
     /// Keeps so many entries of history in the store; 0 keeps none.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = HISTORY)]
     history: u64,
     /// Where what commands print goes.
     #[arg(long, default_value = "log")]
@@ -150,14 +151,6 @@ enum LogLevel {
     Debug,
 }
 
-fn parse_catch_up(text: &str) -> Result<CatchUp, String> {
-    catch_up(text).ok_or_else(|| "write latest, none, or `all` and a limit, as 'all 100'".into())
-}
-
-fn parse_overlap(text: &str) -> Result<Overlap, String> {
-    overlap(text).ok_or_else(|| "write allow, skip or wait".into())
-}
-
 impl Run {
     pub(crate) fn run(self) -> Outcome {
         let defaults = Defaults { zone: Some(self.zone()?), settings: self.settings()? };
@@ -173,7 +166,7 @@ impl Run {
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
         let (place, history) = (self.place, self.history);
-        runtime.block_on(daemon.run(async || place.open(history).await, log))
+        runtime.block_on(daemon.run(async || place.open(Tables::Make, Some(history)).await, log))
     }
 
     fn form(&self) -> Option<Form> {

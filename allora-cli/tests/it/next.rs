@@ -65,6 +65,7 @@ fn bad_input_is_one_line_that_says_where() {
     for (args, code, says) in [
         (&["next", "61 * * * *"][..], 1, "minute, column 1: \"61\""),
         (&["next", "0 0 30 2 *"], 1, "day"),
+        (&["next", "nowhere", "--url", "sqlite:none.db"], 1, "`nowhere` is one word"),
         (&["next", "* * * * *", "--zone", "Mars/Olympus"], 1, "--zone: time zone"),
         (&["next", "@every 1h", "--zone", "Europe/Rome"], 1, "only cron expressions"),
         (&["next", "* * * * *", "--after", "tomorrow"], 2, "--after"),
