@@ -239,25 +239,25 @@ pub(crate) fn head(seen: &State) -> Occurrence {
 /// At most once, without a mark; the cursor goes there.
 pub(crate) fn once(seen: &State, claim: u128, then: Option<Next>) -> Take {
     let deliver = Deliver::AtMostOnce { then: Cursor::To(then), mark: None };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 /// At most once, with a mark of a minute.
 pub(crate) fn marked(seen: &State, claim: u128, then: Time, beside: Beside) -> Take {
     let mark = Some(Mark { lasts: MINUTE, beside });
     let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(then.into())), mark };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 /// At least once, with a lease of a minute.
 pub(crate) fn leased(seen: &State, claim: u128) -> Take {
-    Take::new(claim, seen.edition, head(seen), Deliver::AtLeastOnce { lease: MINUTE })
+    Take::new(claim, seen.fence, head(seen), Deliver::AtLeastOnce { lease: MINUTE })
 }
 
 /// A trigger at most once, without a mark.
 pub(crate) fn triggered(seen: &State, claim: u128) -> Take {
     let deliver = Deliver::AtMostOnce { then: Cursor::Keep, mark: None };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 pub(crate) fn extend() -> End<'static> {

@@ -22,7 +22,7 @@ cargo xtask COMMAND
                  every test of the workspace, doctests too; ends with the totals
                  --only   store backends to test (default: all); memory and sqlite need no server
                  --long   the campaigns that take hours, too
-  services up|down|status
+  services up [STORE,..]|down|status
                  servers that stay, so that single tests can be run by hand
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, tests

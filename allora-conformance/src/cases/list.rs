@@ -38,7 +38,7 @@ macro_rules! __cases {
                 one_of_two_nodes_wins_and_the_other_is_told_the_truth: [];
                 nodes_that_ask_at_once_have_one_winner: [];
                 a_take_of_another_occurrence_is_refused: [];
-                a_take_of_another_edition_is_refused: [];
+                a_take_that_read_another_fence_is_refused: [];
                 an_old_expectation_is_never_met_again: [];
                 the_cursor_does_not_go_back_or_stay: [];
                 the_end_of_a_schedule_offers_nothing: [];
@@ -76,6 +76,7 @@ macro_rules! __cases {
                 a_lease_never_shrinks: [Leases, Expiry];
                 a_finish_whose_answer_was_lost_is_answered_alike: [Leases];
                 every_ending_is_answered_alike_when_repeated: [Leases];
+                a_take_that_arrives_after_its_run_was_given_back_is_refused: [Leases];
                 finished_is_finished: [Leases];
                 a_finish_that_would_not_go_forward_is_refused: [Leases];
                 the_last_finish_ends_the_schedule: [Leases];

@@ -296,7 +296,7 @@ impl Walker {
             _ => Deliver::AtLeastOnce { lease: lasts },
         };
         self.claims += 1;
-        let mut take = Take::new(self.claims, seen.reference.edition, expected.clone(), deliver);
+        let mut take = Take::new(self.claims, seen.reference.fence, expected.clone(), deliver);
         if random.one_in(6) && expected.at < self.now {
             let between = (self.now - expected.at).num_milliseconds().max(1) as u64;
             let start = expected.at + chrono::TimeDelta::milliseconds(random.below(between) as i64);
@@ -307,7 +307,7 @@ impl Walker {
             take.fresh_until = Some(self.now - chrono::TimeDelta::seconds(random.below(2) as i64));
         }
         let mut store = take.clone();
-        store.edition = seen.store.edition;
+        store.fence = seen.store.fence;
         self.sent.push(Sent { name, store: store.clone(), reference: take.clone() });
         [Act::Take(store), Act::Take(take)]
     }

@@ -43,7 +43,7 @@ impl Defect for GrantsTwice {
         if let (Act::Take(take), Answer::State(_), Some(record)) = (&plan.act, &answer, slot)
             && record.last_started == Some(take.expected.at)
             && record.unheld.is_some()
-            && take.edition == record.edition
+            && (record.edition..record.fence).contains(&take.fence)
         {
             record.fence += 1;
             let run = take.start.clone();
@@ -230,14 +230,14 @@ impl Defect for MergesCase {
     }
 }
 
-/// Takes whatever definition the node has in mind.
-pub(crate) struct IgnoresTheEdition;
-impl Defect for IgnoresTheEdition {
+/// Grants what is offered, whatever happened since the node has read of it.
+pub(crate) struct IgnoresTheFence;
+impl Defect for IgnoresTheFence {
     fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
         match (&plan.act, &slot) {
             (Act::Take(wanted), Some(record)) => {
                 let mut wanted = wanted.clone();
-                wanted.edition = record.edition;
+                wanted.fence = record.fence;
                 take(slot, plan, wanted, at, ledger)
             }
             _ => step(slot, plan, at, ledger),

@@ -72,7 +72,7 @@ impl Desk {
         let mut claim = [0; 16];
         getrandom::fill(&mut claim).unwrap();
         let claim = u128::from_le_bytes(claim);
-        let take = Take::new(claim, seen.edition, seen.head.clone()?, deliver);
+        let take = Take::new(claim, seen.fence, seen.head.clone()?, deliver);
         match self.act(now, name, Act::Take(take)).await {
             Answer::Taken(taken) => Some(taken),
             _ => None,

@@ -236,7 +236,8 @@ impl Walk {
                 _ => Act::Register { definition: "def", version: u64::MAX - 1, first },
             };
         };
-        let edition = state.edition - i64::from(self.random.below(10) == 0);
+        let stale = i64::from(self.random.below(10) == 0);
+        let (edition, fence) = (state.edition - stale, state.fence - stale);
         let after = state.head.as_ref().map_or(self.ms(), |head| head.at.timestamp_millis());
         match self.random.below(12) {
             0 => Act::Look,
@@ -254,12 +255,12 @@ impl Walk {
             _ => {
                 // What the cursor is on may have been started already: then it is no head.
                 let cursor = state.cursor.map(|next| Occurrence::from(next.at));
-                self.take(state.head.or(cursor), edition, after)
+                self.take(state.head.or(cursor), fence, after)
             }
         }
     }
 
-    fn take(&mut self, head: Option<Occurrence>, edition: i64, after: i64) -> Act<'static> {
+    fn take(&mut self, head: Option<Occurrence>, fence: i64, after: i64) -> Act<'static> {
         let expected = match (self.random.below(12), head) {
             (0, _) | (_, None) => Occurrence::from(from_millis(after + 1).unwrap()),
             (_, Some(head)) => head,
@@ -281,7 +282,7 @@ impl Walk {
             u128::from(self.random.next()) << 64 | u128::from(self.random.next())
         };
         self.claims.push(claim);
-        let mut take = Take::new(claim, edition, expected, deliver);
+        let mut take = Take::new(claim, fence, expected, deliver);
         if self.random.below(8) == 0 {
             let later = from_millis(after + self.random.below(3000) as i64).unwrap();
             take = take.starting(Occurrence::from(later), self.passed());

@@ -256,7 +256,7 @@ async fn p35_a_batch_takes_up_to_its_limit(place: Place) {
     let plans: Vec<_> = (1..)
         .zip(&found)
         .map(|(claim, state)| {
-            let take = Take::new(claim, state.edition, state.head.clone().unwrap(), deliver);
+            let take = Take::new(claim, state.fence, state.head.clone().unwrap(), deliver);
             Plan::new(&state.name, Act::Take(take))
         })
         .collect();

@@ -125,13 +125,13 @@ async fn a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it(place
         for name in &names {
             let name = format!("{name}-{claim}");
             let new = NewSchedule::new(&name, "k", "d", Some(first.into()));
-            let edition =
-                sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().edition;
-            plans.push((name, edition));
+            let fence =
+                sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().fence;
+            plans.push((name, fence));
         }
-        let take =
-            |edition: &i64| Act::Take(Take::new(claim as u128, *edition, first.into(), deliver));
-        let takes: Vec<_> = plans.iter().map(|(name, e)| Plan::new(name, take(e))).collect();
+        let take = |fence: &i64| Act::Take(Take::new(claim as u128, *fence, first.into(), deliver));
+        let takes: Vec<_> =
+            plans.iter().map(|(name, fence)| Plan::new(name, take(fence))).collect();
         let answers = sql.reschedule(Reschedule::new("n", now, &takes)).await.unwrap().answers;
         let end = End::Finish { then, outcome: Ended::Ran };
         let mut endings = Vec::new();

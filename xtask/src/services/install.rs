@@ -6,10 +6,11 @@ use std::process::Command;
 
 /// Installs the service's package, where we know how and may.
 pub(super) fn package(service: &Service) -> Outcome {
-    let Service { store, variable, package, program, .. } = service;
+    let Service { store, variables, package, program, .. } = service;
     let help = format!(
         "`{program}` is not on this machine: install it (Debian and Ubuntu: the package {package}), \
-         or set {variable} to the URL of a server for tests, or leave {store} out with --only"
+         or set {} for a server that tests may use, or leave {store} out with --only",
+        variables[0]
     );
     if !says_yes(with(&["apt-get", "--version"])) {
         return Err(Failure::Check(help));

@@ -1,17 +1,20 @@
 //! Servers for the tests: private instances on free ports of this machine, with their data in a
 //! temporary folder. The machine's own ones are never touched.
 //!
-//! For `cargo xtask test` each server has a guard: a shell that holds the other end of a pipe of
-//! ours. However this program ends, the pipe is closed; the guard then stops the server and removes
-//! its data. `cargo xtask services up` starts them without guards, for development.
+//! A service may be several processes, as a cluster is. For `cargo xtask test` each of them has a
+//! guard: a shell that holds the other end of a pipe of ours. However this program ends, the pipe is
+//! closed; the guard then stops its server, hung or not, and removes the data. `cargo xtask services
+//! up` starts them without guards, for development.
 
 mod install;
 mod mariadb;
 mod postgres;
+mod redis;
 
 use crate::{
     Failure, Outcome,
     command::{root, step},
+    test,
 };
 use std::{
     env, fs,
@@ -22,12 +25,15 @@ use std::{
     time::Duration,
 };
 
-/// A kind of server.
-pub(crate) struct Service {
+/// A kind of server, or a topology of several.
+struct Service {
     /// The store it is for, as `--only` names it.
-    pub(crate) store: &'static str,
-    /// Where the tests look for its address; set already, it is used and nothing is started.
-    pub(crate) variable: &'static str,
+    store: &'static str,
+    /// What it is called; the store's name, unless a store has several.
+    name: &'static str,
+    /// Where the tests look for its addresses. The first set already, that one is used and nothing
+    /// is started.
+    variables: &'static [&'static str],
     /// The package that brings it on Debian and Ubuntu.
     package: &'static str,
     /// The user that it runs as when we are root.
@@ -35,20 +41,44 @@ pub(crate) struct Service {
     /// The program, in `PATH` or one of the other places.
     program: &'static str,
     places: fn() -> Vec<PathBuf>,
-    /// Creates its data; answers with the command that serves it and with its address.
-    prepare: fn(&Site) -> Outcome<(Command, String)>,
-    /// Whether it answers.
+    /// How many ports of this machine it needs.
+    ports: usize,
+    /// Creates its data; answers with what serves it.
+    prepare: fn(&Site) -> Outcome<Prepared>,
+    /// Whether all of it answers.
     answers: fn(&Site) -> bool,
 }
 
-/// Another store's server is one more file with one more of these.
-const SERVICES: &[&Service] = &[&postgres::SERVICE, &mariadb::SERVICE];
+/// A service that can be started.
+struct Prepared {
+    /// One command for each process; the site's folder is among its words.
+    servers: Vec<Command>,
+    /// The value of each of its variables.
+    told: Vec<String>,
+}
 
-/// Where one server lives.
+impl Prepared {
+    /// One process at one address.
+    fn one(server: Command, url: String) -> Self {
+        Self { servers: vec![server], told: vec![url] }
+    }
+}
+
+/// Another store's server is one more file with one more of these.
+const SERVICES: &[&Service] = &[
+    &postgres::SERVICE,
+    &mariadb::SERVICE,
+    &redis::ALONE,
+    &redis::CLUSTER,
+    &redis::SENTINEL,
+    &redis::QUORUM,
+];
+
+/// Where one service lives.
 struct Site {
     program: PathBuf,
     folder: PathBuf,
-    port: u16,
+    ports: Vec<u16>,
     /// User and group, if it is to be another than ours.
     owner: Option<(u32, u32)>,
 }
@@ -104,53 +134,66 @@ impl Drop for Running {
 /// Starts what these stores need and what is not there already; no list is all stores.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
     let mut running = Running::default();
-    for service in SERVICES {
-        let wanted = only.is_none_or(|only| only.split(',').any(|store| store == service.store));
-        if !wanted || env::var_os(service.variable).is_some() {
+    for service in wanted(only) {
+        if env::var_os(service.variables[0]).is_some() {
             continue;
         }
         if let Some(up) = Up::read(service).filter(Up::is_alive) {
-            running.environment.push((service.variable, up.url));
+            running.environment.extend(service.environment(up.told));
             continue;
         }
         let site = service.site()?;
-        step(&format!("{} on port {}", service.store, site.port));
-        let (server, url) = (service.prepare)(&site)?;
-        let mut guard = guard(&site, &server).map_err(|cause| failed(&site.program, &cause))?;
-        let pipe = guard.stdin.take().expect("piped by the guard");
-        running.guards.push((guard, pipe));
+        step(&format!("{} on port {}", service.name, site.ports[0]));
+        let Prepared { servers, told } = (service.prepare)(&site)?;
+        for server in &servers {
+            let mut guard = guard(&site, server).map_err(|cause| failed(&site.program, &cause))?;
+            let pipe = guard.stdin.take().expect("piped by the guard");
+            running.guards.push((guard, pipe));
+        }
         service.wait(&site)?;
-        running.environment.push((service.variable, url));
+        running.environment.extend(service.environment(told));
     }
     Ok(running)
 }
 
-/// `cargo xtask services up|down|status`.
+/// The services of these stores; no list is all stores.
+fn wanted(only: Option<&str>) -> impl Iterator<Item = &'static Service> {
+    let is_wanted = move |service: &Service| {
+        only.is_none_or(|only| only.split(',').any(|store| store == service.store))
+    };
+    SERVICES.iter().copied().filter(move |service| is_wanted(service))
+}
+
+/// `cargo xtask services up [STORE,..]|down|status`.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["up"] => up(),
+        ["up"] => up(None),
+        ["up", only] => up(Some(&test::stores(only)?)),
         ["down"] => down(),
         ["status"] => status(),
-        _ => Err(Failure::Usage("`services` knows up, down and status".into())),
+        _ => Err(Failure::Usage("`services` knows up [STORE,..], down and status".into())),
     }
 }
 
-fn up() -> Outcome {
-    for service in SERVICES {
+fn up(only: Option<&str>) -> Outcome {
+    for service in wanted(only) {
         if Up::read(service).is_some_and(|up| up.is_alive()) {
             continue;
         }
         let site = service.site()?;
-        let (mut server, url) = (service.prepare)(&site)?;
-        let log = fs::File::create(site.folder.join("log"));
-        let log = log.map_err(|cause| failed(&site.folder, &cause))?;
-        let errors = log.try_clone().map_err(|cause| failed(&site.folder, &cause))?;
-        // A group of its own: Ctrl-C in this terminal is not for it.
-        server.process_group(0).stdin(Stdio::null()).stdout(log).stderr(errors);
-        let child = server.spawn().map_err(|cause| failed(&site.program, &cause))?;
-        let up = Up { pid: child.id(), folder: site.folder.clone(), url };
-        up.write(service)?;
+        let Prepared { servers, told } = (service.prepare)(&site)?;
+        let mut up = Up { pids: Vec::new(), folder: site.folder.clone(), told };
+        for mut server in servers {
+            let log = fs::File::options().create(true).append(true).open(site.folder.join("log"));
+            let log = log.map_err(|cause| failed(&site.folder, &cause))?;
+            let errors = log.try_clone().map_err(|cause| failed(&site.folder, &cause))?;
+            // A group of its own: Ctrl-C in this terminal is not for it.
+            server.process_group(0).stdin(Stdio::null()).stdout(log).stderr(errors);
+            let child = server.spawn().map_err(|cause| failed(&site.program, &cause))?;
+            up.pids.push(child.id());
+            up.write(service)?;
+        }
         service.wait(&site)?;
     }
     status()
@@ -159,11 +202,12 @@ fn up() -> Outcome {
 fn down() -> Outcome {
     for service in SERVICES {
         let Some(up) = Up::read(service) else { continue };
-        if up.is_alive() {
-            let pid = up.pid.to_string();
-            let _ = Command::new("kill").args(["-TERM", &pid]).status();
-            patiently(|| !up.is_alive());
+        for signal in ["-TERM", "-CONT"] {
+            let pids = up.living().map(|pid| pid.to_string());
+            // One that has ended meanwhile is no failure.
+            let _ = Command::new("kill").arg(signal).args(pids).stderr(Stdio::null()).status();
         }
+        patiently(|| up.living().next().is_none());
         let _ = fs::remove_dir_all(&up.folder);
         let _ = fs::remove_file(Up::path(service));
     }
@@ -173,15 +217,23 @@ fn down() -> Outcome {
 fn status() -> Outcome {
     for service in SERVICES {
         match Up::read(service).filter(Up::is_alive) {
-            Some(up) => println!("export {}={}", service.variable, up.url),
-            None => println!("# {} is down", service.store),
+            Some(up) => {
+                for (variable, value) in service.environment(up.told) {
+                    println!("export {variable}={value}");
+                }
+            }
+            None => println!("# {} is down", service.name),
         }
     }
     Ok(())
 }
 
 impl Service {
-    /// A new folder and a free port; the program is installed if it is not there.
+    fn environment(&self, told: Vec<String>) -> impl Iterator<Item = (&'static str, String)> {
+        self.variables.iter().copied().zip(told)
+    }
+
+    /// A new folder and free ports; the program is installed if it is not there.
     fn site(&self) -> Outcome<Site> {
         let program = match self.find() {
             Some(program) => program,
@@ -193,12 +245,13 @@ impl Service {
             }
         };
         let owner = if install::is_root() { Some(install::user(self.user)?) } else { None };
-        let port = free_port().map_err(|cause| failed(Path::new("127.0.0.1"), &cause))?;
-        let folder = env::temp_dir().join(format!("allora-{}-{port}", self.store));
+        let ports =
+            free_ports(self.ports).map_err(|cause| failed(Path::new("127.0.0.1"), &cause))?;
+        let folder = env::temp_dir().join(format!("allora-{}-{}", self.name, ports[0]));
         let made = fs::create_dir(&folder)
             .and_then(|()| owner.map_or(Ok(()), |(u, g)| chown(&folder, Some(u), Some(g))));
         made.map_err(|cause| failed(&folder, &cause))?;
-        Ok(Site { program, folder, port, owner })
+        Ok(Site { program, folder, ports, owner })
     }
 
     fn find(&self) -> Option<PathBuf> {
@@ -214,60 +267,75 @@ impl Service {
         let log = fs::read_to_string(site.folder.join("log")).unwrap_or_default();
         let end: Vec<&str> = log.lines().rev().take(5).collect();
         let end: Vec<&str> = end.into_iter().rev().collect();
-        let what = format!("{} does not answer after 60 s:\n{}", self.store, end.join("\n"));
+        let what = format!("{} does not answer after 60 s:\n{}", self.name, end.join("\n"));
         Err(Failure::Check(what))
     }
 }
 
-/// The shell that stops the server when our end of its pipe is closed.
+/// The shell that stops one server when our end of its pipe is closed. The folder is gone when the
+/// last server of the service is.
 fn guard(site: &Site, server: &Command) -> std::io::Result<Child> {
     // SIGINT is the terminal's word to the whole group: the server and we get it, the guard stays.
-    const SCRIPT: &str = "trap '' INT HUP; folder=$1; shift; \"$@\" >\"$folder/log\" 2>&1 </dev/null & \
-                          server=$!; read -r _; kill -TERM $server; wait $server; \
-                          cd /; rm -rf \"$folder\"";
+    // A server that a test has stopped with SIGSTOP takes SIGTERM only when it goes on.
+    const SCRIPT: &str = "trap '' INT HUP; folder=$1; shift; \"$@\" >>\"$folder/log\" 2>&1 </dev/null & \
+                          server=$!; read -r _; kill -TERM $server; kill -CONT $server; \
+                          wait $server; cd /; rm -rf \"$folder\"";
     let mut guard = site.command("sh");
     guard.args(["-c", SCRIPT, "guard"]).arg(&site.folder);
     guard.arg(server.get_program()).args(server.get_args());
     guard.stdin(Stdio::piped()).spawn()
 }
 
-/// A server that was left running.
+/// A service that was left running.
 struct Up {
-    pid: u32,
+    pids: Vec<u32>,
     folder: PathBuf,
-    url: String,
+    told: Vec<String>,
 }
 
 impl Up {
     fn path(service: &Service) -> PathBuf {
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-        target.join(format!("service-{}", service.store))
+        target.join(format!("service-{}", service.name))
     }
 
     fn read(service: &Service) -> Option<Self> {
         let text = fs::read_to_string(Self::path(service)).ok()?;
         let mut lines = text.lines();
-        let pid = lines.next()?.parse().ok()?;
-        Some(Self { pid, folder: lines.next()?.into(), url: lines.next()?.to_owned() })
+        let pids = lines.next()?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let folder = lines.next()?.into();
+        Some(Self { pids, folder, told: lines.map(str::to_owned).collect() })
     }
 
     fn write(&self, service: &Service) -> Outcome {
         let path = Self::path(service);
-        let text = format!("{}\n{}\n{}\n", self.pid, self.folder.display(), self.url);
+        let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+        let told = self.told.join("\n");
+        let text = format!("{}\n{}\n{told}\n", pids.join(" "), self.folder.display());
         fs::write(&path, text).map_err(|cause| failed(&path, &cause))
     }
 
-    /// Whether the process is there and ours: ids are given out again.
+    /// Whether every process is there.
     fn is_alive(&self) -> bool {
-        let told = Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output();
+        self.living().count() == self.pids.len()
+    }
+
+    /// The processes that are there and ours: ids are given out again.
+    fn living(&self) -> impl Iterator<Item = u32> {
         let folder = self.folder.to_string_lossy().into_owned();
-        told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains(&folder))
+        self.pids.iter().copied().filter(move |pid| {
+            let told = Command::new("ps").args(["-o", "args=", "-p", &pid.to_string()]).output();
+            told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains(&folder))
+        })
     }
 }
 
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// Ports that nobody listens on; bound all at once, so that they are different ones.
+fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+    let bound: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<Result<_, _>>()?;
+    bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 /// Asks for up to a minute, ten times a second.
@@ -280,6 +348,12 @@ fn patiently(asked: impl Fn() -> bool) -> bool {
         }
         yes
     })
+}
+
+/// What a command says; nothing if it cannot be run.
+fn said(mut command: Command) -> String {
+    let told = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default()
 }
 
 /// Whether a command says yes.
@@ -298,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_wrong_command_line_is_refused() {
-        for words in [&[] as &[&str], &["sideways"], &["up", "now"]] {
+        for words in [&[] as &[&str], &["sideways"], &["up", "now"], &["up", "redis", "now"]] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             assert!(matches!(run(&words), Err(Failure::Usage(_))), "{words:?}");
         }
@@ -312,7 +386,24 @@ mod tests {
 
     #[test]
     fn ports_are_free() {
-        let port = free_port().unwrap();
-        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
+        let mut ports = free_ports(3).unwrap();
+        assert!(ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()));
+        ports.dedup();
+        assert_eq!(ports.len(), 3);
+    }
+
+    #[test]
+    fn a_hung_server_is_stopped_and_its_data_removed() {
+        let folder = env::temp_dir().join(format!("allora-hung-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let site = Site { program: "sh".into(), folder, ports: Vec::new(), owner: None };
+        let mut server = site.command("sh");
+        server.args(["-c", "echo here >stopped; kill -STOP $$; sleep 1000"]);
+        let mut guard = guard(&site, &server).unwrap();
+        let pipe = guard.stdin.take().unwrap();
+        let running = Running { guards: vec![(guard, pipe)], environment: Vec::new() };
+        assert!(patiently(|| site.folder.join("stopped").exists()));
+        drop(running);
+        assert!(!site.folder.exists());
     }
 }

@@ -1,16 +1,18 @@
 //! PostgreSQL.
 
-use super::{Service, Site, failed, says_yes};
+use super::{Prepared, Service, Site, failed, says_yes};
 use crate::Outcome;
 use std::{fs, path::PathBuf, process::Command};
 
 pub(super) const SERVICE: Service = Service {
     store: "postgres",
-    variable: "ALLORA_TEST_POSTGRES_URL",
+    name: "postgres",
+    variables: &["ALLORA_TEST_POSTGRES_URL"],
     package: "postgresql",
     user: "postgres",
     program: "postgres",
     places,
+    ports: 1,
     prepare,
     answers,
 };
@@ -28,7 +30,7 @@ fn places() -> Vec<PathBuf> {
     versions.into_iter().rev().map(|(_, folder)| folder).collect()
 }
 
-fn prepare(site: &Site) -> Outcome<(Command, String)> {
+fn prepare(site: &Site) -> Outcome<Prepared> {
     // A password that is asked for, so that a wrong one can be tested.
     let secret = site.folder.join("password");
     fs::write(&secret, "allora\n").map_err(|cause| failed(&secret, &cause))?;
@@ -37,15 +39,15 @@ fn prepare(site: &Site) -> Outcome<(Command, String)> {
     init.args(["-U", "allora", "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"]);
     init.arg("--pwfile").arg(&secret).arg("-D").arg(&data);
     site.run(init)?;
-    let port = site.port.to_string();
+    let port = site.ports[0].to_string();
     let mut server = site.command(&site.program);
     server.arg("-D").arg(&data).args(["-p", &port, "-h", "127.0.0.1"]).arg("-k").arg(&site.folder);
     server.args(["-c", "max_connections=300"]);
-    Ok((server, format!("postgres://allora:allora@127.0.0.1:{port}/postgres")))
+    Ok(Prepared::one(server, format!("postgres://allora:allora@127.0.0.1:{port}/postgres")))
 }
 
 fn answers(site: &Site) -> bool {
     let mut asked = Command::new(site.beside("pg_isready"));
-    asked.args(["-q", "-h", "127.0.0.1", "-p", &site.port.to_string()]);
+    asked.args(["-q", "-h", "127.0.0.1", "-p", &site.ports[0].to_string()]);
     says_yes(asked)
 }

@@ -1,0 +1,167 @@
+//! Redis: one server, a cluster, Sentinel, and independent servers.
+//!
+//! All with an append-only file, which is what makes Redis a store; see the first page of
+//! `allora-redis`.
+
+use super::{Prepared, Service, Site, failed, said};
+use crate::Outcome;
+use std::{fmt::Write, fs, path::PathBuf, process::Command};
+
+pub(super) const ALONE: Service = Service {
+    store: "redis",
+    name: "redis",
+    variables: &["ALLORA_TEST_REDIS_URL"],
+    package: "redis-server",
+    user: "redis",
+    program: "redis-server",
+    places,
+    ports: 1,
+    prepare: independent,
+    answers,
+};
+
+/// Three primaries; the other three ports are those on which they talk to each other.
+pub(super) const CLUSTER: Service = Service {
+    name: "redis-cluster",
+    variables: &["ALLORA_TEST_REDIS_CLUSTER_URLS"],
+    ports: 6,
+    prepare: cluster,
+    answers: is_joined,
+    ..ALONE
+};
+
+/// A primary, its replica and three sentinels.
+pub(super) const SENTINEL: Service = Service {
+    name: "redis-sentinel",
+    variables: &["ALLORA_TEST_REDIS_SENTINEL_URLS", "ALLORA_TEST_REDIS_SENTINEL_MASTER"],
+    ports: 5,
+    prepare: sentinel,
+    answers: is_watched,
+    ..ALONE
+};
+
+/// Five servers that know nothing of each other.
+pub(super) const QUORUM: Service = Service {
+    name: "redis-quorum",
+    variables: &["ALLORA_TEST_REDIS_QUORUM_URLS"],
+    ports: 5,
+    prepare: independent,
+    ..ALONE
+};
+
+/// What the sentinels call their primary.
+const MASTER: &str = "allora";
+
+fn places() -> Vec<PathBuf> {
+    vec!["/usr/bin".into(), "/usr/local/bin".into()]
+}
+
+/// A server on the `i`-th port, with a folder of its own. Its title stays its command line: by that
+/// it is known as ours.
+fn server(site: &Site, i: usize) -> Outcome<Command> {
+    let port = site.ports[i].to_string();
+    let data = folder(site, i);
+    let mut made = site.command("mkdir");
+    made.arg(&data);
+    site.run(made)?;
+    let mut server = site.command(&site.program);
+    server.args(["--bind", "127.0.0.1", "--port", &port, "--set-proc-title", "no"]);
+    server.arg("--dir").arg(data);
+    server.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
+    Ok(server)
+}
+
+fn folder(site: &Site, i: usize) -> PathBuf {
+    site.folder.join(site.ports[i].to_string())
+}
+
+fn urls(ports: &[u16]) -> String {
+    let urls: Vec<String> = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
+    urls.join(",")
+}
+
+fn independent(site: &Site) -> Outcome<Prepared> {
+    let servers = (0..site.ports.len()).map(|i| server(site, i)).collect::<Outcome<_>>()?;
+    Ok(Prepared { servers, told: vec![urls(&site.ports)] })
+}
+
+/// The nodes find each other by the file in which a node remembers its cluster: no command is
+/// needed to make them one.
+fn cluster(site: &Site) -> Outcome<Prepared> {
+    const SLOTS: [&str; 3] = ["0-5460", "5461-10922", "10923-16383"];
+    let (ports, buses) = site.ports.split_at(3);
+    let mut servers = Vec::new();
+    for i in 0..3 {
+        let mut server = server(site, i)?;
+        server.args(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]);
+        server.args(["--cluster-port", &buses[i].to_string(), "--cluster-node-timeout", "2000"]);
+        servers.push(server);
+        let mut nodes = String::new();
+        for (j, slots) in SLOTS.iter().enumerate() {
+            let (port, bus, epoch) = (ports[j], buses[j], j + 1);
+            let me = if i == j { "myself," } else { "" };
+            let _ = writeln!(
+                nodes,
+                "{epoch:040x} 127.0.0.1:{port}@{bus} {me}master - 0 0 {epoch} connected {slots}"
+            );
+        }
+        nodes.push_str("vars currentEpoch 3 lastVoteEpoch 0\n");
+        write(site, folder(site, i).join("nodes.conf"), &nodes)?;
+    }
+    Ok(Prepared { servers, told: vec![urls(ports)] })
+}
+
+fn sentinel(site: &Site) -> Outcome<Prepared> {
+    let primary = site.ports[0];
+    let mut servers = vec![server(site, 0)?, server(site, 1)?];
+    servers[1].args(["--replicaof", &format!("127.0.0.1 {primary}")]);
+    for i in 2..5 {
+        let sentinel = server(site, i)?;
+        let file = folder(site, i).join("sentinel.conf");
+        let settings = format!(
+            "sentinel monitor {MASTER} 127.0.0.1 {primary} 2\n\
+             sentinel down-after-milliseconds {MASTER} 2000\n\
+             sentinel failover-timeout {MASTER} 5000\n"
+        );
+        write(site, file.clone(), &settings)?;
+        let mut command = site.command(sentinel.get_program());
+        // The file goes first; what a sentinel cannot use, as the append-only file, is left out.
+        command.arg(file).args(sentinel.get_args().take(8)).arg("--sentinel");
+        servers.push(command);
+    }
+    Ok(Prepared { servers, told: vec![urls(&site.ports[2..]), MASTER.to_owned()] })
+}
+
+/// A file that the server, which may run as another user, writes anew.
+fn write(site: &Site, file: PathBuf, text: &str) -> Outcome {
+    fs::write(&file, text).map_err(|cause| failed(&file, &cause))?;
+    match site.owner {
+        None => Ok(()),
+        Some((user, group)) => std::os::unix::fs::chown(&file, Some(user), Some(group))
+            .map_err(|cause| failed(&file, &cause)),
+    }
+}
+
+fn asked(port: u16, words: &[&str]) -> String {
+    let mut client = Command::new("redis-cli");
+    client.args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(words);
+    said(client)
+}
+
+fn answers(site: &Site) -> bool {
+    site.ports.iter().all(|port| asked(*port, &["PING"]).starts_with("PONG"))
+}
+
+fn is_joined(site: &Site) -> bool {
+    let ports = &site.ports[..3];
+    ports.iter().all(|port| asked(*port, &["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+}
+
+/// Whether each sentinel knows enough others to agree with, and the replica, which is up to date.
+fn is_watched(site: &Site) -> bool {
+    asked(site.ports[1], &["INFO", "replication"]).contains("master_link_status:up")
+        && site.ports[2..].iter().all(|port| {
+            asked(*port, &["SENTINEL", "CKQUORUM", MASTER]).starts_with("OK 3")
+                && asked(*port, &["SENTINEL", "REPLICAS", MASTER]).contains("slave")
+        })
+}
