@@ -89,8 +89,27 @@ impl Planner {
         Ok(())
     }
 
+    /// Leaves a job alone from now on; answers whether the planner had it. What is under way goes
+    /// its way, and the name is free.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let Some(&id) = self.by_name.get(name) else { return false };
+        let slot = &mut self.slots[id as usize];
+        // Stored schedules come and go with the store.
+        if slot.stored {
+            return false;
+        }
+        self.by_name.remove(name);
+        slot.removed = true;
+        // What is asked for may be won, and is asked again until there is an answer.
+        if !slot.asked && slot.claim.is_none() {
+            slot.phase = Phase::Off;
+            slot.wake_at = None;
+        }
+        true
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.by_name.len()
     }
 
     /// What to ask the store at `now`, with room for so many more runs.
@@ -114,6 +133,10 @@ impl Planner {
             self.slots[id as usize].wake_at = None;
             let intent = self.due(id, now, events);
             takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
+            // No answer is awaited after which the word would be heeded.
+            if intent.is_none() && std::mem::take(&mut self.slots[id as usize].heard) {
+                self.hear(id);
+            }
             intents.extend(intent);
         }
         let wake_at = self.next_up().map(|(at, _)| at);
@@ -239,6 +262,8 @@ impl Planner {
                 self.retire(id);
                 None
             }
+            // Only what was won is of interest yet.
+            Answer::Absent | Answer::Gone | Answer::State(_) if slot.removed => None,
             Answer::Absent => {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
@@ -280,7 +305,9 @@ impl Planner {
                 }
             },
         };
-        if heard {
+        if self.slots[id as usize].removed {
+            self.slots[id as usize].phase = Phase::Off;
+        } else if heard {
             self.hear(id);
         }
         start
@@ -313,14 +340,14 @@ impl Planner {
             let heard = std::mem::take(&mut slot.heard);
             match intent.what {
                 What::Take { take, .. } => {
+                    // Asked again before anything else: who looks first finds the claim's own run
+                    // in the way, and does not know it.
                     slot.claim = Some(take.claim);
+                    slot.heard = heard;
                     self.wake(intent.slot, Some(now));
-                    if heard {
-                        self.hear(intent.slot);
-                    }
                 }
-                What::Skip(_) | What::Reap => self.hear(intent.slot),
-                What::Look | What::Register { .. } | What::Redefine { .. } => {
+                What::Skip(_) | What::Reap | What::Look => self.hear(intent.slot),
+                What::Register { .. } | What::Redefine { .. } => {
                     self.run_errand(intent.slot);
                 }
             }

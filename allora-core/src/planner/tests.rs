@@ -350,6 +350,31 @@ fn lost_registrations_and_skips_are_asked_again() {
 }
 
 #[test]
+fn a_lost_look_is_asked_again() {
+    let mut waits = Table::laid(minutely().overlap(Overlap::Wait)).at(0.0).at(60.0);
+    // Another node's run is believed to be in the way; whether it is, the lost look would tell.
+    let Phase::Known(mut known) =
+        std::mem::replace(&mut waits.planner.slots[0].phase, Phase::Stale)
+    else {
+        panic!("it is known");
+    };
+    known.marks.push((1, at(600.0)));
+    waits.planner.slots[0].phase = Phase::Known(known);
+    waits.lost_at(120.0).at(120.0).expect(&[60., 120.], &[], 180.);
+}
+
+#[test]
+fn a_take_whose_answer_was_lost_is_asked_again_before_word_is_heeded() {
+    let waits = minutely().overlap(Overlap::Wait);
+    let mut table = Table::laid(waits).at(0.0);
+    let intents = table.turn(at(60.0), 10);
+    intents.iter().for_each(|intent| drop(table.carry_out(intent, at(60.0))));
+    table.planner.heard_of("job");
+    table.planner.unanswered(intents, at(60.0));
+    table.at(61.0).expect(&[60.], &[], 120.);
+}
+
+#[test]
 fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     let mut table = Table::laid(minutely()).at(0.0);
     let mut intents = table.turn(at(60.0), 10);
