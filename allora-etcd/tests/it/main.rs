@@ -1,0 +1,4 @@
+//! The tests of the etcd store, against members that `cargo xtask test` starts.
+
+mod conformance;
+mod stores;
