@@ -171,8 +171,9 @@ impl Store {
         }
         for _ in 0..TURNS {
             let mut writes = self.decide(asker, &mut groups, &work);
+            let decided: HashSet<usize> = writes.iter().map(|write| write.group).collect();
             let missing: Vec<usize> = (0..groups.len())
-                .filter(|i| groups[*i].answers.is_none() && groups[*i].base.is_none())
+                .filter(|i| groups[*i].answers.is_none() && !decided.contains(i))
                 .collect();
             if !missing.is_empty() {
                 let names: Vec<&str> = missing.iter().map(|i| groups[*i].name).collect();
