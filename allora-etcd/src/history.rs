@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 const AT_ONCE: usize = 1_000;
 
 /// An entry as it is kept: name, fence, instant, trigger, last, count, attempt, node, when, what.
-type Kept = (String, i64, i64, Option<String>, Option<i64>, Option<u64>, u32, String, i64, [String; 2]);
+type Kept =
+    (String, i64, i64, Option<String>, Option<i64>, Option<u64>, u32, String, i64, [String; 2]);
 
 #[async_trait]
 impl History for Etcd {

@@ -25,7 +25,7 @@ impl Leases for Etcd {
                 _ => None,
             });
             if let Some(promise) = promise.max() {
-                store.promise(OP, request.node, wall, promise).await?;
+                store.promise(OP, request.node, promise).await?;
             }
         }
         let names: Vec<&str> = request.endings.iter().map(|ending| ending.name).collect();

@@ -37,9 +37,7 @@ impl Etcd {
     ///
     /// # Cancel safety
     /// As [`Builder::connect`].
-    pub async fn connect<E: Into<String>>(
-        endpoints: impl IntoIterator<Item = E>,
-    ) -> Result<Self> {
+    pub async fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
         Self::builder().connect(endpoints).await
     }
 

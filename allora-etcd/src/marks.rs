@@ -34,6 +34,8 @@ const SKEWED: TimeDelta = TimeDelta::seconds(2);
 #[derive(Default)]
 pub(crate) struct Marks {
     nodes: Mutex<HashMap<String, Arc<Mark>>>,
+    /// Our clock, and when it was read.
+    wall: Mutex<Option<(Time, Instant)>>,
     /// How far our clock is ahead of each other node's.
     ahead: Mutex<BTreeMap<String, TimeDelta>>,
     warned: Mutex<bool>,
@@ -55,8 +57,6 @@ struct State {
     confirmed: Instant,
     /// Nothing is promised beyond it.
     wanted: Instant,
-    /// The node's clock, and when it was read.
-    wall: (Time, Instant),
     /// Somebody renews it.
     is_kept: bool,
 }
@@ -71,11 +71,6 @@ impl State {
     fn covers(&self, promise: Duration) -> bool {
         self.lease.is_some() && later(self.confirmed, self.lasts) >= later(steady(), promise)
     }
-
-    fn wall_now(&self) -> Time {
-        let since = steady().saturating_duration_since(self.wall.1);
-        allora_core::time::saturating_add(self.wall.0, since)
-    }
 }
 
 impl Marks {
@@ -83,23 +78,30 @@ impl Marks {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, node: &str, wall: Time) -> Arc<Mark> {
+    /// What our clock shows now.
+    fn wall_now(&self) -> Option<Time> {
+        let read = *self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wall, at) = read?;
+        let since = steady().saturating_duration_since(at);
+        Some(allora_core::time::saturating_add(wall, since))
+    }
+
+    fn of(&self, node: &str) -> Arc<Mark> {
         let mut nodes = self.nodes();
         let mark = nodes.entry(node.to_owned()).or_insert_with(|| {
             let now = steady();
-            let (lasts, wall) = (SHORTEST, (wall, now));
-            let state =
-                State { lease: None, lasts, confirmed: now, wanted: now, wall, is_kept: false };
+            let lasts = SHORTEST;
+            let state = State { lease: None, lasts, confirmed: now, wanted: now, is_kept: false };
             Arc::new(Mark { state: Mutex::new(state), renewing: tokio::sync::Mutex::default() })
         });
         mark.clone()
     }
 
-    /// A node that has a mark asks for something: it lives.
+    /// A node asks for something: it lives.
     pub(crate) fn seen(&self, node: &str, wall: Time) {
+        *self.wall.lock().unwrap_or_else(PoisonError::into_inner) = Some((wall, steady()));
         if let Some(mark) = self.nodes().get(node) {
             let mut state = mark.state();
-            state.wall = (wall, steady());
             state.wanted = state.wanted.max(later(steady(), state.lasts));
         }
     }
@@ -113,20 +115,21 @@ impl Marks {
 
     /// What another node's clock showed just now.
     pub(crate) fn shows(&self, node: &str, clock: Time) {
-        let own = {
-            let nodes = self.nodes();
-            if nodes.contains_key(node) {
-                return;
-            }
-            nodes.values().map(|mark| mark.state().wall_now()).next()
-        };
-        let Some(own) = own else { return };
+        if self.nodes().contains_key(node) {
+            return;
+        }
+        let Some(own) = self.wall_now() else { return };
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).insert(node.into(), own - clock);
         self.report();
     }
 
     pub(crate) fn left(&self, node: &str) {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
+    /// What our clock shows now, as a mark has it.
+    fn shown(&self) -> String {
+        self.wall_now().map_or_else(String::new, |wall| wall.timestamp_millis().to_string())
     }
 
     /// How far this machine's clock is ahead of the other nodes', by their median.
@@ -159,12 +162,11 @@ impl Store {
         self: &Arc<Self>,
         op: &'static str,
         node: &str,
-        wall: Time,
         promise: Duration,
     ) -> Result {
         loop {
-            let mark = self.marks.of(node, wall);
-            if self.promised(op, &mark, node, wall, promise).await? {
+            let mark = self.marks.of(node);
+            if self.promised(op, &mark, node, promise).await? {
                 return Ok(());
             }
         }
@@ -176,12 +178,10 @@ impl Store {
         op: &'static str,
         mark: &Arc<Mark>,
         node: &str,
-        wall: Time,
         promise: Duration,
     ) -> Result<bool> {
         {
             let mut state = mark.state();
-            state.wall = (wall, steady());
             state.wanted = state.wanted.max(later(steady(), promise));
             if state.covers(promise) {
                 return Ok(true);
@@ -209,21 +209,15 @@ impl Store {
     }
 
     /// A new lease, and the mark bound to it.
-    async fn grant(
-        &self,
-        op: &'static str,
-        mark: &Mark,
-        node: &str,
-        lasts: Duration,
-    ) -> Result {
+    async fn grant(&self, op: &'static str, mark: &Mark, node: &str, lasts: Duration) -> Result {
         let seconds = lasts.as_secs() + u64::from(lasts.subsec_nanos() > 0);
         let asked = i64::try_from(seconds.min(LONGEST)).unwrap_or(i64::MAX);
         let begun = steady();
-        let granted = self.driver.call(op, move |client| async move {
-            client.lease_client().grant(asked, None).await
-        });
+        let granted = self
+            .driver
+            .call(op, move |client| async move { client.lease_client().grant(asked, None).await });
         let lease = granted.await?.id();
-        let shows = mark.state().wall_now().timestamp_millis().to_string();
+        let shows = self.marks.shown();
         let bound = Some(PutOptions::new().with_lease(lease));
         let txn = Txn::new().and_then([
             TxnOp::put(self.keys.mark(node), shows, bound),
@@ -241,14 +235,14 @@ impl Store {
     async fn renew(&self, op: &'static str, mark: &Mark, node: &str) -> Result<bool> {
         let Some(lease) = mark.state().lease else { return Ok(false) };
         let begun = steady();
-        let (key, shows) = (self.keys.mark(node), mark.state().wall_now().timestamp_millis());
+        let (key, shows) = (self.keys.mark(node), self.marks.shown());
         let asked = self.driver.call(op, move |client| {
-            let key = key.clone();
+            let (key, shows) = (key.clone(), shows.clone());
             async move {
                 let lasting = match client.lease_client().keep_alive(lease).await {
                     Ok(_) => {
                         let bound = Some(PutOptions::new().with_lease(lease));
-                        client.kv_client().put(key, shows.to_string(), bound).await.map(drop)
+                        client.kv_client().put(key, shows, bound).await.map(drop)
                     }
                     Err(gone) => Err(gone),
                 };
@@ -290,9 +284,9 @@ impl Store {
         };
         self.marks.nodes().remove(node);
         let Some(lease) = lease else { return Ok(true) };
-        let revoked = self.driver.call("leave", move |client| async move {
-            client.lease_client().revoke(lease).await
-        });
+        let revoked = self
+            .driver
+            .call("leave", move |client| async move { client.lease_client().revoke(lease).await });
         revoked.await.map(|_| true)
     }
 }

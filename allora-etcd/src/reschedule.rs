@@ -8,12 +8,13 @@ use crate::{
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Act, Answer, Deliver, Find, History, Leases, Now, Plan, Reschedule, Rescheduled,
-        Schedules, State, Watch,
+        Act, Answer, Deliver, Find, History, Leases, Now, Plan, Reschedule, Rescheduled, Schedules,
+        State, Watch,
     },
     record::step,
 };
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,7 +28,7 @@ impl Backend for Etcd {
         if let Now::Store { node: wall } = request.now {
             store.marks.seen(request.node, wall);
             if let Some(promise) = request.plans.iter().filter_map(promise).max() {
-                store.promise(OP, request.node, wall, promise).await?;
+                store.promise(OP, request.node, promise).await?;
             }
         }
         let names: Vec<&str> = request.plans.iter().map(|plan| plan.name).collect();
@@ -92,11 +93,7 @@ struct Indexed {
 
 impl Store {
     /// The records looked for, the earliest first, and when the next one wants attention.
-    async fn find(
-        &self,
-        asker: Asker<'_>,
-        find: Find<'_>,
-    ) -> Result<(Vec<State>, Option<Time>)> {
+    async fn find(&self, asker: Asker<'_>, find: Find<'_>) -> Result<(Vec<State>, Option<Time>)> {
         let kinds: BTreeSet<&str> = find.kinds.iter().copied().collect();
         let mut found = Indexed { due: Vec::new(), keys: Vec::new() };
         let mut prefixes: Vec<String> = kinds.iter().map(|kind| self.keys.dues(kind)).collect();
@@ -155,10 +152,8 @@ impl Store {
         let first = [all(self.keys.marks()), all(self.keys.fleets())];
         let mut ops: Vec<TxnOp> = first.into();
         ops.extend(prefixes.iter().map(|prefix| {
-            let options = GetOptions::new()
-                .with_range(after_all(prefix))
-                .with_keys_only()
-                .with_limit(limit);
+            let options =
+                GetOptions::new().with_range(after_all(prefix)).with_keys_only().with_limit(limit);
             TxnOp::get(prefix.clone(), Some(options))
         }));
         let mut answers = Vec::with_capacity(ops.len());
@@ -197,7 +192,7 @@ impl Store {
         find: &Find<'_>,
         found: &mut Indexed,
     ) -> Result {
-        let now = asker.now.here();
+        let over = asker.now.here() - TimeDelta::milliseconds(1);
         let left = format!("{}{node}\0", self.keys.all_helds());
         let limit = i64::try_from(find.limit.saturating_add(1)).unwrap_or(i64::MAX);
         let few = GetOptions::new().with_range(after_all(&left)).with_keys_only().with_limit(1);
@@ -222,8 +217,8 @@ impl Store {
             for kv in answer.kvs() {
                 let Some(due) = Keys::read(prefix, kv.key()) else { continue };
                 found.keys.push((kv.key().to_vec(), due.name.clone()));
-                // In whole milliseconds as the index is, and before the end of what is asked for.
-                found.due.push(Due { at: due.at.min(now), name: due.name });
+                // Over, and so before the end of whatever is asked for.
+                found.due.push(Due { at: due.at.min(over), name: due.name });
             }
         }
         Ok(())

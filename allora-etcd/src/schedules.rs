@@ -180,10 +180,8 @@ impl Store {
         let Some(due) = crate::keys::Keys::read(prefix, &key) else { return Ok(()) };
         let job = self.keys.job(&due.name);
         let floor = self.keys.floor();
-        let read = Txn::new().and_then([
-            TxnOp::get(floor.clone(), None),
-            TxnOp::get(job.clone(), None),
-        ]);
+        let read =
+            Txn::new().and_then([TxnOp::get(floor.clone(), None), TxnOp::get(job.clone(), None)]);
         let answer = self.txn(op, read).await?;
         let mut got = gets(&answer).into_iter();
         let (Some(at_floor), Some(at_job)) = (got.next(), got.next()) else { return Ok(()) };

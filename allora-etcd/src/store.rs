@@ -21,7 +21,10 @@ use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOp
 use futures::future::try_join_all;
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -71,7 +74,10 @@ pub(crate) struct Known {
 pub(crate) enum Slot<'a> {
     Sound(&'a mut Option<Record>),
     /// It cannot be read; `instead` is written if it is filled.
-    Parked { reason: &'a str, instead: &'a mut Option<Record> },
+    Parked {
+        reason: &'a str,
+        instead: &'a mut Option<Record>,
+    },
 }
 
 /// Who asks.
@@ -186,7 +192,8 @@ impl Store {
             if groups.iter().all(|group| group.answers.is_some()) {
                 let mut answers: Vec<Option<T>> = names.iter().map(|_| None).collect();
                 for group in groups {
-                    for (place, answer) in group.places.iter().zip(group.answers.into_iter().flatten())
+                    for (place, answer) in
+                        group.places.iter().zip(group.answers.into_iter().flatten())
                     {
                         answers[*place] = Some(answer);
                     }
@@ -388,10 +395,8 @@ impl Store {
             let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.len() + 1);
             for write in batch.iter_mut() {
                 let name = names(write);
-                let truth = [
-                    TxnOp::get(self.keys.job(name), None),
-                    TxnOp::get(self.keys.data(name), None),
-                ];
+                let truth =
+                    [TxnOp::get(self.keys.job(name), None), TxnOp::get(self.keys.data(name), None)];
                 nested.push(TxnOp::txn(
                     Txn::new()
                         .when(std::mem::take(&mut write.compares))
@@ -508,11 +513,7 @@ impl Store {
         Ok(names.iter().zip(bases).map(state).collect())
     }
 
-    pub(crate) async fn txn(
-        &self,
-        op: &'static str,
-        txn: Txn,
-    ) -> Result<etcd_client::TxnResponse> {
+    pub(crate) async fn txn(&self, op: &'static str, txn: Txn) -> Result<etcd_client::TxnResponse> {
         self.driver
             .call(op, move |client| {
                 let txn = txn.clone();
@@ -586,7 +587,8 @@ impl Base {
             None => (Ok(None), 0),
             Some(kv) => match codec::decode(kv.value()) {
                 Ok(mut record) => {
-                    record.data = data.kvs().first().map(|kv| kv.value().to_vec()).unwrap_or_default();
+                    record.data =
+                        data.kvs().first().map(|kv| kv.value().to_vec()).unwrap_or_default();
                     (Ok(Some(record)), kv.mod_revision())
                 }
                 Err(why) => (Err(why.to_string()), kv.mod_revision()),
@@ -638,12 +640,7 @@ impl Seen {
     }
 }
 
-fn remember(
-    known: &mut HashMap<String, Known>,
-    name: &str,
-    record: Option<Record>,
-    revision: i64,
-) {
+fn remember(known: &mut HashMap<String, Known>, name: &str, record: Option<Record>, revision: i64) {
     let Some(record) = record else {
         known.remove(name);
         return;

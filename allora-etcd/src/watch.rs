@@ -1,12 +1,6 @@
 //! Hints: one key that every hint is written to, and the marks of the nodes.
 
-use crate::{
-    Etcd,
-    driver::pause,
-    error::failed,
-    marks::clock_in,
-    store::Store,
-};
+use crate::{Etcd, driver::pause, error::failed, marks::clock_in, store::Store};
 use allora_core::{
     Result, Time,
     backend::{Hint, Watch},

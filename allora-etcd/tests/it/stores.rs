@@ -100,3 +100,19 @@ pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     &RUNTIME
 }
+
+/// `None`, with a line that says so, where there is no such cluster.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+pub(crate) fn or_skip<T>(found: Result<T>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(none) => {
+            assert!(
+                env::var_os("CI").is_none() || env::var_os("ALLORA_TEST_STORES").is_some(),
+                "{none}"
+            );
+            eprintln!("skipped: {none}");
+            None
+        }
+    }
+}

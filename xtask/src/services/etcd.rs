@@ -33,7 +33,8 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn prepare(site: &Site) -> Outcome<Prepared> {
-    let members: Vec<(&u16, &u16)> = site.ports.chunks(2).map(|pair| (&pair[0], &pair[1])).collect();
+    let members: Vec<(&u16, &u16)> =
+        site.ports.chunks(2).map(|pair| (&pair[0], &pair[1])).collect();
     let peers: Vec<String> =
         members.iter().map(|(port, peer)| format!("m{port}=http://127.0.0.1:{peer}")).collect();
     let urls: Vec<String> =
