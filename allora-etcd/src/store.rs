@@ -442,7 +442,7 @@ impl Store {
                         return Err(strange(asker.op));
                     };
                     let base = Base::read(&job, &data, Source::Told);
-                    known.remove(group.name);
+                    base.remember(&mut known, group.name);
                     group.base = Some(base);
                 }
             }
@@ -481,9 +481,7 @@ impl Store {
         }
         let mut known = self.known();
         for (name, base) in names.iter().zip(&bases) {
-            let record = base.record.as_ref().ok().cloned().flatten();
-            let record = record.map(|record| Record { data: Vec::new(), ..record });
-            remember(&mut known, name, record, base.revision);
+            base.remember(&mut known, name);
         }
         Ok(bases)
     }
@@ -595,6 +593,12 @@ impl Base {
             },
         };
         Self { record, revision, source, floor: None, alive: None }
+    }
+
+    fn remember(&self, known: &mut HashMap<String, Known>, name: &str) {
+        let record = self.record.as_ref().ok().cloned().flatten();
+        let record = record.map(|record| Record { data: Vec::new(), ..record });
+        remember(known, name, record, self.revision);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Nodes whose clocks differ by ten minutes: etcd has no clock that could judge between them.
 
-use crate::stores::{Cluster, Single, Three, members, patient, runtime};
+use crate::stores::{Cluster, Single, Three, members, now, patient, pause, runtime};
 use allora_core::{
     Backend, CatchUp, Result, Run, Runtime, Scheduler, Time,
     backend::{
@@ -260,7 +260,7 @@ async fn a_dropped_stores_runs_are_free_when_its_lease_ends(place: &Place) {
     let promise = Deliver::AtLeastOnce { lease: Duration::from_secs(1) };
     gone.take(60, 1, promise).await.unwrap();
     drop(gone);
-    let (begun, mut claim) = (Instant::now(), 2);
+    let (begun, mut claim) = (now(), 2);
     while other.lease(71, claim).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "nobody lets go");
         claim += 1;
@@ -276,17 +276,12 @@ async fn a_node_that_asks_for_nothing_lets_go(place: &Place) {
     let promise = Deliver::AtLeastOnce { lease: Duration::from_secs(1) };
     silent.take(60, 1, promise).await.unwrap();
     // Its process lives, and its store: only its scheduler is stuck, or gone.
-    let (begun, mut claim) = (Instant::now(), 2);
+    let (begun, mut claim) = (now(), 2);
     while other.lease(61, claim).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "nobody lets go");
         claim += 1;
         pause(200).await;
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "etcd's leases end by their own time")]
-async fn pause(ms: u64) {
-    tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
 /// The runtime of a machine whose clock is wrong.
@@ -336,7 +331,7 @@ async fn three_nodes_of_three_clocks_run_each_occurrence_once(place: &Place) {
         nodes.push(spawn(scheduler));
     }
     let enough = || seen.lock().unwrap().len() >= 200;
-    let begun = Instant::now();
+    let begun = now();
     while !enough() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", seen.lock().unwrap().len());
         pause(50).await;

@@ -4,4 +4,6 @@
 
 mod clocks;
 mod conformance;
+#[cfg(unix)]
+mod faults;
 mod stores;

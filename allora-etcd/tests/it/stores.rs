@@ -116,3 +116,15 @@ pub(crate) fn or_skip<T>(found: Result<T>) -> Option<T> {
         }
     }
 }
+
+/// The machine's steady clock.
+#[expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Lets real time pass.
+#[expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+pub(crate) async fn pause(ms: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+}
