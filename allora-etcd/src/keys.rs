@@ -75,6 +75,11 @@ impl Keys {
         self.under("fleet/")
     }
 
+    /// A kind that stored schedules have, or had.
+    pub(crate) fn kind(&self, kind: &str) -> String {
+        self.under(&format!("kind/{kind}"))
+    }
+
     /// What wants attention, by kind and time.
     pub(crate) fn dues(&self, kind: &str) -> String {
         self.under(&format!("due/{kind}\0"))

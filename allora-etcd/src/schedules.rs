@@ -26,18 +26,30 @@ const AT_ONCE: i64 = 500;
 
 #[async_trait]
 impl Schedules for Etcd {
-    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State> {
-        allora_core::check_name(new.name)?;
-        let work = |slot: Slot<'_>, at: At<'_>, _: &mut Ledger| match slot {
-            Slot::Sound(record) => {
-                create(record, &new, at)?;
-                let state = shown(new.name, record)?;
-                let hint = state.due_at.map(crate::watch::due);
-                Ok((state, hint))
-            }
-            Slot::Parked { reason, .. } => Err(unreadable(new.name, reason)),
+    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>> {
+        // Names that are far too long for a key do not get that far.
+        let checked: Vec<Result> =
+            new.iter().map(|new| allora_core::check_name(new.name)).collect();
+        let good: Vec<&NewSchedule<'_>> =
+            new.iter().zip(&checked).filter(|(_, ok)| ok.is_ok()).map(|(new, _)| new).collect();
+        let names: Vec<&str> = good.iter().map(|new| new.name).collect();
+        let work = |i: usize, slot: Slot<'_>, at: At<'_>, _: &mut Ledger| {
+            let new: &NewSchedule<'_> = good[i];
+            let made = match slot {
+                Slot::Sound(record) => {
+                    create(record, new, at).and_then(|()| shown(new.name, record))
+                }
+                Slot::Parked { reason, .. } => Err(unreadable(new.name, reason)),
+            };
+            let due = made.as_ref().ok().and_then(|state: &State| state.due_at);
+            Done { answer: made, hint: due.map(crate::watch::due), is_proved: false }
         };
-        self.store.one("add", new.name, now, work).await
+        let asker = Asker { op: "add", node: OPERATOR, now };
+        let mut added = self.store.with(asker, &names, false, work).await?.into_iter();
+        let answer = |(checked, new): (Result, &NewSchedule<'_>)| {
+            checked.and_then(|()| added.next().unwrap_or_else(|| Err(missing(new.name))))
+        };
+        Ok(checked.into_iter().zip(new).map(answer).collect())
     }
 
     async fn get(&self, name: &str) -> Result<State> {
@@ -52,6 +64,17 @@ impl Schedules for Etcd {
         self.store.list(page).await
     }
 
+    async fn kinds(&self) -> Result<Vec<String>> {
+        let range = GetOptions::new().with_prefix().with_keys_only();
+        let all = self.store.keys.kind("");
+        let op = TxnOp::get(all.clone(), Some(range));
+        let answer = self.store.txn("kinds", Txn::new().and_then([op])).await?;
+        let kind = |kv: &etcd_client::KeyValue| {
+            String::from_utf8(kv.key().strip_prefix(all.as_bytes())?.to_vec()).ok()
+        };
+        Ok(gets(&answer).iter().flat_map(|got| got.kvs()).filter_map(kind).collect())
+    }
+
     async fn modify(&self, name: &str, what: Change<'_>, now: Now) -> Result<State> {
         if name.len() > MAX_NAME {
             return Err(missing(name));
@@ -59,7 +82,7 @@ impl Schedules for Etcd {
         let work = |slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger| match slot {
             Slot::Sound(record) => {
                 change(record, name, &what, at, ledger)?;
-                Ok((shown(name, record)?, Some(crate::watch::job(name))))
+                shown(name, record)
             }
             Slot::Parked { reason, .. } => Err(unreadable(name, reason)),
         };
@@ -79,7 +102,7 @@ impl Schedules for Etcd {
                     delete(instead, name, at)?;
                 }
             }
-            Ok((at.now, Some(crate::watch::job(name))))
+            Ok(at.now)
         };
         let at = self.store.one("delete", name, now, work).await?;
         // Deleting is what makes tombstones, and so the time to clear old ones away.
@@ -94,24 +117,12 @@ impl Store {
         op: &'static str,
         name: &str,
         now: Now,
-        work: impl Fn(Slot<'_>, At<'_>, &mut Ledger) -> Result<(T, Option<String>)> + Send + Sync,
+        work: impl Fn(Slot<'_>, At<'_>, &mut Ledger) -> Result<T> + Send + Sync,
     ) -> Result<T> {
         let asker = Asker { op, node: OPERATOR, now };
-        let work = |_, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger| match slot {
-            Slot::Sound(record) => {
-                let before = record.clone();
-                match work(Slot::Sound(record), at, ledger) {
-                    Ok((answer, hint)) => Done { answer: Ok(answer), hint, is_proved: false },
-                    Err(refused) => {
-                        *record = before;
-                        Done { answer: Err(refused), hint: None, is_proved: false }
-                    }
-                }
-            }
-            parked => match work(parked, at, ledger) {
-                Ok((answer, hint)) => Done { answer: Ok(answer), hint, is_proved: false },
-                Err(refused) => Done { answer: Err(refused), hint: None, is_proved: false },
-            },
+        let work = |_, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger| {
+            let hint = Some(crate::watch::job(name));
+            Done { answer: work(slot, at, ledger), hint, is_proved: false }
         };
         let answers = self.with(asker, &[name], false, work).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(missing(name)))

@@ -18,7 +18,7 @@ use allora_core::{
     time::saturating_add,
 };
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt};
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -33,6 +33,9 @@ const TURNS: usize = 64;
 
 /// At most so many bytes in one transaction; the server's own limit is 1.5 MiB.
 const BYTES: usize = 1 << 20;
+
+/// How many exchanges of one request are under way beside each other.
+const AT_ONCE: usize = 8;
 
 /// How many records are remembered.
 const REMEMBERED: usize = 100_000;
@@ -133,6 +136,8 @@ struct Write<T> {
     bytes: usize,
     /// It has a new promise of the asking node.
     promises: bool,
+    /// The kind that it has now, if it had another one or none.
+    kind: Option<String>,
     after: Option<Record>,
     answers: Vec<T>,
     hints: Vec<String>,
@@ -362,8 +367,10 @@ impl Store {
                     && !held.iter().any(|old| old.fence == hold.fence && old.until == hold.until)
             });
         }
+        let had = before.map_or("", |before| &before.kind);
+        let kind = after.as_ref().map(|after| after.kind.clone()).filter(|kind| *kind != had);
         let (answers, hints) = (Vec::new(), Vec::new());
-        Write { group: 0, compares, puts, bytes, promises, after, answers, hints }
+        Write { group: 0, compares, puts, bytes, promises, kind, after, answers, hints }
     }
 
     /// Sends what is to be written; whoever loses gets the truth as its base.
@@ -374,18 +381,20 @@ impl Store {
         writes: Vec<Write<T>>,
     ) -> Result {
         let mut batches: Vec<Vec<Write<T>>> = Vec::new();
-        let (mut bytes, mut weight) = (0, 0);
+        let (mut bytes, mut weight, mut kinds) = (0, 0, 0);
         for write in writes {
             weight = weight.max(write.weight());
             bytes += write.bytes;
-            // Beside the transactions there may be a hint, in the outer one.
+            kinds += usize::from(write.kind.is_some());
+            // Beside the transactions there may be kinds and a hint, in the outer one.
             let fits = |batch: &Vec<Write<T>>| {
-                batch.len() + 2 + weight <= self.operations && bytes <= BYTES
+                batch.len() + kinds + 2 + weight <= self.operations && bytes <= BYTES
             };
             match batches.last_mut().filter(|batch| fits(batch)) {
                 Some(batch) => batch.push(write),
                 None => {
                     (bytes, weight) = (write.bytes, write.weight());
+                    kinds = usize::from(write.kind.is_some());
                     batches.push(vec![write]);
                 }
             }
@@ -410,6 +419,10 @@ impl Store {
                 let hint = if more { crate::watch::LOOK } else { hint };
                 nested.push(TxnOp::put(self.keys.told(), hint, None));
             }
+            let kinds: HashSet<String> =
+                batch.iter_mut().filter_map(|write| write.kind.take()).collect();
+            let kinds = kinds.iter().filter(|kind| !kind.is_empty());
+            nested.extend(kinds.map(|kind| TxnOp::put(self.keys.kind(kind), "", None)));
             let mut txn = Txn::new();
             if batch.iter().any(|write| write.promises) {
                 let mark = self.keys.mark(asker.node);
@@ -417,8 +430,7 @@ impl Store {
             }
             self.txn(asker.op, txn.and_then(nested))
         });
-        let sent: Vec<_> = sent.collect();
-        let answers = try_join_all(sent).await?;
+        let answers = at_once(sent).await?;
         for (batch, answer) in batches.into_iter().zip(answers) {
             if !answer.succeeded() {
                 self.marks.is_gone(asker.node);
@@ -465,7 +477,7 @@ impl Store {
             self.txn(asker.op, Txn::new().and_then(ops))
         });
         let mut bases = Vec::with_capacity(names.len());
-        for answer in try_join_all(sent.collect::<Vec<_>>()).await? {
+        for answer in at_once(sent).await? {
             let mut answers = gets(&answer).into_iter();
             let (Some(floor), Some(marks)) = (answers.next(), answers.next()) else {
                 return Err(strange(asker.op));
@@ -659,6 +671,12 @@ fn remember(known: &mut HashMap<String, Known>, name: &str, record: Option<Recor
         known.remove(&any);
     }
     known.insert(name.to_owned(), Known { record, revision });
+}
+
+/// Several exchanges beside each other: each waits for the members' disks.
+async fn at_once<T>(sent: impl Iterator<Item = impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    let sent: Vec<_> = sent.collect();
+    futures::stream::iter(sent).buffered(AT_ONCE).try_collect().await
 }
 
 /// The answers to the reads of a transaction.

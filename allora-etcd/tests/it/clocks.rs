@@ -93,7 +93,7 @@ impl Node {
 
     async fn take(&self, minutes: i64, claim: u128, deliver: Deliver) -> Result<Taken, Box<State>> {
         let seen = self.look(minutes).await;
-        let take = Take::new(claim, seen.edition, seen.head.unwrap(), deliver);
+        let take = Take::new(claim, seen.fence, seen.head.unwrap(), deliver);
         match self.act(minutes, Act::Take(take)).await.unwrap() {
             Answer::Taken(taken) => Ok(taken),
             Answer::State(state) => Err(state),
@@ -181,7 +181,7 @@ async fn a_lapsed_mark_alone_takes_nothing_away(place: &Place) {
     // A new run needs a mark: the node finds out, and makes another.
     let deliver = Deliver::AtLeastOnce { lease: LEASE };
     let seen = node.look(61).await;
-    let take = Take::new(2, seen.edition, seen.head.unwrap(), deliver);
+    let take = Take::new(2, seen.fence, seen.head.unwrap(), deliver);
     let unknown = node.act(61, Act::Take(take.clone())).await.unwrap_err();
     assert_eq!(unknown.kind(), allora_core::Kind::Unavailable);
     let Answer::Taken(_) = node.act(61, Act::Take(take)).await.unwrap() else {
@@ -227,7 +227,8 @@ async fn fences_grow_whatever_the_clocks_say(place: &Place) {
     grows(slow.take(90, 4, to(65)).await.unwrap().fence);
     // So long after that even the tombstone is forgotten; then the clock goes back.
     schedules.delete("job", slow.now(90)).await.unwrap();
-    schedules.add(NewSchedule::new("other", "mail", "x", None), slow.now(90)).await.unwrap();
+    let other = NewSchedule::new("other", "mail", "x", None);
+    schedules.add(&[other], slow.now(90)).await.unwrap();
     schedules.delete("other", slow.now(90 + 8 * 1_440)).await.unwrap();
     assert_eq!(slow.act(0, Act::Look).await.unwrap(), Answer::Absent);
     slow.register(1).await;
@@ -237,7 +238,7 @@ async fn fences_grow_whatever_the_clocks_say(place: &Place) {
 async fn what_a_dead_node_left_is_found_by_any_clock(place: &Place) {
     let (fast, slow) = (place.join("fast", 10).await, place.join("slow", -10).await);
     let new = NewSchedule::new("job", "mail", "every 1m", Some(at(60).into()));
-    fast.store.schedules().unwrap().add(new, fast.now(0)).await.unwrap();
+    fast.store.schedules().unwrap().add(&[new], fast.now(0)).await.unwrap();
     fast.lease(60, 1).await.unwrap();
     assert_eq!(slow.found(71).await, [], "its node lives");
     assert_eq!(fast.found(60).await, [], "its own, and not overdue");

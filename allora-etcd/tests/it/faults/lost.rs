@@ -43,10 +43,11 @@ fn a_take_and_a_finish_whose_answers_were_lost_are_asked_again() {
         let Answer::State(seen) = ask(&store, 0, register(60)).await.unwrap() else { panic!() };
         // The mark is made before, so that what is lost is the take's own answer.
         let lease = Duration::from_secs(20);
-        let take = |claim, at: Time| {
-            Take::new(claim, seen.edition, at.into(), Deliver::AtLeastOnce { lease })
+        let take = |claim, read: i64, at: Time| {
+            Take::new(claim, read, at.into(), Deliver::AtLeastOnce { lease })
         };
-        let Answer::Taken(first) = ask(&store, 60, Act::Take(take(1, at(60)))).await.unwrap()
+        let Answer::Taken(first) =
+            ask(&store, 60, Act::Take(take(1, seen.fence, at(60)))).await.unwrap()
         else {
             panic!()
         };
@@ -75,14 +76,14 @@ fn a_take_and_a_finish_whose_answers_were_lost_are_asked_again() {
         .await;
         assert_eq!(settled.unwrap(), [Settled::Done]);
         proxy.deafen(true);
-        let lost = ask(&store, 120, Act::Take(take(2, at(120)))).await.unwrap_err();
+        let lost = ask(&store, 120, Act::Take(take(2, first.fence, at(120)))).await.unwrap_err();
         assert_eq!(lost.kind(), Kind::Unavailable);
         patiently("the take arrives", async || !seen_by().await.holds.is_empty()).await;
         let fence = seen_by().await.holds[0].fence;
         proxy.deafen(false);
         let mut again = None;
         patiently("the way is free", async || {
-            again = ask(&store, 121, Act::Take(take(2, at(120)))).await.ok();
+            again = ask(&store, 121, Act::Take(take(2, first.fence, at(120)))).await.ok();
             again.is_some()
         })
         .await;
@@ -99,7 +100,7 @@ fn hints_come_again_after_a_compaction_and_another_leader() {
         let store = Etcd::builder().connect(members.urls()).await.unwrap();
         let schedules = store.schedules().unwrap();
         let new = NewSchedule::new("job", "mail", "x", Some(at(60).into()));
-        schedules.add(new, now(0)).await.unwrap();
+        schedules.add(&[new], now(0)).await.unwrap();
         let mut hints = store.watch().unwrap().subscribe().await.unwrap();
         let leader = members.leader().await;
         for turn in 0..3 {
