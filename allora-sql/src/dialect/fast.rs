@@ -26,10 +26,16 @@ use std::time::Duration;
 /// How one database carries out such a statement.
 pub(crate) enum Fast {
     /// It answers with the rows that it changed.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "MySQL's returns nothing")
+    )]
     Returning(Statement),
     /// It changes rows, and if it did another one reads them.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     ReadBack { write: Statement, read: Statement },
     /// It says how many rows it changed.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     Counted(Statement),
 }
 
@@ -267,7 +273,8 @@ impl<'a> SimpleEnd<'a> {
     /// The name, the end of the hold if there still is one, 1 if the job is due again.
     pub(super) const SHAPE: &'static [u8] = b"bii";
 
-    /// Of a row that was ended, 1 if somebody may be waiting for that.
+    /// Of a row that was ended, on the database that tells those who wait, 1 if somebody may be waiting for that.
+    #[cfg(feature = "postgres")]
     pub(super) fn is_waited_for() -> String {
         format!(
             "CASE WHEN j.hold_until IS NULL \

@@ -378,6 +378,7 @@ impl Dialect {
 
     /// The rows of a table of bound values, with rows of nothing up to a power of two, so that few
     /// different statements are prepared. `before` stands before each.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
     fn values(
         &self,
         before: &str,
