@@ -17,7 +17,7 @@ use crate::{
     row::{JOB, Type},
 };
 use allora_core::backend::{Page, Past};
-use fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake};
+use fast::{Asker, Fast, SimpleEnd, SimpleTake};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::{fmt::Write, sync::LazyLock};
 
@@ -382,7 +382,7 @@ impl Dialect {
     fn values(
         &self,
         before: &str,
-        columns: &Columns,
+        columns: &fast::Columns,
         rows: Vec<Vec<Value>>,
         args: &mut Vec<Value>,
     ) -> String {
