@@ -271,6 +271,7 @@ impl<'a> SimpleEnd<'a> {
            OR j.cursor_at <> j.hold_at)";
 
     /// The name, the end of the hold if there still is one, 1 if the job is due again.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(super) const SHAPE: &'static [u8] = b"bii";
 
     /// Of a row that was ended, on the database that tells those who wait, 1 if somebody may be waiting for that.
