@@ -13,6 +13,7 @@
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
+//! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |
 //!
 //! # Where to read on
 //!
@@ -24,6 +25,9 @@
 //! - [`crontab`]: read an existing crontab.
 
 pub use allora_core::*;
+/// A store in etcd.
+#[cfg(feature = "etcd")]
+pub use allora_etcd as etcd;
 #[cfg(feature = "memory")]
 pub use allora_memory::Memory;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.

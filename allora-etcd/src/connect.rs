@@ -204,7 +204,7 @@ impl Builder {
     /// As [`connect`](Self::connect).
     pub async fn client(self, client: Client) -> Result<Etcd> {
         self.check()?;
-        self.open(Reach::By(client)).await
+        self.open(Reach::By(Box::new(client))).await
     }
 
     async fn open(self, reach: Reach) -> Result<Etcd> {

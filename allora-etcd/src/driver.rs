@@ -41,7 +41,7 @@ struct Member {
 /// How the members are reached.
 pub(crate) enum Reach {
     At(Vec<String>, ConnectOptions),
-    By(Client),
+    By(Box<Client>),
 }
 
 impl Driver {
@@ -62,7 +62,7 @@ impl Driver {
             Reach::By(client) => vec![Member {
                 endpoint: "the given client".into(),
                 options: ConnectOptions::new(),
-                client: tokio::sync::Mutex::new(Some(client)),
+                client: tokio::sync::Mutex::new(Some(*client)),
             }],
         };
         let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });

@@ -15,7 +15,7 @@ use allora_core::{
 };
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
 use std::{collections::BTreeSet, time::Duration};
 
 const OP: &str = "reschedule";
@@ -156,13 +156,7 @@ impl Store {
                 GetOptions::new().with_range(after_all(prefix)).with_keys_only().with_limit(limit);
             TxnOp::get(prefix.clone(), Some(options))
         }));
-        let mut answers = Vec::with_capacity(ops.len());
-        while !ops.is_empty() {
-            let rest = ops.split_off(ops.len().min(self.operations));
-            let answer = self.txn(asker.op, Txn::new().and_then(ops)).await?;
-            answers.extend(gets(&answer));
-            ops = rest;
-        }
+        let answers = self.gets(asker.op, ops).await?;
         for (prefix, answer) in prefixes.iter().zip(answers.iter().skip(2)) {
             for kv in answer.kvs() {
                 let Some(due) = Keys::read(prefix, kv.key()) else { continue };
@@ -183,6 +177,18 @@ impl Store {
         Ok(fleet.kvs().iter().filter_map(id).filter(|id| *id != me).collect())
     }
 
+    /// Reads of any number, so many at once as the server allows.
+    async fn gets(&self, op: &'static str, mut ops: Vec<TxnOp>) -> Result<Vec<GetResponse>> {
+        let mut answers = Vec::with_capacity(ops.len());
+        while !ops.is_empty() {
+            let rest = ops.split_off(ops.len().min(self.operations));
+            let answer = self.txn(op, Txn::new().and_then(ops)).await?;
+            answers.extend(gets(&answer));
+            ops = rest;
+        }
+        Ok(answers)
+    }
+
     /// What a node that is gone has left, all of it due now. A node that left nothing is forgotten.
     async fn find_left(
         &self,
@@ -198,12 +204,11 @@ impl Store {
         let few = GetOptions::new().with_range(after_all(&left)).with_keys_only().with_limit(1);
         let mut ops = vec![TxnOp::get(left.clone(), Some(few))];
         let prefixes: Vec<String> = kinds.iter().map(|kind| format!("{left}{kind}\0")).collect();
-        ops.extend(prefixes.iter().take(self.operations - 1).map(|prefix| {
+        ops.extend(prefixes.iter().map(|prefix| {
             let range = GetOptions::new().with_range(after_all(prefix)).with_keys_only();
             TxnOp::get(prefix.clone(), Some(range.with_limit(limit)))
         }));
-        let answer = self.txn(asker.op, Txn::new().and_then(ops)).await?;
-        let answers = gets(&answer);
+        let answers = self.gets(asker.op, ops).await?;
         if answers.first().is_some_and(|any| any.kvs().is_empty()) {
             let mark = format!("{}{node}", self.keys.marks());
             let fleet = format!("{}{node}", self.keys.fleets());

@@ -454,6 +454,9 @@ impl Store {
                         return Err(strange(asker.op));
                     };
                     let base = Base::read(&job, &data, Source::Told);
+                    // What was remembered is proved wrong: also where revisions began anew, as after
+                    // a backup was brought back.
+                    known.remove(group.name);
                     base.remember(&mut known, group.name);
                     group.base = Some(base);
                 }

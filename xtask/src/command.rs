@@ -86,3 +86,18 @@ pub(crate) fn watch(
 fn cannot_start(title: &str, cause: &io::Error) -> Failure {
     Failure::Check(format!("{title}: the program did not start: {cause}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_builds_finds_a_compiler_of_protocol_files() {
+        let command = cargo(&["build"]);
+        let named = command.get_envs().find(|(name, _)| *name == "PROTOC");
+        let named = named.and_then(|(_, path)| path.map(Into::into));
+        let protoc = named.or_else(|| env::var_os("PROTOC")).expect("one that is brought along");
+        let said = Command::new(protoc).arg("--version").output().unwrap();
+        assert!(String::from_utf8_lossy(&said.stdout).starts_with("libprotoc"));
+    }
+}

@@ -5,5 +5,9 @@
 mod clocks;
 mod conformance;
 #[cfg(unix)]
+mod connect;
+#[cfg(unix)]
 mod faults;
+mod records;
+mod runtimes;
 mod stores;

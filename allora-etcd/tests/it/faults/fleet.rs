@@ -4,7 +4,7 @@ use super::{
     patiently,
     witness::{Log, Witness, wall},
 };
-use allora_conformance::history::{Claims, Event, Law, What, check};
+use allora_conformance::history::{self, Claims, Event, Law, What, check};
 use allora_core::{
     Backend, CatchUp, Handle, Run, Scheduler,
     backend::{Outcome, Past},
@@ -110,15 +110,28 @@ impl Fleet {
                 log.iter().filter(|event| event.job == job).cloned().collect();
             assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
             let known: HashSet<i64> = claims(&log).map(|claims| claims.fence).collect();
+            let ended: HashSet<i64> = log
+                .iter()
+                .filter_map(|event| match event.what {
+                    What::End { fence, .. } => Some(fence),
+                    _ => None,
+                })
+                .collect();
             let past = store.history().unwrap().past(Some(job), None, 50_000).await.unwrap();
             for past in &past {
                 let first = past.occurrence.at.timestamp_millis();
                 let last = past.last.map_or(first, |last| last.timestamp_millis());
+                let fence = past.fence;
                 let what = match past.outcome {
-                    Outcome::Lost if known.contains(&past.fence) => {
-                        What::Lost { occurrence: first, fence: past.fence }
+                    Outcome::Lost if known.contains(&fence) => {
+                        What::Lost { occurrence: first, fence }
                     }
-                    _ if known.contains(&past.fence) => continue,
+                    // The answer to its end was lost, and when it was asked for again the record
+                    // remembered a later one: only the history tells.
+                    Outcome::Ran if known.contains(&fence) && !ended.contains(&fence) => {
+                        What::End { occurrence: first, fence, outcome: history::Outcome::Ran }
+                    }
+                    _ if known.contains(&fence) => continue,
                     _ => What::Skip { first, last },
                 };
                 let at = past.at.timestamp_millis();

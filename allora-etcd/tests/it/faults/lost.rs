@@ -115,7 +115,9 @@ fn hints_come_again_after_a_compaction_and_another_leader() {
             patiently("a hint comes", async || {
                 id += 1;
                 let trigger = format!("{turn}-{id}");
-                let told = schedules.modify("job", Change::Trigger { id: &trigger }, now(1)).await;
+                let told = schedules
+                    .modify("job", Change::Trigger { id: &trigger, at: None }, now(1))
+                    .await;
                 if told.is_err() {
                     return false;
                 }

@@ -2,6 +2,7 @@
 
 use super::patiently;
 use allora_etcd::etcd_client::{Client, ConnectOptions};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::{
     env,
     net::TcpListener,
@@ -10,13 +11,16 @@ use std::{
     time::Duration,
 };
 
-pub(super) struct Members {
+pub(crate) struct Members {
     folder: tempfile::TempDir,
     program: PathBuf,
     /// The port for clients and that for the other members.
     ports: Vec<(u16, u16)>,
     processes: Vec<Option<Child>>,
-    arguments: Vec<&'static str>,
+    arguments: Vec<String>,
+    scheme: &'static str,
+    /// Where its certificates are: it reads them again and again.
+    papers: Option<tempfile::TempDir>,
 }
 
 impl Drop for Members {
@@ -27,6 +31,29 @@ impl Drop for Members {
     }
 }
 
+/// Certificates of one authority, with their keys, in PEM.
+pub(crate) struct Papers {
+    pub(crate) authority: String,
+    member: (String, String),
+    pub(crate) client: (String, String),
+}
+
+impl Papers {
+    pub(crate) fn new() -> Self {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let signed = |names: &[&str]| {
+            let key = KeyPair::generate().unwrap();
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let params = CertificateParams::new(names).unwrap();
+            (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+        };
+        let (member, client) = (signed(&["127.0.0.1", "member.example"]), signed(&["client"]));
+        Self { authority: issuer.pem(), member, client }
+    }
+}
+
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
@@ -34,7 +61,37 @@ fn free_port() -> u16 {
 impl Members {
     /// Fresh ones that answer; `None`, with a line that says so, where etcd is not installed or is
     /// left out.
-    pub(super) async fn start(count: usize, arguments: &[&'static str]) -> Option<Self> {
+    pub(crate) async fn start(count: usize, arguments: &[&str]) -> Option<Self> {
+        let members = Self::started(count, arguments, "http")?;
+        for i in 0..count {
+            patiently("the members start", async || members.leader_by(i).await.is_some()).await;
+        }
+        Some(members)
+    }
+
+    /// One that speaks TLS, and only with those who show a certificate of its authority's.
+    pub(crate) async fn start_tls(papers: &Papers) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, pem: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, pem).unwrap();
+            path.display().to_string()
+        };
+        let arguments = [
+            format!("--trusted-ca-file={}", file("ca", &papers.authority)),
+            format!("--cert-file={}", file("cert", &papers.member.0)),
+            format!("--key-file={}", file("key", &papers.member.1)),
+            "--client-cert-auth=true".to_owned(),
+        ];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut members = Self::started(1, &arguments, "https")?;
+        members.papers = Some(folder);
+        let takes = || std::net::TcpStream::connect(("127.0.0.1", members.port(0))).is_ok();
+        patiently("the member starts", async || takes()).await;
+        Some(members)
+    }
+
+    fn started(count: usize, arguments: &[&str], scheme: &'static str) -> Option<Self> {
         let only = env::var("ALLORA_TEST_STORES").ok();
         if only.is_some_and(|only| !only.split(',').any(|store| store == "etcd")) {
             return None;
@@ -52,31 +109,30 @@ impl Members {
             program,
             ports: (0..count).map(|_| (free_port(), free_port())).collect(),
             processes: (0..count).map(|_| None).collect(),
-            arguments: arguments.to_vec(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            scheme,
+            papers: None,
         };
         for i in 0..count {
             members.serve(i);
         }
-        for i in 0..count {
-            patiently("the members start", async || members.leader_by(i).await.is_some()).await;
-        }
         Some(members)
     }
 
-    pub(super) fn url(&self, i: usize) -> String {
-        format!("http://127.0.0.1:{}", self.ports[i].0)
+    pub(crate) fn url(&self, i: usize) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme, self.ports[i].0)
     }
 
-    pub(super) fn port(&self, i: usize) -> u16 {
+    pub(crate) fn port(&self, i: usize) -> u16 {
         self.ports[i].0
     }
 
-    pub(super) fn urls(&self) -> Vec<String> {
+    pub(crate) fn urls(&self) -> Vec<String> {
         (0..self.ports.len()).map(|i| self.url(i)).collect()
     }
 
     /// Starts a member on its data, as they are.
-    pub(super) fn serve(&mut self, i: usize) {
+    pub(crate) fn serve(&mut self, i: usize) {
         let peer = |i: usize| format!("http://127.0.0.1:{}", self.ports[i].1);
         let all: Vec<String> = (0..self.ports.len()).map(|i| format!("m{i}={}", peer(i))).collect();
         let mut member = Command::new(&self.program);
@@ -93,20 +149,20 @@ impl Members {
     }
 
     /// SIGKILL, which also ends a frozen one.
-    pub(super) fn kill(&mut self, i: usize) {
+    pub(crate) fn kill(&mut self, i: usize) {
         if let Some(mut process) = self.processes[i].take() {
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    pub(super) fn signal(&self, i: usize, signal: &str) {
+    pub(crate) fn signal(&self, i: usize, signal: &str) {
         let pid = self.processes[i].as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
     /// A client of one member, for the test's own questions.
-    pub(super) async fn client(&self, i: usize) -> Client {
+    pub(crate) async fn client(&self, i: usize) -> Client {
         let options = ConnectOptions::new().with_timeout(Duration::from_secs(5));
         Client::connect([self.url(i)], Some(options)).await.unwrap()
     }
@@ -120,7 +176,7 @@ impl Members {
     }
 
     /// Which member leads, by what the others say.
-    pub(super) async fn leader(&self) -> usize {
+    pub(crate) async fn leader(&self) -> usize {
         let mut leader = None;
         patiently("there is a leader", async || {
             for i in 0..self.ports.len() {

@@ -4,7 +4,7 @@
 mod cluster;
 mod fleet;
 mod lost;
-mod members;
+pub(crate) mod members;
 mod proxy;
 mod space;
 mod witness;

@@ -1,0 +1,231 @@
+//! How a store is opened, and what is said when it cannot be.
+
+use crate::{
+    faults::members::{Members, Papers},
+    stores::{Single, members, now, or_skip, patient, runtime},
+};
+use allora_core::{
+    Backend, Error, Kind, Time,
+    backend::{Act, Answer, NewSchedule, Now, Plan, Reschedule},
+};
+use allora_etcd::{
+    Builder, Etcd, Tls,
+    etcd_client::{Client, ConnectOptions, Permission},
+};
+use std::{error::Error as _, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+/// A password that must be nowhere to be seen.
+const SENTINEL: &str = "sentinel-of-a-password";
+
+/// The error with its causes.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The error of this connection, which must come within the time to connect and hold no secret.
+async fn refused(builder: Builder, url: &str) -> (Kind, String) {
+    let begun = now();
+    let builder = builder.connect_timeout(Duration::from_secs(3)).timeout(Duration::from_secs(3));
+    let error = builder.connect([url]).await.unwrap_err();
+    // The machine may be busy.
+    assert!(begun.elapsed() < Duration::from_secs(13), "{:?}", begun.elapsed());
+    let said = chain(&error);
+    assert!(!format!("{said} {error:?}").contains(SENTINEL), "{said}");
+    (error.kind(), said)
+}
+
+/// It reads and it writes.
+async fn works(store: &Etcd) {
+    let first = Some(Time::UNIX_EPOCH.into());
+    let plans = [Plan::new("job", Act::Register { definition: "x", version: 0, first })];
+    let request = Reschedule::new("n", Now::At(Time::UNIX_EPOCH), &plans);
+    let answer = store.reschedule(request).await.unwrap();
+    assert!(matches!(answer.answers[..], [Answer::State(_)]));
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    runtime().block_on(async {
+        let ok = || Etcd::builder();
+        let day = Duration::from_secs(86_400);
+        for builder in [
+            ok().prefix(""),
+            ok().prefix("A"),
+            ok().prefix("a/b"),
+            ok().prefix("a".repeat(41)),
+            ok().timeout(Duration::ZERO),
+            ok().timeout(day),
+            ok().connect_timeout(Duration::MAX),
+            ok().history(100_001),
+            ok().operations(15),
+        ] {
+            let shown = format!("{builder:?}");
+            let error = builder.connect(["http://127.0.0.1:1"]).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{shown}: {error}");
+        }
+        let none: [String; 0] = [];
+        assert_eq!(Etcd::connect(none).await.unwrap_err().kind(), Kind::Invalid);
+        let both = ok().tls(Tls::new()).connect(["http://127.0.0.1:1"]).await.unwrap_err();
+        assert_eq!(both.kind(), Kind::Invalid);
+    });
+}
+
+#[test]
+fn what_does_not_answer_as_an_etcd_is_said_to_be_none() {
+    runtime().block_on(async {
+        let (kind, said) = refused(Etcd::builder(), "http://127.0.0.1:1").await;
+        assert_eq!(kind, Kind::Unavailable, "{said}");
+        assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
+        // One that is silent, and one that speaks the web's old language.
+        for talks in [false, true] {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let served = runtime().spawn(async move {
+                let mut held = Vec::new();
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    if talks {
+                        let _ = stream.read(&mut [0; 1_000]).await;
+                        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+                    } else {
+                        held.push(stream);
+                    }
+                }
+            });
+            let (kind, said) = refused(Etcd::builder(), &url).await;
+            assert_eq!(kind, Kind::Unavailable, "{said}");
+            assert!(said.contains(&url), "{said}");
+            served.abort();
+        }
+    });
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_refused() {
+    runtime().block_on(async {
+        let papers = Papers::new();
+        let Some(members) = Members::start_tls(&papers).await else { return };
+        let (https, http) = (members.url(0), members.url(0).replace("https", "http"));
+        let (kind, said) = refused(Etcd::builder(), &https).await;
+        assert_eq!(kind, Kind::Unavailable, "{said}");
+        assert!(said.to_lowercase().contains("certificate"), "{said}");
+        let (kind, said) = refused(Etcd::builder(), &http).await;
+        assert_eq!(kind, Kind::Unavailable, "plain text to TLS: {said}");
+        let (kind, said) = refused(Etcd::builder().tls(Tls::new().authority("x")), &https).await;
+        assert!([Kind::Invalid, Kind::Unavailable].contains(&kind), "no certificate: {said}");
+        let trusting = Tls::new().authority(&*papers.authority);
+        let (kind, said) = refused(Etcd::builder().tls(trusting.clone()), &https).await;
+        assert_eq!(kind, Kind::Unavailable, "it shows none of its own: {said}");
+        let tls = trusting.identity(&*papers.client.0, &*papers.client.1);
+        let other = Etcd::builder().tls(tls.clone().name("elsewhere.example"));
+        let (kind, said) = refused(other, &https).await;
+        assert_eq!(kind, Kind::Unavailable, "another name: {said}");
+        for tls in [tls.clone(), tls.name("member.example")] {
+            let builder = patient(Etcd::builder().tls(tls));
+            works(&builder.connect([https.clone()]).await.unwrap()).await;
+        }
+    });
+    runtime().block_on(async {
+        let Some(urls) = or_skip(members::<Single>()) else { return };
+        let (kind, said) = refused(Etcd::builder(), &urls[0].replace("http", "https")).await;
+        assert_eq!(kind, Kind::Unavailable, "TLS to plain text: {said}");
+    });
+}
+
+#[test]
+fn a_login_is_asked_for_checked_and_kept_to_its_prefix() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let mut root = members.client(0).await;
+        root.user_add("root", "root", None).await.unwrap();
+        root.user_grant_role("root", "root").await.unwrap();
+        root.user_add("jobs", SENTINEL, None).await.unwrap();
+        root.role_add("jobs").await.unwrap();
+        let mine = Permission::read_write("mine/").with_prefix();
+        root.role_grant_permission("jobs", mine).await.unwrap();
+        root.user_grant_role("jobs", "jobs").await.unwrap();
+        root.auth_enable().await.unwrap();
+        let url = members.url(0);
+        let ok = || Etcd::builder().prefix("mine");
+        let (kind, said) = refused(ok(), &url).await;
+        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert!(said.contains("login"), "{said}");
+        let wrong = format!("{SENTINEL}, but wrong");
+        let (kind, said) = refused(ok().login("jobs", wrong), &url).await;
+        assert_eq!(kind, Kind::Invalid, "{said}");
+        let (kind, said) = refused(ok().prefix("yours").login("jobs", SENTINEL), &url).await;
+        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert!(said.contains("prefix"), "{said}");
+        // The prefix and a slash is all that it needs, whatever it does.
+        let builder = patient(ok().login("jobs", SENTINEL).history(10));
+        let store = builder.connect([url]).await.unwrap();
+        assert!(!format!("{store:?}").contains(SENTINEL));
+        works(&store).await;
+        let hints = store.watch().unwrap().subscribe().await.unwrap();
+        let schedules = store.schedules().unwrap();
+        let new = NewSchedule::new("stored", "mail", "x", Some(Time::UNIX_EPOCH.into()));
+        let now = Now::At(Time::UNIX_EPOCH);
+        schedules.add(&[new], now).await.unwrap().remove(0).unwrap();
+        schedules.delete("stored", now).await.unwrap();
+        drop(hints);
+        // Taken away while it works, it is said; given again, it goes on.
+        let options = ConnectOptions::new().with_user("root", "root");
+        let mut root = Client::connect([members.url(0)], Some(options)).await.unwrap();
+        root.user_revoke_role("jobs", "jobs").await.unwrap();
+        let plans = [Plan::new("job", Act::Look)];
+        let look = Reschedule::new("n", now, &plans);
+        let error = store.reschedule(look).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{}", chain(&error));
+        root.user_grant_role("jobs", "jobs").await.unwrap();
+        store.reschedule(look).await.unwrap();
+    });
+}
+
+#[test]
+fn keys_of_a_newer_version_are_left_alone() {
+    runtime().block_on(async {
+        let Some(urls) = or_skip(members::<Single>()) else { return };
+        let prefix = format!("v{:x}", std::process::id());
+        let mut client = Client::connect(&urls, None).await.unwrap();
+        let key = format!("{prefix}/version");
+        client.put(key.clone(), "2", None).await.unwrap();
+        let (kind, said) = refused(Etcd::builder().prefix(&prefix), &urls[0]).await;
+        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert!(said.contains("\"2\"") && said.contains("\"1\""), "{said}");
+        assert_eq!(client.get(key.clone(), None).await.unwrap().kvs()[0].value(), b"2");
+        client.delete(key, None).await.unwrap();
+    });
+}
+
+#[test]
+fn one_member_of_those_that_are_named_is_enough() {
+    runtime().block_on(async {
+        let Some(urls) = or_skip(members::<Single>()) else { return };
+        let builder = patient(Etcd::builder().prefix(format!("o{:x}", std::process::id())));
+        let all = ["http://127.0.0.1:1".to_owned(), "http://127.0.0.1:2".into(), urls[0].clone()];
+        works(&builder.connect(all).await.unwrap()).await;
+    });
+}
+
+#[test]
+fn a_client_and_a_runtime_that_are_there_already_are_used() {
+    let Some(urls) = or_skip(members::<Single>()) else { return };
+    let handle = runtime().handle().clone();
+    let client = runtime().block_on(Client::connect(&urls, None)).unwrap();
+    let builder = patient(Etcd::builder().prefix(format!("g{:x}", std::process::id())));
+    let builder = builder.handle(handle);
+    // From a thread that knows nothing of tokio.
+    futures::executor::block_on(async {
+        works(&builder.clone().client(client).await.unwrap()).await;
+        works(&builder.connect(urls).await.unwrap()).await;
+    });
+}

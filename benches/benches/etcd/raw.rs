@@ -1,0 +1,86 @@
+//! The raw limit: the smallest transaction that compares and puts, sent over and over, one beside
+//! the other as many as the store sends.
+
+use allora_etcd::etcd_client::{
+    Client, Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+pub(crate) const PREFIX: &str = "allora_bench";
+
+/// How many transactions fit in one, and how many requests the store has under way at once.
+const NESTED: usize = 120;
+const AT_ONCE: usize = 8;
+
+pub(crate) async fn clear(urls: &[String]) {
+    let client = Client::connect(urls, None).await.unwrap();
+    let all = DeleteOptions::new().with_prefix();
+    client.kv_client().delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
+}
+
+pub(crate) async fn version(urls: &[String]) -> String {
+    let mut client = Client::connect(urls, None).await.unwrap();
+    client.status().await.unwrap().version().to_owned()
+}
+
+/// So many moves a second: each batch by a client of its own, again and again.
+pub(crate) async fn limit(urls: &[String], nodes: usize, batch: usize, lasts: Duration) -> f64 {
+    let one = async |node: usize| {
+        let client = Client::connect(urls, None).await.unwrap();
+        let mut revisions = vec![0; batch];
+        let keys: Vec<String> = (0..batch).map(|i| format!("{PREFIX}/raw/{node}/{i}")).collect();
+        let all = DeleteOptions::new().with_prefix();
+        let mut kv = client.kv_client();
+        kv.delete(format!("{PREFIX}/raw/{node}/"), Some(all)).await.unwrap();
+        let (begun, mut moved) = (Instant::now(), 0);
+        while begun.elapsed() < lasts {
+            let sent = keys.chunks(NESTED).zip(revisions.chunks(NESTED)).map(|(keys, known)| {
+                let mut kv = client.kv_client();
+                async move {
+                    let txn = |(key, known): (&String, &i64)| {
+                        let same = Compare::mod_revision(key.clone(), CompareOp::Equal, *known);
+                        let put = TxnOp::put(key.clone(), "0123456789abcdef", None);
+                        Txn::new().when([same]).and_then([put])
+                    };
+                    let mut all = keys.iter().zip(known).map(txn);
+                    let txn = match keys.len() {
+                        1 => all.next().unwrap(),
+                        _ => Txn::new().and_then(all.map(TxnOp::txn).collect::<Vec<_>>()),
+                    };
+                    kv.txn(txn).await.map(|answer| (answer, keys.len()))
+                }
+            });
+            let sent: Vec<_> = sent.collect();
+            let answers: Vec<_> = stream::iter(sent).buffered(AT_ONCE).try_collect().await.unwrap();
+            let mut revision = revisions.iter_mut();
+            for (answer, len) in answers {
+                let nested =
+                    |op: &TxnOpResponse| !matches!(op, TxnOpResponse::Txn(t) if !t.succeeded());
+                assert!(answer.succeeded() && answer.op_responses().iter().all(nested));
+                let now = answer.header().unwrap().revision();
+                revision.by_ref().take(len).for_each(|revision| *revision = now);
+            }
+            moved += batch;
+        }
+        moved as f64 / begun.elapsed().as_secs_f64()
+    };
+    futures::future::join_all((0..nodes).map(one)).await.into_iter().sum()
+}
+
+/// How many requests the members have been sent since they were started.
+pub(crate) fn requests(urls: &[String]) -> f64 {
+    let of = |url: &String| {
+        let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("grpc_server_started_total"));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>()
+    };
+    urls.iter().map(of).sum()
+}
