@@ -92,7 +92,8 @@ fn lost_answers_at_most_once() {
 
 #[test]
 fn sizes() {
-    for rounds in [&[&[1u64][..], &[2]][..], &[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]] {
+    const ROUNDS: &[&[&[u64]]] = &[&[&[1], &[2]], &[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
+    for rounds in ROUNDS {
         for leases in [false, true] {
             holds(&Setting { leases, rounds, most: 1_000_000, ..Setting::QUICK }, &[]);
         }
