@@ -3,37 +3,11 @@
 //! Servers do it as Lua scripts; that these and those are the same is proved by comparing them over
 //! random messages. The model searches with what is here.
 
-use super::ballot::Ballot;
+use super::{
+    ballot::Ballot,
+    register::{Register, Seal},
+};
 use std::collections::BTreeMap;
-
-/// The most servers that a quorum has.
-pub(crate) const MOST: usize = 5;
-
-/// Of each server, the latest life that somebody has heard of.
-pub(crate) type Known = [u32; MOST];
-
-/// What every reply says of the server that gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Seal {
-    /// Which life the server is in: it grows whenever it had forgotten and was admitted again.
-    pub(crate) incarnation: u32,
-    pub(crate) known: Known,
-}
-
-/// What a server keeps of one job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Register<V> {
-    /// No lower ballot is accepted.
-    pub(crate) promised: Option<Ballot>,
-    /// What was accepted last.
-    pub(crate) accepted: Option<(Ballot, V)>,
-}
-
-impl<V> Default for Register<V> {
-    fn default() -> Self {
-        Self { promised: None, accepted: None }
-    }
-}
 
 impl<V: Clone> Register<V> {
     /// Promises to accept nothing below this ballot, unless it has promised as much already.

@@ -3,13 +3,12 @@
 
 use super::{
     Inner,
-    acceptor::MOST,
     proposer::{Reply, latest, majority, next_life, trusted},
+    register::{Known, MOST, Seal},
     round::Heard,
     scripts::{ADMIT, DRAFT, FILL, HELLO, NOTE, SCAN, Said, known_text},
     server::Fault,
 };
-use crate::quorum::acceptor::{Known, Seal};
 use allora_core::{Error, Kind, Result};
 use redis::Script;
 use std::{

@@ -3,9 +3,9 @@
 
 use super::{
     Inner,
-    acceptor::Register,
     ballot::{Ballot, DIGITS},
     proposer::{Reply, committed, majority, prepared, quiet},
+    register::Register,
     round::{Clock, Heard},
     scripts::{ACCEPT, PEEK, PREPARE},
 };

@@ -4,7 +4,11 @@ use super::{
     Inner, RedisQuorum, backend::wrong, proposer::majority, server::{Fault, Server},
 };
 use allora_core::{Error, Kind, Result, Runtime, runtime};
-use futures::future::join_all;
+use futures::{
+    StreamExt,
+    future::{BoxFuture, Either, select},
+    stream::FuturesUnordered,
+};
 use redis::{Client, InfoDict};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU64},
@@ -152,13 +156,27 @@ fn places(names: &[String], n: usize) -> Result<Vec<String>> {
     Ok((1..=n).map(|i| format!("{i}|{}", names.join("|"))).collect())
 }
 
-/// Checks the servers that answer.
+/// Checks the servers that answer: all that do so soon after a majority has.
 async fn inspect(inner: &Arc<Inner>) -> Result {
-    let asked = inner.servers.iter().map(|server| server.info(&*inner.runtime, CONNECT));
+    let n = inner.servers.len();
+    let mut asked: FuturesUnordered<_> = inner
+        .servers
+        .iter()
+        .map(async |server| (server, server.info(&*inner.runtime, CONNECT).await))
+        .collect();
     let mut seen: Vec<(String, &str)> = Vec::new();
     let mut silent = String::new();
-    for (server, info) in inner.servers.iter().zip(join_all(asked).await) {
-        let address = &server.address;
+    let mut grace: Option<BoxFuture<'_, ()>> = None;
+    loop {
+        let next = match &mut grace {
+            None => asked.next().await,
+            Some(end) => match select(asked.next(), end).await {
+                Either::Left((next, _)) => next,
+                Either::Right(_) => break,
+            },
+        };
+        let Some((server, info)) = next else { break };
+        let address = server.address.as_str();
         match info {
             Ok(info) => {
                 let run = check(address, &info)?;
@@ -168,16 +186,22 @@ async fn inspect(inner: &Arc<Inner>) -> Result {
                 seen.push((run, address));
             }
             Err(Fault::Failed(error)) if is_refusal(&error) => {
-                return Err(Error::invalid(format!(
-                    "{address} refused the user, the password or the database"
-                ))
-                .op("connect")
-                .source(error));
+                let refused = format!("{address} refused the user, the password or the database");
+                return Err(wrong(refused).source(error));
             }
             Err(fault) => silent += &format!("; {address}: {fault}"),
         }
+        if grace.is_none() && seen.len() >= majority(n) {
+            grace = Some(inner.runtime.sleep_until(inner.runtime.now() + inner.deadline));
+        }
     }
-    let n = inner.servers.len();
+    drop(asked);
+    for server in &inner.servers {
+        if !seen.iter().any(|(_, address)| *address == server.address) {
+            // It is not to be waited for again before it answers.
+            server.leave_alone(&*inner.runtime);
+        }
+    }
     if seen.len() < majority(n) {
         let few = format!("{} of {n} servers answered{silent}", seen.len());
         return Err(Error::new(Kind::Unavailable, few).op("connect"));

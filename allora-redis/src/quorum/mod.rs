@@ -1,5 +1,6 @@
 //! A quorum of independent Redis servers.
 
+#[cfg(test)]
 mod acceptor;
 mod admit;
 mod backend;
@@ -7,6 +8,7 @@ mod ballot;
 mod change;
 mod connect;
 mod proposer;
+mod register;
 mod round;
 mod scripts;
 mod server;

@@ -1,8 +1,8 @@
 //! What replies mean, as pure functions: the decisions of whoever changes a register.
 
 use super::{
-    acceptor::{Known, MOST, Register, Seal},
     ballot::Ballot,
+    register::{Known, MOST, Register, Seal},
 };
 
 /// One server's answer in one phase.

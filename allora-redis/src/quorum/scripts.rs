@@ -8,7 +8,7 @@
 //! A server is blank, too, when `m:run` is not its process: then what it knows may be from an old
 //! file. That is asked in every script, before anything else.
 
-use super::acceptor::{Known, MOST, Seal};
+use super::register::{Known, MOST, Seal};
 use redis::{Script, Value};
 use std::sync::LazyLock;
 

@@ -150,6 +150,11 @@ impl Server {
             // What is in it may be carried out later; that does no harm.
             *lock(&self.connection) = None;
         }
+        self.leave_alone(runtime);
+    }
+
+    /// Does not ask it for a while.
+    pub(crate) fn leave_alone(&self, runtime: &dyn Runtime) {
         let mut health = lock(&self.health);
         let rest = health.map_or(REST.0, |failing| (failing.rest * 2).min(REST.1));
         *health = Some(Failing { rest, until: runtime.now() + rest });

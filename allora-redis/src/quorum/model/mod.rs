@@ -12,7 +12,7 @@ mod search;
 mod world;
 
 use search::{Found, search};
-use world::{Defect, Goal, World};
+use world::{Defect, Goal};
 
 /// What is searched.
 #[derive(Clone, Debug)]
@@ -80,22 +80,37 @@ fn say(line: &str) {
     eprintln!("{line}");
 }
 
-#[test]
-fn lost_answers_and_take_overs() {
-    holds(&Setting::QUICK, &[Goal::Finished, Goal::FinishedAfterTakeOver]);
-}
 
 #[test]
-fn lost_answers_at_most_once() {
-    holds(&Setting { leases: false, ..Setting::QUICK }, &[Goal::Granted]);
-}
-
-#[test]
-fn sizes() {
-    const ROUNDS: &[&[&[u64]]] = &[&[&[1], &[2]], &[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
-    for rounds in ROUNDS {
+fn explore() {
+    const ROUNDS: &[&[&[u64]]] = &[
+        &[&[1], &[2]], &[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]], &[&[1, 3], &[2, 4]], &[&[2], &[1, 3]],
+    ];
+    let base = Setting { most: 1_500_000, ..Setting::QUICK };
+    for leases in [false, true] {
+        for (losses, admissions, reads) in [(0, 0, 0), (1, 1, 0), (0, 0, 1), (1, 1, 1)] {
+            for rounds in ROUNDS {
+                let setting = Setting { leases, losses, admissions, reads, rounds, ..base.clone() };
+                let Found { states, violation, reached, whole } = search(&setting);
+                say(&format!("SOUND {states} {whole} {reached:?} {setting:?}"));
+                if let Some(violation) = violation { say(&violation); }
+            }
+        }
+    }
+    for defect in [
+        Defect::PromiseNotKept, Defect::NoMajority, Defect::ReadNotWrittenBack, Defect::BlankVotes,
+        Defect::AdmittedByOne, Defect::PromisesNotCopied, Defect::OldPromisesCount,
+        Defect::OldVotesCount, Defect::FenceNotCompared, Defect::ReadBeforeNoted, Defect::UnquietRead,
+    ] {
         for leases in [false, true] {
-            holds(&Setting { leases, rounds, most: 1_000_000, ..Setting::QUICK }, &[]);
+            for (losses, admissions, reads) in [(0, 0, 0), (1, 1, 0), (1, 1, 1)] {
+                for rounds in ROUNDS {
+                    let setting = Setting { leases, losses, admissions, reads, rounds, defect: Some(defect), most: 400_000, ..base.clone() };
+                    let Found { states, violation, whole, .. } = search(&setting);
+                    let steps = violation.map(|violation| violation.lines().count());
+                    if steps.is_some() { say(&format!("{defect:?} {states} {whole} steps {steps:?} leases {leases} losses {losses} reads {reads} {rounds:?}")); }
+                }
+            }
         }
     }
 }

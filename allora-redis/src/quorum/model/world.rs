@@ -5,9 +5,10 @@ use super::{
     change::{Changes, Clock, Got, Value, Want},
 };
 use crate::quorum::{
-    acceptor::{Acceptor, MOST, Register, Seal},
+    acceptor::Acceptor,
     ballot::Ballot,
     proposer::{self, Reply},
+    register::{MOST, Register, Seal},
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 
