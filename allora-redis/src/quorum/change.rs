@@ -22,9 +22,11 @@ use std::{
 /// How many jobs share a message: a script with more would keep other clients waiting.
 const BATCH: usize = 500;
 /// How long duelling nodes wait at most, before they try again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How often a ballot that is under way is waited for, before it is overtaken.
+const COURTESY: u32 = 4;
 /// How many deadlines an operation may take before its outcome is called unknown.
-const PATIENCE: u32 = 16;
+const PATIENCE: u32 = 40;
 
 /// The record of one job while its change is decided.
 pub(crate) enum Slot<'a> {
@@ -92,21 +94,25 @@ impl Change<'_> {
         let began = self.inner.runtime.now();
         let mut answers: Vec<Option<T>> = (0..self.jobs.len()).map(|_| None).collect();
         let mut decided = None;
-        let mut tries = 0_u32;
+        let (mut lost, mut waited) = (0_u32, 0_u32);
         loop {
             let try_began = self.inner.runtime.now();
+            let mut last = None;
             let open: Vec<usize> = (0..answers.len()).filter(|i| answers[*i].is_none()).collect();
             // After a lost duel somebody else has probably done it.
             let (mut vote, look): (Vec<usize>, Vec<usize>) =
-                open.into_iter().partition(|i| tries == 0 && likely[*i]);
+                open.into_iter().partition(|i| lost == 0 && likely[*i]);
             if !look.is_empty() {
                 let (heard, clock, seen) = self.look(&era, &look).await?;
                 for (i, value) in look.into_iter().zip(seen) {
-                    let draft = match value {
-                        Some(value) => self.decide(i, &value, clock, &work),
-                        None => None,
+                    let Some(value) = value else {
+                        // Somebody is about to change it: overtaken, both would begin again.
+                        if lost == 0 || waited >= COURTESY {
+                            vote.push(i);
+                        }
+                        continue;
                     };
-                    match draft {
+                    match self.decide(i, &value, clock, &work) {
                         Some(draft) if !draft.is_changed => {
                             answers[i] = Some(draft.answer);
                             decided = decided.max(clock.map(|clock| clock.now));
@@ -114,10 +120,11 @@ impl Change<'_> {
                         _ => vote.push(i),
                     }
                 }
-                drop(heard);
+                last = Some(heard);
             }
-            let mut last = None;
+            waited += 1;
             if !vote.is_empty() {
+                (lost, waited) = (lost + 1, 0);
                 let (heard, clock, won) = self.vote(&era, &vote, &work).await?;
                 for (i, answer) in won {
                     answers[i] = Some(answer);
@@ -140,9 +147,8 @@ impl Change<'_> {
             }
             // Of several that duel, the one that waits less is done before the next one wakes up.
             let round_trips = (now - try_began).max(Duration::from_millis(1));
-            let wait = round_trips.saturating_mul(2 << tries.min(10)).min(LONGEST_PAUSE);
-            self.inner.pause(wait).await;
-            tries += 1;
+            let longer = if waited > 0 { 1 } else { lost.min(10) };
+            self.inner.pause(round_trips.saturating_mul(1 << longer).min(LONGEST_PAUSE)).await;
         }
     }
 
