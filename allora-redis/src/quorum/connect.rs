@@ -20,6 +20,9 @@ const OLDEST: (u32, u32) = (6, 2);
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long servers are waited for when a majority has answered.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// Opens a quorum; see [`RedisQuorum::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
@@ -192,7 +195,8 @@ async fn inspect(inner: &Arc<Inner>) -> Result {
             Err(fault) => silent += &format!("; {address}: {fault}"),
         }
         if grace.is_none() && seen.len() >= majority(n) {
-            grace = Some(inner.runtime.sleep_until(inner.runtime.now() + inner.deadline));
+            let end = inner.runtime.now() + inner.deadline.min(GRACE);
+            grace = Some(inner.runtime.sleep_until(end));
         }
     }
     drop(asked);

@@ -14,6 +14,8 @@ mod scripts;
 mod server;
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod model;
 
 pub use connect::Builder;

@@ -1,9 +1,21 @@
 //! A quorum of real servers: the contract, with all of them and without some; faults.
 
+mod article;
 mod conformance;
+mod connect;
+mod faults;
+mod runtimes;
 mod server;
 
+use allora_core::{
+    Time,
+    backend::{
+        Act, Answer, Backend, Cursor, Deliver, Now, Plan, Reschedule, Rescheduled, State, Take,
+    },
+    time::from_millis,
+};
 use allora_redis::quorum::RedisQuorum;
+use server::Server;
 use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 
@@ -24,4 +36,63 @@ fn runtime() -> &'static Runtime {
 /// Another node.
 async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
     RedisQuorum::builder().prefix(prefix).connect(urls).await.unwrap()
+}
+
+/// Servers of the test's own, made a quorum; `None`, with a line that says so, where Redis is not
+/// installed.
+async fn servers(n: usize) -> Option<Vec<Server>> {
+    let servers: Option<Vec<Server>> = (0..n).map(|_| Server::start()).collect();
+    if servers.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "redis-server is not installed");
+        #[expect(clippy::print_stderr, reason = "a skip is not silent")]
+        let () = eprintln!("skipped: redis-server is not installed");
+    }
+    let servers = servers?;
+    join(&urls(&servers), "allora").await.init().await.unwrap();
+    Some(servers)
+}
+
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
+/// The instant so many seconds into the tests' day, 2030-01-01.
+fn t(seconds: i64) -> Time {
+    from_millis((1_893_456_000 + seconds) * 1_000).unwrap()
+}
+
+async fn ask(
+    node: &RedisQuorum,
+    id: &str,
+    plans: &[Plan<'_>],
+    now: Time,
+) -> allora_core::Result<Rescheduled> {
+    node.reschedule(Reschedule::new(id, Now::At(now), plans)).await
+}
+
+/// Registers a job whose first occurrence is at `t(first)`.
+async fn register(node: &RedisQuorum, name: &str, first: i64) -> State {
+    let first = Some(t(first).into());
+    let act = Act::Register { definition: "every 1s", version: 0, first };
+    state(ask(node, "operator", &[Plan::new(name, act)], t(0)).await.unwrap())
+}
+
+async fn look(node: &RedisQuorum, name: &str) -> State {
+    state(ask(node, "operator", &[Plan::new(name, Act::Look)], t(0)).await.unwrap())
+}
+
+fn state(answer: Rescheduled) -> State {
+    match answer.answers.into_iter().next() {
+        Some(Answer::State(state)) => *state,
+        other => panic!("no state: {other:?}"),
+    }
+}
+
+/// Takes what the state offers, at most once; the next occurrence is a second later, up to
+/// `t(last)`.
+fn take(seen: &State, claim: u128, last: i64) -> Take {
+    let head = seen.head.clone().unwrap();
+    let next = head.at + chrono::TimeDelta::seconds(1);
+    let then = Cursor::To((next <= t(last)).then(|| next.into()));
+    Take::new(claim, seen.edition, head, Deliver::AtMostOnce { then, mark: None })
 }
