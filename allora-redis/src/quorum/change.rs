@@ -222,8 +222,7 @@ impl Change<'_> {
         lingers: bool,
     ) -> Result<Heard> {
         let quorum = self.quorum();
-        let is_enough =
-            |heard: &Heard| super::proposer::trusted(&heard.replies).count() >= quorum;
+        let is_enough = |heard: &Heard| super::proposer::trusted(&heard.replies).count() >= quorum;
         self.inner.ask(script, args, lingers, is_enough).await
     }
 

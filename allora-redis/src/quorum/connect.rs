@@ -1,7 +1,10 @@
 //! How a quorum is opened.
 
 use super::{
-    Inner, RedisQuorum, backend::wrong, proposer::majority, server::{Fault, Server},
+    Inner, RedisQuorum,
+    backend::wrong,
+    proposer::majority,
+    server::{Fault, Server},
 };
 use allora_core::{Error, Kind, Result, Runtime, runtime};
 use futures::{

@@ -114,9 +114,9 @@ impl Pair {
                 Some(ballot) => self.pure.prepare(&key, ballot),
                 None => self.pure.peek(&key),
             };
-            let real = told.as_ref().map(|(seal, body)| {
-                (*seal, register(&body[2 * i], &body[2 * i + 1]).unwrap())
-            });
+            let real = told
+                .as_ref()
+                .map(|(seal, body)| (*seal, register(&body[2 * i], &body[2 * i + 1]).unwrap()));
             assert_eq!(real, pure, "{job:?} {ballot:?}");
         }
     }
@@ -150,8 +150,7 @@ impl Pair {
             1 => {
                 let job = JOBS[random.next(JOBS.len() as u64) as usize];
                 let promised = (random.next(2) == 0).then(|| random.ballot());
-                let accepted =
-                    (random.next(2) == 0).then(|| (random.ballot(), random.value()));
+                let accepted = (random.next(2) == 0).then(|| (random.ballot(), random.value()));
                 let register = Register { promised, accepted };
                 let args = [vec![text], triple(job, &register)].concat();
                 let filled = self.filled(&FILL, &args);
@@ -162,8 +161,7 @@ impl Pair {
                 known[..3].fill_with(|| random.next(4) as u32);
                 let seal = Seal { incarnation: random.next(4) as u32 + 1, known };
                 let life = seal.incarnation.to_string().into_bytes();
-                let args =
-                    [text, PLACE.into(), ERA.into(), life, known_text(&known).into_bytes()];
+                let args = [text, PLACE.into(), ERA.into(), life, known_text(&known).into_bytes()];
                 let admitted = self.filled(&ADMIT, &args);
                 assert_eq!(admitted, self.pure.admit(token, seal));
             }
@@ -182,7 +180,8 @@ impl Pair {
             1 => {
                 for field in ["m:run", "m:draft"] {
                     let other = if field == "m:run" { "another" } else { "1:another" };
-                    let set = redis::cmd("HSET").arg(&self.key).arg(field).arg(other).exec(connection);
+                    let set =
+                        redis::cmd("HSET").arg(&self.key).arg(field).arg(other).exec(connection);
                     set.unwrap();
                 }
                 (self.pure.seal, self.pure.draft) = (None, None);

@@ -53,9 +53,8 @@ fn drafted(body: &str) -> Script {
 }
 
 /// Who are you? Arguments, as of all that begin so: place, era (may be empty). Body: era, run.
-pub(crate) static HELLO: LazyLock<Script> = LazyLock::new(|| {
-    admitted("reply[6] = meta[3]; reply[7] = run; return reply")
-});
+pub(crate) static HELLO: LazyLock<Script> =
+    LazyLock::new(|| admitted("reply[6] = meta[3]; reply[7] = run; return reply"));
 
 /// `Acceptor::peek` of each job. Further arguments: jobs. Body: promised and accepted of each.
 pub(crate) static PEEK: LazyLock<Script> =

@@ -3,9 +3,7 @@
 use super::scripts::{Said, said};
 use allora_core::Runtime;
 use futures::future::{Either, select};
-use redis::{
-    AsyncConnectionConfig, Client, RedisError, Script, Value, aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, Client, RedisError, Script, Value, aio::MultiplexedConnection};
 use std::{
     fmt,
     pin::pin,

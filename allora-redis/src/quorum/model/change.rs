@@ -2,9 +2,7 @@
 
 use allora_core::{
     Time,
-    backend::{
-        Act, Answer, Cursor, Deliver, End, Ended, Ending, Next, Plan, Settled, Take,
-    },
+    backend::{Act, Answer, Cursor, Deliver, End, Ended, Ending, Next, Plan, Settled, Take},
     record::{At, Ledger, Record, codec, settle, step},
     time::from_millis,
 };

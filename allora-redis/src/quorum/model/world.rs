@@ -58,16 +58,28 @@ pub(super) enum Action {
     /// A proposer begins its next ballot.
     Begin(u8),
     /// A ballot's first message arrives, and its answer does or does not.
-    Prepare { ballot: Ballot, at: usize, answered: bool },
+    Prepare {
+        ballot: Ballot,
+        at: usize,
+        answered: bool,
+    },
     /// A proposer has enough promises and decides.
     Decide(u8, Clock),
     /// A ballot's second message arrives, and its answer does or does not.
-    Accept { sent: usize, at: usize, answered: bool },
+    Accept {
+        sent: usize,
+        at: usize,
+        answered: bool,
+    },
     Lose(usize),
     BeginAdmission(u8, usize),
     /// A server answers to whoever admits another.
     Hear(u8, usize),
-    Note { sent: usize, at: usize, answered: bool },
+    Note {
+        sent: usize,
+        at: usize,
+        answered: bool,
+    },
     Admit(u8),
     /// A server is read without a ballot.
     Peek(u8, usize),
@@ -132,8 +144,7 @@ impl World {
         let mut known = [0; MOST];
         known[..setting.n].fill(1);
         let first = Ballot { round: 0, proposer: 0 };
-        let register =
-            Register { promised: Some(first), accepted: Some((first, Changes::FIRST)) };
+        let register = Register { promised: Some(first), accepted: Some((first, Changes::FIRST)) };
         let mut server = Acceptor::blank();
         server.registers.insert((), register);
         server.seal = Some(Seal { incarnation: 1, known });
@@ -142,10 +153,7 @@ impl World {
             servers: vec![server; setting.n],
             proposers: vec![proposer; setting.rounds.len()],
             admissions: vec![Admission::Idle; setting.admissions.into()],
-            reads: vec![
-                Read::Reading { before: None, replies: Vec::new() };
-                setting.reads.into()
-            ],
+            reads: vec![Read::Reading { before: None, replies: Vec::new() }; setting.reads.into()],
             accepts: Vec::new(),
             notes: Vec::new(),
             losses: setting.losses,
@@ -167,9 +175,7 @@ impl World {
                 for at in 0..n {
                     let promises = self.promises(at, ballot, false);
                     let may_hear = match &proposer.phase {
-                        Phase::Preparing(replies) => {
-                            i + 1 == proposer.begun && is_new(replies, at)
-                        }
+                        Phase::Preparing(replies) => i + 1 == proposer.begun && is_new(replies, at),
                         _ => false,
                     };
                     if promises {
@@ -633,7 +639,11 @@ impl Setting {
         if self.has(Defect::AdmittedByOne) { 1 } else { proposer::majority(self.n) }
     }
 
-    fn prepared(&self, replies: &[Reply<Register<Value>>], ballot: Ballot) -> Option<Option<Value>> {
+    fn prepared(
+        &self,
+        replies: &[Reply<Register<Value>>],
+        ballot: Ballot,
+    ) -> Option<Option<Value>> {
         let replies = self.heard(replies, Defect::OldPromisesCount);
         Some(proposer::prepared(&replies, ballot, self.quorum())?.copied())
     }

@@ -3,10 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "real nodes in real time")]
 
 use super::{join, runtime, servers, urls};
-use allora_core::{
-    Run, Runtime, Scheduler, Time, every,
-    runtime::Tokio,
-};
+use allora_core::{Run, Runtime, Scheduler, Time, every, runtime::Tokio};
 use futures::future::{BoxFuture, join_all};
 use std::{
     collections::BTreeMap,

@@ -48,11 +48,19 @@ impl Server {
         self.process = Some(child);
         let end = Instant::now() + Duration::from_secs(30);
         loop {
-            let pid = fs::read_to_string(self.folder.path().join("pid")).is_ok_and(|pid| !pid.is_empty());
+            let pid =
+                fs::read_to_string(self.folder.path().join("pid")).is_ok_and(|pid| !pid.is_empty());
             if pid && TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return true;
             }
-            if self.process.as_mut().unwrap().try_wait().unwrap().is_some_and(|s| s.code() == Some(127)) {
+            if self
+                .process
+                .as_mut()
+                .unwrap()
+                .try_wait()
+                .unwrap()
+                .is_some_and(|s| s.code() == Some(127))
+            {
                 self.process = None;
                 return false;
             }
