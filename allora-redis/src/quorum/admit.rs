@@ -14,7 +14,11 @@ use redis::Script;
 use std::{
     collections::HashSet,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
+
+/// How long a server may take that is being filled: nobody waits for it.
+const UNHURRIED: Duration = Duration::from_secs(2);
 
 type Page = (Vec<u8>, Vec<Vec<u8>>, Seal);
 
@@ -205,7 +209,8 @@ impl Inner {
         script: &'static LazyLock<Script>,
         args: Vec<Vec<u8>>,
     ) -> Result<Said, Fault> {
-        self.servers[k].call(&*self.runtime, self.deadline, script, &self.key, &args).await
+        let deadline = self.deadline.max(UNHURRIED);
+        self.servers[k].call(&*self.runtime, deadline, script, &self.key, &args).await
     }
 
     fn need(&self, k: usize, said: Result<Said, Fault>, word: &str) -> Result {

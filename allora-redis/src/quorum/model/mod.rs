@@ -54,10 +54,6 @@ impl Setting {
 /// One ballot for each of two proposers.
 const SHORT: &[&[u64]] = &[&[1], &[2]];
 
-fn is_long() -> bool {
-    std::env::var_os("ALLORA_TEST_LONG").is_some()
-}
-
 /// Every state is sound, and each of the goals is reached by one.
 fn holds(setting: &Setting, goals: &[Goal]) {
     let Found { states, violation, reached, whole } = search(setting);
@@ -95,7 +91,7 @@ fn a_server_that_forgets_and_is_admitted_again() {
     holds(&Setting { rounds: SHORT, ..Setting::LOSS }, &goals);
 }
 
-/// Each rule is missed. The searches that take minutes are among the long ones.
+/// Each rule is missed.
 #[test]
 fn without_any_of_its_rules_the_protocol_breaks() {
     let once = Setting { leases: false, rounds: SHORT, ..Setting::QUICK };
@@ -109,21 +105,30 @@ fn without_any_of_its_rules_the_protocol_breaks() {
     breaks(Defect::OldPromisesCount, &loss);
     breaks(Defect::OldVotesCount, &loss);
     breaks(Defect::AdmittedByOne, &loss);
+    breaks(Defect::PromisesNotCopied, &loss);
+    breaks(Defect::ReadBeforeNoted, &loss);
 }
 
+/// Minutes each, and most of an hour together: with `ALLORA_TEST_LONG=1`.
 #[test]
-fn explore() {
-    const R: &[&[&[u64]]] = &[&[&[1], &[2]], &[&[1, 3], &[2]], &[&[1], &[2, 3]]];
-    for rounds in R {
-        for defect in [Defect::ReadBeforeNoted, Defect::PromisesNotCopied, Defect::UnquietRead] {
-            let reads = u8::from(defect == Defect::UnquietRead);
-            let setting =
-                Setting { reads, rounds, defect: Some(defect), most: 3_000_000, ..Setting::LOSS };
-            let Found { states, violation, whole, .. } = search(&setting);
-            say(&format!("{defect:?} {states} {whole} reads {reads} {rounds:?} {violation:?}"));
-        }
-        let setting = Setting { reads: 1, rounds, most: 3_000_000, ..Setting::LOSS };
-        let Found { states, violation, whole, .. } = search(&setting);
-        say(&format!("SOUND {states} {whole} reads 1 {rounds:?} {violation:?}"));
+fn larger_worlds() {
+    if std::env::var_os("ALLORA_TEST_LONG").is_none() {
+        return;
     }
+    const TWICE: &[&[u64]] = &[&[1, 3], &[2, 4]];
+    let granted = [Goal::Granted];
+    holds(&Setting { rounds: TWICE, leases: false, ..Setting::QUICK }, &granted);
+    holds(&Setting { rounds: TWICE, ..Setting::QUICK }, &[Goal::FinishedAfterTakeOver]);
+    let loss = [Goal::Admitted, Goal::GrantedAfterLoss];
+    for rounds in [&[&[1, 3][..], &[2]][..], &[&[1], &[2, 3]], &[&[1, 2], &[3]]] {
+        holds(&Setting { rounds, ..Setting::LOSS }, &loss);
+    }
+    let most = 12_000_000;
+    let losses = Setting { rounds: SHORT, losses: 2, admissions: 2, most, ..Setting::LOSS };
+    holds(&losses, &loss);
+    holds(&Setting { leases: true, most, ..Setting::LOSS }, &[Goal::FinishedAfterLoss]);
+    holds(&Setting { n: 5, rounds: SHORT, leases: false, most, ..Setting::QUICK }, &granted);
+    let reads = Setting { rounds: SHORT, reads: 1, most, ..Setting::LOSS };
+    holds(&reads, &[Goal::ReadGrant, Goal::Admitted]);
+    breaks(Defect::UnquietRead, &reads);
 }

@@ -4,6 +4,7 @@
 
 use super::{join, runtime, servers, urls};
 use allora_core::{Run, Runtime, Scheduler, Time, every, runtime::Tokio};
+use allora_redis::quorum::RedisQuorum;
 use futures::future::{BoxFuture, join_all};
 use std::{
     collections::BTreeMap,
@@ -47,13 +48,14 @@ fn fifty_machines_run_each_occurrence_once_while_a_server_hangs_and_a_clock_is_l
             let clock: Arc<dyn Runtime> =
                 if i == 7 { Arc::new(Late(tokio)) } else { Arc::new(tokio) };
             let runs = runs.clone();
-            let scheduler = Scheduler::builder(join(&urls, "allora").await)
-                .runtime(clock)
-                .job("minutely", every(Duration::from_secs(3)), async move |run: Run| {
-                    *runs.lock().unwrap().entry(run.scheduled_at()).or_default() += 1;
-                })
-                .build()
-                .unwrap();
+            let scheduler =
+                Scheduler::builder(RedisQuorum::builder().connect(&urls).await.unwrap())
+                    .runtime(clock)
+                    .job("minutely", every(Duration::from_secs(3)), async move |run: Run| {
+                        *runs.lock().unwrap().entry(run.scheduled_at()).or_default() += 1;
+                    })
+                    .build()
+                    .unwrap();
             handles.push(scheduler.handle());
             nodes.push(tokio::spawn(scheduler.run()));
         }

@@ -3,9 +3,8 @@
 use super::{join, runtime, server::Server, shared};
 use allora_conformance::{Capability, Fixture, suite};
 use allora_core::{Backend, Error, Kind, Result};
-use allora_redis::quorum::RedisQuorum;
 use async_trait::async_trait;
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
 /// What is wrong with the last server.
 #[derive(Clone, Copy, PartialEq)]
@@ -72,9 +71,7 @@ macro_rules! store {
                 }
 
                 async fn connect(&self) -> Result<Arc<dyn Backend>> {
-                    // A machine that runs all tests at once is slow.
-                    let builder = RedisQuorum::builder().deadline(Duration::from_secs(1));
-                    Ok(Arc::new(builder.prefix(&self.0.prefix).connect(&self.0.urls).await?))
+                    Ok(Arc::new(join(&self.0.urls, &self.0.prefix).await))
                 }
 
                 async fn tear_down(self) -> Result<()> {

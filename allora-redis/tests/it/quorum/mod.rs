@@ -16,7 +16,7 @@ use allora_core::{
 };
 use allora_redis::quorum::RedisQuorum;
 use server::Server;
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 use tokio::runtime::Runtime;
 
 /// The servers that all tests share; none if the environment names none.
@@ -33,9 +33,10 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-/// Another node.
+/// Another node. A machine that runs all tests at once is slow, and its servers are given time.
 async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
-    RedisQuorum::builder().prefix(prefix).connect(urls).await.unwrap()
+    let builder = RedisQuorum::builder().prefix(prefix).deadline(Duration::from_secs(1));
+    builder.connect(urls).await.unwrap()
 }
 
 /// Servers of the test's own, made a quorum; `None`, with a line that says so, where Redis is not
