@@ -12,7 +12,6 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
-#[cfg(feature = "stored")]
 pub mod stored;
 pub mod time;
 
@@ -28,7 +27,6 @@ pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
-pub use scheduler::{Builder, Handle, Scheduler, Stopped};
-#[cfg(feature = "stored")]
-pub use stored::{Schedules, Stored};
+pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
+pub use stored::{Pattern, Schedules, Stored};
 pub use time::Time;

@@ -8,6 +8,7 @@
 mod decide;
 mod intent;
 mod slot;
+mod stocks;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use stocks::Stocks;
 
 /// How many plans one request carries at most.
 const BATCH: usize = 1_000;
@@ -48,6 +50,7 @@ pub(crate) struct Planner {
     turn: u64,
     /// Something wants attention that the last turn did not know of.
     roused: bool,
+    stored: Stocks,
     /// Never repeated: it began at a random number of 128 bits, and counts.
     next_claim: u128,
     poll: Duration,
@@ -60,6 +63,7 @@ impl Planner {
         Self {
             next_claim: claims,
             roused: false,
+            stored: Stocks::default(),
             slots: Vec::new(),
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
@@ -88,8 +92,12 @@ impl Planner {
     /// Leaves a job alone from now on; answers whether the planner had it. What is under way goes
     /// its way, and the name is free.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
-        let Some(id) = self.by_name.remove(name) else { return false };
+        let Some(&id) = self.by_name.get(name) else { return false };
         let slot = &mut self.slots[id as usize];
+        if slot.stored {
+            return false;
+        }
+        self.by_name.remove(name);
         slot.removed = true;
         // What is asked for may be won, and is asked again until there is an answer.
         if !slot.asked && slot.claim.is_none() {
@@ -107,6 +115,7 @@ impl Planner {
     pub(crate) fn turn(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Turn {
         self.turn += 1;
         self.roused = false;
+        self.rest(now);
         let mut intents = Vec::new();
         while intents.len() < BATCH
             && let Some(id) = self.errands.pop_front()
@@ -186,7 +195,7 @@ impl Planner {
         let Phase::Known(known) = &slot.phase else { return self.errand(id, now, events) };
         let claim = slot.claim.unwrap_or(self.next_claim);
         match decide(&slot.name, &slot.entry, known, now, self.powers, claim) {
-            Ok(Decision::Wait(None)) if known.paused => {
+            Ok(Decision::Wait(None)) if known.paused && !slot.stored => {
                 self.look_at(id, saturating_add(now, self.poll));
                 None
             }
@@ -250,6 +259,10 @@ impl Planner {
         let start = match answer {
             // Only what was won is of interest yet.
             Answer::Absent | Answer::Gone | Answer::State(_) if slot.removed => None,
+            Answer::Absent | Answer::Gone if slot.stored => {
+                self.retire(id);
+                None
+            }
             Answer::Absent => {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
@@ -399,11 +412,15 @@ impl Planner {
     pub(crate) fn settled(
         &mut self,
         id: SlotId,
-        fence: i64,
-        run_at: Time,
+        name: &str,
+        (fence, run_at): (i64, Time),
         settled: Settled,
         finished: Option<Cursor>,
     ) {
+        // A stored schedule may have been forgotten meanwhile, and have another place since.
+        let Some(id) = self.place_of(id, name) else {
+            return self.settled_elsewhere(settled, finished);
+        };
         let slot = &mut self.slots[id as usize];
         slot.settled_in = self.turn;
         let known = match &mut slot.phase {
@@ -439,8 +456,9 @@ impl Planner {
 
     /// Word from the store about this job.
     pub(crate) fn heard_of(&mut self, name: &str) {
-        if let Some(&id) = self.by_name.get(name) {
-            self.hear(id);
+        match self.by_name.get(name) {
+            Some(&id) => self.hear(id),
+            None => self.look_for(Time::MIN_UTC),
         }
     }
 
@@ -456,6 +474,9 @@ impl Planner {
 
     /// The truth about one job.
     pub(crate) fn learn(&mut self, id: SlotId, state: &State, now: Time, events: &mut Vec<Event>) {
+        if self.slots[id as usize].stored {
+            return self.learn_stored(id, state, now, events);
+        }
         let slot = &mut self.slots[id as usize];
         let name = || slot.name.clone();
         let mut off = |reason: Event| {
@@ -513,9 +534,10 @@ impl Planner {
 
     /// A record that somebody should look at, found in the store.
     pub(crate) fn found(&mut self, state: &State, now: Time, events: &mut Vec<Event>) {
-        if let Some(&id) = self.by_name.get(state.name.as_str())
-            && matches!(self.slots[id as usize].phase, Phase::Known(_))
-        {
+        let Some(&id) = self.by_name.get(state.name.as_str()) else {
+            return self.found_stored(state, now, events);
+        };
+        if matches!(self.slots[id as usize].phase, Phase::Known(_)) {
             match self.slots[id as usize].settled_in == self.turn {
                 // A run has ended since this was asked for: the state may be older than that.
                 true => self.hear(id),
@@ -534,7 +556,11 @@ impl Planner {
             return;
         }
         self.roused |= at.is_some();
-        self.slots[id as usize].wake_at = at;
+        let slot = &mut self.slots[id as usize];
+        slot.wake_at = at;
+        if slot.stored && !std::mem::replace(&mut slot.resting, true) {
+            self.stored.resting.push(id);
+        }
         self.queue.extend(at.map(|at| Reverse((at, id))));
     }
 

@@ -30,6 +30,10 @@ pub(crate) struct Slot {
     pub(crate) removed: bool,
     /// How often in succession the store refused what it then said is due.
     pub(crate) refused: u32,
+    /// A stored schedule: known here only as long as it wants attention.
+    pub(crate) stored: bool,
+    /// It is in the list of those that may want none.
+    pub(crate) resting: bool,
 }
 
 impl Slot {
@@ -47,6 +51,8 @@ impl Slot {
             settled_in: 0,
             removed: false,
             refused: 0,
+            stored: false,
+            resting: false,
         }
     }
 }

@@ -120,7 +120,7 @@ impl Table {
         let at = At::new("me", now);
         let settled = settle(&mut self.record, &ending, at, &mut Ledger::off());
         let (fence, run_at) = (start.taken.fence, start.taken.run.at);
-        self.planner.settled(start.slot, fence, run_at, settled, finished);
+        self.planner.settled(start.slot, &start.name, (fence, run_at), settled, finished);
     }
 
     fn operator(mut self, time: f64, what: Change<'_>) -> Self {
@@ -276,7 +276,7 @@ fn overlap_allows_skips_or_waits() {
         let fence = table.live[0].taken.fence;
         let extend = Ending::new("job", fence, End::Extend { lasts: secs(600) });
         settle(&mut table.record, &extend, At::new("me", at(85.0)), &mut Ledger::off());
-        table.planner.settled(0, fence, at(60.0), Settled::Until(at(685.0)), None);
+        table.planner.settled(0, "job", (fence, at(60.0)), Settled::Until(at(685.0)), None);
         table
     };
     alive(Overlap::Skip).at(120.0).expect(&[60.], &["skipped 120-120 1"], 180.);

@@ -191,7 +191,7 @@ impl Schedules {
     async fn add_batch(&self, stored: &[Stored], now: Time) -> Result<Vec<Result<State>>> {
         let planned: Vec<Result<Planned<'_>>> =
             stored.iter().map(|stored| Planned::first(stored, now)).collect();
-        let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::new).collect();
+        let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::as_new).collect();
         let added = match new.is_empty() {
             true => Vec::new(),
             false => self.within("add", self.store()?.add(&new, self.now())).await?,
@@ -308,9 +308,8 @@ impl Schedules {
         self.within("list", self.store()?.list(page)).await
     }
 
-    /// Stores what was changed, and plans it anew: what runs goes on, an instant that the old and
-    /// the new schedule share stays, and a due one that the new schedule does not have is recorded
-    /// as missed.
+    /// Stores what was changed, and plans it anew: what runs goes on, a due instant that the new
+    /// schedule has too stays, and one that it does not have is recorded as missed.
     ///
     /// `stored` is made with [`Stored::of`] from what was read, so that of two editors who read the
     /// same state, the second is told.
@@ -371,7 +370,7 @@ impl Schedules {
                 == (definition.schedule(), definition.settings().start)
         });
         let next = match open {
-            Some(cursor) if same || definition.has(name, cursor.at) => {
+            Some(cursor) if same || (cursor.at <= now && definition.has(name, cursor.at)) => {
                 // Within the new bounds, and due as the new delay says.
                 let settings = definition.settings();
                 let ends = settings.end.is_some_and(|end| cursor.at > end)
@@ -607,7 +606,7 @@ impl<'a> Planned<'a> {
         Ok(Self { stored, text: definition.to_string(), first, data })
     }
 
-    pub(super) fn new(&self) -> NewSchedule<'_> {
+    pub(super) fn as_new(&self) -> NewSchedule<'_> {
         NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
             .data(self.data)
     }

@@ -6,8 +6,13 @@
 
 mod client;
 mod definition;
+#[cfg(feature = "json")]
+mod json;
+mod route;
 mod value;
 
 pub use client::{Condition, Filter, Gap, MAX_BACKFILL, Schedules};
 pub use definition::Definition;
+pub use route::{Handler, Pattern};
+pub(crate) use route::{Route, Routed, Router};
 pub use value::Stored;

@@ -8,7 +8,6 @@ use crate::{
     record::MAX_DATA,
     time::Time,
 };
-use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, time::Duration};
 
 /// The lease of stored schedules, unless given.
@@ -23,6 +22,8 @@ const LEASE: Duration = Duration::from_secs(30);
 /// failed one is tried five times in all, 10 s after the first and then after twice as long each
 /// time.
 ///
+/// With the feature `json` the data is any value that serde knows: `.data(&Digest { … })`.
+///
 /// ```
 /// use allora_core::{Stored, every};
 /// use std::time::Duration;
@@ -30,7 +31,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// let digest = Stored::new("acme/digest", "digest", "0 9 * * MON")
 ///     .zone("Europe/Paris")
 ///     .delay(Duration::from_secs(30))
-///     .data(&["ann@acme.example", "bob@acme.example"]);
+///     .data_bytes(r#"["ann@acme.example", "bob@acme.example"]"#);
 /// let poll = Stored::new("acme/poll", "poll", every(Duration::from_secs(90))).at_most_once();
 /// # assert!(digest.definition().is_ok() && poll.definition().is_ok());
 /// ```
@@ -142,15 +143,6 @@ impl Stored {
         Ok(data)
     }
 
-    /// What its runs are given, as a value.
-    ///
-    /// # Errors
-    /// `Invalid` if it is not JSON of that shape.
-    pub fn data_as<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(self.bytes()?)
-            .map_err(|why| Error::invalid(format!("the data of {:?}: {why}", self.name)))
-    }
-
     /// Another kind.
     pub fn with_kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
@@ -173,12 +165,6 @@ impl Stored {
     /// No zone beside the schedule's text.
     pub fn no_zone(mut self) -> Self {
         self.zone = None;
-        self
-    }
-
-    /// What its runs are given: any value, kept as JSON.
-    pub fn data<T: Serialize + ?Sized>(mut self, data: &T) -> Self {
-        self.data = serde_json::to_vec(data).map_err(|why| why.to_string());
         self
     }
 
