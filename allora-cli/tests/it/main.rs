@@ -13,3 +13,4 @@ mod perfectsched;
 mod reload;
 mod site;
 mod stop;
+mod stored;
