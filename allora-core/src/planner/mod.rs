@@ -94,6 +94,7 @@ impl Planner {
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
         let slot = &mut self.slots[id as usize];
+        // Stored schedules come and go with the store.
         if slot.stored {
             return false;
         }
@@ -257,12 +258,12 @@ impl Planner {
         slot.asked = false;
         let heard = std::mem::take(&mut slot.heard);
         let start = match answer {
-            // Only what was won is of interest yet.
-            Answer::Absent | Answer::Gone | Answer::State(_) if slot.removed => None,
             Answer::Absent | Answer::Gone if slot.stored => {
                 self.retire(id);
                 None
             }
+            // Only what was won is of interest yet.
+            Answer::Absent | Answer::Gone | Answer::State(_) if slot.removed => None,
             Answer::Absent => {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
