@@ -7,6 +7,7 @@ mod check;
 mod cluster;
 mod commands;
 mod config;
+mod docs;
 mod next;
 mod operators;
 mod perfectsched;
