@@ -211,8 +211,10 @@ impl Builder {
         self.check()?;
         install_crypto();
         let link = Link::new(target, self.timeout);
-        let server = Server::ask(&link).await.map_err(|cause| refused(&place, cause))?;
-        server.check(&place, expected, self.ephemeral)?;
+        let servers = Server::ask(&link).await.map_err(|cause| refused(&place, cause))?;
+        for server in servers {
+            server.check(&place, expected, self.ephemeral)?;
+        }
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|cause| {
             Error::new(Kind::Other, "the system gives no random numbers").op(OP).source(cause)

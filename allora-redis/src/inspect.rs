@@ -3,6 +3,7 @@
 use crate::link::Link;
 use allora_core::{Error, Result};
 use redis::RedisResult;
+use std::collections::HashMap;
 
 /// The oldest version that is supported: 6.2, the first whose scripts do all that ours do, and the
 /// oldest that its makers kept mending when this was written.
@@ -31,18 +32,19 @@ pub(crate) enum Expected {
 }
 
 impl Server {
-    /// Asks the server. In a cluster, one of its nodes answers for all.
-    pub(crate) async fn ask(link: &Link) -> RedisResult<Self> {
-        let info: String = link.ask(redis::cmd("INFO").arg("default")).await?;
-        let mut server = Self::read(&info);
-        if !server.has_file {
-            let snapshots: RedisResult<Vec<String>> =
-                link.ask(redis::cmd("CONFIG").arg("GET").arg("save")).await;
+    /// Asks the server; in a cluster, every primary.
+    pub(crate) async fn ask(link: &Link) -> RedisResult<Vec<Self>> {
+        let infos: Vec<String> = link.ask_each(redis::cmd("INFO").arg("default")).await?;
+        let mut servers: Vec<Self> = infos.iter().map(|info| Self::read(info)).collect();
+        if servers.iter().any(|server| !server.has_file) {
             // Where it may not be asked, whoever runs the server has to know.
-            server.has_snapshots =
-                snapshots.ok().and_then(|said| Some(!said.get(1)?.trim().is_empty()));
+            let told: RedisResult<Vec<HashMap<String, String>>> =
+                link.ask_each(redis::cmd("CONFIG").arg("GET").arg("save")).await;
+            for (server, told) in servers.iter_mut().zip(told.unwrap_or_default()) {
+                server.has_snapshots = told.get("save").map(|save| !save.trim().is_empty());
+            }
         }
-        Ok(server)
+        Ok(servers)
     }
 
     fn read(info: &str) -> Self {

@@ -9,7 +9,9 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection, PubSub},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
-    cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr},
+    cluster_routing::{
+        MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
+    },
     sentinel::SentinelClient,
 };
 use std::{
@@ -107,6 +109,27 @@ impl Link {
     /// As [`send`](Self::send), and reads the answer.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         Ok(T::from_redis_value(self.send(command).await?)?)
+    }
+
+    /// Sends a command to the server, in a cluster to every primary, and reads what each says.
+    pub(crate) async fn ask_each<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<Vec<T>> {
+        let answer = self
+            .with(async |conn| match conn {
+                Conn::One(conn) => conn.req_packed_command(command).await,
+                Conn::Cluster(conn) => {
+                    let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                    conn.route_command(command.clone(), all).await
+                }
+            })
+            .await?;
+        let each = match (answer.extract_error()?, &self.target) {
+            (Value::Map(each), Target::Cluster { .. }) => {
+                each.into_iter().map(|(_, said)| said).collect()
+            }
+            (Value::Array(each), Target::Cluster { .. }) => each,
+            (said, _) => vec![said],
+        };
+        each.into_iter().map(|said| Ok(T::from_redis_value(said)?)).collect()
     }
 
     /// Waits until so many replicas have everything that was written before, and answers with how
