@@ -71,7 +71,7 @@ impl Backend for ByHand {
                     return Answer::Taken(taken.clone());
                 }
                 if let Deliver::AtMostOnce { then: Cursor::To(next), .. } = take.deliver
-                    && take.wins(row.edition, row.cursor, now)
+                    && take.wins(row.fence, row.cursor, now)
                 {
                     row.cursor = next;
                     row.fence = next_fence(row.fence, now);

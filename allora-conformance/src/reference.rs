@@ -7,7 +7,7 @@ use allora_core::{
     },
     record::{At, Ledger, Record, change, create, delete, settle, step},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A store as plain as can be: no lock, no index, no clock, no `async`; it never forgets.
 ///
@@ -96,7 +96,7 @@ impl Plain {
         settled.collect()
     }
 
-    /// As [`Schedules::add`](allora_core::backend::Schedules::add).
+    /// As [`Schedules::add`](allora_core::backend::Schedules::add), of one schedule.
     ///
     /// # Errors
     /// As there.
@@ -124,6 +124,13 @@ impl Plain {
             .map(|(name, record)| record.state(name))
             .take(page.limit)
             .collect()
+    }
+
+    /// As [`Schedules::kinds`](allora_core::backend::Schedules::kinds).
+    pub fn kinds(&self) -> Vec<String> {
+        let noticed = self.live().filter(|(_, record)| record.notice_at().is_some());
+        let kinds: BTreeSet<&str> = noticed.map(|(_, record)| &*record.kind).collect();
+        kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned).collect()
     }
 
     /// As [`Schedules::modify`](allora_core::backend::Schedules::modify).

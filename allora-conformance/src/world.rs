@@ -144,7 +144,14 @@ impl Node {
 
     pub(crate) async fn add(&self, now: Time, name: &str, kind: &str, first: Time) -> State {
         let new = NewSchedule::new(name, kind, "every 1m", Some(first.into()));
-        fine(self.schedules().add(new, Now::At(now)).await)
+        fine(self.add_one(now, new).await)
+    }
+
+    /// Adds one schedule.
+    pub(crate) async fn add_one(&self, now: Time, new: NewSchedule<'_>) -> Result<State> {
+        let mut added = fine(self.schedules().add(&[new], Now::At(now)).await);
+        assert_eq!(added.len(), 1, "one answer for each schedule");
+        added.remove(0)
     }
 
     pub(crate) async fn modify(&self, now: Time, name: &str, change: Change<'_>) -> Result<State> {
@@ -232,25 +239,25 @@ pub(crate) fn head(seen: &State) -> Occurrence {
 /// At most once, without a mark; the cursor goes there.
 pub(crate) fn once(seen: &State, claim: u128, then: Option<Next>) -> Take {
     let deliver = Deliver::AtMostOnce { then: Cursor::To(then), mark: None };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 /// At most once, with a mark of a minute.
 pub(crate) fn marked(seen: &State, claim: u128, then: Time, beside: Beside) -> Take {
     let mark = Some(Mark { lasts: MINUTE, beside });
     let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(then.into())), mark };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 /// At least once, with a lease of a minute.
 pub(crate) fn leased(seen: &State, claim: u128) -> Take {
-    Take::new(claim, seen.edition, head(seen), Deliver::AtLeastOnce { lease: MINUTE })
+    Take::new(claim, seen.fence, head(seen), Deliver::AtLeastOnce { lease: MINUTE })
 }
 
 /// A trigger at most once, without a mark.
 pub(crate) fn triggered(seen: &State, claim: u128) -> Take {
     let deliver = Deliver::AtMostOnce { then: Cursor::Keep, mark: None };
-    Take::new(claim, seen.edition, head(seen), deliver)
+    Take::new(claim, seen.fence, head(seen), deliver)
 }
 
 pub(crate) fn extend() -> End<'static> {

@@ -13,15 +13,21 @@ const OPERATOR: &str = "operator";
 
 #[async_trait]
 impl Schedules for Memory {
-    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State> {
-        let state = {
+    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>> {
+        let now = self.decides(now);
+        let mut added = Vec::with_capacity(new.len());
+        {
             let mut store = self.store();
-            let now = self.decides(now);
-            store.with(new.name, OPERATOR, now, |record, at, _| create(record, &new, at))?;
-            store.state(new.name).ok_or_else(|| missing(new.name))?
-        };
-        self.tell(state.due_at.map(Hint::DueAt));
-        Ok(state)
+            for new in new {
+                let created =
+                    store.with(new.name, OPERATOR, now, |record, at, _| create(record, new, at));
+                let state = |()| store.state(new.name).ok_or_else(|| missing(new.name));
+                added.push(created.and_then(state));
+            }
+        }
+        let due = added.iter().flatten().filter_map(|state| state.due_at).min();
+        self.tell(due.map(Hint::DueAt));
+        Ok(added)
     }
 
     async fn get(&self, name: &str) -> Result<State> {
@@ -39,6 +45,10 @@ impl Schedules for Memory {
             .take(page.limit)
             .collect();
         Ok(states)
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        Ok(self.store().kinds())
     }
 
     async fn modify(&self, name: &str, what: Change<'_>, now: Now) -> Result<State> {

@@ -33,7 +33,7 @@ pub(crate) struct Store {
 struct Slot {
     record: Option<Record>,
     /// Where the due index has it.
-    indexed: Option<Time>,
+    indexed: Option<(Time, String)>,
 }
 
 impl Store {
@@ -54,7 +54,10 @@ impl Store {
             let answer = work(&mut slot.record, at, &mut ledger);
             let record = slot.record.as_ref();
             let is_live = record.is_some_and(Record::is_live);
-            if was_live != is_live || slot.indexed != record.and_then(Record::notice_at) {
+            let notice_at = record.and_then(Record::notice_at);
+            let notice = notice_at.zip(record.map(|record| record.kind.as_str()));
+            let indexed = slot.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
+            if was_live != is_live || indexed != notice {
                 self.index(name);
             }
             answer
@@ -86,6 +89,12 @@ impl Store {
     /// The stored schedules of this kind that want attention, the earliest first.
     pub(crate) fn due<'a>(&'a self, kind: &str) -> impl Iterator<Item = (Time, &'a str)> {
         self.due.get(kind).into_iter().flatten().map(|(at, name)| (*at, &**name))
+    }
+
+    /// The kinds of which there is something in the due index.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let due = self.due.iter().filter(|(kind, due)| !kind.is_empty() && !due.is_empty());
+        due.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Forgets the tombstones whose time has come. What they guarded, the floor guards now.
@@ -137,15 +146,18 @@ impl Store {
         let key = key.clone();
         let Some(slot) = self.slots.get_mut(name) else { return };
         let Some(record) = &slot.record else { return };
-        let after = record.notice_at();
+        let after = record.notice_at().map(|at| (at, record.kind.clone()));
         if slot.indexed != after {
-            if let Some(before) = slot.indexed.take() {
-                // A deleted name may come back as another kind: look wherever it may be.
-                let place = (before, key.clone());
-                self.due.values_mut().any(|due| due.remove(&place));
+            if let Some((at, kind)) = slot.indexed.take()
+                && let Some(due) = self.due.get_mut(&kind)
+            {
+                due.remove(&(at, key.clone()));
+                if due.is_empty() {
+                    self.due.remove(&kind);
+                }
             }
-            if let Some(after) = after {
-                self.due.entry(record.kind.clone()).or_default().insert((after, key.clone()));
+            if let Some((at, kind)) = &after {
+                self.due.entry(kind.clone()).or_default().insert((*at, key.clone()));
             }
             slot.indexed = after;
         }

@@ -121,6 +121,7 @@ fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
     let rare = !holds.is_empty()
         || !record.again.is_empty()
         || !record.triggers.is_empty()
+        || !record.dead.is_empty()
         || record.unheld.is_some()
         || record.paused.is_some();
     rare.then(|| {
@@ -129,6 +130,7 @@ fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
             holds: holds.to_vec(),
             again: record.again.clone(),
             triggers: record.triggers.clone(),
+            dead: record.dead.clone(),
             paused: record.paused.clone(),
             ..blank()
         })
@@ -150,6 +152,7 @@ fn blank() -> Record {
         holds: Vec::new(),
         again: Vec::new(),
         triggers: Vec::new(),
+        dead: Vec::new(),
         paused: None,
         gone: None,
         ended: None,
@@ -239,6 +242,7 @@ impl Cells {
             holds: inline.into_iter().chain(more.holds).collect(),
             again: more.again,
             triggers: more.triggers,
+            dead: more.dead,
             paused: more.paused,
             gone,
             ended,

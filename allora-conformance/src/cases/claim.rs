@@ -83,11 +83,11 @@ pub(super) async fn a_take_of_another_occurrence_is_refused(w: &World) {
     assert_eq!(w.node().look("job").await, seen);
 }
 
-pub(super) async fn a_take_of_another_edition_is_refused(w: &World) {
+pub(super) async fn a_take_that_read_another_fence_is_refused(w: &World) {
     let seen = job(w).await;
-    for edition in [seen.edition - 1, seen.edition + 1, 0] {
+    for fence in [seen.fence - 1, seen.fence + 1, 0] {
         let mut take = once(&seen, 1, next(t(120)));
-        take.edition = edition;
+        take.fence = fence;
         assert_eq!(lost(w.node().take(t(60), "job", take).await), seen);
     }
     assert_eq!(w.node().look("job").await, seen);

@@ -152,6 +152,7 @@ impl Racer {
                 Answer::Taken(taken) => {
                     won.push((*job, taken.run.at, taken.fence));
                     let next = following(taken.run.at);
+                    seen[*job].fence = taken.fence;
                     seen[*job].cursor = next;
                     seen[*job].head = next.map(|next| next.at.into());
                 }
@@ -169,7 +170,7 @@ impl Racer {
         } else {
             Deliver::AtMostOnce { then: Cursor::To(following(at)), mark: None }
         };
-        Take::new(self.claims, seen.edition, at.into(), deliver)
+        Take::new(self.claims, seen.fence, at.into(), deliver)
     }
 
     async fn finish(&self, now: Time, won: &[Start]) {

@@ -36,9 +36,10 @@ pub(super) async fn a_leased_occurrence_stays_until_it_is_finished(w: &World) {
 }
 
 pub(super) async fn nobody_else_takes_what_is_leased(w: &World) {
-    let seen = job(w).await;
+    job(w).await;
     won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
+    let seen = other.look("job").await;
     let told = lost(other.take(ms(119_999), "job", leased(&seen, 2)).await);
     assert_eq!(told.due_at, Some(t(120)));
     lost(other.take(ms(119_999), "job", once(&seen, 2, to(t(120)))).await);
@@ -93,10 +94,11 @@ pub(super) async fn late_but_not_taken_over_is_accepted(w: &World) {
 }
 
 pub(super) async fn an_extended_lease_keeps_others_away(w: &World) {
-    let seen = job(w).await;
+    job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(100), "job", run.fence, extend()).await, Settled::Until(t(160)));
     let other = w.join("other").await;
+    let seen = other.look("job").await;
     lost(other.take(t(120), "job", leased(&seen, 2)).await);
     lost(other.take(ms(159_999), "job", leased(&seen, 2)).await);
     won(other.take(t(160), "job", leased(&seen, 2)).await);
@@ -140,11 +142,34 @@ pub(super) async fn every_ending_is_answered_alike_when_repeated(w: &World) {
     }
 }
 
+/// The network has delivered it twice, or very late.
+pub(super) async fn a_take_that_arrives_after_its_run_was_given_back_is_refused(w: &World) {
+    let mut seen = job(w).await;
+    let other = w.join("other").await;
+    let mut sent = Vec::new();
+    let again = |error| End::Retry { at: t(60), error };
+    for (claim, end) in (1..).zip([End::Release, again("a"), again("b"), End::Release]) {
+        let take = leased(&seen, claim);
+        let node = if claim % 2 == 0 { &other } else { w.node() };
+        let run = won(node.take(t(62), "job", take.clone()).await);
+        sent.push(take);
+        assert_eq!(node.end(t(61), "job", run.fence, end).await, Settled::Done);
+        seen = node.look("job").await;
+        assert_eq!(seen.head, Some(t(60).into()), "offered again");
+        for late in &sent {
+            let told = lost(node.take(t(62), "job", late.clone()).await);
+            assert_eq!((holds(&told), told.fence), (vec![], run.fence));
+        }
+    }
+    won(other.take(t(63), "job", leased(&seen, 9)).await);
+}
+
 pub(super) async fn finished_is_finished(w: &World) {
-    let seen = job(w).await;
+    let mut seen = job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().end(t(61), "job", run.fence, ran(t(120))).await;
     let other = w.join("other").await;
+    seen.fence = other.look("job").await.fence;
     for (claim, seconds) in (2..).zip([61, 120, 999]) {
         lost(other.take(t(seconds), "job", leased(&seen, claim)).await);
     }
@@ -257,6 +282,7 @@ pub(super) async fn a_leased_take_whose_answer_was_lost_is_answered_again(w: &Wo
     assert_eq!((again.fence, again.attempt, again.until), (run.fence, 1, Some(t(140))));
     let other = w.join("other").await;
     won(other.lease(t(140), "job", 8).await);
+    let seen = w.node().look("job").await;
     lost(w.node().take(t(141), "job", leased(&seen, 7)).await);
 }
 
@@ -297,6 +323,7 @@ pub(super) async fn a_lease_ends_by_the_millisecond(w: &World) {
     let mut take = leased(&seen, 1);
     take.deliver = Deliver::AtLeastOnce { lease: Duration::from_millis(1) };
     assert_eq!(won(w.node().take(t(60), "job", take).await).until, Some(ms(60_001)));
+    let seen = w.node().look("job").await;
     lost(w.node().take(t(60), "job", leased(&seen, 2)).await);
     won(w.node().take(ms(60_001), "job", leased(&seen, 3)).await);
 }

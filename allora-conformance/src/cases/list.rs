@@ -38,7 +38,7 @@ macro_rules! __cases {
                 one_of_two_nodes_wins_and_the_other_is_told_the_truth: [];
                 nodes_that_ask_at_once_have_one_winner: [];
                 a_take_of_another_occurrence_is_refused: [];
-                a_take_of_another_edition_is_refused: [];
+                a_take_that_read_another_fence_is_refused: [];
                 an_old_expectation_is_never_met_again: [];
                 the_cursor_does_not_go_back_or_stay: [];
                 the_end_of_a_schedule_offers_nothing: [];
@@ -76,6 +76,7 @@ macro_rules! __cases {
                 a_lease_never_shrinks: [Leases, Expiry];
                 a_finish_whose_answer_was_lost_is_answered_alike: [Leases];
                 every_ending_is_answered_alike_when_repeated: [Leases];
+                a_take_that_arrives_after_its_run_was_given_back_is_refused: [Leases];
                 finished_is_finished: [Leases];
                 a_finish_that_would_not_go_forward_is_refused: [Leases];
                 the_last_finish_ends_the_schedule: [Leases];
@@ -106,10 +107,13 @@ macro_rules! __cases {
             stored {
                 what_is_added_is_there: [Schedules];
                 a_name_that_is_taken_is_refused: [Schedules];
+                of_many_that_are_added_each_is_answered_by_position: [Schedules];
+                a_schedule_brings_its_past_along: [Schedules];
                 registering_a_stored_name_alters_nothing: [Schedules];
                 what_is_not_there_is_not_found: [Schedules];
                 stored_jobs_and_jobs_in_code_are_listed_page_by_page: [Schedules];
                 an_edit_changes_what_was_read_and_nothing_else: [Schedules];
+                an_edited_kind_routes_it_elsewhere: [Schedules];
                 an_edit_does_not_go_back_to_what_was_started: [Schedules];
                 a_due_occurrence_that_an_edit_passes_over_is_missed: [Schedules];
                 a_deleted_job_is_gone_to_every_plan: [Schedules];
@@ -118,6 +122,7 @@ macro_rules! __cases {
                 a_tombstone_outlives_every_late_writer: [Schedules];
                 fences_grow_when_even_the_tombstone_is_gone: [Schedules];
                 what_is_due_is_found_by_kind_the_earliest_first: [Schedules];
+                the_kinds_of_what_can_be_found_are_known: [Schedules];
                 what_is_found_is_told_in_full_and_is_kept_up_to_date: [Schedules];
                 what_is_leased_is_found_again_at_the_leases_end: [Leases, Schedules, Expiry];
                 a_mark_that_ends_is_found_to_be_reaped: [Leases, Schedules, Expiry];
@@ -142,6 +147,8 @@ macro_rules! __cases {
                 a_trigger_of_a_job_in_code_is_found: [Schedules];
                 a_bad_trigger_id_is_refused: [Schedules];
                 only_so_many_triggers_wait: [Schedules];
+                what_failed_for_good_is_kept_and_can_be_run_again: [Leases, Schedules];
+                only_so_many_dead_letters_are_kept: [Leases, Schedules];
             }
             history {
                 a_run_is_told_from_its_start_to_its_end: [Leases, History];

@@ -3,7 +3,7 @@
 use crate::world::*;
 use allora_core::{
     Kind, MAX_NAME,
-    backend::{Act, Change, NewSchedule, Next, Now, Page, Plan},
+    backend::{Act, Change, NewSchedule, Next, Page, Plan},
     time::end_of_time,
 };
 use std::collections::BTreeSet;
@@ -134,7 +134,7 @@ pub(super) async fn a_bad_name_or_kind_is_refused(w: &World) {
     for bad in ["", " a", "a ", "a\n", "a\0b", "\u{1b}[31m", "a\u{202e}b", "a\u{2028}b", &long] {
         for (name, kind) in [(bad, "kind"), ("name", bad)] {
             let new = NewSchedule::new(name, kind, "every 1m", None);
-            let refused = w.node().schedules().add(new, Now::At(t(0))).await;
+            let refused = w.node().add_one(t(0), new).await;
             let error = refused.expect_err("a bad name must be refused");
             assert_eq!(error.kind(), Kind::Invalid, "{bad:?}: {error}");
         }
@@ -151,7 +151,7 @@ pub(super) async fn data_of_any_bytes_comes_back_whole(w: &World) {
     for (i, data) in samples.into_iter().enumerate() {
         let name = format!("job {i}");
         let new = NewSchedule::new(&name, "kind", "every 1m", Some(t(60).into())).data(data);
-        let added = fine(w.node().schedules().add(new, Now::At(t(0))).await);
+        let added = fine(w.node().add_one(t(0), new).await);
         assert!(added.data == data, "{name} as added");
         let seen = fine(w.node().schedules().get(&name).await);
         assert!(seen.data == data, "{name} as read");
@@ -159,7 +159,7 @@ pub(super) async fn data_of_any_bytes_comes_back_whole(w: &World) {
     }
     for data in samples {
         let edition = w.node().look("job 0").await.edition;
-        let edit = Change::Edit { edition, definition: None, data: Some(data) };
+        let edit = Change::Edit { edition, kind: None, definition: None, data: Some(data) };
         let edited = fine(w.node().modify(t(1), "job 0", edit).await);
         assert!(edited.data == data && w.node().look("job 0").await.data == data, "as edited");
     }
@@ -168,10 +168,11 @@ pub(super) async fn data_of_any_bytes_comes_back_whole(w: &World) {
 pub(super) async fn too_much_data_is_refused(w: &World) {
     let large = vec![0; (1 << 20) + 1];
     let new = NewSchedule::new("job", "kind", "every 1m", None).data(&large);
-    let error = w.node().schedules().add(new, Now::At(t(0))).await.expect_err("too much data");
+    let error = w.node().add_one(t(0), new).await.expect_err("too much data");
     assert_eq!(error.kind(), Kind::Invalid);
     let mine = w.node().add(t(0), "job", "kind", t(60)).await;
-    let edit = Change::Edit { edition: mine.edition, definition: None, data: Some(&large) };
+    let edit =
+        Change::Edit { edition: mine.edition, kind: None, definition: None, data: Some(&large) };
     let error = w.node().modify(t(1), "job", edit).await.expect_err("too much data");
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(w.node().look("job").await, mine);

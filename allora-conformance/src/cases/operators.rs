@@ -3,7 +3,11 @@
 use crate::world::*;
 use allora_core::{
     Kind,
-    backend::{Act, Change, Cursor, Deliver, End, Occurrence, Passed, Settled, Skip, Take},
+    backend::{
+        Act, Change, Cursor, DeadLetter, Deliver, End, Ended, Occurrence, Outcome, Passed, Settled,
+        Skip, Take,
+    },
+    record::MAX_DEAD,
 };
 
 pub(super) async fn a_paused_schedule_offers_nothing(w: &World) {
@@ -239,4 +243,52 @@ pub(super) async fn only_so_many_triggers_wait(w: &World) {
     let full = w.node().modify(t(1), "job", Change::Trigger { id: "one more" }).await;
     assert_eq!(full.expect_err("there are too many").kind(), Kind::Invalid);
     w.node().trigger(t(1), "job", "id 7").await;
+}
+
+/// A run of the cursor's occurrence that fails for good; the cursor goes there.
+async fn dies(w: &World, now: i64, claim: u128, then: i64) -> DeadLetter {
+    let run = won(w.node().lease(t(now), "job", claim).await);
+    let then = Cursor::To(Some(t(then).into()));
+    let end = End::Finish { then, outcome: Ended::Dead("no such host") };
+    assert_eq!(w.node().end(t(now + 1), "job", run.fence, end).await, Settled::Done);
+    let error = "no such host".into();
+    DeadLetter { run: run.run, attempts: run.attempt, at: t(now + 1), error }
+}
+
+pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &World) {
+    let node = w.node();
+    node.add(t(0), "job", "mail", t(60)).await;
+    let first = dies(w, 60, 1, 120).await;
+    let second = dies(w, 120, 2, 180).await;
+    let seen = node.look("job").await;
+    assert_eq!(seen.dead, [first.clone(), second.clone()]);
+    assert_eq!(seen.last, Some(Outcome::Dead("no such host".into())));
+    assert_eq!(fine(node.schedules().get("job").await), seen);
+    let nobody = t(61).into();
+    for change in [Change::Rerun { run: &nobody }, Change::Dismiss { run: &nobody }] {
+        let refused = node.modify(t(130), "job", change).await.expect_err("there is none");
+        assert_eq!(refused.kind(), Kind::NotFound);
+    }
+    assert_eq!(node.look("job").await, seen);
+    let dismissed = fine(node.modify(t(130), "job", Change::Dismiss { run: &second.run }).await);
+    assert_eq!((&dismissed.dead, &dismissed.head), (&vec![first.clone()], &seen.head));
+    let again = fine(node.modify(t(140), "job", Change::Rerun { run: &first.run }).await);
+    assert_eq!((again.dead.len(), again.due_at, again.attempts), (0, Some(t(140)), 0));
+    assert_eq!(again.head, Some(first.run.clone()), "the same occurrence");
+    assert_eq!(node.found(&["mail"], t(141), 9).await.0, ["job"]);
+    let run = won(node.lease(t(140), "job", 3).await);
+    assert_eq!((run.run, run.attempt), (first.run, 1));
+    assert_eq!(node.end(t(141), "job", run.fence, ran(t(150))).await, Settled::Done);
+    let done = node.look("job").await;
+    assert_eq!((done.cursor, done.head), (Some(t(180).into()), Some(t(180).into())));
+    assert_eq!((done.counters.started, done.counters.ran, done.counters.failed), (2, 1, 2));
+}
+
+pub(super) async fn only_so_many_dead_letters_are_kept(w: &World) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let mut letters = Vec::new();
+    for i in 1..=MAX_DEAD as i64 + 2 {
+        letters.push(dies(w, 60 * i, i as u128, 60 * i + 60).await);
+    }
+    assert_eq!(w.node().look("job").await.dead, letters[2..], "the last ones");
 }

@@ -3,7 +3,9 @@
 use crate::world::*;
 use allora_core::{
     Kind,
-    backend::{Act, Answer, Change, NewSchedule, Now, Page, Settled, State},
+    backend::{
+        Act, Answer, Carried, Change, DeadLetter, NewSchedule, Now, Page, Pause, Settled, State,
+    },
 };
 
 async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> Kind {
@@ -12,7 +14,7 @@ async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> Kind {
 
 pub(super) async fn what_is_added_is_there(w: &World) {
     let new = NewSchedule::new("job", "mail", "every 1h", Some(t(60).into())).data(b"to: x");
-    let added = fine(w.node().schedules().add(new, Now::At(t(0))).await);
+    let added = fine(w.node().add_one(t(0), new).await);
     assert_eq!((&*added.name, &*added.kind, &*added.definition), ("job", "mail", "every 1h"));
     assert_eq!((&*added.data, added.version), (&b"to: x"[..], 0));
     assert_eq!((added.cursor, added.due_at), (Some(t(60).into()), Some(t(60))));
@@ -24,17 +26,78 @@ pub(super) async fn what_is_added_is_there(w: &World) {
 pub(super) async fn a_name_that_is_taken_is_refused(w: &World) {
     let mine = w.node().add(t(0), "job", "mail", t(60)).await;
     let new = NewSchedule::new("job", "other", "every 1h", None).data(b"x");
-    assert_eq!(
-        error_of(w.node().schedules().add(new, Now::At(t(1))).await).await,
-        Kind::AlreadyExists
-    );
+    assert_eq!(error_of(w.node().add_one(t(1), new).await).await, Kind::AlreadyExists);
     assert_eq!(w.node().look("job").await, mine);
     w.node().register(t(0), "code", t(60)).await;
     let new = NewSchedule::new("code", "mail", "every 1h", None);
-    assert_eq!(
-        error_of(w.node().schedules().add(new, Now::At(t(1))).await).await,
-        Kind::AlreadyExists
-    );
+    assert_eq!(error_of(w.node().add_one(t(1), new).await).await, Kind::AlreadyExists);
+}
+
+pub(super) async fn of_many_that_are_added_each_is_answered_by_position(w: &World) {
+    w.node().add(t(0), "job 7", "mail", t(60)).await;
+    let names: Vec<String> = (0..1_200).rev().map(|i| format!("job {i}")).collect();
+    let new = |i: i64, name| NewSchedule::new(name, "sms", "every 1h", Some(t(i).into()));
+    let mut new: Vec<_> = (0..).zip(&names).map(|(i, name)| new(i, name.as_str())).collect();
+    new.insert(3, NewSchedule::new("bad\n", "sms", "every 1h", None));
+    new.push(NewSchedule::new("job 9", "fax", "every 1h", None));
+    let added = fine(w.node().schedules().add(&new, Now::At(t(0))).await);
+    assert_eq!(added.len(), new.len());
+    for (i, (new, added)) in new.iter().zip(added).enumerate() {
+        match (new.name, added) {
+            ("bad\n", added) => assert_eq!(error_of(added).await, Kind::Invalid),
+            ("job 7", added) => assert_eq!(error_of(added).await, Kind::AlreadyExists),
+            (_, added) if i + 1 == new_len(&names) => {
+                assert_eq!(error_of(added).await, Kind::AlreadyExists, "twice in one batch");
+            }
+            (name, added) => {
+                let added = fine(added);
+                assert_eq!((&*added.name, &*added.kind), (name, "sms"));
+                assert_eq!(added.cursor, new.first);
+                assert_eq!(fine(w.node().schedules().get(name).await), added);
+            }
+        }
+    }
+    assert_eq!(w.node().list(Page::first(2_000).kind("sms")).await.len(), 1_199);
+    let none = fine(w.node().schedules().add(&[], Now::At(t(0))).await);
+    assert!(none.is_empty());
+}
+
+/// The batch has a bad name and one name twice beside these.
+fn new_len(names: &[String]) -> usize {
+    names.len() + 2
+}
+
+pub(super) async fn a_schedule_brings_its_past_along(w: &World) {
+    let mut seen = State::blank("job");
+    seen.last_started = Some(t(30));
+    seen.paused = Some(Pause { since: t(40), note: "moving".into() });
+    (seen.counters.started, seen.counters.ran, seen.counters.lost) = (7, 5, 1);
+    (seen.counters.failed, seen.counters.missed, seen.counters.abandoned) = (2, 3, 4);
+    (seen.counters.cancelled, seen.counters.skipped) = (6, 8);
+    let letter = |at: i64| DeadLetter {
+        run: t(at).into(),
+        attempts: 3,
+        at: t(at + 1),
+        error: "no such host".into(),
+    };
+    seen.dead = vec![letter(10), letter(30)];
+    let new = NewSchedule::new("job", "mail", "every 1m", Some(t(60).into()));
+    let mine = fine(w.node().add_one(t(50), new.carrying(Carried::of(&seen))).await);
+    assert_eq!((mine.last_started, &mine.paused), (seen.last_started, &seen.paused));
+    assert_eq!((mine.counters, &mine.dead), (seen.counters, &seen.dead));
+    assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
+    assert_eq!(w.node().look("job").await, mine);
+    let resumed = fine(w.node().modify(t(51), "job", Change::Resume { skip_to: None }).await);
+    let taken = won(w.node().take(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
+    assert_eq!(taken.run, t(60).into());
+    assert_eq!(w.node().look("job").await.counters.started, 8);
+    // Its cursor would be on what was started, and so offered to nobody.
+    for first in [t(30), t(10)] {
+        let new = NewSchedule::new("other", "mail", "every 1m", Some(first.into()));
+        let added = w.node().add_one(t(50), new.carrying(Carried::of(&seen))).await;
+        assert_eq!(error_of(added).await, Kind::Invalid);
+    }
+    assert_eq!(w.node().list(Page::first(9)).await, ["job"]);
 }
 
 pub(super) async fn registering_a_stored_name_alters_nothing(w: &World) {
@@ -52,7 +115,7 @@ pub(super) async fn what_is_not_there_is_not_found(w: &World) {
             Change::Pause { note: "" },
             Change::Resume { skip_to: None },
             Change::Trigger { id: "x" },
-            Change::Edit { edition: 0, definition: None, data: None },
+            Change::Edit { edition: 0, kind: None, definition: None, data: None },
         ] {
             assert_eq!(error_of(node.modify(t(2), name, change).await).await, Kind::NotFound);
         }
@@ -101,7 +164,7 @@ pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &World) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let next = Some(t(30).into());
     let definition = Some(("every 2h", next));
-    let edit = Change::Edit { edition: seen.edition, definition, data: Some(b"new") };
+    let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: Some(b"new") };
     let edited = fine(w.node().modify(t(1), "job", edit).await);
     assert_eq!((&*edited.definition, &*edited.data), ("every 2h", &b"new"[..]));
     assert_eq!((edited.cursor, edited.kind.clone()), (next, seen.kind.clone()));
@@ -111,11 +174,34 @@ pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &World) {
     let stale = w.node().modify(t(2), "job", edit).await;
     assert_eq!(error_of(stale).await, Kind::AlreadyExists);
     assert_eq!(w.node().look("job").await, edited);
-    let data = Change::Edit { edition: edited.edition, definition: None, data: Some(b"newer") };
+    let data = Change::Edit {
+        edition: edited.edition,
+        kind: None,
+        definition: None,
+        data: Some(b"newer"),
+    };
     let after = fine(w.node().modify(t(3), "job", data).await);
     assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
     assert_eq!(&*after.data, b"newer");
     assert!(after.edition > edited.edition, "a node that has the old data takes nothing");
+}
+
+pub(super) async fn an_edited_kind_routes_it_elsewhere(w: &World) {
+    let node = w.node();
+    let seen = node.add(t(0), "job", "mail", t(60)).await;
+    let edit = |edition, kind| Change::Edit { edition, kind, definition: None, data: None };
+    let edited = fine(node.modify(t(1), "job", edit(seen.edition, Some("sms"))).await);
+    assert_eq!((&*edited.kind, edited.cursor), ("sms", seen.cursor));
+    assert!(edited.edition > seen.edition, "a node that knows the old kind takes nothing");
+    assert_eq!(node.found(&["mail"], t(99), 9).await, (vec![], None));
+    assert_eq!(node.found(&["sms"], t(99), 9).await, (vec!["job".into()], None));
+    assert_eq!(node.list(Page::first(9).kind("sms")).await, ["job"]);
+    let bad = node.modify(t(2), "job", edit(edited.edition, Some("bad\n"))).await;
+    assert_eq!(error_of(bad).await, Kind::Invalid);
+    assert_eq!(node.look("job").await, edited);
+    let code = node.register(t(0), "code", t(60)).await;
+    let routed = node.modify(t(2), "code", edit(code.edition, Some("sms"))).await;
+    assert_eq!(error_of(routed).await, Kind::Invalid, "no kind routes a job in code");
 }
 
 pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &World) {
@@ -124,7 +210,7 @@ pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &World) {
     let seen = w.node().look("job").await;
     for back in [t(60), t(0)] {
         let definition = Some(("every 2h", Some(back.into())));
-        let edit = Change::Edit { edition: seen.edition, definition, data: Some(b"x") };
+        let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: Some(b"x") };
         assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, Kind::Invalid);
     }
     assert_eq!(w.node().look("job").await, seen, "and half of it is not done either");
@@ -133,7 +219,7 @@ pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &World) {
 pub(super) async fn a_due_occurrence_that_an_edit_passes_over_is_missed(w: &World) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let definition = Some(("every 2h", Some(t(7_200).into())));
-    let edit = Change::Edit { edition: seen.edition, definition, data: None };
+    let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: None };
     assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);
 }
 
@@ -230,6 +316,28 @@ pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &World) {
     assert_eq!(found(&[], 99, 9).await, (String::new(), None));
     assert_eq!(found(&["nobody's"], 99, 9).await, (String::new(), None));
     assert_eq!(found(&[""], 99, 9).await, (String::new(), None), "nodes know their own");
+}
+
+pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &World) {
+    let node = w.node();
+    let kinds = async || fine(node.schedules().kinds().await);
+    let knows = async |kind: &str| kinds().await.iter().any(|known| known == kind);
+    node.register(t(0), "code", t(60)).await;
+    node.trigger(t(0), "code", "by hand").await;
+    assert_eq!(kinds().await, [""; 0], "jobs in code have none");
+    for (name, kind) in [("a", "mail"), ("b", "sms"), ("c", "mail"), ("d", "ß%_")] {
+        node.add(t(0), name, kind, t(60)).await;
+    }
+    let mut all = kinds().await;
+    all.sort_unstable();
+    assert_eq!(all, ["mail", "sms", "ß%_"], "each once");
+    let seen = node.look("b").await;
+    let edit =
+        Change::Edit { edition: seen.edition, kind: Some("fax"), definition: None, data: None };
+    fine(node.modify(t(1), "b", edit).await);
+    assert!(knows("fax").await);
+    node.delete(t(1), "a").await;
+    assert!(knows("mail").await, "there is another one");
 }
 
 pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &World) {

@@ -58,7 +58,7 @@ pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &World) {
     let seen = w.node().add(t(0), "job", "mail", t(600)).await;
     let other = w.join("other").await;
     let definition = Some(("every 1s", Some(t(30).into())));
-    let edit = Change::Edit { edition: seen.edition, definition, data: None };
+    let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: None };
     let mut hints = fine(other.watch().subscribe().await);
     fine(w.node().modify(t(1), "job", edit).await);
     heard(&mut hints, "job", Some(t(30))).await;

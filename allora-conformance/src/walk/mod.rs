@@ -121,6 +121,7 @@ pub(crate) const ALL: &[What] = &[
     What::Resume,
     What::Resume,
     What::Trigger,
+    What::Rerun,
     What::Delete,
     What::List,
     What::Find,

@@ -34,6 +34,7 @@ pub(crate) enum What {
     Pause,
     Resume,
     Trigger,
+    Rerun,
     Delete,
     List,
     Find,
@@ -124,7 +125,7 @@ impl Walker {
             }
             What::Settle => self.settle(&mut random).await,
             What::Add => self.add(&mut random, name).await,
-            What::Edit | What::Pause | What::Resume | What::Trigger => {
+            What::Edit | What::Pause | What::Resume | What::Trigger | What::Rerun => {
                 self.modify(op.what, &mut random, name).await
             }
             What::Delete if random.one_in(3) => self.delete(name).await,
@@ -295,7 +296,7 @@ impl Walker {
             _ => Deliver::AtLeastOnce { lease: lasts },
         };
         self.claims += 1;
-        let mut take = Take::new(self.claims, seen.reference.edition, expected.clone(), deliver);
+        let mut take = Take::new(self.claims, seen.reference.fence, expected.clone(), deliver);
         if random.one_in(6) && expected.at < self.now {
             let between = (self.now - expected.at).num_milliseconds().max(1) as u64;
             let start = expected.at + chrono::TimeDelta::milliseconds(random.below(between) as i64);
@@ -306,7 +307,7 @@ impl Walker {
             take.fresh_until = Some(self.now - chrono::TimeDelta::seconds(random.below(2) as i64));
         }
         let mut store = take.clone();
-        store.edition = seen.store.edition;
+        store.fence = seen.store.fence;
         self.sent.push(Sent { name, store: store.clone(), reference: take.clone() });
         [Act::Take(store), Act::Take(take)]
     }
@@ -387,7 +388,7 @@ impl Walker {
         let data = [b"x".repeat(random.below(4) as usize)];
         let new = NewSchedule::new(name, kind, "stored", self.next(random)).data(&data[0]);
         self.tell(format!("add {new:?}"));
-        let store = self.nodes[0].schedules().add(new, Now::At(self.now)).await;
+        let store = self.nodes[0].add_one(self.now, new).await;
         let reference = self.plain.add(new, self.now);
         same(said(store), said(reference), self.exact)
     }
@@ -400,6 +401,7 @@ impl Walker {
     ) -> Result<(), String> {
         let next = self.next(random);
         let id = ["x", "y", "z"][random.below(3) as usize];
+        let letter: Occurrence;
         let changes = match what {
             What::Pause => [0; 2].map(|_| Change::Pause { note: "note" }),
             What::Resume => {
@@ -407,13 +409,24 @@ impl Walker {
                 [0; 2].map(|_| Change::Resume { skip_to })
             }
             What::Trigger => [0; 2].map(|_| Change::Trigger { id }),
+            What::Rerun => {
+                let record = self.plain.record(name);
+                let dead = record.and_then(|record| random.pick(&record.dead));
+                letter = dead.map_or_else(|| self.now.into(), |letter| letter.run.clone());
+                let dismisses = random.one_in(3);
+                [0; 2].map(|_| match dismisses {
+                    true => Change::Dismiss { run: &letter },
+                    false => Change::Rerun { run: &letter },
+                })
+            }
             _ => {
                 let seen = self.read(random, name).await?;
                 let editions =
                     seen.map_or([0; 2], |seen| [seen.store.edition, seen.reference.edition]);
                 let definition = (!random.one_in(3)).then_some(("edited", next));
                 let data = random.one_in(2).then_some(&b"data"[..]);
-                editions.map(|edition| Change::Edit { edition, definition, data })
+                let kind = random.one_in(3).then(|| *random.pick(KINDS).expect("there are kinds"));
+                editions.map(|edition| Change::Edit { edition, kind, definition, data })
             }
         };
         self.tell(format!("modify {name}: {:?}", changes[1]));

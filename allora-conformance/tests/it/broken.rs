@@ -54,6 +54,12 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn listed(states: Vec<State>) -> Vec<State> {
         states
     }
+    fn added(added: Vec<Result<State>>) -> Vec<Result<State>> {
+        added
+    }
+    fn kinds(kinds: Vec<String>) -> Vec<String> {
+        kinds
+    }
     fn find(find: Find<'_>) -> Find<'_> {
         find
     }
@@ -173,12 +179,19 @@ impl<D: Defect> Leases for Broken<D> {
 
 #[async_trait]
 impl<D: Defect> Schedules for Broken<D> {
-    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State> {
-        self.plain().with(&D::key(new.name), Plain::OPERATOR, now.here(), |slot, at, _| {
-            D::create(slot, &new, at)
-        })?;
+    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>> {
+        let add = |new: &NewSchedule<'_>| {
+            self.plain().with(&D::key(new.name), Plain::OPERATOR, now.here(), |slot, at, _| {
+                D::create(slot, new, at)
+            })?;
+            self.read(new.name)
+        };
+        let added = D::added(new.iter().map(add).collect());
         self.tell();
-        self.read(new.name)
+        Ok(added)
+    }
+    async fn kinds(&self) -> Result<Vec<String>> {
+        Ok(D::kinds(self.plain().kinds()))
     }
     async fn get(&self, name: &str) -> Result<State> {
         self.read(name)

@@ -43,7 +43,7 @@ impl Defect for GrantsTwice {
         if let (Act::Take(take), Answer::State(_), Some(record)) = (&plan.act, &answer, slot)
             && record.last_started == Some(take.expected.at)
             && record.unheld.is_some()
-            && take.edition == record.edition
+            && (record.edition..record.fence).contains(&take.fence)
         {
             record.fence += 1;
             let run = take.start.clone();
@@ -230,14 +230,14 @@ impl Defect for MergesCase {
     }
 }
 
-/// Takes whatever definition the node has in mind.
-pub(crate) struct IgnoresTheEdition;
-impl Defect for IgnoresTheEdition {
+/// Grants what is offered, whatever happened since the node has read of it.
+pub(crate) struct IgnoresTheFence;
+impl Defect for IgnoresTheFence {
     fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
         match (&plan.act, &slot) {
             (Act::Take(wanted), Some(record)) => {
                 let mut wanted = wanted.clone();
-                wanted.edition = record.edition;
+                wanted.fence = record.fence;
                 take(slot, plan, wanted, at, ledger)
             }
             _ => step(slot, plan, at, ledger),
@@ -452,5 +452,62 @@ pub(crate) struct KeepsSilent;
 impl Defect for KeepsSilent {
     fn tells() -> bool {
         false
+    }
+}
+
+/// Answers a batch from its end.
+pub(crate) struct AddsBackwards;
+impl Defect for AddsBackwards {
+    fn added(mut added: Vec<Result<State>>) -> Vec<Result<State>> {
+        added.reverse();
+        added
+    }
+}
+
+/// Knows one kind.
+pub(crate) struct ForgetsKinds;
+impl Defect for ForgetsKinds {
+    fn kinds(mut kinds: Vec<String>) -> Vec<String> {
+        kinds.truncate(1);
+        kinds
+    }
+}
+
+/// What failed for good is forgotten.
+pub(crate) struct ForgetsTheDead;
+impl Defect for ForgetsTheDead {
+    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
+        let settled = settle(slot, end, at, ledger);
+        slot.iter_mut().for_each(|record| record.dead.clear());
+        settled
+    }
+}
+
+/// Takes what is brought along for new.
+pub(crate) struct BeginsAnew;
+impl Defect for BeginsAnew {
+    fn create(slot: &mut Slot, new: &NewSchedule<'_>, at: At<'_>) -> Result {
+        let mut bare = NewSchedule::new(new.name, new.kind, new.definition, new.first);
+        bare.data = new.data;
+        create(slot, &bare, at)
+    }
+}
+
+/// The kind of an edit is overlooked.
+pub(crate) struct KeepsTheKind;
+impl Defect for KeepsTheKind {
+    fn change(
+        slot: &mut Slot,
+        name: &str,
+        what: &Change<'_>,
+        at: At<'_>,
+        ledger: &mut Ledger,
+    ) -> Result {
+        let kind = slot.as_ref().map(|record| record.kind.clone());
+        change(slot, name, what, at, ledger)?;
+        if let (Some(kind), Some(record)) = (kind, slot) {
+            record.kind = kind;
+        }
+        Ok(())
     }
 }

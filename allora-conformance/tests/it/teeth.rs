@@ -100,7 +100,7 @@ teeth! {
     trusts_the_clock: TrustsTheClock;
     marks_never_lapse: MarksNeverLapse;
     merges_case: MergesCase;
-    ignores_the_edition: IgnoresTheEdition;
+    ignores_the_fence: IgnoresTheFence;
     ignores_the_version: IgnoresTheVersion;
     ignores_the_claim: IgnoresTheClaim;
     cuts_the_claim: CutsTheClaim;
@@ -117,4 +117,9 @@ teeth! {
     forgets_attempts: ForgetsAttempts;
     forgets_how_runs_ended: ForgetsHowRunsEnded;
     keeps_silent: KeepsSilent;
+    adds_backwards: AddsBackwards;
+    forgets_kinds: ForgetsKinds;
+    forgets_the_dead: ForgetsTheDead;
+    begins_anew: BeginsAnew;
+    keeps_the_kind: KeepsTheKind;
 }

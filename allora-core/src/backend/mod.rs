@@ -18,8 +18,8 @@ pub use reschedule::{
     Act, Answer, Beside, Cursor, Deliver, Find, Mark, Now, Passed, Plan, Reschedule, Rescheduled,
     Skip, Take, Taken,
 };
-pub use schedules::{Change, NewSchedule, Page, Schedules};
-pub use state::{Counters, Held, Next, Occurrence, Pause, State};
+pub use schedules::{Carried, Change, NewSchedule, Page, Schedules};
+pub use state::{Counters, DeadLetter, Held, Next, Occurrence, Pause, State};
 pub use watch::{Hint, Watch};
 
 use crate::error::Result;
@@ -40,11 +40,13 @@ use std::{fmt, sync::Arc};
 ///    `claim::each_plan_of_a_batch_is_decided_alone`,
 ///    `lifecycle::jobs_do_not_disturb_each_other`,
 ///    `contention::eight_nodes_take_each_occurrence_once`.
-/// 2. *One winner.* A take wins only if the record still is of the expected edition, its head is
-///    the expected occurrence, and that is due by the store's clock. Cases:
+/// 2. *One winner.* A take wins only if the record's fence still is the one that was read, its head
+///    is the expected occurrence, and that is due by the store's clock. So a take that arrives when
+///    nobody waits for it any more wins nothing. Cases:
 ///    `claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth`,
-///    `claim::a_take_of_another_edition_is_refused`,
+///    `claim::a_take_that_read_another_fence_is_refused`,
 ///    `claim::a_take_of_another_occurrence_is_refused`,
+///    `lease::a_take_that_arrives_after_its_run_was_given_back_is_refused`,
 ///    `claim::nothing_is_taken_before_it_is_due`, `claim::what_is_due_exactly_now_is_taken`.
 /// 3. *Fences grow*, with every take of a job, for as long as the name exists, through deletion
 ///    and re-creation. Cases: `claim::fences_grow_with_every_take`,

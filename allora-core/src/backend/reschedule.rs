@@ -131,15 +131,17 @@ pub enum Act<'a> {
     Reap,
 }
 
-/// Wins an occurrence, if the record still is of this edition, its head is the expected one, and
-/// that is due.
+/// Wins an occurrence, if nothing of the job was won or changed since it was read, its head is the
+/// expected one, and that is due.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Take {
     /// A random number for this attempt to win; the same when it is asked again.
     pub claim: u128,
-    /// The edition that was read.
-    pub edition: i64,
+    /// The record's fence that was read. Every win and every change of the definition leaves a
+    /// higher one, so that a take which the network delivers late, when its run was given back or
+    /// is to be tried again, does not win once more for a node that no longer waits for it.
+    pub fence: i64,
     /// The head that was read.
     pub expected: Occurrence,
     /// The occurrence to start: the expected one, or a later one of the same schedule when
@@ -155,9 +157,9 @@ pub struct Take {
 
 impl Take {
     /// Takes the expected occurrence itself.
-    pub fn new(claim: u128, edition: i64, expected: Occurrence, deliver: Deliver) -> Self {
+    pub fn new(claim: u128, fence: i64, expected: Occurrence, deliver: Deliver) -> Self {
         let start = expected.clone();
-        Self { claim, edition, expected, start, passed: None, fresh_until: None, deliver }
+        Self { claim, fence, expected, start, passed: None, fresh_until: None, deliver }
     }
 
     /// Starts a later occurrence and passes over those before it.
@@ -169,8 +171,8 @@ impl Take {
     }
 
     /// The whole condition of a store that is at-most-once only, on what it has read.
-    pub fn wins(&self, edition: i64, cursor: Option<Next>, now: Time) -> bool {
-        self.edition == edition
+    pub fn wins(&self, fence: i64, cursor: Option<Next>, now: Time) -> bool {
+        self.fence == fence
             && self.expected.trigger.is_none()
             && cursor.is_some_and(|next| next.at == self.expected.at && next.due_at <= now)
             && self.is_sound(now)

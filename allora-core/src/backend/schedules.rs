@@ -1,7 +1,7 @@
 //! Schedules that live in the store: added, changed and removed while everything runs.
 
-use super::{Next, Now, State};
-use crate::error::Result;
+use super::{Counters, DeadLetter, Next, Now, Occurrence, Pause, State};
+use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
 /// Stored schedules. Every write checks and changes one record atomically.
@@ -9,9 +9,11 @@ use async_trait::async_trait;
 /// # Promises
 /// Each names the cases of the conformance suite that ask for it.
 /// 1. *All or nothing.* A change that is refused changes nothing; of two edits of one edition
-///    one wins. Cases: `stored::an_edit_changes_what_was_read_and_nothing_else`,
+///    one wins; of a batch each schedule is decided alone. Cases:
+///    `stored::an_edit_changes_what_was_read_and_nothing_else`,
 ///    `stored::an_edit_does_not_go_back_to_what_was_started`,
-///    `stored::a_name_that_is_taken_is_refused`.
+///    `stored::an_edited_kind_routes_it_elsewhere`, `stored::a_name_that_is_taken_is_refused`,
+///    `stored::of_many_that_are_added_each_is_answered_by_position`.
 /// 2. *What is stored comes back*: any bytes, up to 1 MiB; more is refused, and so is a bad
 ///    name. Cases: `names::data_of_any_bytes_comes_back_whole`,
 ///    `names::too_much_data_is_refused`, `names::a_bad_name_or_kind_is_refused`.
@@ -25,7 +27,8 @@ use async_trait::async_trait;
 /// 5. *What wants attention is found*, by kind, the earliest first, and nothing else is. Cases:
 ///    `stored::what_is_due_is_found_by_kind_the_earliest_first`,
 ///    `stored::what_is_leased_is_found_again_at_the_leases_end`,
-///    `operators::a_trigger_of_a_job_in_code_is_found`.
+///    `operators::a_trigger_of_a_job_in_code_is_found`,
+///    `stored::the_kinds_of_what_can_be_found_are_known`.
 /// 6. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,
 ///    `operators::the_same_trigger_counts_once_and_two_of_one_millisecond_twice`,
@@ -34,14 +37,22 @@ use async_trait::async_trait;
 ///    Cases: `operators::a_paused_schedule_offers_nothing`,
 ///    `operators::what_failed_is_not_tried_again_while_paused`,
 ///    `operators::what_runs_goes_on_while_paused`, `operators::triggers_run_while_paused`.
+/// 8. *What failed for good is kept*: the last ones, until an operator has them run again, as the
+///    same occurrences, or dismisses them. Cases:
+///    `operators::what_failed_for_good_is_kept_and_can_be_run_again`,
+///    `operators::only_so_many_dead_letters_are_kept`.
+/// 9. *What is brought along is there*: a schedule that comes from another store goes on where it
+///    was. Cases: `stored::a_schedule_brings_its_past_along`.
 #[async_trait]
 pub trait Schedules: Send + Sync {
-    /// Adds a schedule.
+    /// Adds schedules, each decided alone, in their order; answers by position. One call takes any
+    /// number: a backend cuts it into requests that its store can bear.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, `Invalid` for a bad name or kind or too much data,
-    /// `Unavailable` if the store did not answer.
-    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State>;
+    /// Of one schedule: `AlreadyExists` if the name is taken, `Invalid` for a bad name or kind, too
+    /// much data, or a past that does not fit. Of the call: `Unavailable` if the store did not
+    /// answer; some may have been added, and asked again they are answered with `AlreadyExists`.
+    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>>;
 
     /// The job of this name, stored or in code.
     ///
@@ -54,6 +65,13 @@ pub trait Schedules: Send + Sync {
     /// # Errors
     /// `Unavailable`.
     async fn list(&self, page: Page<'_>) -> Result<Vec<State>>;
+
+    /// The kinds of which a stored schedule wants attention, now or later, in any order: what nodes
+    /// that route by patterns choose from. Kinds of which there is none left may be among them.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn kinds(&self) -> Result<Vec<String>>;
 
     /// Changes a job; answers with its new state. What runs goes on.
     ///
@@ -82,18 +100,54 @@ pub struct NewSchedule<'a> {
     pub first: Option<Next>,
     /// What its runs are given; at most 1 MiB.
     pub data: &'a [u8],
+    /// What it brings along from another store; by default nothing.
+    pub carried: Carried<'a>,
+}
+
+/// What a schedule brings along when it moves from one store to another.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Carried<'a> {
+    /// The last occurrence that was started; before the first one here.
+    pub last_started: Option<Time>,
+    /// Whether it is paused.
+    pub paused: Option<&'a Pause>,
+    /// What has become of its occurrences.
+    pub counters: Counters,
+    /// What failed for good; of more than [`MAX_DEAD`](crate::record::MAX_DEAD) the last ones.
+    pub dead: &'a [DeadLetter],
+}
+
+impl<'a> Carried<'a> {
+    /// All that can be taken from a state. What was begun there and has not ended is begun anew.
+    pub fn of(state: &'a State) -> Self {
+        let before = |last: &Time| state.cursor.is_none_or(|next| *last < next.at);
+        Self {
+            last_started: state.last_started.filter(before),
+            paused: state.paused.as_ref(),
+            counters: state.counters,
+            dead: &state.dead,
+        }
+    }
 }
 
 impl<'a> NewSchedule<'a> {
     /// A schedule without data.
     pub fn new(name: &'a str, kind: &'a str, definition: &'a str, first: Option<Next>) -> Self {
-        Self { name, kind, definition, first, data: &[] }
+        Self { name, kind, definition, first, data: &[], carried: Carried::default() }
     }
 
     /// With data for its runs.
     #[must_use]
     pub fn data(mut self, data: &'a [u8]) -> Self {
         self.data = data;
+        self
+    }
+
+    /// Goes on where another store has left it.
+    #[must_use]
+    pub fn carrying(mut self, carried: Carried<'a>) -> Self {
+        self.carried = carried;
         self
     }
 }
@@ -144,12 +198,14 @@ impl<'a> Page<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Change<'a> {
-    /// Another definition or other data. A due occurrence that the new cursor passes over is
+    /// Another kind, another definition or other data. A due occurrence that the new cursor passes over is
     /// recorded as missed.
     Edit {
         /// The edition that was read; another one there is an error, so that two editors do not
         /// overwrite each other.
         edition: i64,
+        /// The new kind, if it is another; not for a job in code.
+        kind: Option<&'a str>,
         /// The new definition and the next occurrence under it, if it is another.
         definition: Option<(&'a str, Option<Next>)>,
         /// The new data, if it is other data.
@@ -171,5 +227,15 @@ pub enum Change<'a> {
     Trigger {
         /// The trigger's own id; as a name.
         id: &'a str,
+    },
+    /// Has a dead letter run again, as the same occurrence, its attempts counted anew.
+    Rerun {
+        /// The dead letter's occurrence.
+        run: &'a Occurrence,
+    },
+    /// Forgets a dead letter.
+    Dismiss {
+        /// The dead letter's occurrence.
+        run: &'a Occurrence,
     },
 }

@@ -67,6 +67,8 @@ pub struct State {
     pub holds: Vec<Held>,
     /// Whether the schedule is paused; triggers still run.
     pub paused: Option<Pause>,
+    /// The occurrences that failed for good, the oldest first; an operator can have them run again.
+    pub dead: Vec<DeadLetter>,
     /// Why nobody can run it, if so: a record that cannot be read. Left by an operator only.
     pub parked: Option<String>,
     /// How the last run ended.
@@ -99,6 +101,7 @@ impl State {
             fence: 0,
             holds: Vec::new(),
             paused: None,
+            dead: Vec::new(),
             parked: None,
             last: None,
             counters: Counters::default(),
@@ -122,6 +125,19 @@ pub struct Held {
     pub until: Time,
     /// Whether it is then run again.
     pub at_least_once: bool,
+}
+
+/// An at-least-once occurrence that failed at its last attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// What was run.
+    pub run: Occurrence,
+    /// How often.
+    pub attempts: u32,
+    /// When the last attempt ended, by the clock that decided.
+    pub at: Time,
+    /// With what error.
+    pub error: String,
 }
 
 /// Since when and why a schedule is paused.

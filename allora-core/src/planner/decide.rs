@@ -82,7 +82,7 @@ fn other_head(
         Cursor::Keep
     };
     let deliver = deliver(entry, powers, cursor);
-    let take = Take::new(claim, known.edition, head.clone(), deliver);
+    let take = Take::new(claim, known.fence, head.clone(), deliver);
     let then = finish_of(name, entry, head, known.started)?;
     Ok(Decision::Take { take, then })
 }
@@ -133,7 +133,7 @@ impl Due<'_> {
         let then = Cursor::To(self.after(start, 1)?);
         let deliver = deliver(self.entry, powers, then);
         let expected = Occurrence::from(self.first);
-        let mut take = Take::new(claim, self.known.edition, expected, deliver);
+        let mut take = Take::new(claim, self.known.fence, expected, deliver);
         if start > self.first {
             let count = self.timetable.count(self.first, start)?;
             let last = self.last_before(start)?;

@@ -333,6 +333,7 @@ impl Planner {
         let Phase::Known(known) = &mut slot.phase else {
             return Start { slot: id, name, entry, taken, then, late };
         };
+        known.fence = taken.fence;
         let of_schedule = known.head_is_cursor();
         known.started += u64::from(of_schedule);
         if taken.run != take.start {

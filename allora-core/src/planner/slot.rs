@@ -70,6 +70,8 @@ pub(crate) struct Known {
     /// When it was heard, by the store's clock.
     pub(crate) as_of: Time,
     pub(crate) edition: i64,
+    /// The record's fence: with another one, something else is true.
+    pub(crate) fence: i64,
     pub(crate) head: Option<Occurrence>,
     pub(crate) due_at: Option<Time>,
     pub(crate) cursor: Option<Next>,
@@ -86,6 +88,7 @@ impl Known {
         Self {
             as_of: now,
             edition: state.edition,
+            fence: state.fence,
             head: state.head.clone(),
             due_at: state.due_at,
             cursor: state.cursor,

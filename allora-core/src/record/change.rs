@@ -1,8 +1,8 @@
 //! What operators and applications do to a record: create, change, delete.
 
-use super::{At, Ledger, Record, step::first_fence};
+use super::{Again, At, Ledger, Record, step::first_fence};
 use crate::{
-    backend::{Change, Counters, NewSchedule, Next, Occurrence, Pause},
+    backend::{Carried, Change, Counters, DeadLetter, NewSchedule, Next, Occurrence, Pause},
     error::{Error, Kind, Result},
     name::check_name,
     time::whole_millis,
@@ -16,6 +16,9 @@ pub const MAX_DATA: usize = 1 << 20;
 /// comes late finds a tombstone and not a free name.
 pub const TOMBSTONE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// How many dead letters of one job are kept: the last ones.
+pub const MAX_DEAD: usize = 32;
+
 /// How many triggers of one job may wait.
 pub const MAX_TRIGGERS: usize = 1_000;
 
@@ -27,6 +30,7 @@ pub fn create(slot: &mut Option<Record>, new: &NewSchedule<'_>, at: At<'_>) -> R
     check_name(new.name)?;
     check_name(new.kind)?;
     check_data(new.data)?;
+    check_past(new)?;
     if slot.as_ref().is_some_and(Record::is_live) {
         let taken = format!("{:?} exists already; modify it, or choose another name", new.name);
         return Err(Error::new(Kind::AlreadyExists, taken));
@@ -34,8 +38,26 @@ pub fn create(slot: &mut Option<Record>, new: &NewSchedule<'_>, at: At<'_>) -> R
     let mut record = registered(slot.as_ref(), new.definition, 0, new.first, at);
     record.kind = new.kind.to_owned();
     record.data = new.data.to_vec();
+    let Carried { last_started, paused, counters, dead } = new.carried;
+    record.last_started = last_started.map(whole_millis);
+    record.paused = paused.cloned();
+    record.counters = counters;
+    record.dead = dead[dead.len().saturating_sub(MAX_DEAD)..].to_vec();
     *slot = Some(record);
     Ok(())
+}
+
+/// A cursor on something that was started already would never be offered.
+fn check_past(new: &NewSchedule<'_>) -> Result {
+    let nominal = |run: &Occurrence| run.trigger.is_none().then_some(run.at);
+    let dead = new.carried.dead.iter().filter_map(|letter| nominal(&letter.run)).max();
+    match (new.first, new.carried.last_started.max(dead)) {
+        (Some(first), Some(last)) if first.at <= last => Err(Error::invalid(format!(
+            "{:?} cannot begin at {}: its occurrence of {last} was started already",
+            new.name, first.at
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A new record; its fence goes on where the tombstone's stopped.
@@ -61,6 +83,7 @@ pub(super) fn registered(
         holds: Vec::new(),
         again: Vec::new(),
         triggers: Vec::new(),
+        dead: Vec::new(),
         paused: None,
         gone: None,
         ended: None,
@@ -72,8 +95,9 @@ pub(super) fn registered(
 /// Changes a job, stored or in code. What runs goes on.
 ///
 /// # Errors
-/// `NotFound`; `AlreadyExists` if an edit's edition is not the record's; `Invalid` for too much
-/// data, a cursor that would go back to what was started, a bad trigger id or too many triggers.
+/// `NotFound`, also of a dead letter; `AlreadyExists` if an edit's edition is not the record's; `Invalid` for too much
+/// data, a bad kind, a cursor that would go back to what was started, a bad trigger id or too many
+/// triggers.
 pub fn change(
     slot: &mut Option<Record>,
     name: &str,
@@ -83,12 +107,19 @@ pub fn change(
 ) -> Result {
     let record = live(slot, name)?;
     match *change {
-        Change::Edit { edition, definition, data } => {
+        Change::Edit { edition, kind, definition, data } => {
             if record.edition != edition {
                 let changed = format!("{name:?} was changed since it was read; read it again");
                 return Err(Error::new(Kind::AlreadyExists, changed));
             }
             check_data(data.unwrap_or_default())?;
+            if let Some(kind) = kind {
+                check_name(kind)?;
+                if record.kind.is_empty() {
+                    let code = format!("{name:?} is a job in code, which no kind routes");
+                    return Err(Error::invalid(code));
+                }
+            }
             if let Some((definition, next)) = definition {
                 forward(record, name, next)?;
                 record.reap(name, at.now, ledger);
@@ -96,6 +127,11 @@ pub fn change(
             }
             if let Some(data) = data {
                 record.data = data.to_vec();
+            }
+            if let Some(kind) = kind {
+                kind.clone_into(&mut record.kind);
+            }
+            if data.is_some() || kind.is_some() {
                 record.edition = record.draw_fence(at.now);
             }
         }
@@ -126,6 +162,18 @@ pub fn change(
             let trigger = Some(id.to_owned());
             record.triggers.push(Occurrence { at: whole_millis(at.now), trigger });
         }
+        Change::Rerun { run } => {
+            let letter = record.exhume(name, run)?;
+            let begun = record.again.iter().any(|again| again.run == letter.run)
+                || record.holds.iter().any(|hold| hold.run == letter.run);
+            if !begun {
+                let at = whole_millis(at.now);
+                record.again.push(Again { run: letter.run, attempts: 0, at });
+            }
+        }
+        Change::Dismiss { run } => {
+            record.exhume(name, run)?;
+        }
     }
     Ok(())
 }
@@ -139,6 +187,18 @@ pub fn delete(slot: &mut Option<Record>, name: &str, at: At<'_>) -> Result {
     let bare = registered(Some(record), "", 0, None, at);
     *record = Record { gone: Some(whole_millis(at.now)), ..bare };
     Ok(())
+}
+
+impl Record {
+    /// Takes a dead letter out.
+    fn exhume(&mut self, name: &str, run: &Occurrence) -> Result<DeadLetter> {
+        let place = self.dead.iter().position(|letter| letter.run == *run);
+        let place = place.ok_or_else(|| {
+            let none = format!("{name:?} has no dead letter of {}", run.at);
+            Error::new(Kind::NotFound, none)
+        })?;
+        Ok(self.dead.remove(place))
+    }
 }
 
 fn live<'a>(slot: &'a mut Option<Record>, name: &str) -> Result<&'a mut Record> {

@@ -6,7 +6,7 @@
 
 use super::{Accepted, Again, Hold, How, Record, Unheld};
 use crate::{
-    backend::{Counters, Next, Occurrence, Outcome, Pause},
+    backend::{Counters, DeadLetter, Next, Occurrence, Outcome, Pause},
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,8 @@ struct Wire {
     again: Vec<WireAgain>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<WireRun>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dead: Vec<WireLetter>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<WirePause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +145,15 @@ struct WireAgain {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct WireLetter {
+    run: WireRun,
+    attempts: u32,
+    at: i64,
+    error: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WirePause {
     since: i64,
     note: String,
@@ -186,6 +197,7 @@ impl From<&Record> for Wire {
             holds: record.holds.iter().map(WireHold::from).collect(),
             again: record.again.iter().map(WireAgain::from).collect(),
             triggers: record.triggers.iter().map(WireRun::from).collect(),
+            dead: record.dead.iter().map(WireLetter::from).collect(),
             paused: record
                 .paused
                 .as_ref()
@@ -216,6 +228,7 @@ impl Wire {
             holds: all(self.holds, WireHold::hold)?,
             again: all(self.again, WireAgain::again)?,
             triggers: all(self.triggers, WireRun::run)?,
+            dead: all(self.dead, WireLetter::letter)?,
             paused: self.paused.map(pause).transpose()?,
             gone: self.gone.map(time).transpose()?,
             ended: self.ended.map(|(fence, how)| Accepted { fence, how: how.into() }),
@@ -332,6 +345,21 @@ impl WireAgain {
     }
 }
 
+impl From<&DeadLetter> for WireLetter {
+    fn from(letter: &DeadLetter) -> Self {
+        let DeadLetter { run, attempts, at, error } = letter;
+        let (run, at) = (WireRun::from(run), ms(*at));
+        Self { run, attempts: *attempts, at, error: error.clone() }
+    }
+}
+
+impl WireLetter {
+    fn letter(self) -> Result<DeadLetter, Undecodable> {
+        let Self { run, attempts, at, error } = self;
+        Ok(DeadLetter { run: run.run()?, attempts, at: time(at)?, error })
+    }
+}
+
 impl From<How> for WireHow {
     fn from(how: How) -> Self {
         match how {
@@ -430,7 +458,8 @@ mod tests {
             unheld: Some(Unheld { claim: 0, fence: 2, run: run.clone(), attempt: 1 }),
             holds: vec![hold.clone(), Hold { at_least_once: false, run: run.clone(), ..hold }],
             again: vec![Again { run: run.clone(), attempts: 3, at: at(9) }],
-            triggers: vec![run],
+            triggers: vec![run.clone()],
+            dead: vec![DeadLetter { run, attempts: 5, at: at(8), error: "gone\n".into() }],
             paused: Some(Pause { since: at(1), note: String::new() }),
             gone: Some(at(2)),
             ended: Some(Accepted { fence: 1, how: How::Retried }),
@@ -449,6 +478,7 @@ mod tests {
             holds: Vec::new(),
             again: Vec::new(),
             triggers: Vec::new(),
+            dead: Vec::new(),
             paused: None,
             gone: None,
             ended: None,

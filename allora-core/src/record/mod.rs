@@ -11,13 +11,13 @@ mod ledger;
 mod settle;
 mod step;
 
-pub use change::{MAX_DATA, MAX_TRIGGERS, TOMBSTONE, change, create, delete};
+pub use change::{MAX_DATA, MAX_DEAD, MAX_TRIGGERS, TOMBSTONE, change, create, delete};
 pub use ledger::Ledger;
 pub use settle::settle;
 pub use step::{MAX_HOLDS, step};
 
 use crate::{
-    backend::{Counters, Held, Next, Occurrence, Outcome, Past, Pause, State},
+    backend::{Counters, DeadLetter, Held, Next, Occurrence, Outcome, Past, Pause, State},
     time::{Time, whole_millis},
 };
 
@@ -50,6 +50,8 @@ pub struct Record {
     pub again: Vec<Again>,
     /// Manual triggers that nobody has taken, the oldest first.
     pub triggers: Vec<Occurrence>,
+    /// The occurrences that failed for good, the oldest first.
+    pub dead: Vec<DeadLetter>,
     /// Whether the schedule is paused.
     pub paused: Option<Pause>,
     /// When it was deleted: a tombstone, which keeps fence and name.
@@ -287,6 +289,7 @@ impl Record {
             fence: self.fence,
             holds: self.holds.iter().map(Hold::seen).collect(),
             paused: self.paused.clone(),
+            dead: self.dead.clone(),
             last: self.last.clone(),
             counters: self.counters,
             ..State::blank(name)

@@ -1,8 +1,8 @@
 //! One ending applied to one record.
 
-use super::{Accepted, Again, At, How, Ledger, Record};
+use super::{Accepted, Again, At, How, Ledger, MAX_DEAD, Record};
 use crate::{
-    backend::{Cursor, End, Ended, Ending, Outcome, Settled},
+    backend::{Cursor, DeadLetter, End, Ended, Ending, Outcome, Settled},
     time::{saturating_add, whole_millis},
 };
 
@@ -52,6 +52,10 @@ pub fn settle(
             {
                 record.cursor = next;
             }
+            if let Outcome::Dead(error) = &outcome {
+                let (at, error) = (whole_millis(at.now), error.clone());
+                record.bury(DeadLetter { run: hold.run, attempts: hold.attempt, at, error });
+            }
         }
         End::Retry { at, .. } => {
             record.again.push(Again {
@@ -83,6 +87,14 @@ fn accepted(ending: &Ending<'_>) -> Option<Accepted> {
 }
 
 impl Record {
+    /// Keeps a dead letter; of too many, the oldest goes.
+    fn bury(&mut self, letter: DeadLetter) {
+        self.dead.retain(|other| other.run != letter.run);
+        self.dead.push(letter);
+        let over = self.dead.len().saturating_sub(MAX_DEAD);
+        self.dead.drain(..over);
+    }
+
     fn count(&mut self, outcome: Ended<'_>) -> Outcome {
         match outcome {
             Ended::Ran => {

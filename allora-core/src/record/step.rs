@@ -75,7 +75,7 @@ impl Record {
 
     fn wins(&self, take: &Take, now: Time) -> bool {
         let Some(head) = self.head() else { return false };
-        self.edition == take.edition
+        self.fence == take.fence
             && head.run.is(&take.expected)
             && head.due_at <= now
             && take.is_sound(now)

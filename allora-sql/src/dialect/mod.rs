@@ -256,6 +256,16 @@ impl Dialect {
         Statement::new(text, args, &JOB_SHAPE)
     }
 
+    /// The first kind after this one, by the index of what is to be noticed. Tombstones are in it
+    /// too, but without a kind.
+    pub(crate) fn kind_after(&self, kind: &str) -> Statement {
+        let mut text =
+            format!("SELECT kind FROM {}_job WHERE notice_at IS NOT NULL AND kind > ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        text.push_str(" ORDER BY kind LIMIT 1");
+        Statement::new(text, vec![Value::bytes(kind)], b"b")
+    }
+
     /// Stops looking for a row that nobody can read.
     pub(crate) fn park(&self, name: &str) -> Statement {
         let mut text = format!("UPDATE {}_job SET notice_at = NULL WHERE name = ", self.prefix);

@@ -119,8 +119,8 @@ impl Flavour for PostgresFlavour {
                  WHEN t.leased = 1 THEN {until} ELSE LEAST({until}, t.then_due) END \
              FROM c, unnest($3::BYTEA[], $4::BYTEA[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[], \
                $8::BIGINT[], $9::BIGINT[], $10::BIGINT[], $11::BIGINT[]) \
-               AS t (name, claim, edition, expected, then_at, then_due, fresh, lasts, leased) \
-             WHERE j.name = t.name AND j.edition = t.edition AND j.cursor_at = t.expected \
+               AS t (name, claim, fence, expected, then_at, then_due, fresh, lasts, leased) \
+             WHERE j.name = t.name AND j.fence = t.fence AND j.cursor_at = t.expected \
                AND j.hold_fence IS NULL AND j.more IS NULL AND j.gone_at IS NULL \
                AND (j.last_started IS NULL OR j.last_started < j.cursor_at) \
                AND GREATEST(j.cursor_due, t.expected) * 1000 <= c.now \
@@ -134,7 +134,7 @@ impl Flavour for PostgresFlavour {
         let mut numbers = |number: fn(&Simple<'_>) -> Option<i64>| {
             args.push(Value::Ints(takes.iter().map(number).collect()));
         };
-        numbers(|t| Some(t.edition));
+        numbers(|t| Some(t.fence));
         numbers(|t| Some(t.expected));
         numbers(|t| t.then.map(|(at, _)| at));
         numbers(|t| t.then.map(|(_, due)| due));
@@ -214,7 +214,7 @@ impl Flavour for PostgresFlavour {
 struct Simple<'a> {
     name: &'a str,
     claim: [u8; 16],
-    edition: i64,
+    fence: i64,
     expected: i64,
     then: Option<(i64, i64)>,
     /// Microseconds.
@@ -227,7 +227,7 @@ struct Simple<'a> {
 impl<'a> Simple<'a> {
     fn of(plan: &Plan<'a>) -> Option<Self> {
         let Act::Take(take) = &plan.act else { return None };
-        let Take { claim, edition, expected, start, passed, fresh_until, deliver, .. } = take;
+        let Take { claim, fence, expected, start, passed, fresh_until, deliver, .. } = take;
         if start != expected || passed.is_some() || expected.trigger.is_some() {
             return None;
         }
@@ -248,7 +248,7 @@ impl<'a> Simple<'a> {
         Some(Self {
             name: plan.name,
             claim: claim.to_be_bytes(),
-            edition: *edition,
+            fence: *fence,
             expected: whole(expected.at)?,
             then,
             fresh: fresh_until.map(|until| until.timestamp_micros()),

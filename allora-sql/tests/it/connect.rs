@@ -45,7 +45,7 @@ async fn opening_twice_changes_nothing(place: Place) {
     let first = place.open().await;
     let now = Now::At(from_millis(5_000).unwrap());
     let new = NewSchedule::new("a", "mail", "def", None).data(&[0, 255]);
-    let state = first.schedules().unwrap().add(new, now).await.unwrap();
+    let state = first.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
     let second = place.builder().without_migrations().connect(&place.url).await.unwrap();
     assert_eq!(second.schedules().unwrap().get("a").await.unwrap(), state);
 }
@@ -97,7 +97,7 @@ async fn two_prefixes_are_invisible_to_each_other(place: Place) {
     let (first, second) = (place.open().await, other.open().await);
     let now = Now::At(from_millis(5_000).unwrap());
     let new = NewSchedule::new("a", "mail", "def", None);
-    first.schedules().unwrap().add(new, now).await.unwrap();
+    first.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
     assert_eq!(second.schedules().unwrap().get("a").await.unwrap_err().kind(), Kind::NotFound);
     assert_ne!(first.namespace(), second.namespace());
     other.clear().await;

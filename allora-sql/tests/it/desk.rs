@@ -52,7 +52,7 @@ impl Desk {
 
     pub(crate) async fn add(&self, name: &str, text: &str, from: Time) -> Result<State> {
         let new = NewSchedule::new(name, "t", text, Some(first(text, from)));
-        self.schedules().add(new, Now::At(from)).await
+        self.schedules().add(&[new], Now::At(from)).await?.remove(0)
     }
 
     pub(crate) async fn get(&self, name: &str) -> State {
@@ -72,7 +72,7 @@ impl Desk {
         let mut claim = [0; 16];
         getrandom::fill(&mut claim).unwrap();
         let claim = u128::from_le_bytes(claim);
-        let take = Take::new(claim, seen.edition, seen.head.clone()?, deliver);
+        let take = Take::new(claim, seen.fence, seen.head.clone()?, deliver);
         match self.act(now, name, Act::Take(take)).await {
             Answer::Taken(taken) => Some(taken),
             _ => None,
@@ -117,7 +117,7 @@ impl Desk {
     pub(crate) async fn edit(&self, now: Time, name: &str, text: &str) -> Result<State> {
         let edition = self.get(name).await.edition;
         let definition = Some((text, Some(first(text, now))));
-        let change = Change::Edit { edition, definition, data: None };
+        let change = Change::Edit { edition, kind: None, definition, data: None };
         self.schedules().modify(name, change, Now::At(now)).await
     }
 }

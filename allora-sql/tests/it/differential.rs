@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Occurrence, Time,
     backend::{
         Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
-        Next, Now, Page, Passed, Plan, Reschedule, Settle, Skip, State, Take,
+        Next, Now, Page, Passed, Plan, Reschedule, Schedules, Settle, Skip, State, Take,
     },
     time::from_millis,
 };
@@ -127,16 +127,24 @@ impl Walk {
         if known.is_none() || self.random.below(4) == 0 {
             let kind = KINDS[1 + self.random.below(2)];
             let new = NewSchedule::new(name, kind, "d\0ef", next).data(&data);
-            let (a, b) = (ours.add(new, now).await, theirs.add(new, now).await);
+            let one = async |store: &dyn Schedules| store.add(&[new], now).await.unwrap().remove(0);
+            let (a, b) = (one(ours).await, one(theirs).await);
             return said(format!("{new:?}"), kinds(a), kinds(b));
         }
-        let edition = known.map_or(0, |state| state.edition) - i64::from(self.random.below(5) == 0);
+        let edition =
+            known.as_ref().map_or(0, |state| state.edition) - i64::from(self.random.below(5) == 0);
         let ids = ["t1", "t2", "bad\n"];
-        let change = match self.random.below(6) {
-            0 => Change::Edit { edition, definition: Some(("other", next)), data: None },
-            1 => Change::Edit { edition, definition: None, data: Some(&data) },
+        let kind = (self.random.below(3) == 0).then(|| KINDS[1 + self.random.below(2)]);
+        let letter =
+            known.as_ref().and_then(|state| state.dead.first()).map(|letter| letter.run.clone());
+        let letter = letter.unwrap_or_else(|| now.here().into());
+        let change = match self.random.below(8) {
+            0 => Change::Edit { edition, kind, definition: Some(("other", next)), data: None },
+            1 => Change::Edit { edition, kind: None, definition: None, data: Some(&data) },
             2 => Change::Pause { note: "by\0 hand" },
             3 => Change::Resume { skip_to: next.filter(|_| self.random.below(2) == 0) },
+            4 => Change::Rerun { run: &letter },
+            5 => Change::Dismiss { run: &letter },
             _ => Change::Trigger { id: ids[self.random.below(3)] },
         };
         let (a, b) = (ours.modify(name, change, now).await, theirs.modify(name, change, now).await);
@@ -228,7 +236,8 @@ impl Walk {
                 _ => Act::Register { definition: "def", version: u64::MAX - 1, first },
             };
         };
-        let edition = state.edition - i64::from(self.random.below(10) == 0);
+        let stale = i64::from(self.random.below(10) == 0);
+        let (edition, fence) = (state.edition - stale, state.fence - stale);
         let after = state.head.as_ref().map_or(self.ms(), |head| head.at.timestamp_millis());
         match self.random.below(12) {
             0 => Act::Look,
@@ -246,12 +255,12 @@ impl Walk {
             _ => {
                 // What the cursor is on may have been started already: then it is no head.
                 let cursor = state.cursor.map(|next| Occurrence::from(next.at));
-                self.take(state.head.or(cursor), edition, after)
+                self.take(state.head.or(cursor), fence, after)
             }
         }
     }
 
-    fn take(&mut self, head: Option<Occurrence>, edition: i64, after: i64) -> Act<'static> {
+    fn take(&mut self, head: Option<Occurrence>, fence: i64, after: i64) -> Act<'static> {
         let expected = match (self.random.below(12), head) {
             (0, _) | (_, None) => Occurrence::from(from_millis(after + 1).unwrap()),
             (_, Some(head)) => head,
@@ -273,7 +282,7 @@ impl Walk {
             u128::from(self.random.next()) << 64 | u128::from(self.random.next())
         };
         self.claims.push(claim);
-        let mut take = Take::new(claim, edition, expected, deliver);
+        let mut take = Take::new(claim, fence, expected, deliver);
         if self.random.below(8) == 0 {
             let later = from_millis(after + self.random.below(3000) as i64).unwrap();
             take = take.starting(Occurrence::from(later), self.passed());

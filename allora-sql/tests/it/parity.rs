@@ -85,7 +85,7 @@ async fn p2_the_first_occurrence_is_the_first_match_from_the_start_on_and_a_dela
         assert_eq!(state.cursor, Some(after(at, 0)));
     }
     let delayed = NewSchedule::new("delayed", "t", MINUTELY, Some(after(60, 30)));
-    let state = desk.schedules().add(delayed, Now::At(t(1))).await.unwrap();
+    let state = desk.schedules().add(&[delayed], Now::At(t(1))).await.unwrap().remove(0).unwrap();
     assert_eq!((state.cursor, state.due_at), (Some(after(60, 30)), Some(t(90))));
     assert_eq!(desk.poll(t(89), "delayed", 60).await, None);
     let taken = desk.poll(t(90), "delayed", 60).await.unwrap();
@@ -96,7 +96,7 @@ async fn p2_the_first_occurrence_is_the_first_match_from_the_start_on_and_a_dela
 async fn p3_another_time_for_the_first_run_is_for_that_run_only(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     let new = NewSchedule::new("a", "t", MINUTELY, Some(after(60, 1_000)));
-    desk.schedules().add(new, Now::At(t(1))).await.unwrap();
+    desk.schedules().add(&[new], Now::At(t(1))).await.unwrap().remove(0).unwrap();
     assert_eq!(desk.poll(t(1_059), "a", 60).await, None);
     let run = desk.poll(t(1_060), "a", 60).await.unwrap();
     assert_eq!(desk.finish(t(1_061), "a", &run, MINUTELY).await, Settled::Done);
@@ -256,7 +256,7 @@ async fn p35_a_batch_takes_up_to_its_limit(place: Place) {
     let plans: Vec<_> = (1..)
         .zip(&found)
         .map(|(claim, state)| {
-            let take = Take::new(claim, state.edition, state.head.clone().unwrap(), deliver);
+            let take = Take::new(claim, state.fence, state.head.clone().unwrap(), deliver);
             Plan::new(&state.name, Act::Take(take))
         })
         .collect();

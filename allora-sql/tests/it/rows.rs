@@ -32,7 +32,7 @@ async fn a_row_that_cannot_be_read_is_parked_and_in_nobodys_way(place: Place) {
     let now = Now::At(at(5_000));
     for name in ["bad", "good"] {
         let new = NewSchedule::new(name, "mail", "def", Some(at(1_000).into()));
-        store.add(new, now).await.unwrap();
+        store.add(&[new], now).await.unwrap().remove(0).unwrap();
     }
     let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
     let (more, bad) = (hex("{\"v\":9}"), hex("bad"));
@@ -59,7 +59,12 @@ async fn a_row_that_cannot_be_read_is_parked_and_in_nobodys_way(place: Place) {
     let fence = store.get("good").await.unwrap().fence;
     store.delete("bad", now).await.unwrap();
     assert_eq!(store.get("bad").await.unwrap_err().kind(), Kind::NotFound);
-    let state = store.add(NewSchedule::new("bad", "mail", "def", None), now).await.unwrap();
+    let state = store
+        .add(&[NewSchedule::new("bad", "mail", "def", None)], now)
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     assert!(state.fence > fence);
 }
 
@@ -74,7 +79,7 @@ async fn names_and_payloads_survive_exactly(place: Place) {
     for (i, name) in names.iter().enumerate() {
         let payload: &[u8] = &payloads[i % payloads.len()];
         let new = NewSchedule::new(name, name, "d\0'\"", Some(end_of_time().into())).data(payload);
-        store.add(new, now).await.unwrap();
+        store.add(&[new], now).await.unwrap().remove(0).unwrap();
         let state = store.get(name).await.unwrap();
         assert!(state.data == payload && state.kind == *name && state.name == *name, "{name}");
         assert_eq!(
@@ -93,8 +98,8 @@ async fn the_databases_clock_decides(place: Place) {
     let (before, first) = (Time::from(std::time::UNIX_EPOCH), now().await);
     assert!(first > before + std::time::Duration::from_secs(50 * 365 * 86_400));
     assert!(now().await >= first);
-    let made = sql.schedules().unwrap().add(NewSchedule::new("a", "k", "d", None), wrong).await;
-    assert!(made.unwrap().fence >= first.timestamp_micros());
+    let made = sql.schedules().unwrap().add(&[NewSchedule::new("a", "k", "d", None)], wrong).await;
+    assert!(made.unwrap().remove(0).unwrap().fence >= first.timestamp_micros());
     // Also where rows are read, and locked.
     for act in [Act::Look, Act::Reap] {
         let plans = [Plan::new("a", act)];
@@ -120,12 +125,13 @@ async fn a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it(place
         for name in &names {
             let name = format!("{name}-{claim}");
             let new = NewSchedule::new(&name, "k", "d", Some(first.into()));
-            let edition = sql.schedules().unwrap().add(new, now).await.unwrap().edition;
-            plans.push((name, edition));
+            let fence =
+                sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().fence;
+            plans.push((name, fence));
         }
-        let take =
-            |edition: &i64| Act::Take(Take::new(claim as u128, *edition, first.into(), deliver));
-        let takes: Vec<_> = plans.iter().map(|(name, e)| Plan::new(name, take(e))).collect();
+        let take = |fence: &i64| Act::Take(Take::new(claim as u128, *fence, first.into(), deliver));
+        let takes: Vec<_> =
+            plans.iter().map(|(name, fence)| Plan::new(name, take(fence))).collect();
         let answers = sql.reschedule(Reschedule::new("n", now, &takes)).await.unwrap().answers;
         let end = End::Finish { then, outcome: Ended::Ran };
         let mut endings = Vec::new();
@@ -143,7 +149,7 @@ async fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not(p
     let store = sql.schedules().unwrap();
     let day = 86_400_000;
     let new = |name| NewSchedule::new(name, "k", "d", None);
-    store.add(new("a"), Now::At(at(9 * day))).await.unwrap();
+    store.add(&[new("a")], Now::At(at(9 * day))).await.unwrap().remove(0).unwrap();
     let fence = store.get("a").await.unwrap().fence;
     store.delete("a", Now::At(at(9 * day))).await.unwrap();
     let look = async |name, when| {
@@ -154,9 +160,11 @@ async fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not(p
     assert_eq!(look("a", 10 * day).await, Answer::Gone);
     assert_eq!(look("a", 16 * day).await, Answer::Absent);
     // Another deletion clears old tombstones away.
-    store.add(new("b"), Now::At(at(17 * day))).await.unwrap();
+    store.add(&[new("b")], Now::At(at(17 * day))).await.unwrap().remove(0).unwrap();
     store.delete("b", Now::At(at(17 * day))).await.unwrap();
     assert_eq!(look("a", 10 * day).await, Answer::Absent);
     // By a clock that went back, the name still gets a higher fence.
-    assert!(store.add(new("a"), Now::At(at(day))).await.unwrap().fence > fence);
+    assert!(
+        store.add(&[new("a")], Now::At(at(day))).await.unwrap().remove(0).unwrap().fence > fence
+    );
 }

@@ -28,10 +28,10 @@ on_every_database! {
 const STORE: Now = Now::Store { node: chrono::DateTime::<chrono::Utc>::UNIX_EPOCH };
 
 /// A take of the cursor's occurrence.
-fn take(claim: u128, edition: i64, expected: Next, then: Next) -> Act<'static> {
+fn take(claim: u128, fence: i64, expected: Next, then: Next) -> Act<'static> {
     let mark = Some(Mark { lasts: Duration::from_secs(60), beside: Beside::Others });
     let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(then)), mark };
-    Act::Take(Take::new(claim, edition, expected.at.into(), deliver))
+    Act::Take(Take::new(claim, fence, expected.at.into(), deliver))
 }
 
 async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
@@ -40,17 +40,15 @@ async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
     let sql = place.open().await;
     let register = Act::Register { definition: "d", version: 0, first: Some(first) };
     let plans: Vec<Plan<'_>> = names.iter().map(|n| Plan::new(n, register.clone())).collect();
-    let made = sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap();
-    let editions: Vec<i64> = made
-        .answers
-        .iter()
-        .map(|answer| match answer {
-            Answer::State(state) => state.edition,
-            other => panic!("{other:?}"),
-        })
-        .collect();
     let rounds = 5;
     for round in 0..rounds {
+        // Registering what is there alters nothing, and reads it.
+        let read = sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap().answers;
+        let fence = |answer: &Answer| match answer {
+            Answer::State(state) => state.fence,
+            other => panic!("{other:?}"),
+        };
+        let fences: Vec<i64> = read.iter().map(fence).collect();
         // A claim that was used before would be answered with what it won then.
         let at = |round: i64| Next::from(from_millis(1_000 + round).unwrap());
         let node = async |node: u128| {
@@ -58,7 +56,7 @@ async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
             let plans: Vec<Plan<'_>> = (0..names.len())
                 .map(|i| {
                     let claim = (node << 32 | round as u128) << 64 | i as u128;
-                    Plan::new(&names[i], take(claim, editions[i], at(round), at(round + 1)))
+                    Plan::new(&names[i], take(claim, fences[i], at(round), at(round + 1)))
                 })
                 .collect();
             let answer = other.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap();
@@ -80,7 +78,7 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
         + Duration::from_millis(600);
     let soon = from_millis(soon.timestamp_millis()).unwrap();
     let new = NewSchedule::new("a", "k", "d", Some(soon.into()));
-    let edition = store.add(new, STORE).await.unwrap().edition;
+    let fence = store.add(&[new], STORE).await.unwrap().remove(0).unwrap().fence;
     let (begin, touch) = match place.url.split(':').next() {
         Some("sqlite") => ("BEGIN IMMEDIATE", "UPDATE {p}_job SET missed = missed + 1"),
         _ => ("BEGIN", "UPDATE {p}_job SET missed = missed + 1"),
@@ -111,7 +109,7 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
     let taking = async {
         pause(200).await;
         let then = Next::from(soon + Duration::from_secs(9));
-        let plans = [Plan::new("a", take(1, edition, soon.into(), then))];
+        let plans = [Plan::new("a", take(1, fence, soon.into(), then))];
         sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap()
     };
     let ((), answer) = futures::join!(hold(wait), taking);
@@ -138,7 +136,7 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
         let url = format!("postgres://{role}:pw@{rest}");
         let sql = place.builder().connect(&url).await.unwrap();
         let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(new, STORE).await.unwrap();
+        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         // A pool that is given keeps its sessions, and one that would lose takes is refused.
         let pool = PgPool::connect(&url).await.unwrap();
         let error = place.builder().postgres_pool(pool.clone()).await.unwrap_err();
@@ -190,7 +188,7 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
 async fn works(sql: &Sql) {
     let store = sql.schedules().unwrap();
     let new = NewSchedule::new("a", "k", "d", None).data(b"x");
-    store.add(new, STORE).await.unwrap();
+    store.add(&[new], STORE).await.unwrap().remove(0).unwrap();
     store.modify("a", Change::Trigger { id: "t" }, STORE).await.unwrap();
     store.delete("a", STORE).await.unwrap();
 }
@@ -203,9 +201,10 @@ fn an_extension_that_changes_nothing_is_granted() {
         let now = Now::At(from_millis(5_000).unwrap());
         let first: Next = from_millis(1_000).unwrap().into();
         let new = NewSchedule::new("a", "k", "d", Some(first));
-        let edition = sql.schedules().unwrap().add(new, now).await.unwrap().edition;
+        let fence =
+            sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().fence;
         let then: Next = end_of_time().into();
-        let plans = [Plan::new("a", take(1, edition, first, then))];
+        let plans = [Plan::new("a", take(1, fence, first, then))];
         let answer = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
         let Answer::Taken(taken) = &answer.answers[0] else { panic!("{answer:?}") };
         for _ in 0..2 {
@@ -229,7 +228,7 @@ fn sqlite_refuses_text_where_a_number_belongs() {
     on(Db::Sqlite, async |place| {
         let sql = place.open().await;
         let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(new, STORE).await.unwrap();
+        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         assert!(run(&place, "UPDATE {p}_job SET cursor_at = 'tomorrow'").await.is_err());
     });
 }
@@ -274,7 +273,7 @@ fn postgres_tells_those_who_watch() {
         let mut hints = sql.watch().unwrap().subscribe().await.unwrap();
         let due = from_millis(7_000).unwrap();
         let new = NewSchedule::new("a", "k", "d", Some(due.into()));
-        other.schedules().unwrap().add(new, STORE).await.unwrap();
+        other.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
         assert_eq!(hints.next().await, Some(allora_core::backend::Hint::DueAt(due)));
         other.schedules().unwrap().delete("a", STORE).await.unwrap();
         assert_eq!(hints.next().await, Some(allora_core::backend::Hint::Job("a".into())));

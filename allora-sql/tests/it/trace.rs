@@ -169,13 +169,13 @@ async fn modify(trace: &mut Trace, one: &Desk) {
     assert_eq!(shown(&state), (15 * 3_600, 15 * 3_600));
     trace.step("modify data/type silently ignored");
     let (edition, now) = (state.edition, Now::At(t(640)));
-    let change = Change::Edit { edition, definition: None, data: Some(b"{\"k\":2}") };
+    let change = Change::Edit { edition, kind: None, definition: None, data: Some(b"{\"k\":2}") };
     let state = one.schedules().modify("a", change, now).await.unwrap();
     assert_eq!((&state.data[..], shown(&state)), (&b"{\"k\":2}"[..], (15 * 3_600, 15 * 3_600)));
     trace.step("modify with next_time option silently ignored");
     let (edition, next) = (state.edition, Some(t(700).into()));
     let definition = Some((MINUTELY, next));
-    let change = Change::Edit { edition, definition, data: None };
+    let change = Change::Edit { edition, kind: None, definition, data: None };
     let state = one.schedules().modify("a", change, now).await.unwrap();
     assert_eq!(shown(&state), (700, 700));
     // An editor who read something older is told so, and nothing is changed.

@@ -133,7 +133,7 @@ async fn a_zombie_is_refused(place: Place) {
         // Another node, an hour later, believes this one dead.
         let state = store.schedules().unwrap().get(run.name()).await?;
         let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(3600) };
-        let take = Take::new(7, state.edition, state.head.unwrap(), deliver);
+        let take = Take::new(7, state.fence, state.head.unwrap(), deliver);
         let plans = [Plan::new(run.name(), Act::Take(take))];
         let later = Now::At(state.due_at.unwrap() + Duration::from_secs(3600));
         let answer = store.reschedule(Reschedule::new("other", later, &plans)).await?;

@@ -46,7 +46,7 @@ impl Tally {
 
 struct Job {
     name: String,
-    edition: i64,
+    fence: i64,
     next: Time,
 }
 
@@ -65,7 +65,7 @@ impl Node {
         let job = |answer: Answer| match answer {
             Answer::State(state) => {
                 let next = state.cursor.unwrap().at;
-                Job { name: state.name, edition: state.edition, next }
+                Job { name: state.name, fence: state.fence, next }
             }
             other => panic!("a job that was prepared is not there: {other:?}"),
         };
@@ -96,9 +96,9 @@ impl Node {
                 Answer::Taken(taken) => {
                     tally.won += 1;
                     endings.push(job.finish(delivery, taken.fence));
-                    job.next + STEP
+                    (job.next + STEP, taken.fence)
                 }
-                Answer::State(state) => state.cursor.unwrap().at,
+                Answer::State(state) => (state.cursor.unwrap().at, state.fence),
                 other => panic!("a job is gone: {other:?}"),
             });
         }
@@ -106,8 +106,8 @@ impl Node {
             let settled = self.sql.settle(Settle::new(&self.id, now(), &endings)).await.unwrap();
             assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
         }
-        for (job, next) in self.jobs.iter_mut().zip(moved) {
-            job.next = next;
+        for (job, (next, fence)) in self.jobs.iter_mut().zip(moved) {
+            (job.next, job.fence) = (next, fence);
         }
     }
 
@@ -124,7 +124,7 @@ impl Node {
             found += states.len();
             let job = |state: allora_core::backend::State| {
                 let next = state.cursor.unwrap().at;
-                Job { name: state.name, edition: state.edition, next }
+                Job { name: state.name, fence: state.fence, next }
             };
             self.jobs = states.into_iter().map(job).collect();
             self.round(Delivery::AtLeastOnce, &mut tally).await;
@@ -150,7 +150,7 @@ impl Job {
             },
             Delivery::AtLeastOnce => Deliver::AtLeastOnce { lease: LASTS },
         };
-        let take = Take::new(claim, self.edition, self.next.into(), deliver);
+        let take = Take::new(claim, self.fence, self.next.into(), deliver);
         Plan::new(&self.name, Act::Take(take))
     }
 

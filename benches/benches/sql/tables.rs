@@ -173,7 +173,7 @@ async fn prepare_stored(raw: &Raw, url: &str, stored: usize) {
     let next_year: Time = (SystemTime::now() + 365 * DAY).into();
     for (model, first) in [("due", long_ago()), ("later", whole(next_year))] {
         let new = NewSchedule::new(model, KIND, "every second", Some(first.into()));
-        sql.add(new, now()).await.unwrap();
+        sql.add(&[new], now()).await.unwrap().remove(0).unwrap();
     }
     raw.multiply("due", 'h', FOUND).await;
     raw.multiply("later", 'l', stored - FOUND).await;

@@ -117,9 +117,9 @@ async fn an_answer_that_was_lost(place: Place) {
     for answers in 0..12 {
         let name = format!("job {answers}");
         let new = NewSchedule::new(&name, "t", "every 1m", Some(t(60).into()));
-        let seen = schedules.add(new, now).await.unwrap();
+        let seen = schedules.add(&[new], now).await.unwrap().remove(0).unwrap();
         let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
-        let take = Take::new(7, seen.edition, seen.head.unwrap(), deliver);
+        let take = Take::new(7, seen.fence, seen.head.unwrap(), deliver);
         let plans = [Plan::new(&name, Act::Take(take))];
         proxy.cut_after(answers);
         let (answer, _) = insist(async || {
