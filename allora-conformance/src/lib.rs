@@ -61,10 +61,12 @@
 //!
 //! # What else is here?
 //! [`history`] judges what many nodes wrote down while they were being killed and cut off;
-//! [`mod@reference`] is the contract on a plain map, for differential tests. The suite's own tests keep
+//! [`mod@reference`] is the contract on a plain map, for differential tests; [`differential`] walks on two
+//! backends at once. The suite's own tests keep
 //! a collection of backends with one defect each, and the cases that each must fail.
 
 mod cases;
+pub mod differential;
 mod fixture;
 pub mod history;
 mod random;

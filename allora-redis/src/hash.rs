@@ -171,6 +171,7 @@ fn cold(record: &Record, inline: usize) -> Vec<u8> {
     let nothing = !is_rare(record, inline)
         && last.is_none()
         && counters == Counters::default()
+        && record.dead.is_empty()
         && record.version == 0;
     if nothing {
         return Vec::new();
@@ -183,6 +184,7 @@ fn cold(record: &Record, inline: usize) -> Vec<u8> {
         triggers: record.triggers.clone(),
         paused: record.paused.clone(),
         gone: record.gone,
+        dead: record.dead.clone(),
         last,
         counters,
         ..blank()
@@ -208,6 +210,7 @@ fn blank() -> Record {
         gone: None,
         ended: None,
         last: None,
+        dead: Vec::new(),
         counters: Counters::default(),
     }
 }

@@ -78,6 +78,11 @@ impl Shard {
         format!("{}:due:{kind}", self.tag)
     }
 
+    /// A set of the kinds of which there ever was something due.
+    pub(crate) fn kinds(&self) -> String {
+        format!("{}:kinds", self.tag)
+    }
+
     /// The hash of one job.
     pub(crate) fn job(&self, name: &str) -> String {
         format!("{}:job:{name}", self.tag)

@@ -160,7 +160,7 @@ pub(crate) fn clock(now: Now) -> Option<String> {
 /// A take of the cursor's occurrence itself.
 struct Simple {
     claim: u128,
-    edition: i64,
+    fence: i64,
     expected: i64,
     then: Option<(i64, i64)>,
     /// Microseconds.
@@ -173,7 +173,7 @@ struct Simple {
 impl Simple {
     fn of(plan: &Plan<'_>) -> Option<Self> {
         let Act::Take(take) = &plan.act else { return None };
-        let Take { claim, edition, expected, start, passed, fresh_until, deliver, .. } = take;
+        let Take { claim, fence, expected, start, passed, fresh_until, deliver, .. } = take;
         if start != expected || passed.is_some() || expected.trigger.is_some() {
             return None;
         }
@@ -197,7 +197,7 @@ impl Simple {
         };
         Some(Self {
             claim: *claim,
-            edition: *edition,
+            fence: *fence,
             expected: whole(expected.at)?,
             then,
             fresh,
@@ -207,7 +207,7 @@ impl Simple {
     }
 
     fn args(&self, call: &mut Call<'_>) {
-        call.arg(format!("{:032x}", self.claim)).arg(self.edition).arg(self.expected);
+        call.arg(format!("{:032x}", self.claim)).arg(self.fence).arg(self.expected);
         match self.then {
             Some((at, due_at)) => call.arg(at).arg(due_at),
             None => call.arg("-").arg("-"),

@@ -9,7 +9,7 @@ use crate::{
 use allora_core::{
     Error, Kind, Result, Time,
     backend::{Change, NewSchedule, Now, Page, Schedules, State},
-    record::{At, Ledger, Record, change, create, delete},
+    record::{At, Ledger, MAX_DATA, Record, change, create, delete},
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
@@ -19,21 +19,26 @@ const OPERATOR: &str = "operator";
 
 #[async_trait]
 impl Schedules for Redis {
-    async fn add(&self, new: NewSchedule<'_>, now: Now) -> Result<State> {
-        allora_core::check_name(new.name)?;
+    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>> {
         let store = &*self.store;
-        let work = |slot: Slot<'_>, at: At<'_>, _: &mut Ledger| match slot {
-            Slot::Sound(record) => {
-                create(record, &new, at)?;
-                shown(new.name, record)
-            }
-            Slot::Parked { reason, .. } => Err(unreadable(new.name, reason)),
-        };
-        let state = store.one("add", new.name, now, work).await?;
-        if let Some(due_at) = state.due_at {
+        let mut added = Vec::with_capacity(new.len());
+        // A call each: one of all would keep others waiting.
+        for new in batches(new) {
+            let names: Vec<&str> = new.iter().map(|new| new.name).collect();
+            let work = |i: usize, slot: Slot<'_>, at: At<'_>, _: &mut Ledger| match slot {
+                Slot::Sound(record) => {
+                    create(record, &new[i], at)?;
+                    shown(new[i].name, record)
+                }
+                Slot::Parked { reason, .. } => Err(unreadable(new[i].name, reason)),
+            };
+            added.extend(store.with("add", &names, OPERATOR, now, &Each(work)).await?.answers);
+        }
+        let due = added.iter().flatten().filter_map(|state| state.due_at).min();
+        if let Some(due_at) = due {
             store.tell(&crate::watch::due(due_at)).await;
         }
-        Ok(state)
+        Ok(added)
     }
 
     async fn get(&self, name: &str) -> Result<State> {
@@ -48,6 +53,20 @@ impl Schedules for Redis {
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.truncate(page.limit);
         Ok(all)
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        let store = &*self.store;
+        let shards = store.keys.all().map(|(_, shard)| async move {
+            let mut members = redis::cmd("SMEMBERS");
+            members.arg(shard.kinds());
+            let kinds = store.link.ask::<Vec<String>>(&members).await;
+            kinds.map_err(|cause| store.failed("kinds", cause))
+        });
+        let mut kinds: Vec<String> = try_join_all(shards).await?.into_iter().flatten().collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Ok(kinds)
     }
 
     async fn modify(&self, name: &str, what: Change<'_>, now: Now) -> Result<State> {
@@ -80,19 +99,34 @@ impl Schedules for Redis {
     }
 }
 
-/// One record's work.
-struct One<F>(F);
+/// Work on records of which each is decided alone.
+struct Each<F>(F);
 
-impl<T, F> Work for One<F>
+impl<T, F> Work for Each<F>
 where
     T: Send,
-    F: Fn(Slot<'_>, At<'_>, &mut Ledger) -> Result<T> + Sync,
+    F: Fn(usize, Slot<'_>, At<'_>, &mut Ledger) -> Result<T> + Sync,
 {
     type Answer = Result<T>;
 
-    fn decide(&self, _: usize, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger) -> Result<T> {
-        (self.0)(slot, at, ledger)
+    fn decide(&self, i: usize, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger) -> Result<T> {
+        (self.0)(i, slot, at, ledger)
     }
+}
+
+/// Parts of a batch that one call can bear, by number and by size.
+fn batches<'a, 'n>(mut new: &'a [NewSchedule<'n>]) -> impl Iterator<Item = &'a [NewSchedule<'n>]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let mut fits = |new: &NewSchedule<'_>| {
+            bytes += new.data.len() + new.definition.len();
+            bytes <= MAX_DATA
+        };
+        let fit = new.iter().take(CHUNK).take_while(|new| fits(new)).count();
+        let (batch, rest) = new.split_at(fit.max(1).min(new.len()));
+        new = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 impl Store {
@@ -103,7 +137,8 @@ impl Store {
         now: Now,
         work: impl Fn(Slot<'_>, At<'_>, &mut Ledger) -> Result<T> + Sync,
     ) -> Result<T> {
-        let done = self.with(op, &[name], OPERATOR, now, &One(work)).await?;
+        let work = |_, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger| work(slot, at, ledger);
+        let done = self.with(op, &[name], OPERATOR, now, &Each(work)).await?;
         done.answers.into_iter().next().unwrap_or_else(|| Err(missing(name)))
     }
 

@@ -378,7 +378,8 @@ impl<W: Work> Batch<'_, W> {
             return Ok(Vec::new());
         }
         let token = store.token();
-        let mut all = vec![keys.state(), keys.names(), keys.gone(), keys.past(), keys.told()];
+        let mut all =
+            vec![keys.state(), keys.names(), keys.gone(), keys.kinds(), keys.past(), keys.told()];
         all.extend(drafts.iter().map(|draft| keys.job(&draft.stored.name)));
         let mut call = Call::new(&store.scripts.write, &all);
         call.arg(keys.due("")).arg(keys.job("").len()).arg(head.floor).arg(store.history);

@@ -1,7 +1,7 @@
 -- Takes what is due of jobs in the commonest state: nothing but a cursor whose occurrence was not
 -- begun. Whatever else there is, it is read and left to the caller.
 -- KEYS: state, jobs. ARGV: now, node, token, prefix of due keys, length of the prefix of job keys,
--- last instant; then eight for each job: claim (empty: only read), edition, expected, following
+-- last instant; then eight for each job: claim (empty: only read), fence, expected, following
 -- instant, its due time, fresh until, lasts, leased.
 local now = clock(ARGV[1])
 local head, node, due_keys, cut = '1 ' .. ARGV[3] .. ' ', ARGV[2], ARGV[4], ARGV[5] + 1
@@ -15,7 +15,7 @@ local function take(key, at)
   if not hot then return end
   local edition, incarnation, fence, cursor, due, last, started, rest = string.match(hot, words)
   local expected = ARGV[at + 2]
-  if edition ~= ARGV[at + 1] or cursor ~= expected then return end
+  if not fence or fence ~= ARGV[at + 1] or cursor ~= expected then return end
   local instant, number = tonumber(expected), tonumber(fence)
   -- Beyond this, Lua's numbers are not whole.
   if number > 9007199254740990 or #started > 15 then return end

@@ -1,5 +1,5 @@
 -- Writes jobs that are still as they were read; answers for each whether it was.
--- KEYS: state, names, gone, past, told, jobs. ARGV: prefix of due keys, length of the prefix of job
+-- KEYS: state, names, gone, kinds, past, told, jobs. ARGV: prefix of due keys, length of the prefix of job
 -- keys, the floor that was read, how many entries of history are kept; then for each job: the line
 -- that was read (empty: there was none), the last instant at which it may be written, `new` for a
 -- key to begin anew, the number of fields and fields, the number of changes of the index and those,
@@ -21,7 +21,7 @@ local function words(count)
   return read
 end
 
-for k = 6, #KEYS do
+for k = 7, #KEYS do
   local key, name = KEYS[k], string.sub(KEYS[k], cut)
   local expected, fresh, anew = word(), word(), word()
   local set = words(2 * word())
@@ -43,6 +43,7 @@ for k = 6, #KEYS do
       if index[e + 1] == '' then
         redis.call('ZREM', due_keys .. index[e], name)
       else
+        if index[e] ~= '' then redis.call('SADD', KEYS[4], index[e]) end
         redis.call('ZADD', due_keys .. index[e], index[e + 1], name)
       end
     end
@@ -54,8 +55,8 @@ for k = 6, #KEYS do
       redis.call('ZADD', KEYS[3], gone, name)
     end
     for e = 1, #history, 3 do
-      redis.call('ZADD', KEYS[4], history[e + 1], history[e])
-      redis.call('HSET', KEYS[5], history[e], history[e + 2])
+      redis.call('ZADD', KEYS[5], history[e + 1], history[e])
+      redis.call('HSET', KEYS[6], history[e], history[e + 2])
       noted = true
     end
     if anew ~= '' then redis.call('DEL', key) end
@@ -65,10 +66,10 @@ for k = 6, #KEYS do
 end
 
 if noted then
-  local old = redis.call('ZRANGE', KEYS[4], 0, -ARGV[4] - 1)
+  local old = redis.call('ZRANGE', KEYS[5], 0, -ARGV[4] - 1)
   for _, entry in ipairs(old) do
-    redis.call('HDEL', KEYS[5], entry)
-    redis.call('ZREM', KEYS[4], entry)
+    redis.call('HDEL', KEYS[6], entry)
+    redis.call('ZREM', KEYS[5], entry)
   end
 end
 return answer
