@@ -3,5 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod conformance;
+mod connect;
 mod differential;
+mod runtimes;
+mod server;
 mod stores;
