@@ -212,9 +212,10 @@ impl Builder {
         install_crypto();
         let link = Link::new(target, self.timeout);
         let servers = Server::ask(&link).await.map_err(|cause| refused(&place, cause))?;
-        for server in servers {
+        for server in &servers {
             server.check(&place, expected, self.ephemeral)?;
         }
+        let caveat = servers.iter().find_map(|server| server.caveat(self.replicas));
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|cause| {
             Error::new(Kind::Other, "the system gives no random numbers").op(OP).source(cause)
@@ -225,6 +226,7 @@ impl Builder {
             keys: Keys { prefix: self.prefix, shards: self.shards },
             scripts: Scripts::default(),
             place,
+            caveat,
             history: self.history,
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
             marks: Mutex::new(HashMap::new()),

@@ -20,6 +20,9 @@ pub(crate) struct Server {
     /// Whether it takes snapshots; `None` if it does not say.
     has_snapshots: Option<bool>,
     evicts: Option<String>,
+    /// How soon what is written is on the disk; `None` if it does not say.
+    flushes: Option<String>,
+    replicas: u32,
 }
 
 /// How the server was named.
@@ -36,15 +39,43 @@ impl Server {
     pub(crate) async fn ask(link: &Link) -> RedisResult<Vec<Self>> {
         let infos: Vec<String> = link.ask_each(redis::cmd("INFO").arg("default")).await?;
         let mut servers: Vec<Self> = infos.iter().map(|info| Self::read(info)).collect();
-        if servers.iter().any(|server| !server.has_file) {
-            // Where it may not be asked, whoever runs the server has to know.
+        // Where it may not be asked, whoever runs the server has to know.
+        let settings = async |name: &str| -> Vec<Option<String>> {
             let told: RedisResult<Vec<HashMap<String, String>>> =
-                link.ask_each(redis::cmd("CONFIG").arg("GET").arg("save")).await;
-            for (server, told) in servers.iter_mut().zip(told.unwrap_or_default()) {
-                server.has_snapshots = told.get("save").map(|save| !save.trim().is_empty());
-            }
+                link.ask_each(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+            told.unwrap_or_default().into_iter().map(|mut told| told.remove(name)).collect()
+        };
+        for (server, save) in servers.iter_mut().zip(settings("save").await) {
+            server.has_snapshots = save.map(|save| !save.trim().is_empty());
+        }
+        for (server, flushes) in servers.iter_mut().zip(settings("appendfsync").await) {
+            server.flushes = flushes;
         }
         Ok(servers)
+    }
+
+    /// What it may forget of what it has answered; nothing if nothing is known.
+    pub(crate) fn caveat(&self, waits_for: u32) -> Option<&'static str> {
+        if !self.has_file {
+            return Some(match self.has_snapshots {
+                Some(true) => {
+                    "a restart of Redis forgets what came after its last snapshot, and that may run \
+                     again; set `appendonly yes`"
+                }
+                Some(false) => "a restart of Redis forgets everything, and all may run again",
+                None => "it is not known what a restart of Redis forgets; ask whoever runs it",
+            });
+        }
+        if self.replicas > 0 && waits_for == 0 {
+            return Some(
+                "a failover of Redis can forget the last takes, which may then run again; \
+                 `wait_replicas` makes that less likely",
+            );
+        }
+        self.flushes.as_ref().filter(|flushes| *flushes != "always").map(|_| {
+            "a power cut can make Redis forget the last second, and what was taken then may run \
+             again; `appendfsync always` prevents that"
+        })
     }
 
     fn read(info: &str) -> Self {
@@ -59,6 +90,7 @@ impl Server {
                 "role" => server.is_replica = value == "slave",
                 "cluster_enabled" => server.is_clustered = value == "1",
                 "aof_enabled" => server.has_file = value == "1",
+                "connected_slaves" => server.replicas = value.parse().unwrap_or(0),
                 "maxmemory" => memory = value,
                 "maxmemory_policy" => policy = value,
                 _ => {}
@@ -160,6 +192,24 @@ mod tests {
         }
         let why = check("enabled:0", "enabled:0", Expected::Cluster).unwrap_err();
         assert!(why.contains("not a node"), "{why}");
+    }
+
+    #[test]
+    fn what_may_be_forgotten_is_known() {
+        let caveat = |info: &str, snapshots, flushes: &str, waits| {
+            let mut server = Server::read(info);
+            (server.has_snapshots, server.flushes) = (snapshots, Some(flushes.to_owned()));
+            server.caveat(waits).unwrap_or_default()
+        };
+        let without = GOOD.replace("aof_enabled:1", "aof_enabled:0");
+        let followed = format!("{GOOD}connected_slaves:2\r\n");
+        assert_eq!(caveat(GOOD, None, "always", 0), "");
+        assert!(caveat(GOOD, None, "everysec", 0).contains("power cut"));
+        assert!(caveat(&followed, None, "always", 0).contains("failover"));
+        assert_eq!(caveat(&followed, None, "always", 1), "");
+        assert!(caveat(&without, Some(true), "always", 1).contains("snapshot"));
+        assert!(caveat(&without, Some(false), "always", 1).contains("everything"));
+        assert!(caveat(&without, None, "always", 1).contains("not known"));
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! allora on Redis.
+//! Stores in Redis.
+//!
+#![doc = include_str!("../README.md")]
 
 mod connect;
 mod hash;

@@ -53,6 +53,10 @@ impl Backend for Redis {
         &self.store.keys.prefix
     }
 
+    fn caveat(&self) -> Option<&str> {
+        self.store.caveat
+    }
+
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
     }

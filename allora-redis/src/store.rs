@@ -38,6 +38,8 @@ pub(crate) struct Store {
     pub(crate) scripts: Scripts,
     /// Where it is, without its password: for errors.
     pub(crate) place: String,
+    /// What the server may forget of what it has answered.
+    pub(crate) caveat: Option<&'static str>,
     /// How many entries of history each shard keeps; 0 is none.
     pub(crate) history: u64,
     /// What a take waits for.

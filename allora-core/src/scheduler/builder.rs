@@ -8,7 +8,7 @@ use crate::{
     backend::Backend,
     error::{Error, Kind, Result},
     event::Event,
-    job::{Delivery, Entry, IntoOutcome, Overlap, Placement, job},
+    job::{Delivery, Entry, IntoOutcome, Overlap, Placement, Settings, job},
     name::check_name,
     planner::{Planner, Powers},
     run::Run,
@@ -139,12 +139,19 @@ impl Builder {
         };
         let powers = Powers { mark: config.mark, leases: backend.leases().is_some() };
         let mut planner = Planner::new(random(&*runtime), config.poll, powers);
+        let at_most_once = |entry: &Entry| {
+            let Settings { placement, delivery, .. } = &*entry.settings;
+            *placement != Placement::EveryNode && matches!(delivery, Delivery::AtMostOnce)
+        };
+        let is_careful = jobs.iter().any(|(_, entry)| at_most_once(entry));
+        let caveat = backend.caveat().filter(|_| is_careful).map(str::to_owned);
         for (name, entry) in jobs {
             check(&name, &entry, &*backend)?;
             planner.add(name, entry)?;
         }
         let id = node_id(label.as_deref(), &*runtime)?;
         let node = Node::new(id, backend, runtime, config, planner, on_event);
+        node.emit(caveat.map(|what| Event::Caveat { what }));
         Ok(Scheduler { node: Arc::new(node) })
     }
 }

@@ -5,6 +5,7 @@
 mod conformance;
 mod connect;
 mod differential;
+mod faults;
 mod runtimes;
 mod server;
 mod stores;

@@ -5,7 +5,7 @@
 use crate::stores::{Kind, Place};
 use redis::FromRedisValue;
 use std::{
-    env,
+    env, fs,
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -46,8 +46,25 @@ impl Server {
         Self::start_at(port, &[&["--save", ""], arguments].concat())
     }
 
+    /// A sentinel with these settings.
+    pub(crate) fn start_sentinel(settings: &str) -> Option<Self> {
+        let [port] = free_ports();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, settings).unwrap();
+        let mut server = Self::new(folder, port, &[file.to_str().unwrap(), "--sentinel"])?;
+        server.serve();
+        Some(server)
+    }
+
     /// As [`start`](Self::start), on this port; with arguments for snapshots, too.
     pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
+        let mut server = Self::new(tempfile::tempdir().unwrap(), port, arguments)?;
+        server.serve();
+        Some(server)
+    }
+
+    fn new(folder: tempfile::TempDir, port: u16, arguments: &[&str]) -> Option<Self> {
         if let Ok(only) = env::var("ALLORA_TEST_STORES")
             && !only.split(',').any(|store| store == "redis")
         {
@@ -62,17 +79,18 @@ impl Server {
             return None;
         };
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { program, folder, port, arguments, process: None };
-        server.serve();
-        Some(server)
+        Some(Self { program, folder, port, arguments, process: None })
     }
 
     /// Starts it on its data, as they are, and waits until it takes connections.
     pub(crate) fn serve(&mut self) {
         let mut command = Command::new(&self.program);
+        // A file with settings goes before what is set on the command line.
+        let is_file = |argument: &&String| argument.starts_with('/');
+        command.args(self.arguments.iter().take_while(is_file));
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
-        command.arg("--dir").arg(self.folder.path()).args(&self.arguments);
+        command.arg("--dir").arg(self.folder.path());
+        command.args(self.arguments.iter().skip_while(is_file));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().unwrap());
         let port = self.port;
