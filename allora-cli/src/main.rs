@@ -1,3 +1,87 @@
 //! The `allora` command.
 
-fn main() {}
+mod clock;
+mod commands;
+mod config;
+mod crontabs;
+mod daemon;
+mod failure;
+mod output;
+mod session;
+mod store;
+mod table;
+mod values;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use failure::Outcome;
+use std::{ffi::OsString, process::ExitCode};
+
+/// A distributed cron: each occurrence of each job on exactly one of many machines.
+#[derive(Debug, Parser)]
+#[command(name = "allora", version, subcommand_required = true)]
+struct Allora {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<commands::run::Run>),
+    Next(commands::next::Next),
+    Init(commands::init::Init),
+    Add(Box<commands::add::Add>),
+    List(commands::list::List),
+    Show(commands::show::Show),
+    Modify(Box<commands::modify::Modify>),
+    Delete(commands::delete::Delete),
+    Pause(commands::pause::Pause),
+    Resume(commands::pause::Resume),
+    Trigger(commands::trigger::Trigger),
+    Backfill(commands::trigger::Backfill),
+    Rerun(commands::trigger::Rerun),
+    History(commands::history::History),
+    Nodes(commands::nodes::Nodes),
+    Doctor(commands::doctor::Doctor),
+    Completions(commands::completions::Completions),
+    #[command(hide = true, name = daemon::user::HELPER)]
+    AsUser(daemon::user::AsUser),
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args_os()).and_then(Allora::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Reads the command line. Help and the version are printed here.
+fn parse(args: impl Iterator<Item = OsString>) -> Outcome<Allora> {
+    let mut clap = Allora::command();
+    let matches = clap.try_get_matches_from_mut(args).map_err(|error| failure::of_clap(&error))?;
+    Allora::from_arg_matches(&matches).map_err(|error| failure::of_clap(&error))
+}
+
+impl Allora {
+    fn run(self) -> Outcome {
+        match self.command {
+            Command::Run(run) => run.run(),
+            Command::Next(next) => next.run(),
+            Command::Init(init) => init.run(),
+            Command::Add(add) => add.run(),
+            Command::List(list) => list.run(),
+            Command::Show(show) => show.run(),
+            Command::Modify(modify) => modify.run(),
+            Command::Delete(delete) => delete.run(),
+            Command::Pause(pause) => pause.run(),
+            Command::Resume(resume) => resume.run(),
+            Command::Trigger(trigger) => trigger.run(),
+            Command::Backfill(backfill) => backfill.run(),
+            Command::Rerun(rerun) => rerun.run(),
+            Command::History(history) => history.run(),
+            Command::Nodes(nodes) => nodes.run(),
+            Command::Doctor(doctor) => doctor.run(),
+            Command::Completions(completions) => completions.run(Allora::command()),
+            Command::AsUser(helper) => Err(helper.run()),
+        }
+    }
+}

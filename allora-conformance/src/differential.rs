@@ -146,7 +146,7 @@ impl Walk {
             3 => Change::Resume { skip_to: next.filter(|_| self.random.below(2) == 0) },
             4 => Change::Rerun { run: &letter },
             5 => Change::Dismiss { run: &letter },
-            _ => Change::Trigger { id: ids[self.random.below(3)] },
+            _ => Change::Trigger { id: ids[self.random.below(3)], at: None },
         };
         let (a, b) = (mine.modify(name, change, now).await, yours.modify(name, change, now).await);
         said(format!("{name} {change:?}"), kinds(a), kinds(b))

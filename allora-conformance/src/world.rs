@@ -159,7 +159,7 @@ impl Node {
     }
 
     pub(crate) async fn trigger(&self, now: Time, name: &str, id: &str) -> State {
-        fine(self.modify(now, name, Change::Trigger { id }).await)
+        fine(self.modify(now, name, Change::Trigger { id, at: None }).await)
     }
 
     pub(crate) async fn pause(&self, now: Time, name: &str) -> State {

@@ -12,6 +12,7 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
+pub mod stored;
 pub mod time;
 
 pub use backend::{Backend, Occurrence};
@@ -26,5 +27,6 @@ pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
-pub use scheduler::{Builder, Handle, Scheduler, Stopped};
+pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
+pub use stored::{Pattern, Schedules, Stored};
 pub use time::Time;

@@ -2,18 +2,22 @@
 
 use crate::{
     backend::{Cursor, End, Ended, Ending, Taken},
+    error::{Error, Kind, Result},
+    job::Payload,
     time::Time,
 };
 use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
 use std::{
     fmt,
+    future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// One execution of an occurrence. A clone is the same run.
@@ -29,6 +33,11 @@ pub(crate) struct Inner {
     pub(crate) taken: Taken,
     pub(crate) then: Cursor,
     pub(crate) data: Arc<[u8]>,
+    pub(crate) payload: Option<Arc<Payload>>,
+    /// Who extends its lease or mark, if it has one.
+    pub(crate) beats: Option<Weak<dyn Beats>>,
+    /// It is delivered at least once.
+    pub(crate) can_retry: bool,
     pub(crate) control: Control,
 }
 
@@ -71,6 +80,66 @@ impl Run {
     /// The payload of a stored schedule; empty for a job in code.
     pub fn data(&self) -> &[u8] {
         &self.inner.data
+    }
+
+    /// The kind of a stored schedule; empty for a job in code.
+    pub fn kind(&self) -> &str {
+        self.inner.payload.as_ref().map_or("", |payload| &payload.kind)
+    }
+
+    /// Has this run counted as failed when it returns, whatever it returns, and tried again after
+    /// so long: in place of the retry policy's wait, and beyond its limit. The attempt counts.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is delivered at most once.
+    pub fn retry(&self, after: Duration, error: impl fmt::Display) -> Result {
+        self.decide("tried again", Decision::Retry { after, error: error.to_string() })
+    }
+
+    /// Gives the occurrence back when this run returns, whatever it returns: any node takes it at
+    /// once, and the attempt does not count.
+    ///
+    /// # Errors
+    /// `Unsupported` if it is delivered at most once.
+    pub fn release(&self) -> Result {
+        self.decide("given back", Decision::Release)
+    }
+
+    /// If this run fails, it is not tried again, whatever the retry policy says: at least once, it
+    /// is a dead letter.
+    pub fn give_up(&self) {
+        self.control().set_decision(Decision::GiveUp);
+    }
+
+    fn decide(&self, what: &str, decision: Decision) -> Result {
+        if !self.inner.can_retry {
+            let once = format!("{:?} is delivered at most once, and cannot be {what}", self.name());
+            return Err(Error::new(Kind::Unsupported, once));
+        }
+        self.control().set_decision(decision);
+        Ok(())
+    }
+
+    /// Extends the lease or mark now, instead of when a third of it has passed, and waits until the
+    /// store has confirmed that: the occurrence is still this run's. Seldom needed: runs are kept
+    /// alive by the scheduler.
+    ///
+    /// # Errors
+    /// `LeaseLost` if it is not, or may not be: stop working on it. `Unsupported` if there is no
+    /// lease to extend.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait; the lease may be extended all the same.
+    pub async fn heartbeat(&self) -> Result {
+        let lost = || Error::new(Kind::LeaseLost, format!("{:?} is not this run's", self.name()));
+        let Some(beats) = &self.inner.beats else {
+            let none = format!("the backend keeps no lease of {:?}", self.name());
+            return Err(Error::new(Kind::Unsupported, none));
+        };
+        let control = self.control();
+        let before = control.confirmed();
+        beats.upgrade().ok_or_else(lost)?.beat(self.name(), self.fence());
+        poll_fn(|cx| control.poll_confirmed(before, cx)).await.then_some(()).ok_or_else(lost)
     }
 
     /// Names the occurrence for the outside world: the same for every attempt, different from every
@@ -146,6 +215,20 @@ impl Future for Cancelled {
     }
 }
 
+/// Who extends leases and marks.
+pub(crate) trait Beats: Send + Sync {
+    /// Extends that of this run now.
+    fn beat(&self, name: &str, fence: i64);
+}
+
+/// What a run has said about its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Retry { after: Duration, error: String },
+    Release,
+    GiveUp,
+}
+
 /// How the scheduler reaches a run: first it asks, then it takes the future away.
 #[derive(Default)]
 pub(crate) struct Control {
@@ -153,7 +236,11 @@ pub(crate) struct Control {
     stage: AtomicU8,
     /// The execution's task.
     pub(crate) execution: AtomicWaker,
-    /// Those who wait for the cancellation.
+    /// How often an extension of its lease was confirmed.
+    confirmed: AtomicU64,
+    /// What it has said about its end.
+    decision: Mutex<Option<Decision>>,
+    /// Those who wait for the cancellation, or for a confirmation.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -181,13 +268,48 @@ impl Control {
         self.execution.wake();
     }
 
+    /// The store has extended its lease or mark.
+    pub(crate) fn confirm(&self) {
+        self.confirmed.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    fn confirmed(&self) -> u64 {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        self.decision.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_decision(&self, decision: Decision) {
+        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
+    }
+
     fn advance(&self, to: u8) {
         self.stage.fetch_max(to, Ordering::AcqRel);
+        self.wake();
+    }
+
+    fn wake(&self) {
         let waiting = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether an extension was confirmed since; false if the run is to end.
+    fn poll_confirmed(&self, since: u64, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.confirmed() != since {
+            return Poll::Ready(true);
+        }
+        match self.poll_cancelled(cx) {
+            Poll::Ready(()) => Poll::Ready(false),
+            // It may have been confirmed before the waker was in the list.
+            Poll::Pending if self.confirmed() != since => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<()> {

@@ -13,10 +13,18 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// The cargo that runs this program, in the workspace's folder.
+/// The cargo that runs this program, in the workspace's folder, with the compiler of protocol files
+/// that allora-etcd needs to be built.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // One that is named by the user, or by the cargo that runs us, is the one to take.
+    if env::var_os("PROTOC").is_none()
+        && let (Ok(protoc), Ok(include)) =
+            (protoc_bin_vendored::protoc_bin_path(), protoc_bin_vendored::include_path())
+    {
+        command.env("PROTOC", protoc).env("PROTOC_INCLUDE", include);
+    }
     command
 }
 

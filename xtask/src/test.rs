@@ -9,7 +9,7 @@ use crate::{
 use std::process::Command;
 
 /// The store backends that tests can be restricted to.
-const STORES: &[&str] = &["memory", "sqlite", "postgres", "mysql", "redis"];
+const STORES: &[&str] = &["memory", "sqlite", "postgres", "mysql", "redis", "etcd"];
 
 /// Names, separated by commas: tests of other stores do nothing. Not set: all stores.
 const ONLY: &str = "ALLORA_TEST_STORES";

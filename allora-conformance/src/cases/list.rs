@@ -140,6 +140,7 @@ macro_rules! __cases {
                 a_finished_trigger_leaves_the_cursor: [Leases, Schedules];
                 a_silent_trigger_at_a_nominal_instant_is_not_that_instant: [Leases, Schedules, Expiry];
                 the_same_trigger_counts_once_and_two_of_one_millisecond_twice: [Schedules];
+                a_trigger_stands_for_the_instant_it_is_given: [Schedules];
                 a_running_trigger_is_not_pulled_again: [Leases, Schedules];
                 triggers_run_while_paused: [Schedules];
                 a_released_trigger_runs_while_paused: [Leases, Schedules];

@@ -228,7 +228,7 @@ pub(super) async fn a_bad_trigger_id_is_refused(w: &World) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let long = "x".repeat(201);
     for id in ["", " x", "a\nb", &long] {
-        let bad = w.node().modify(t(1), "job", Change::Trigger { id }).await;
+        let bad = w.node().modify(t(1), "job", Change::Trigger { id, at: None }).await;
         assert_eq!(bad.expect_err("a bad id").kind(), Kind::Invalid);
     }
     assert_eq!(w.node().look("job").await, seen);
@@ -240,9 +240,29 @@ pub(super) async fn only_so_many_triggers_wait(w: &World) {
     for i in 0..MAX_TRIGGERS {
         w.node().trigger(t(1), "job", &format!("id {i}")).await;
     }
-    let full = w.node().modify(t(1), "job", Change::Trigger { id: "one more" }).await;
+    let full = w.node().modify(t(1), "job", Change::Trigger { id: "one more", at: None }).await;
     assert_eq!(full.expect_err("there are too many").kind(), Kind::Invalid);
     w.node().trigger(t(1), "job", "id 7").await;
+}
+
+pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &World) {
+    let node = w.node();
+    let seen = node.add(t(0), "job", "mail", t(600)).await;
+    for at in [30, 10, 20, 10, 700] {
+        let change = Change::Trigger { id: "backfill", at: Some(t(at)) };
+        fine(node.modify(t(60), "job", change).await);
+    }
+    for (claim, at) in (1..).zip([10, 20, 30]) {
+        let taken = won(node.take(t(61), "job", triggered(&node.look("job").await, claim)).await);
+        assert_eq!((taken.run.at, taken.run.trigger.as_deref()), (t(at), Some("backfill")));
+    }
+    let seen_after = node.look("job").await;
+    assert_eq!((seen_after.cursor, seen_after.due_at), (seen.cursor, Some(t(600))));
+    won(node.take(t(600), "job", once(&seen_after, 9, Some(t(6_000).into()))).await);
+    let later = node.look("job").await;
+    assert_eq!((later.due_at, head(&later).at), (Some(t(700)), t(700)), "not before its time");
+    lost(node.take(t(699), "job", triggered(&later, 10)).await);
+    won(node.take(t(700), "job", triggered(&later, 11)).await);
 }
 
 /// A run of the cursor's occurrence that fails for good; the cursor goes there.

@@ -114,7 +114,7 @@ pub(super) async fn what_is_not_there_is_not_found(w: &World) {
         for change in [
             Change::Pause { note: "" },
             Change::Resume { skip_to: None },
-            Change::Trigger { id: "x" },
+            Change::Trigger { id: "x", at: None },
             Change::Edit { edition: 0, kind: None, definition: None, data: None },
         ] {
             assert_eq!(error_of(node.modify(t(2), name, change).await).await, Kind::NotFound);

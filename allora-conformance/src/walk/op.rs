@@ -408,7 +408,10 @@ impl Walker {
                 let skip_to = next.filter(|_| random.one_in(3));
                 [0; 2].map(|_| Change::Resume { skip_to })
             }
-            What::Trigger => [0; 2].map(|_| Change::Trigger { id }),
+            What::Trigger => {
+                let at = next.map(|next| next.at).filter(|_| random.one_in(3));
+                [0; 2].map(|_| Change::Trigger { id, at })
+            }
             What::Rerun => {
                 let record = self.plain.record(name);
                 let dead = record.and_then(|record| random.pick(&record.dead));

@@ -32,6 +32,7 @@ use async_trait::async_trait;
 /// 6. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,
 ///    `operators::the_same_trigger_counts_once_and_two_of_one_millisecond_twice`,
+///    `operators::a_trigger_stands_for_the_instant_it_is_given`,
 ///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.
 /// 7. *A pause keeps back the schedule*, begun or not, but neither what runs nor triggers.
 ///    Cases: `operators::a_paused_schedule_offers_nothing`,
@@ -222,11 +223,14 @@ pub enum Change<'a> {
         /// `None`: it stays, and the catch-up policy decides.
         skip_to: Option<Next>,
     },
-    /// One run beside the schedule, now. The same id again changes nothing as long as the record
-    /// remembers it: until the run has ended, or, without a lease or mark, was taken.
+    /// One run beside the schedule. The same id again, for the same instant if one is given,
+    /// changes nothing as long as the record remembers it: until the run has ended, or, without a
+    /// lease or mark, was taken.
     Trigger {
         /// The trigger's own id; as a name.
         id: &'a str,
+        /// The instant it stands for, as a backfill has it, at which it is due; `None`: now.
+        at: Option<Time>,
     },
     /// Has a dead letter run again, as the same occurrence, its attempts counted anew.
     Rerun {

@@ -5,7 +5,7 @@ use crate::time::Time;
 /// One nominal instant of a job, or a manual trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Occurrence {
-    /// The nominal instant; of a trigger, when it was pulled.
+    /// The nominal instant; of a trigger, when it was pulled, or what it stands for.
     pub at: Time,
     /// The trigger's own id.
     pub trigger: Option<String>,

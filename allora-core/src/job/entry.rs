@@ -26,13 +26,21 @@ use std::{
 pub struct Entry {
     pub(crate) job: Arc<dyn Job>,
     pub(crate) settings: Arc<Settings>,
+    /// Of a stored schedule, what its runs are given.
+    pub(crate) payload: Option<Arc<Payload>>,
+}
+
+/// What the runs of a stored schedule are given.
+pub(crate) struct Payload {
+    pub(crate) kind: String,
+    pub(crate) data: Arc<[u8]>,
 }
 
 impl<J: Job> From<J> for Entry {
     fn from(job: J) -> Self {
         static PLAIN: OnceLock<Arc<Settings>> = OnceLock::new();
         let settings = PLAIN.get_or_init(Arc::default).clone();
-        Self { job: Arc::new(job), settings }
+        Self { job: Arc::new(job), settings, payload: None }
     }
 }
 
@@ -45,7 +53,12 @@ impl fmt::Debug for Entry {
 impl Entry {
     /// A job with these settings.
     pub fn with(job: Arc<dyn Job>, settings: Settings) -> Self {
-        Self { job, settings: Arc::new(settings) }
+        Self { job, settings: Arc::new(settings), payload: None }
+    }
+
+    pub(crate) fn carrying(mut self, payload: Payload) -> Self {
+        self.payload = Some(Arc::new(payload));
+        self
     }
 
     /// Delivers at least once: the cursor moves when the run has ended, and the occurrence of a

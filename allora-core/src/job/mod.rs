@@ -7,6 +7,7 @@ mod timetable;
 
 pub use closure::{IntoOutcome, Returns, job};
 pub use entry::Entry;
+pub(crate) use entry::Payload;
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
 pub(crate) use timetable::{Fault, Timetable, panic_text};
 

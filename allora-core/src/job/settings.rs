@@ -165,8 +165,12 @@ impl Settings {
         }
     }
 
-    /// Why a job cannot have these settings.
-    pub(crate) fn check(&self) -> Result {
+    /// Refuses what a job cannot have: asked when a job is added, and by those who read settings
+    /// from a file before.
+    ///
+    /// # Errors
+    /// `Invalid`: what contradicts itself or is out of range.
+    pub fn check(&self) -> Result {
         let wrong = |what: &str| Err(Error::invalid(what.to_owned()));
         if let Delivery::AtLeastOnce { lease } = self.delivery {
             if !(SECOND..=DAY).contains(&lease) {

@@ -8,6 +8,7 @@
 mod decide;
 mod intent;
 mod slot;
+mod stocks;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use stocks::Stocks;
 
 /// How many plans one request carries at most.
 const BATCH: usize = 1_000;
@@ -48,6 +50,7 @@ pub(crate) struct Planner {
     turn: u64,
     /// Something wants attention that the last turn did not know of.
     roused: bool,
+    stored: Stocks,
     /// Never repeated: it began at a random number of 128 bits, and counts.
     next_claim: u128,
     poll: Duration,
@@ -60,6 +63,7 @@ impl Planner {
         Self {
             next_claim: claims,
             roused: false,
+            stored: Stocks::default(),
             slots: Vec::new(),
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
@@ -85,14 +89,34 @@ impl Planner {
         Ok(())
     }
 
+    /// Leaves a job alone from now on; answers whether the planner had it. What is under way goes
+    /// its way, and the name is free.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let Some(&id) = self.by_name.get(name) else { return false };
+        let slot = &mut self.slots[id as usize];
+        // Stored schedules come and go with the store.
+        if slot.stored {
+            return false;
+        }
+        self.by_name.remove(name);
+        slot.removed = true;
+        // What is asked for may be won, and is asked again until there is an answer.
+        if !slot.asked && slot.claim.is_none() {
+            slot.phase = Phase::Off;
+            slot.wake_at = None;
+        }
+        true
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.by_name.len()
     }
 
     /// What to ask the store at `now`, with room for so many more runs.
     pub(crate) fn turn(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Turn {
         self.turn += 1;
         self.roused = false;
+        self.rest(now);
         let mut intents = Vec::new();
         while intents.len() < BATCH
             && let Some(id) = self.errands.pop_front()
@@ -109,6 +133,10 @@ impl Planner {
             self.slots[id as usize].wake_at = None;
             let intent = self.due(id, now, events);
             takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
+            // No answer is awaited after which the word would be heeded.
+            if intent.is_none() && std::mem::take(&mut self.slots[id as usize].heard) {
+                self.hear(id);
+            }
             intents.extend(intent);
         }
         let wake_at = self.next_up().map(|(at, _)| at);
@@ -168,7 +196,7 @@ impl Planner {
         let Phase::Known(known) = &slot.phase else { return self.errand(id, now, events) };
         let claim = slot.claim.unwrap_or(self.next_claim);
         match decide(&slot.name, &slot.entry, known, now, self.powers, claim) {
-            Ok(Decision::Wait(None)) if known.paused => {
+            Ok(Decision::Wait(None)) if known.paused && !slot.stored => {
                 self.look_at(id, saturating_add(now, self.poll));
                 None
             }
@@ -230,6 +258,12 @@ impl Planner {
         slot.asked = false;
         let heard = std::mem::take(&mut slot.heard);
         let start = match answer {
+            Answer::Absent | Answer::Gone if slot.stored => {
+                self.retire(id);
+                None
+            }
+            // Only what was won is of interest yet.
+            Answer::Absent | Answer::Gone | Answer::State(_) if slot.removed => None,
             Answer::Absent => {
                 if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
                     events.push(Event::Forgotten { name: slot.name.clone() });
@@ -271,7 +305,9 @@ impl Planner {
                 }
             },
         };
-        if heard {
+        if self.slots[id as usize].removed {
+            self.slots[id as usize].phase = Phase::Off;
+        } else if heard {
             self.hear(id);
         }
         start
@@ -304,14 +340,14 @@ impl Planner {
             let heard = std::mem::take(&mut slot.heard);
             match intent.what {
                 What::Take { take, .. } => {
+                    // Asked again before anything else: who looks first finds the claim's own run
+                    // in the way, and does not know it.
                     slot.claim = Some(take.claim);
+                    slot.heard = heard;
                     self.wake(intent.slot, Some(now));
-                    if heard {
-                        self.hear(intent.slot);
-                    }
                 }
-                What::Skip(_) | What::Reap => self.hear(intent.slot),
-                What::Look | What::Register { .. } | What::Redefine { .. } => {
+                What::Skip(_) | What::Reap | What::Look => self.hear(intent.slot),
+                What::Register { .. } | What::Redefine { .. } => {
                     self.run_errand(intent.slot);
                 }
             }
@@ -377,11 +413,15 @@ impl Planner {
     pub(crate) fn settled(
         &mut self,
         id: SlotId,
-        fence: i64,
-        run_at: Time,
+        name: &str,
+        (fence, run_at): (i64, Time),
         settled: Settled,
         finished: Option<Cursor>,
     ) {
+        // A stored schedule may have been forgotten meanwhile, and have another place since.
+        let Some(id) = self.place_of(id, name) else {
+            return self.settled_elsewhere(settled, finished);
+        };
         let slot = &mut self.slots[id as usize];
         slot.settled_in = self.turn;
         let known = match &mut slot.phase {
@@ -417,8 +457,9 @@ impl Planner {
 
     /// Word from the store about this job.
     pub(crate) fn heard_of(&mut self, name: &str) {
-        if let Some(&id) = self.by_name.get(name) {
-            self.hear(id);
+        match self.by_name.get(name) {
+            Some(&id) => self.hear(id),
+            None => self.look_for(Time::MIN_UTC),
         }
     }
 
@@ -434,6 +475,9 @@ impl Planner {
 
     /// The truth about one job.
     pub(crate) fn learn(&mut self, id: SlotId, state: &State, now: Time, events: &mut Vec<Event>) {
+        if self.slots[id as usize].stored {
+            return self.learn_stored(id, state, now, events);
+        }
         let slot = &mut self.slots[id as usize];
         let name = || slot.name.clone();
         let mut off = |reason: Event| {
@@ -491,9 +535,10 @@ impl Planner {
 
     /// A record that somebody should look at, found in the store.
     pub(crate) fn found(&mut self, state: &State, now: Time, events: &mut Vec<Event>) {
-        if let Some(&id) = self.by_name.get(state.name.as_str())
-            && matches!(self.slots[id as usize].phase, Phase::Known(_))
-        {
+        let Some(&id) = self.by_name.get(state.name.as_str()) else {
+            return self.found_stored(state, now, events);
+        };
+        if matches!(self.slots[id as usize].phase, Phase::Known(_)) {
             match self.slots[id as usize].settled_in == self.turn {
                 // A run has ended since this was asked for: the state may be older than that.
                 true => self.hear(id),
@@ -512,7 +557,11 @@ impl Planner {
             return;
         }
         self.roused |= at.is_some();
-        self.slots[id as usize].wake_at = at;
+        let slot = &mut self.slots[id as usize];
+        slot.wake_at = at;
+        if slot.stored && !std::mem::replace(&mut slot.resting, true) {
+            self.stored.resting.push(id);
+        }
         self.queue.extend(at.map(|at| Reverse((at, id))));
     }
 

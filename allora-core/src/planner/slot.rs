@@ -26,8 +26,14 @@ pub(crate) struct Slot {
     pub(crate) heard: bool,
     /// The last turn in which a run of it was settled.
     pub(crate) settled_in: u64,
+    /// Nobody on this node wants it any more; its place stays, since runs and answers name it.
+    pub(crate) removed: bool,
     /// How often in succession the store refused what it then said is due.
     pub(crate) refused: u32,
+    /// A stored schedule: known here only as long as it wants attention.
+    pub(crate) stored: bool,
+    /// It is in the list of those that may want none.
+    pub(crate) resting: bool,
 }
 
 impl Slot {
@@ -43,7 +49,10 @@ impl Slot {
             asked: false,
             heard: false,
             settled_in: 0,
+            removed: false,
             refused: 0,
+            stored: false,
+            resting: false,
         }
     }
 }

@@ -120,7 +120,7 @@ impl Table {
         let at = At::new("me", now);
         let settled = settle(&mut self.record, &ending, at, &mut Ledger::off());
         let (fence, run_at) = (start.taken.fence, start.taken.run.at);
-        self.planner.settled(start.slot, fence, run_at, settled, finished);
+        self.planner.settled(start.slot, &start.name, (fence, run_at), settled, finished);
     }
 
     fn operator(mut self, time: f64, what: Change<'_>) -> Self {
@@ -276,7 +276,7 @@ fn overlap_allows_skips_or_waits() {
         let fence = table.live[0].taken.fence;
         let extend = Ending::new("job", fence, End::Extend { lasts: secs(600) });
         settle(&mut table.record, &extend, At::new("me", at(85.0)), &mut Ledger::off());
-        table.planner.settled(0, fence, at(60.0), Settled::Until(at(685.0)), None);
+        table.planner.settled(0, "job", (fence, at(60.0)), Settled::Until(at(685.0)), None);
         table
     };
     alive(Overlap::Skip).at(120.0).expect(&[60.], &["skipped 120-120 1"], 180.);
@@ -314,7 +314,7 @@ fn a_failed_run_is_tried_again_when_its_time_comes() {
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
     let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
-    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine" });
+    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine", at: None });
     let table = table.at(76.0).expect(&[75.5], &[], 60.);
     table.operator(130.0, Change::Resume { skip_to: None }).at(130.0).expect(
         &[75.5, 120.],
@@ -350,11 +350,36 @@ fn lost_registrations_and_skips_are_asked_again() {
 }
 
 #[test]
+fn a_lost_look_is_asked_again() {
+    let mut waits = Table::laid(minutely().overlap(Overlap::Wait)).at(0.0).at(60.0);
+    // Another node's run is believed to be in the way; whether it is, the lost look would tell.
+    let Phase::Known(mut known) =
+        std::mem::replace(&mut waits.planner.slots[0].phase, Phase::Stale)
+    else {
+        panic!("it is known");
+    };
+    known.marks.push((1, at(600.0)));
+    waits.planner.slots[0].phase = Phase::Known(known);
+    waits.lost_at(120.0).at(120.0).expect(&[60., 120.], &[], 180.);
+}
+
+#[test]
+fn a_take_whose_answer_was_lost_is_asked_again_before_word_is_heeded() {
+    let waits = minutely().overlap(Overlap::Wait);
+    let mut table = Table::laid(waits).at(0.0);
+    let intents = table.turn(at(60.0), 10);
+    intents.iter().for_each(|intent| drop(table.carry_out(intent, at(60.0))));
+    table.planner.heard_of("job");
+    table.planner.unanswered(intents, at(60.0));
+    table.at(61.0).expect(&[60.], &[], 120.);
+}
+
+#[test]
 fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     let mut table = Table::laid(minutely()).at(0.0);
     let mut intents = table.turn(at(60.0), 10);
     let answer = table.carry_out(&intents[0], at(60.0));
-    table = table.operator(60.0, Change::Trigger { id: "mine" });
+    table = table.operator(60.0, Change::Trigger { id: "mine", at: None });
     table.answer(intents.remove(0), answer, at(60.0));
     table.at(60.0).expect(&[60., 60.], &[], 120.);
 }

@@ -146,9 +146,12 @@ pub fn change(
             }
             record.paused = None;
         }
-        Change::Trigger { id } => {
+        Change::Trigger { id, at: of } => {
             check_name(id)?;
-            let known = |run: &Occurrence| run.trigger.as_deref() == Some(id);
+            let of = of.map(whole_millis);
+            let known = |run: &Occurrence| {
+                run.trigger.as_deref() == Some(id) && of.is_none_or(|of| run.at == of)
+            };
             let waits = record.triggers.iter().any(known)
                 || record.again.iter().any(|again| known(&again.run))
                 || record.holds.iter().any(|hold| known(&hold.run));
@@ -160,7 +163,8 @@ pub fn change(
                 return Err(Error::invalid(full));
             }
             let trigger = Some(id.to_owned());
-            record.triggers.push(Occurrence { at: whole_millis(at.now), trigger });
+            let at = of.unwrap_or_else(|| whole_millis(at.now));
+            record.triggers.push(Occurrence { at, trigger });
         }
         Change::Rerun { run } => {
             let letter = record.exhume(name, run)?;

@@ -48,7 +48,7 @@ pub struct Record {
     pub holds: Vec<Hold>,
     /// Occurrences to be tried again.
     pub again: Vec<Again>,
-    /// Manual triggers that nobody has taken, the oldest first.
+    /// Manual triggers that nobody has taken, as they were pulled.
     pub triggers: Vec<Occurrence>,
     /// The occurrences that failed for good, the oldest first.
     pub dead: Vec<DeadLetter>,
@@ -200,7 +200,7 @@ pub fn next_fence(stored: i64, now: Time) -> i64 {
 }
 
 impl Record {
-    /// What the record offers next: of what a dead or failed run left, the oldest trigger and the
+    /// What the record offers next: of what a dead or failed run left, the earliest trigger and the
     /// cursor, the one that is due first. While a lease is held, that is the held occurrence, due
     /// at the lease's end. Depends on no clock.
     pub fn head(&self) -> Option<Head<'_>> {
@@ -212,11 +212,10 @@ impl Record {
             let run = HeadRun::Other(&held.run);
             return Some(Head { run, due_at: held.until, attempts: held.attempt });
         }
-        let trigger = self.triggers.first().map(|run| Head {
-            run: HeadRun::Other(run),
-            due_at: run.at,
-            attempts: 0,
-        });
+        // The first of equals is the one that was pulled first.
+        let trigger = self.triggers.iter().min_by_key(|run| run.at);
+        let trigger =
+            trigger.map(|run| Head { run: HeadRun::Other(run), due_at: run.at, attempts: 0 });
         let again = self.again.iter().filter(|again| self.is_offered(&again.run));
         let again = again.min_by_key(|again| again.at).map(|again| Head {
             run: HeadRun::Other(&again.run),

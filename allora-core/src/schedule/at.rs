@@ -47,7 +47,7 @@ impl At {
 }
 
 /// Reads an instant that begins at byte `start` of a longer text.
-pub(super) fn instant(text: &str, start: usize) -> Result<Time, ParseError> {
+pub(crate) fn instant(text: &str, start: usize) -> Result<Time, ParseError> {
     let wrong = |reason: &'static str, remedy: &'static str| {
         Err(ParseError::new(Field::Instant, start, text, reason).remedy(remedy))
     };

@@ -20,6 +20,7 @@ pub(crate) use hash::stable_hash;
 pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
 pub use spread::spread_of;
+pub(crate) use {at::instant as instant_at, period::parse as period_at};
 
 use crate::{
     Result,

@@ -14,7 +14,7 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 /// Reads a period that begins at byte `start` of a longer text.
-pub(super) fn parse(text: &str, start: usize) -> Result<Duration, ParseError> {
+pub(crate) fn parse(text: &str, start: usize) -> Result<Duration, ParseError> {
     let wrong = |at: usize, reason: &'static str| {
         let found = text.get(at..).filter(|rest| !rest.is_empty()).unwrap_or(text);
         Err(ParseError::new(Field::Period, start + at, found, reason)
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str, start: usize) -> Result<Duration, ParseError> {
 
 /// Writes a period so that [`parse`] reads it back: `1h30m`, never weeks. What is finer than a
 /// millisecond is written in nanoseconds, which `parse` refuses.
-pub(super) struct Shown(pub(super) Duration);
+pub(crate) struct Shown(pub(crate) Duration);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,11 +2,12 @@
 
 use super::{
     Config, Scheduler,
+    around::{Around, Next},
     node::{Node, OnEvent},
 };
 use crate::{
     backend::Backend,
-    error::{Error, Kind, Result},
+    error::{BoxError, Error, Kind, Result},
     event::Event,
     job::{Delivery, Entry, IntoOutcome, Overlap, Placement, Settings, job},
     name::check_name,
@@ -14,7 +15,9 @@ use crate::{
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
+    stored::{Handler, Pattern, Router},
 };
+use futures::FutureExt;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Puts a scheduler together.
@@ -25,6 +28,8 @@ pub struct Builder {
     label: Option<String>,
     jobs: Vec<(Arc<str>, Entry)>,
     on_event: Option<OnEvent>,
+    router: Router,
+    arounds: Vec<Around>,
     config: Config,
 }
 
@@ -42,7 +47,16 @@ impl Builder {
             jitter: Duration::from_millis(1),
             no_data: Arc::from([]),
         };
-        Self { backend, runtime: None, label: None, jobs: Vec::new(), on_event: None, config }
+        Self {
+            backend,
+            runtime: None,
+            label: None,
+            jobs: Vec::new(),
+            on_event: None,
+            router: Router::default(),
+            arounds: Vec::new(),
+            config,
+        }
     }
 
     /// The executor and the clocks; found out by `build` unless given (see
@@ -121,6 +135,81 @@ impl Builder {
         self.add(name, job(schedule, work))
     }
 
+    /// Runs stored schedules of a kind, or of the kinds of a [`Pattern`]: with an async closure
+    /// that takes a [`Run`], or, with the feature `json`, a [`Run`] and its data as a value. Of
+    /// several that are for a kind, the one declared first runs it. Kinds that no handler is for
+    /// are left to nodes that have one.
+    ///
+    /// ```
+    /// use allora_core::{BoxError, Pattern, Run, Scheduler};
+    /// use std::sync::Arc;
+    ///
+    /// # fn main() -> allora_core::Result {
+    /// # let sim = allora_core::runtime::Sim::new(1);
+    /// # let store = allora_memory::Memory::new();
+    /// let outbox = Arc::new(String::from("smtp://mail.example"));
+    /// let scheduler = Scheduler::builder(store)
+    ///     .kind("report", async move |run: Run| -> Result<(), BoxError> {
+    ///         println!("{} by {outbox}: {:?}", run.name(), run.data());
+    ///         Ok(())
+    ///     })
+    ///     .kind(Pattern::prefix("sync."), async |run: Run| println!("{}", run.kind()))
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// # drop(scheduler);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kind<Args: 'static>(
+        mut self,
+        pattern: impl Into<Pattern>,
+        handler: impl Handler<Args>,
+    ) -> Self {
+        self.router.add(pattern.into(), handler);
+        self
+    }
+
+    /// Puts something around every run of this node: before it, after it, instead of it. Of
+    /// several, the first is the outermost. It is inside the run's time-out, and what it answers
+    /// with is how the run ended; a hook that does not run [`Next`] vetoes the run, which then ends
+    /// as the hook does.
+    ///
+    /// ```
+    /// use allora_core::{Next, Run, Scheduler};
+    ///
+    /// # fn main() -> allora_core::Result {
+    /// # let sim = allora_core::runtime::Sim::new(1);
+    /// # let store = allora_memory::Memory::new();
+    /// let scheduler = Scheduler::builder(store)
+    ///     .around(async |run: Run, next: Next| {
+    ///         if run.kind() == "suspended" {
+    ///             return Ok(());
+    ///         }
+    ///         let ended = next.run(run.clone()).await;
+    ///         if let Err(error) = &ended {
+    ///             println!("{} has failed: {error}", run.name());
+    ///         }
+    ///         ended
+    ///     })
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// # drop(scheduler);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn around<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: FnOnce(Run, Next) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let hook = move |run, next| {
+            let hook = hook.clone();
+            async move { hook(run, next).await }.boxed()
+        };
+        self.arounds.push(Arc::new(hook));
+        self
+    }
+
     /// The scheduler, ready to run.
     ///
     /// # Errors
@@ -131,7 +220,7 @@ impl Builder {
     }
 
     fn checked(self) -> Result<Scheduler> {
-        let Self { backend, runtime, label, jobs, on_event, config } = self;
+        let Self { backend, runtime, label, jobs, on_event, router, arounds, config } = self;
         check_config(&config)?;
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -145,12 +234,25 @@ impl Builder {
         };
         let is_careful = jobs.iter().any(|(_, entry)| at_most_once(entry));
         let caveat = backend.caveat().filter(|_| is_careful).map(str::to_owned);
+        if !router.is_empty() {
+            router.check()?;
+            if backend.schedules().is_none() {
+                let cannot = format!(
+                    "kinds of stored schedules are to be run, but {backend:?} has none; use \
+                     another backend"
+                );
+                return Err(Error::new(Kind::Unsupported, cannot));
+            }
+            let routes = router.clone();
+            planner = planner.with_route(Arc::new(move |state| routes.route(state)));
+        }
         for (name, entry) in jobs {
             check(&name, &entry, &*backend)?;
             planner.add(name, entry)?;
         }
         let id = node_id(label.as_deref(), &*runtime)?;
-        let node = Node::new(id, backend, runtime, config, planner, on_event);
+        let around = (router, arounds.into());
+        let node = Node::new(id, backend, runtime, config, planner, on_event, around);
         node.emit(caveat.map(|what| Event::Caveat { what }));
         Ok(Scheduler { node: Arc::new(node) })
     }

@@ -1,11 +1,10 @@
 //! One run's future, kept apart: it may fail, panic, hang or be taken away, and harms nobody.
 
-use super::node::{LiveId, Node};
-use crate::{
-    error::BoxError,
-    job::{Job, panic_text},
-    run::Run,
+use super::{
+    around::Next,
+    node::{LiveId, Node},
 };
+use crate::{error::BoxError, job::panic_text, run::Run};
 use futures::future::BoxFuture;
 use std::{
     future::poll_fn,
@@ -30,14 +29,14 @@ pub(crate) enum How {
 pub(crate) async fn execute(
     node: Arc<Node>,
     live: LiveId,
-    job: Arc<dyn Job>,
+    job: Next,
     run: Run,
     mut timeout: Option<(Duration, BoxFuture<'static, ()>)>,
 ) {
     // Dropped after the work, also when the executor throws the whole task away.
     let mut report = Report { node, live, told: false };
     let mut work = Work(None);
-    match catch_unwind(AssertUnwindSafe(|| job.run(run.clone()))) {
+    match catch_unwind(AssertUnwindSafe(|| job.start(run.clone()))) {
         Ok(future) => work.0 = Some(future),
         Err(panic) => return report.end(How::Panicked(panic_text(&*panic))),
     }
@@ -67,9 +66,9 @@ pub(crate) async fn execute(
 }
 
 /// A job's future, whose destructor is the user's code too.
-struct Work<'a>(Option<BoxFuture<'a, Result<(), BoxError>>>);
+struct Work(Option<BoxFuture<'static, Result<(), BoxError>>>);
 
-impl Work<'_> {
+impl Work {
     fn take_away(&mut self) -> Result<(), How> {
         let future = self.0.take();
         catch_unwind(AssertUnwindSafe(|| drop(future)))
@@ -77,7 +76,7 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for Work {
     fn drop(&mut self) {
         let _ = self.take_away();
     }

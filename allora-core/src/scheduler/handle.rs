@@ -55,6 +55,13 @@ impl Handle {
         Ok(())
     }
 
+    /// Takes a job away from this node while the scheduler runs; answers whether it had the job.
+    /// What runs goes on, other nodes go on, and the job's record stays in the store: a job of this
+    /// name that is [added](Self::add) later goes on from there.
+    pub fn remove(&self, name: &str) -> bool {
+        self.node.inside().planner.remove(name)
+    }
+
     /// One run of a job beside its schedule, now, on whatever node has room first; `id` is the
     /// trigger's own, and the same id again while it waits changes nothing. Does not work for jobs
     /// that run on every node.
@@ -67,7 +74,7 @@ impl Handle {
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Occurrence> {
         let node = &self.node;
         let now = Now::Store { node: node.runtime.wall() };
-        let change = self.schedules()?.modify(name, Change::Trigger { id }, now);
+        let change = self.schedules()?.modify(name, Change::Trigger { id, at: None }, now);
         let state = super::within(node, "trigger", change).await?;
         node.inside().planner.heard_of(name);
         node.taker.ring();

@@ -288,11 +288,13 @@ async fn settle(node: &Node, told: &[Told]) -> Result {
 fn answered(node: &Node, told: &[Told], answers: Vec<Settled>, sent: Instant) {
     let mut events = Vec::new();
     let mut lost = Vec::new();
+    let mut alive = Vec::new();
     let roused = {
         let mut inside = node.inside();
         for (told, answer) in told.iter().zip(answers) {
             let event = told.answered(&mut inside, answer, sent);
             lost.extend(event.is_some().then_some(&told.run));
+            alive.extend(matches!(answer, Settled::Until(_)).then_some(&told.run));
             events.extend(event);
         }
         inside.planner.is_roused()
@@ -300,6 +302,7 @@ fn answered(node: &Node, told: &[Told], answers: Vec<Settled>, sent: Instant) {
     node.emit(events);
     // Wakes the user's code: not under the lock.
     lost.into_iter().for_each(|run| run.control().drop_now());
+    alive.into_iter().for_each(|run| run.control().confirm());
     // What is free now may be waited for.
     if roused {
         node.taker.ring();
@@ -344,7 +347,8 @@ impl Told {
                 let finish = matches!(verdict.end(self.run.then()), End::Finish { .. });
                 let (fence, at) = (live.run.fence(), live.run.scheduled_at());
                 let finished = finish.then_some(self.run.then());
-                inside.planner.settled(live.slot, fence, at, answer, finished);
+                let run = (fence, at);
+                inside.planner.settled(live.slot, self.run.name(), run, answer, finished);
                 true
             }
             None => false,
@@ -357,7 +361,8 @@ impl Told {
                 live.kept = Some(kept);
                 let (slot, at) = (live.slot, live.run.scheduled_at());
                 inside.scan_soon(kept.extend_at);
-                inside.planner.settled(slot, fence, at, Settled::Until(until), None);
+                let answer = Settled::Until(until);
+                inside.planner.settled(slot, self.run.name(), (fence, at), answer, None);
                 None
             }
             Settled::Done => None,
@@ -368,7 +373,8 @@ impl Told {
                 let live = inside.live.get_mut(self.id)?;
                 live.lost = true;
                 let slot = live.slot;
-                inside.planner.settled(slot, fence, self.run.scheduled_at(), answer, None);
+                let run = (fence, self.run.scheduled_at());
+                inside.planner.settled(slot, self.run.name(), run, answer, None);
                 Some(Event::LeaseLost { name, fence })
             }
         }

@@ -4,6 +4,7 @@
 //! its own timers, so that a store that is slow to answer one does not keep the other from
 //! extending leases.
 
+mod around;
 mod builder;
 mod clock;
 mod execution;
@@ -15,6 +16,7 @@ mod node;
 mod signal;
 mod taker;
 
+pub use around::Next;
 pub use builder::Builder;
 pub use handle::Handle;
 pub use keeper::Stopped;

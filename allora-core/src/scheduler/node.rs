@@ -2,6 +2,7 @@
 
 use super::{
     Config,
+    around::{Around, Next},
     clock::StoreClock,
     execution::{How, execute},
     local::Local,
@@ -13,15 +14,16 @@ use crate::{
     event::Event,
     job::{Delivery, Entry, Placement},
     planner::{Planner, SlotId, Start},
-    run::{Control, Inner, Run},
+    run::{Beats, Control, Decision, Inner, Run},
     runtime::Runtime,
+    stored::Router,
     time::{Time, saturating_add, since},
 };
 use slab::Slab;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
@@ -42,6 +44,10 @@ pub(crate) struct Node {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) config: Config,
     pub(crate) on_event: Option<OnEvent>,
+    /// What runs stored schedules.
+    pub(crate) router: Router,
+    /// What runs around every run, the outermost first.
+    pub(crate) arounds: Arc<[Around]>,
     /// Rung when there may be something to take, or room for it.
     pub(crate) taker: Signal,
     /// Rung when a run has ended or has to be ended.
@@ -177,6 +183,7 @@ impl Node {
         config: Config,
         planner: Planner,
         on_event: Option<OnEvent>,
+        (router, arounds): (Router, Arc<[Around]>),
     ) -> Self {
         let namespace = Arc::from(backend.namespace());
         let inside = Inside {
@@ -197,6 +204,8 @@ impl Node {
             runtime,
             config,
             on_event,
+            router,
+            arounds,
             taker: Signal::default(),
             keeper: Signal::default(),
             store: AtomicU8::new(UP),
@@ -238,13 +247,14 @@ impl Node {
             }]);
             let timeout = entry.settings.timeout;
             let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
-            self.runtime.spawn(Box::pin(execute(self.clone(), id, entry.job, run, timeout)));
+            let next = Next::new(self.arounds.clone(), entry.job);
+            self.runtime.spawn(Box::pin(execute(self.clone(), id, next, run, timeout)));
         }
     }
 
     /// Notes a run among the living; answers with what to spawn, unless it is given back at once.
     fn enter(
-        &self,
+        self: &Arc<Self>,
         inside: &mut Inside,
         start: Start,
         sent: Instant,
@@ -258,13 +268,17 @@ impl Node {
         };
         let kept = taken.until.map(|until| Kept::new(sent, since(until, decided), lasts));
         let expired = kept.is_some_and(|kept| now >= kept.cancel_at);
+        let data = entry.payload.as_ref().map(|payload| payload.data.clone());
         let run = Run::new(Inner {
             namespace: self.namespace.clone(),
             name,
             node: self.id.clone(),
             taken,
             then,
-            data: self.config.no_data.clone(),
+            data: data.unwrap_or_else(|| self.config.no_data.clone()),
+            payload: entry.payload.clone(),
+            beats: kept.is_some().then(|| Arc::downgrade(self) as Weak<dyn Beats>),
+            can_retry: matches!(entry.settings.delivery, Delivery::AtLeastOnce { .. }),
             control: Control::default(),
         });
         // Neither a run that others may already have taken over nor one that was won while the
@@ -376,6 +390,22 @@ impl Node {
     }
 }
 
+impl Beats for Node {
+    fn beat(&self, name: &str, fence: i64) {
+        let now = self.runtime.now();
+        {
+            let mut inside = self.inside();
+            let of_run = |live: &&mut Live| live.run.fence() == fence && live.run.name() == name;
+            let live = inside.live.iter_mut().map(|(_, live)| live).find(of_run);
+            if let Some(kept) = live.and_then(|live| live.kept.as_mut()) {
+                kept.extend_at = now;
+            }
+            inside.scan_soon(now);
+        }
+        self.keeper.ring();
+    }
+}
+
 /// `at + by`; a year later if that cannot be told.
 pub(crate) fn later(at: Instant, by: Duration) -> Instant {
     at.checked_add(by).unwrap_or_else(|| at + Duration::from_secs(366 * 86_400))
@@ -386,6 +416,19 @@ const MAX_ERROR: usize = 1_024;
 
 impl Live {
     fn verdict(&self, how: How, now: Time) -> Verdict {
+        let decided = match how {
+            How::Returned(_) => self.run.control().decision(),
+            _ => None,
+        };
+        let gives_up = match decided {
+            Some(Decision::Retry { after, error }) => {
+                let error = shortened(error);
+                return Verdict::Retry { at: saturating_add(now, after), error };
+            }
+            Some(Decision::Release) => return Verdict::Released,
+            Some(Decision::GiveUp) => true,
+            None => false,
+        };
         let error = match how {
             How::Returned(Ok(())) => return Verdict::Ran,
             How::Dropped => return self.dropped(),
@@ -397,7 +440,8 @@ impl Live {
         match self.entry.settings.delivery {
             Delivery::AtMostOnce => Verdict::Failed(error),
             Delivery::AtLeastOnce { .. } => {
-                match self.entry.settings.retry.after(self.run.attempt()) {
+                let wait = self.entry.settings.retry.after(self.run.attempt());
+                match wait.filter(|_| !gives_up) {
                     Some(wait) => Verdict::Retry { at: saturating_add(now, wait), error },
                     None => Verdict::Dead(error),
                 }

@@ -42,6 +42,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// How many records one look finds at most.
 const FOUND: usize = 1_000;
 
+/// The store's kinds are not asked for more often.
+const KINDS: Duration = Duration::from_secs(1);
+
 /// What else to ask than the plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
@@ -63,12 +66,25 @@ pub(crate) struct Taker {
     finds: bool,
     /// When there is something to find, by the store's clock.
     find_at: Time,
+    /// The kinds of what this node runs.
+    kinds: Kinds,
     /// When to ask the store although nothing is known to be due.
     poll_at: Instant,
     wait: Duration,
     /// By how much the store's clock was last seen to differ from this node's.
     off: TimeDelta,
     ready: bool,
+}
+
+/// The store's kinds that patterns are for.
+struct Kinds {
+    all: Vec<String>,
+    /// Something may have been added since.
+    is_old: bool,
+    /// Not asked for again before.
+    ask_at: Option<Instant>,
+    /// When to look again, if they should have been asked for and were not.
+    look_at: Time,
 }
 
 /// What became of the last subscription to hints.
@@ -89,6 +105,7 @@ impl Taker {
             deaf: Deaf::No,
             finds,
             find_at: Time::MIN_UTC,
+            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: Time::MAX_UTC },
             poll_at: now,
             wait: FIRST_WAIT,
             off: TimeDelta::zero(),
@@ -170,14 +187,18 @@ impl Taker {
 
     fn hear(&mut self, hint: Hint) {
         let look = match hint {
-            Hint::Job(name) => return self.node.inside().planner.heard_of(&name),
+            Hint::Job(name) => {
+                self.kinds.is_old = true;
+                return self.node.inside().planner.heard_of(&name);
+            }
             Hint::DueAt(at) => at,
             Hint::Look => Time::MIN_UTC,
         };
+        self.kinds.is_old = true;
         self.find_at = self.find_at.min(look);
     }
 
-    fn plan(&self) -> (Turn, Look, Time) {
+    fn plan(&mut self) -> (Turn, Look, Time) {
         let mut events = Vec::new();
         let (turn, look, now) = {
             let mut inside = self.node.inside();
@@ -185,8 +206,13 @@ impl Taker {
             let room = self.node.config.slots.saturating_sub(inside.running);
             let turn = inside.planner.turn(now, room, &mut events);
             inside.full = turn.full;
+            if let Some(look_at) = inside.planner.forgotten_due() {
+                self.find_at = self.find_at.min(look_at);
+            }
             let poll = self.node.runtime.now() >= self.poll_at;
-            let look = match poll || self.find_at <= saturating_add(now, AHEAD) {
+            // Without room, what else is due can wait until there is some.
+            let find = self.find_at <= saturating_add(now, AHEAD) && !turn.full;
+            let look = match poll || find {
                 true if self.finds => Look::Find,
                 true if poll => Look::Poll,
                 _ => Look::No,
@@ -202,7 +228,8 @@ impl Taker {
         let node = self.node.clone();
         let wake_at = turn.wake_at.filter(|_| !turn.full);
         // What is found a little ahead wakes by that much earlier.
-        let find_in = self.finds.then(|| since(self.find_at, now).saturating_sub(AHEAD));
+        let finds = self.finds && !turn.full;
+        let find_in = finds.then(|| since(self.find_at, now).saturating_sub(AHEAD));
         let wake_in = wake_at.map(|at| since(at, now));
         let asleep = node.runtime.now();
         let listen_at =
@@ -253,13 +280,26 @@ impl Taker {
         if shared.is_empty() && look == Look::No {
             return Ok(());
         }
+        let node = self.node.clone();
+        if look == Look::Find {
+            self.learn_kinds().await;
+        }
         let plans: Vec<Plan<'_>> = shared.iter().map(Intent::plan).collect();
-        let now = self.node.now(&self.node.inside());
+        let now = node.now(&node.inside());
         // Up to and including what `plan` calls due: instants are whole milliseconds.
         let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-        let find = (look == Look::Find).then(|| Find::new(&[""], until, FOUND));
+        // Beyond what is known already, or what cannot be run now would hide what can.
+        let limit = FOUND + node.inside().planner.known_stored();
+        let kinds = std::mem::take(&mut self.kinds.all);
+        // The empty kind is that of jobs in code.
+        let mut here: Vec<&str> = vec![""];
+        here.extend(node.router.exact());
+        here.extend(kinds.iter().map(String::as_str));
+        let find = (look == Look::Find).then(|| Find::new(&here, until, limit));
         let asked = self.request(&plans, find).await;
         drop(plans);
+        drop(here);
+        self.kinds.all = kinds;
         match asked {
             Ok((answer, sent)) => {
                 self.wait = FIRST_WAIT;
@@ -272,6 +312,36 @@ impl Taker {
                 inside.planner.unanswered(shared, now);
                 Err(error)
             }
+        }
+    }
+
+    /// Which of the store's kinds are for the patterns of this node. Asked again when something may
+    /// have been added, but not every time: a busy store has many hints and few new kinds.
+    async fn learn_kinds(&mut self) {
+        let node = self.node.clone();
+        let now = node.runtime.now();
+        let (true, Some(store)) = (node.router.has_patterns(), node.backend.schedules()) else {
+            return;
+        };
+        let is_old = self.kinds.is_old || now >= self.poll_at;
+        if !is_old {
+            return;
+        }
+        if let Some(ask_at) = self.kinds.ask_at.filter(|ask_at| *ask_at > now) {
+            let wait = ask_at.saturating_duration_since(now);
+            self.kinds.look_at = saturating_add(node.now(&node.inside()), wait + AHEAD);
+            return;
+        }
+        self.kinds.look_at = Time::MAX_UTC;
+        match within(&node, "kinds", store.kinds()).await {
+            Ok(kinds) => {
+                let exact = |kind: &String| node.router.exact().any(|exact| exact == kind);
+                let mine = |kind: &String| node.router.matches(kind) && !exact(kind);
+                self.kinds.all = kinds.into_iter().filter(mine).collect();
+                self.kinds.is_old = false;
+                self.kinds.ask_at = Some(later(now, KINDS));
+            }
+            Err(error) => node.store_failed(error),
         }
     }
 
@@ -357,7 +427,7 @@ impl Taker {
             starts
         };
         if look == Look::Find {
-            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC);
+            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC).min(self.kinds.look_at);
         }
         if look == Look::Find || !self.finds {
             self.poll_at = later(node.runtime.now(), node.config.poll);

@@ -11,5 +11,7 @@ mod schedule;
 mod scheduler;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod scheduler_real;
+#[cfg(feature = "json")]
+mod stored;
 mod support;
 mod take_over;

@@ -189,7 +189,7 @@ async fn works(sql: &Sql) {
     let store = sql.schedules().unwrap();
     let new = NewSchedule::new("a", "k", "d", None).data(b"x");
     store.add(&[new], STORE).await.unwrap().remove(0).unwrap();
-    store.modify("a", Change::Trigger { id: "t" }, STORE).await.unwrap();
+    store.modify("a", Change::Trigger { id: "t", at: None }, STORE).await.unwrap();
     store.delete("a", STORE).await.unwrap();
 }
 

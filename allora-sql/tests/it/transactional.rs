@@ -72,7 +72,7 @@ async fn once(place: &Place, work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), Bo
     let scheduler = scheduler.unwrap();
     let handle = scheduler.handle();
     let working = async {
-        let trigger = Change::Trigger { id: "now" };
+        let trigger = Change::Trigger { id: "now", at: None };
         let now = Now::Store { node: allora_core::time::end_of_time() };
         // The job is registered by the scheduler; until then there is nothing to pull.
         while store.schedules().unwrap().modify("job", trigger, now).await.is_err() {

@@ -6,6 +6,7 @@
 //! closed; the guard then stops its server, hung or not, and removes the data. `cargo xtask services
 //! up` starts them without guards, for development.
 
+mod etcd;
 mod install;
 mod mariadb;
 mod postgres;
@@ -72,6 +73,8 @@ const SERVICES: &[&Service] = &[
     &redis::CLUSTER,
     &redis::SENTINEL,
     &redis::QUORUM,
+    &etcd::ALONE,
+    &etcd::CLUSTER,
 ];
 
 /// Where one service lives.

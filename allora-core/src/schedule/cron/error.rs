@@ -51,6 +51,8 @@ pub enum Field {
     Period,
     /// An instant, such as `2026-01-01T00:00:00Z`.
     Instant,
+    /// A setting of a stored schedule, such as `delay 30s`.
+    Setting,
 }
 
 impl Field {
@@ -66,6 +68,7 @@ impl Field {
             Self::Zone => "time zone",
             Self::Period => "period",
             Self::Instant => "instant",
+            Self::Setting => "setting",
         }
     }
 }

@@ -330,7 +330,7 @@ impl World {
         let now = Now::Store { node: lab.now() };
         let id = format!("pulled{}", self.seen.triggered);
         let change = match dice.below(6) {
-            0 | 1 => Change::Trigger { id: &id },
+            0 | 1 => Change::Trigger { id: &id, at: None },
             2 => Change::Pause { note: "" },
             3 => Change::Resume { skip_to: None },
             4 => {

@@ -186,3 +186,45 @@ fn a_machine_that_slept_is_on_time_again_after_a_safety_poll() {
     assert_eq!(lab.ran("job"), [600., 660., 720.]);
     assert!(lab.log.of("job")[0].began <= at(636.0));
 }
+
+#[test]
+fn a_job_that_is_taken_away_ends_its_run_and_goes_on_where_it_is_added_again() {
+    let lab = Lab::new(9);
+    let mut again = None;
+    let member = lab.start(|seat, b| {
+        again = Some(seat.job(every(secs(10)), secs(4)));
+        b.add("job", seat.job(every(secs(10)), secs(4)))
+    });
+    lab.until(11.0);
+    assert!(member.handle.remove("job"));
+    assert!(!member.handle.remove("job"));
+    lab.until(35.0);
+    assert_eq!(lab.story("job"), ["ran 10"]);
+    member.handle.add("job", again.unwrap()).unwrap();
+    lab.until(45.0);
+    assert_eq!(lab.story("job"), ["ran 10", "missed 20-20 1", "ran 30", "ran 40"]);
+}
+
+#[test]
+fn a_job_is_taken_away_and_added_again_whatever_is_on_its_way_to_the_store() {
+    for seed in 0..60 {
+        let lab = Lab::new(seed);
+        let mut entry = None;
+        let member = lab.start(|seat, b| {
+            let lossy = Rates { delay: 1_000, delay_ms: 400, lose_reply: 100, ..Rates::default() };
+            seat.rates(lossy);
+            entry = Some(seat.job(every(secs(2)), ms(5)).overlap(Overlap::Wait));
+            b.add("job", entry.clone().unwrap())
+        });
+        for turn in 1..30 {
+            lab.until(f64::from(turn) * (1.0 + 0.01 * seed as f64));
+            member.handle.remove("job");
+            member.handle.add("job", entry.clone().unwrap()).unwrap();
+        }
+        lab.until(160.0);
+        // It runs once an instant, and goes on to the end.
+        let ran = lab.ran("job");
+        assert!(ran.windows(2).all(|pair| pair[0] < pair[1]), "seed {seed}: {ran:?}");
+        assert!(ran.last() > Some(&150.0), "seed {seed}: {:?}", lab.story("job"));
+    }
+}

@@ -90,6 +90,11 @@ impl Lab {
         }
     }
 
+    /// The machine of the store.
+    pub(crate) fn clock(&self) -> SimNode {
+        self.clock.clone()
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.clock.wall()
     }

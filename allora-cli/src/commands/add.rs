@@ -1,0 +1,63 @@
+//! `allora add`: a new stored schedule.
+
+use super::options::{Options, payload};
+use crate::{
+    failure::Outcome,
+    session::{self, Session, state_json},
+    store::Place,
+};
+use allora_core::Stored;
+use clap::Args;
+use std::io::{self, Write};
+
+/// Adds a stored schedule.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES
+  allora add backup command '0 4 * * *' '{\"command\": \"/usr/local/bin/backup --all\"}' -t Europe/Paris
+  allora add invoices http '0 9 1 * *' '{\"url\": \"https://app.example/invoices\"}' --attempts 10
+  allora add s1 user_task '* * * * *' '{}' -d 30 -t Asia/Tokyo -s 1356966000 -a 1356970000")]
+pub(crate) struct Add {
+    /// The schedule's name.
+    key: String,
+    /// What routes it to a handler: `command`, `http`, or what an application knows. Empty: the
+    /// part of the name before the first dot.
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// A cron expression, a macro, or @every and a period.
+    cron: String,
+    /// What its runs are given: a JSON object.
+    data: String,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    place: Place,
+    /// Prints what was added, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Add {
+    pub(crate) fn run(self) -> Outcome {
+        let kind = match self.kind.as_str() {
+            "" => self.key.split('.').next().unwrap_or_default(),
+            kind => kind,
+        };
+        let data = payload(&self.data)?;
+        let stored = Stored::new(&self.key, kind, &self.cron).data(&data);
+        let mut stored = self.options.apply(stored);
+        let default = self.place.settings()?.timezone;
+        if let (None, Some(zone)) = (&self.options.timezone, default)
+            && matches!(allora_core::AnySchedule::for_job(&self.key, &self.cron), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
+        {
+            stored = stored.zone(zone);
+        }
+        let state = session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.add(&stored).await?)
+        })?;
+        if self.json {
+            writeln!(io::stdout(), "{}", state_json(&state))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! `allora doctor`: whether a store is well.
+
+use crate::{
+    clock,
+    failure::{Failure, Outcome, chain},
+    session::{self, Session},
+    store::Place,
+};
+use allora_core::{
+    Error, Kind, Stored, Time,
+    runtime::{Runtime, Tokio},
+    time::since,
+};
+use clap::Args;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+/// Connects to the store, and checks its tables, what may be done there, its clock and its speed.
+///
+/// Writes a schedule that never runs, and deletes it.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The name and the kind of what is written to see whether writing works.
+const PROBE: &str = "allora:doctor";
+
+/// How often the store is asked for its time.
+const ASKED: usize = 20;
+
+/// By how much a clock may be off without a word.
+const CLOCK_OFF: Duration = Duration::from_secs(1);
+
+impl Doctor {
+    pub(crate) fn run(self) -> Outcome {
+        let well = session::with(&self.place, async |session: Session| {
+            said(
+                true,
+                "store",
+                &format!("{:?} answers, and its tables are as they should be", session.store),
+            )?;
+            let mut well = true;
+            well &= writes(&session).await?;
+            well &= clock_and_speed(&session).await?;
+            well &= can(&session)?;
+            Ok(well)
+        })?;
+        if well { Ok(()) } else { Err(Failure::failed("not all is well; see above")) }
+    }
+}
+
+async fn writes(session: &Session) -> Outcome<bool> {
+    let far = "@at 9999-01-01T00:00:00Z";
+    let added = session.schedules.add(&Stored::new(PROBE, PROBE, far)).await;
+    let deleted = session.schedules.delete(PROBE).await;
+    // Another doctor may be at work.
+    let failed = |result: Result<(), Error>, fine: Kind| result.err().filter(|e| e.kind() != fine);
+    let error = failed(added.map(drop), Kind::AlreadyExists).or(failed(deleted, Kind::NotFound));
+    match &error {
+        None => said(true, "rights", "schedules can be written and removed")?,
+        Some(error) => said(false, "rights", &chain(error))?,
+    }
+    Ok(error.is_none())
+}
+
+async fn clock_and_speed(session: &Session) -> Outcome<bool> {
+    let runtime = Tokio::current()?;
+    let mut trips = Vec::with_capacity(ASKED);
+    let mut off = (Duration::MAX, Duration::ZERO, false);
+    for _ in 0..ASKED {
+        let (before, sent) = (clock::now(), runtime.now());
+        let store = session.schedules.store_now().await?;
+        let (trip, after) = (runtime.now() - sent, clock::now());
+        trips.push(trip);
+        // The shortest trip tells most about the clock.
+        if trip <= off.0 {
+            let (by, ahead) = difference(before, store, after);
+            off = (trip, by, ahead);
+        }
+    }
+    trips.sort();
+    let (least, middle) = (trips[0], trips[ASKED / 2]);
+    said(true, "latency", &format!("{least:?} at best, {middle:?} in the middle of {ASKED}"))?;
+    let (_, by, ahead) = off;
+    let well = by <= CLOCK_OFF;
+    let side = if ahead { "ahead of" } else { "behind" };
+    let text = match well {
+        true => format!("this machine's clock agrees with the store's within {by:?} and a trip"),
+        false => format!("this machine's clock is {by:?} {side} the store's, which decides"),
+    };
+    said(well, "clock", &text)?;
+    Ok(well)
+}
+
+/// By how much this machine's clock certainly differs, and whether it is ahead.
+fn difference(before: Time, store: Time, after: Time) -> (Duration, bool) {
+    if store < before { (since(before, store), true) } else { (since(store, after), false) }
+}
+
+fn can(session: &Session) -> Outcome<bool> {
+    let store = &session.store;
+    for (what, has) in [
+        ("leases", store.leases().is_some()),
+        ("history", store.history().is_some()),
+        ("wake-ups", store.watch().is_some()),
+    ] {
+        let text = match (what, has) {
+            (_, true) => "yes",
+            ("wake-ups", false) => "no: changes are noticed by the safety poll, within 5 s",
+            (_, false) => "no",
+        };
+        said(true, what, text)?;
+    }
+    Ok(true)
+}
+
+fn said(well: bool, what: &str, text: &str) -> Outcome {
+    let mark = if well { "ok" } else { "BAD" };
+    Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{text}")?)
+}

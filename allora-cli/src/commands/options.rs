@@ -1,0 +1,137 @@
+//! The options that say how a stored schedule is run, for `add` and `modify` alike.
+
+use crate::{
+    crontabs::{catch_up, overlap},
+    failure::{Failure, Outcome},
+    values::{duration, instant},
+};
+use allora_core::{CatchUp, Delivery, Overlap, Retry, Settings, Stored, Time};
+use clap::Args;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How a stored schedule is run.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Runs so long after the scheduled time: 30, 90s, 10m.
+    #[arg(long, short = 'd', value_parser = duration, allow_negative_numbers = true)]
+    delay: Option<Duration>,
+    /// The zone of the schedule, unless it names one [default: the configuration's, or UTC].
+    #[arg(long, short = 't', visible_alias = "zone")]
+    pub(crate) timezone: Option<String>,
+    /// The first scheduled time is the first at or after this: RFC 3339, or seconds since 1970
+    /// [default: now].
+    #[arg(long, short = 's', value_parser = instant)]
+    start: Option<Time>,
+    /// When the first occurrence runs, instead of at its scheduled time and the delay.
+    #[arg(long, short = 'a', value_parser = instant)]
+    at: Option<Time>,
+    /// No occurrence after this.
+    #[arg(long, value_parser = instant)]
+    end: Option<Time>,
+    /// At most so many occurrences.
+    #[arg(long)]
+    max_runs: Option<u64>,
+    /// Delivers at most once: a run whose node dies is recorded as lost.
+    #[arg(long, conflicts_with_all = ["lease", "attempts", "retry_wait"])]
+    at_most_once: bool,
+    /// How long a silent node keeps an occurrence before another takes it over [default: 30s].
+    #[arg(long, value_parser = duration)]
+    lease: Option<Duration>,
+    /// How often a failing occurrence is tried before it is a dead letter [default: 5].
+    #[arg(long)]
+    attempts: Option<u32>,
+    /// How long to wait before the second attempt; twice as long before each further one
+    /// [default: 10s].
+    #[arg(long, value_parser = duration)]
+    retry_wait: Option<Duration>,
+    /// Which missed occurrences are run: latest, none, or `all` and a limit, as 'all 100'
+    /// [default: latest].
+    #[arg(long, value_parser = parse_catch_up)]
+    catch_up: Option<CatchUp>,
+    /// Does not run what is later than this.
+    #[arg(long, value_parser = duration)]
+    window: Option<Duration>,
+    /// While the run before still goes on (at most once only): allow, skip or wait.
+    #[arg(long, value_parser = parse_overlap)]
+    overlap: Option<Overlap>,
+    /// Ends runs that take longer.
+    #[arg(long, value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Runs up to so long after the scheduled time, each schedule by its own part.
+    #[arg(long, value_parser = duration)]
+    spread: Option<Duration>,
+}
+
+pub(super) fn parse_catch_up(text: &str) -> Result<CatchUp, String> {
+    catch_up(text).ok_or_else(|| "write latest, none, or `all` and a limit, as 'all 100'".into())
+}
+
+pub(super) fn parse_overlap(text: &str) -> Result<Overlap, String> {
+    overlap(text).ok_or_else(|| "write allow, skip or wait".into())
+}
+
+impl Options {
+    /// The schedule with what was given; the rest stays as it is.
+    pub(crate) fn apply(&self, stored: Stored) -> Stored {
+        let mut settings = stored.settings().clone();
+        self.change(&mut settings);
+        let stored = match &self.timezone {
+            Some(zone) => stored.zone(zone),
+            None => stored,
+        };
+        let stored = match self.at {
+            Some(at) => stored.first_run(at),
+            None => stored,
+        };
+        stored.with_settings(settings)
+    }
+
+    fn change(&self, settings: &mut Settings) {
+        let set = |to: &mut Duration, from: Option<Duration>| *to = from.unwrap_or(*to);
+        set(&mut settings.delay, self.delay);
+        set(&mut settings.spread, self.spread);
+        settings.start = self.start.or(settings.start);
+        settings.end = self.end.or(settings.end);
+        settings.max_runs = self.max_runs.or(settings.max_runs);
+        settings.window = self.window.or(settings.window);
+        settings.timeout = self.timeout.or(settings.timeout);
+        settings.catch_up = self.catch_up.unwrap_or(settings.catch_up);
+        settings.overlap = self.overlap.unwrap_or(settings.overlap);
+        if self.at_most_once {
+            settings.delivery = Delivery::AtMostOnce;
+            settings.retry = Retry::NEVER;
+        }
+        if let Some(lease) = self.lease {
+            settings.delivery = Delivery::AtLeastOnce { lease };
+        }
+        if self.attempts.is_some() || self.retry_wait.is_some() {
+            let wait = self.retry_wait.unwrap_or(Duration::from_secs(10));
+            settings.retry = Retry::up_to(self.attempts.unwrap_or(5), wait);
+        }
+    }
+}
+
+/// Reads the payload of a schedule: a JSON object; `null` is the empty one.
+///
+/// # Errors
+/// Whatever else it is, and where it is broken.
+pub(crate) fn payload(text: &str) -> Outcome<Value> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| Failure::failed(format!("the data is not JSON: {error}")))?;
+    match value {
+        Value::Object(_) => Ok(value),
+        Value::Null => Ok(Value::Object(serde_json::Map::new())),
+        other => {
+            let is = match other {
+                Value::Array(_) => "an array",
+                Value::String(_) => "a text",
+                Value::Number(_) => "a number",
+                _ => "a truth value",
+            };
+            Err(Failure::failed(format!(
+                "the data is {is}; write a JSON object, as {{\"key\": 1}}"
+            )))
+        }
+    }
+}

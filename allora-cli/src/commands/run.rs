@@ -1,0 +1,281 @@
+//! `allora run`: the daemon, and the check of crontabs.
+
+use super::options::{parse_catch_up, parse_overlap};
+use crate::{
+    crontabs::{self, Defaults, Form, LEASE, find},
+    daemon::{Daemon, Log},
+    failure::{Failure, Outcome},
+    output::complain,
+    store::{HISTORY, Place, Tables},
+    values::duration,
+};
+use allora_core::{CatchUp, Delivery, Overlap, Settings};
+use clap::{Args, ValueEnum};
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
+use tracing::Level;
+
+/// Runs crontabs as a daemon, each occurrence on one of the machines that share the store.
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Run {
+    /// The crontabs; a folder stands for the files in it that cron would read.
+    #[arg(required = true)]
+    crontabs: Vec<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+    /// Reads the crontabs, says what is wrong with them, and ends.
+    #[arg(long)]
+    check: bool,
+    /// The crontabs have a user before the command, as /etc/crontab [default: told by the place].
+    #[arg(long, conflicts_with = "user")]
+    system: bool,
+    /// The crontabs have no user before the command, as those of `crontab -e`.
+    #[arg(long)]
+    user: bool,
+    /// Starts with the good lines of crontabs that have bad ones.
+    #[arg(long)]
+    skip_bad_lines: bool,
+    /// The zone of schedules that name none [default: the machine's].
+    #[arg(long)]
+    zone: Option<String>,
+    /// A name for people in front of this node's id [default: the host's].
+    #[arg(long)]
+    node_name: Option<String>,
+    /// A label of this node: lines below `ALLORA_LABEL=LABEL` run on nodes that have it. May be
+    /// given several times.
+    #[arg(long = "node-label", value_name = "LABEL")]
+    node_labels: Vec<String>,
+    /// Runs an occurrence again whose node died, instead of recording it as lost.
+    #[arg(long)]
+    at_least_once: bool,
+    /// Which missed occurrences are run: `latest`, `none`, or `all` and a limit, as 'all 100'.
+    #[arg(long, default_value = "latest", value_parser = parse_catch_up)]
+    catch_up: CatchUp,
+    /// Does not run what is later than this [default: however late].
+    #[arg(long, value_parser = duration)]
+    window: Option<Duration>,
+    /// What becomes of an occurrence while the one before still runs: allow, skip or wait.
+    #[arg(long, default_value = "allow", value_parser = parse_overlap)]
+    overlap: Overlap,
+    /// Ends commands that take longer [default: never].
+    #[arg(long, value_parser = duration)]
+    timeout: Option<Duration>,
+    /// How long a command has between TERM and KILL.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    kill_after: Duration,
+    /// How long commands may go on when the daemon is stopped.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    grace: Duration,
+    /// How long a command of a node that keeps silent is believed to run, until it is recorded as
+    /// lost.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    lost_after: Duration,
+    /// At most so many commands at once on this node.
+    #[arg(long, default_value_t = 1_000)]
+    slots: usize,
+    /// Keeps so many entries of history in the store; 0 keeps none.
+    #[arg(long, default_value_t = HISTORY)]
+    history: u64,
+    /// Where what commands print goes.
+    #[arg(long, default_value = "log")]
+    output: Output,
+    /// Gives commands the daemon's own environment, too.
+    #[arg(long)]
+    keep_environment: bool,
+    /// Appends the log to this file, which USR2 opens anew [default: standard error].
+    #[arg(long)]
+    log_file: Option<PathBuf>,
+    /// How much is logged.
+    #[arg(long, default_value = "info")]
+    log_level: LogLevel,
+}
+
+const HELP: &str = "\
+CRONTABS
+  Lines are those of Debian's cron. Schedules go by CRON_TZ=ZONE above them, else by --zone, else by
+  the machine's zone. Variables above a line say how it is run:
+    ALLORA_DELIVERY=at-least-once        run again what a node left that died
+    ALLORA_LEASE=30s                     how long a silent node keeps such a line
+    ALLORA_ATTEMPTS=3 ALLORA_RETRY_WAIT=10s   try a failed at-least-once line again
+    ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
+    ALLORA_WINDOW=1h                     not run when later than this
+    ALLORA_OVERLAP=allow|skip|wait       while the one before still runs
+    ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
+    ALLORA_DELAY=30s ALLORA_SPREAD=5m    later than scheduled, each job by its own part
+    ALLORA_NODES=one|every               on one of the nodes, or on each
+    ALLORA_LABEL=gpu                     only on nodes with --node-label gpu
+  Each on a line of its own, for the lines below it; an empty value takes it back.
+
+COMMANDS
+  run by $SHELL -c in $HOME, in a process group of their own, with PATH=/usr/bin:/bin unless the
+  crontab says otherwise. They are told ALLORA_JOB, ALLORA_SCHEDULED_AT, ALLORA_ATTEMPT,
+  ALLORA_FENCE (grows with every run of the job), ALLORA_OCCURRENCE (the same for every attempt) and
+  ALLORA_NODE. A status other than 0 is a failure.
+
+SIGNALS
+  HUP, USR1         reads the crontabs again; what runs goes on (changed files are noticed within
+                    5 s without it). A bad new version changes nothing, and the log says why
+  USR2              opens the log file anew
+  TERM, INT, QUIT   takes nothing more, lets commands end within --grace; the second one ends them
+                    at once
+
+STORE
+  Without --url: allora.db in $STATE_DIRECTORY, /var/lib/allora (root), $XDG_STATE_HOME/allora or
+  ~/.local/state/allora. Daemons that share a store share the work.
+
+EXAMPLES
+  allora run --check crontab
+  allora run /etc/crontab /etc/cron.d
+  allora run crontab --url postgres://cron@db.example/cron --at-least-once";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Each line into the log; of failed runs the last ones into the history, too.
+    Log,
+    /// Of failed runs the last lines into log and history, else nowhere.
+    History,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogLevel {
+    /// Nothing.
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Outcome {
+        let defaults = Defaults { zone: Some(self.zone()?), settings: self.settings()? };
+        if self.check {
+            return self.check(&defaults);
+        }
+        let log = Log::open(self.log_file.clone())?;
+        log.begin(self.log_level.level());
+        let daemon = self.daemon(defaults);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+        let (place, history) = (self.place, self.history);
+        runtime.block_on(daemon.run(async || place.open(Tables::Make, Some(history)).await, log))
+    }
+
+    fn form(&self) -> Option<Form> {
+        match (self.system, self.user) {
+            (true, _) => Some(Form::System),
+            (_, true) => Some(Form::User),
+            _ => None,
+        }
+    }
+
+    /// Reads everything, runs nothing; for the eyes of people and of CI.
+    fn check(&self, defaults: &Defaults) -> Outcome {
+        let (mut jobs, mut bad) = (0, 0);
+        for source in find(&self.crontabs, self.form())? {
+            let reading = match source.text() {
+                Ok(text) => crontabs::read(&source, &text, defaults),
+                Err(complaint) => {
+                    crontabs::Reading { complaints: vec![complaint], ..Default::default() }
+                }
+            };
+            for complaint in &reading.complaints {
+                complain("error", &complaint.to_string());
+            }
+            for notice in &reading.notices {
+                complain("warning", &notice.to_string());
+            }
+            jobs += reading.lines.len();
+            bad += reading.complaints.len();
+        }
+        let mut out = io::stdout().lock();
+        writeln!(out, "{jobs} jobs, {bad} errors.")?;
+        out.flush()?;
+        if bad == 0 { Ok(()) } else { Err(Failure::Said(1)) }
+    }
+
+    fn settings(&self) -> Outcome<Settings> {
+        let lease = Delivery::AtLeastOnce { lease: LEASE };
+        let settings = Settings {
+            delivery: if self.at_least_once { lease } else { Delivery::AtMostOnce },
+            catch_up: self.catch_up,
+            window: self.window,
+            overlap: self.overlap,
+            timeout: self.timeout,
+            ..Settings::default()
+        };
+        settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(settings)
+    }
+
+    /// The zone of the schedules that name none: cron goes by the machine's.
+    fn zone(&self) -> Outcome<String> {
+        if let Some(zone) = &self.zone {
+            let cron = allora_core::cron("* * * * *")?.in_zone(zone);
+            return match cron {
+                Ok(cron) => Ok(cron.zone().to_owned()),
+                Err(error) => Err(Failure::failed(format!("--zone: {error}"))),
+            };
+        }
+        match jiff::tz::TimeZone::try_system() {
+            Ok(zone) if zone.iana_name().is_some() => {
+                Ok(zone.iana_name().unwrap_or_default().to_owned())
+            }
+            // As the C library does.
+            _ if env::var_os("TZ").is_none()
+                && !std::path::Path::new("/etc/localtime").exists() =>
+            {
+                Ok("UTC".into())
+            }
+            _ => Err(Failure::failed(
+                "the machine's time zone has no name that is known here; give one with --zone",
+            )),
+        }
+    }
+
+    fn daemon(&self, defaults: Defaults) -> Daemon {
+        let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+        let environment = env::vars().filter(|(name, _)| self.keep_environment && passes(name));
+        Daemon {
+            crontabs: self.crontabs.clone(),
+            form: self.form(),
+            defaults,
+            skip_bad_lines: self.skip_bad_lines,
+            node_name: self.node_name.clone().or_else(host).unwrap_or_else(|| "node".into()),
+            node_labels: self.node_labels.clone(),
+            slots: self.slots,
+            grace: self.grace,
+            kill_after: self.kill_after,
+            mark: self.lost_after,
+            log_output: self.output == Output::Log,
+            environment: environment.collect(),
+        }
+    }
+}
+
+/// What is the daemon's alone: its store's address may hold a password, and its supervisor wants
+/// to hear from it only.
+fn passes(name: &str) -> bool {
+    !name.starts_with("ALLORA_")
+        && !matches!(name, "NOTIFY_SOCKET" | "WATCHDOG_PID" | "WATCHDOG_USEC")
+}
+
+impl LogLevel {
+    fn level(self) -> Option<Level> {
+        match self {
+            Self::Off => None,
+            Self::Error => Some(Level::ERROR),
+            Self::Warn => Some(Level::WARN),
+            Self::Info => Some(Level::INFO),
+            Self::Debug => Some(Level::DEBUG),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `allora show`: everything about one job.
+
+use crate::{
+    failure::Outcome,
+    output::on_one_line,
+    session::{self, Session, Told, data, state_json, told},
+    store::Place,
+    values::shown,
+};
+use allora_core::{Time, backend::State};
+use clap::Args;
+use std::io::{self, Write};
+
+/// Shows everything about one job, stored, in code or in a crontab.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The job's name.
+    key: String,
+    #[command(flatten)]
+    place: Place,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Outcome {
+        let state = session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.get(&self.key).await?)
+        })?;
+        let mut out = io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", state_json(&state))?;
+            return Ok(());
+        }
+        for (name, value) in lines(&state) {
+            writeln!(out, "{name:<14}{}", on_one_line(&value))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+fn lines(state: &State) -> Vec<(&'static str, String)> {
+    let Told { schedule, zone, .. } = told(state);
+    let time = |at: Option<Time>| at.map_or_else(|| "never".into(), shown);
+    let counters = &state.counters;
+    let mut lines = vec![
+        ("name", state.name.clone()),
+        (
+            "type",
+            if state.kind.is_empty() { "- (a job in code)".into() } else { state.kind.clone() },
+        ),
+        ("schedule", schedule),
+        ("timezone", zone),
+        ("definition", state.definition.clone()),
+        ("data", data(state)),
+        ("next time", time(state.cursor.map(|next| next.at))),
+        ("next run", time(state.due_at)),
+    ];
+    if state.attempts > 0 {
+        lines.push(("tried", format!("{} times", state.attempts)));
+    }
+    if let Some(last) = state.last_started {
+        lines.push(("last started", shown(last)));
+    }
+    if let Some(outcome) = &state.last {
+        let error = outcome.error();
+        let colon = if error.is_empty() { "" } else { ": " };
+        lines.push(("last outcome", format!("{}{colon}{error}", outcome.word())));
+    }
+    for held in &state.holds {
+        let (at, until) = (shown(held.run.at), shown(held.until));
+        let (node, attempt) = (&held.node, held.attempt);
+        lines.push(("running", format!("{at} on {node}, attempt {attempt}, held until {until}")));
+    }
+    if let Some(pause) = &state.paused {
+        let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
+        lines.push(("paused", format!("since {}{note}", shown(pause.since))));
+    }
+    for dead in &state.dead {
+        let (at, attempts) = (shown(dead.run.at), dead.attempts);
+        lines.push(("dead letter", format!("{at} after {attempts} attempts: {}", dead.error)));
+    }
+    if let Some(parked) = &state.parked {
+        lines.push(("unreadable", parked.clone()));
+    }
+    lines.push(("counts", format!(
+        "{} started, {} ran, {} failed, {} cancelled, {} skipped, {} missed, {} lost, {} abandoned",
+        counters.started, counters.ran, counters.failed, counters.cancelled, counters.skipped,
+        counters.missed, counters.lost, counters.abandoned
+    )));
+    lines
+}

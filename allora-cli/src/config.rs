@@ -1,0 +1,111 @@
+//! The configuration file: stores by the name of an environment.
+//!
+//! ```toml
+//! [development]
+//! url = "sqlite:dev.db"
+//!
+//! [production]
+//! url = "postgres://cron:secret@db.example/cron"
+//! timezone = "Asia/Tokyo"
+//! ```
+
+use crate::failure::{Failure, Outcome};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use toml::{Table, Value};
+
+/// What a configuration says about one environment. No `Debug`: the URL may hold a password.
+#[derive(Default)]
+pub(crate) struct Environment {
+    pub(crate) url: Option<String>,
+    pub(crate) prefix: Option<String>,
+    /// The zone of schedules that are added without one.
+    pub(crate) timezone: Option<String>,
+    /// How many entries of history are kept.
+    pub(crate) history: Option<u64>,
+}
+
+/// The file that is read when none is named.
+const FILE: &str = "allora.toml";
+
+/// The environment that is meant when none is named.
+const DEFAULT: &str = "development";
+
+/// The environment of this name in this file.
+///
+/// # Errors
+/// A file that was named and cannot be read; an environment that is not in it; a key that nobody
+/// knows, or a value of the wrong sort.
+pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<Environment> {
+    let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
+    let wrong = |what: String| Failure::failed(format!("{}: {what}", path.display()));
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && file.is_none() => {
+            return match name {
+                None => Ok(Environment::default()),
+                Some(name) => {
+                    let what =
+                        format!("no such file, and so no environment `{name}`; name it with -c");
+                    Err(wrong(what))
+                }
+            };
+        }
+        Err(error) => return Err(wrong(error.to_string())),
+    };
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        // The line itself may have a password in it.
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        wrong(format!("line {line}: {}", error.message()))
+    })?;
+    let name = name.unwrap_or(DEFAULT);
+    let Some(section) = table.get(name) else {
+        let known: Vec<&str> = table.keys().map(String::as_str).collect();
+        let known = if known.is_empty() {
+            "it has none".into()
+        } else {
+            format!("it has {}", known.join(", "))
+        };
+        return Err(wrong(format!("there is no environment `{name}`; {known}")));
+    };
+    let Value::Table(section) = section else {
+        return Err(wrong(format!(
+            "`{name}` is not an environment; write [{name}] above its keys"
+        )));
+    };
+    read(section).map_err(|what| wrong(format!("environment `{name}`: {what}")))
+}
+
+fn read(section: &Table) -> Result<Environment, String> {
+    let mut environment = Environment::default();
+    for (key, value) in section {
+        let text = || {
+            value.as_str().map(str::to_owned).ok_or_else(|| format!("`{key}` is a text in quotes"))
+        };
+        match key.as_str() {
+            "url" => environment.url = Some(text()?),
+            "prefix" => environment.prefix = Some(text()?),
+            "timezone" => {
+                let zone = text()?;
+                let cron = allora_core::cron("* * * * *").map_err(|error| error.to_string())?;
+                cron.in_zone(&zone).map_err(|error| format!("`timezone`: {error}"))?;
+                environment.timezone = Some(zone);
+            }
+            "history" => {
+                let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+                environment.history = Some(number.ok_or("`history` is a number from 0")?);
+            }
+            _ => {
+                return Err(format!(
+                    "nothing is called `{key}`; there are url, prefix, timezone and history"
+                ));
+            }
+        }
+    }
+    if environment.url.is_none() {
+        return Err("it has no `url`".into());
+    }
+    Ok(environment)
+}

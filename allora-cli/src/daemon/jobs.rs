@@ -1,0 +1,149 @@
+//! The lines that run: what the crontabs say now, as jobs of the scheduler.
+
+use super::process::{Surroundings, execute};
+use crate::crontabs::{Line, Nodes, Shell};
+use allora_core::{
+    AnySchedule, BoxError, Entry, Handle, Job, Run, Schedule, Settings, Time, at, runtime::Runtime,
+};
+use async_trait::async_trait;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The jobs of this daemon.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    handle: Handle,
+    around: Arc<Surroundings>,
+    labels: Vec<String>,
+    running: BTreeMap<String, Line>,
+}
+
+/// How many lines came, went and changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+    pub(crate) changed: usize,
+}
+
+impl Jobs {
+    pub(crate) fn new(handle: Handle, around: Arc<Surroundings>, labels: Vec<String>) -> Self {
+        Self { handle, around, labels, running: BTreeMap::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Runs these lines from now on, and no others. What runs goes on.
+    ///
+    /// # Errors
+    /// A line that the scheduler refuses; those before it are in force.
+    pub(crate) fn apply(&mut self, lines: Vec<Line>) -> allora_core::Result<Difference> {
+        let mut difference = Difference::default();
+        let here = |line: &Line| match &line.nodes {
+            Nodes::All => true,
+            Nodes::Labelled(label) => self.labels.contains(label),
+        };
+        let wanted: BTreeMap<String, Line> = lines
+            .into_iter()
+            .filter(|line| line.schedule.is_some() && here(line))
+            .map(|line| (line.name.clone(), line))
+            .collect();
+        let handle = &self.handle;
+        self.running.retain(|name, _| {
+            let stays = wanted.contains_key(name);
+            if !stays {
+                handle.remove(name);
+                difference.removed += 1;
+            }
+            stays
+        });
+        for (name, line) in wanted {
+            let known = self.running.get(&name);
+            if known.is_some_and(|known| known.runs_as(&line)) {
+                continue;
+            }
+            if known.is_some() {
+                self.handle.remove(&name);
+                difference.changed += 1;
+            } else {
+                difference.added += 1;
+            }
+            if let Some(schedule) = line.schedule.clone() {
+                self.add(&line, schedule)?;
+            }
+            self.running.insert(name, line);
+        }
+        Ok(difference)
+    }
+
+    /// Runs the `@reboot` lines among these, here, now.
+    ///
+    /// # Errors
+    /// A line that the scheduler refuses.
+    pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
+        for line in lines.iter().filter(|line| line.schedule.is_none()) {
+            let soon = self.around.runtime.wall() + Duration::from_secs(1);
+            let settings = Settings { timeout: line.settings.timeout, ..Settings::default() };
+            let command = Command::new(at(soon), line.shell.clone(), &settings, &self.around);
+            let entry = Entry::with(Arc::new(command), Settings { timeout: None, ..settings });
+            self.handle.add(line.name.as_str(), entry.on_every_node())?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, line: &Line, schedule: AnySchedule) -> allora_core::Result {
+        let command = Command::new(schedule, line.shell.clone(), &line.settings, &self.around);
+        // The command ends its process group itself when the time is over: a future that is
+        // dropped could only kill it.
+        let settings = Settings { timeout: None, ..line.settings.clone() };
+        self.handle.add(line.name.as_str(), Entry::with(Arc::new(command), settings))
+    }
+}
+
+/// A command as a job.
+struct Command<S> {
+    schedule: S,
+    shell: Arc<Shell>,
+    timeout: Option<Duration>,
+    around: Arc<Surroundings>,
+}
+
+impl<S> Command<S> {
+    fn new(
+        schedule: S,
+        shell: Arc<Shell>,
+        settings: &Settings,
+        around: &Arc<Surroundings>,
+    ) -> Self {
+        Self { schedule, shell, timeout: settings.timeout, around: around.clone() }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: Schedule> Job for Command<S> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self.schedule.next_at(after)
+    }
+
+    async fn run(&self, run: Run) -> Result<(), BoxError> {
+        execute(self.shell.clone(), run, self.timeout, self.around.clone()).await
+    }
+
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        self.schedule.latest_at(from, until)
+    }
+
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.schedule.count(from, until)
+    }
+
+    fn definition(&self) -> Option<String> {
+        self.schedule.definition()
+    }
+
+    fn check(&self) -> allora_core::Result {
+        self.schedule.check()
+    }
+}

@@ -1,0 +1,254 @@
+//! The daemon: crontabs, run by a scheduler, with the signals and reloads of a cron.
+
+mod boot;
+mod files;
+mod jobs;
+mod log;
+mod notify;
+mod output;
+mod process;
+pub(crate) mod user;
+
+pub(crate) use log::Log;
+
+use crate::{
+    crontabs::{Complaint, Defaults, Form},
+    failure::{Failure, Outcome, chain},
+    output::complain,
+    store::Store,
+};
+use allora_core::{
+    Event, Handle, Scheduler, Stopped,
+    runtime::{Runtime, Tokio},
+};
+use files::{Files, News};
+use jobs::Jobs;
+use notify::notify;
+use process::Surroundings;
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+/// What a daemon is asked to be.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) crontabs: Vec<PathBuf>,
+    pub(crate) form: Option<Form>,
+    pub(crate) defaults: Defaults,
+    pub(crate) skip_bad_lines: bool,
+    pub(crate) node_name: String,
+    pub(crate) node_labels: Vec<String>,
+    pub(crate) slots: usize,
+    pub(crate) grace: Duration,
+    pub(crate) kill_after: Duration,
+    pub(crate) mark: Duration,
+    pub(crate) log_output: bool,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+/// How often the crontabs are looked at for changes.
+const LOOK: Duration = Duration::from_secs(5);
+
+impl Daemon {
+    /// The crontabs as they are now; refuses what a daemon would not start with.
+    ///
+    /// # Errors
+    /// A crontab that cannot be read, or a bad line that is not to be skipped: each is said on
+    /// standard error.
+    fn files(&self) -> Outcome<Files> {
+        let (crontabs, defaults) = (self.crontabs.clone(), self.defaults.clone());
+        let mut files = Files::new(crontabs, self.form, defaults, self.skip_bad_lines);
+        let News { complaints, notices, .. } = files.look(true)?;
+        for notice in notices {
+            complain("warning", &notice.to_string());
+        }
+        for complaint in &complaints {
+            complain("error", &complaint.to_string());
+        }
+        let unread = complaints.iter().any(|complaint| complaint.line.is_none());
+        if unread || (!complaints.is_empty() && !self.skip_bad_lines) {
+            let many = complaints.len();
+            let lines = if many == 1 { "the line above is" } else { "the lines above are" };
+            let advice = if unread { "" } else { ", or run without them with --skip-bad-lines" };
+            return Err(Failure::failed(format!(
+                "nothing was started: {lines} bad; mend them{advice}"
+            )));
+        }
+        Ok(files)
+    }
+
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// What cannot be started with, and runs that had to be cut off at the end.
+    pub(crate) async fn run(self, open: impl AsyncFnOnce() -> Outcome<Store>, log: Log) -> Outcome {
+        let mut files = self.files()?;
+        // Before anything takes time: from now on a signal means what the documentation says.
+        let mut signals = Signals::listen()?;
+        let store = open().await?;
+        let runtime = Tokio::current()?;
+        let scheduler = Scheduler::builder(store)
+            .runtime(runtime.clone())
+            .label(&self.node_name)
+            .slots(self.slots)
+            .grace(self.grace)
+            .mark(self.mark)
+            .on_event(told)
+            .build()?;
+        let handle = scheduler.handle();
+        let around = Arc::new(Surroundings {
+            runtime: runtime.clone(),
+            kill_after: self.kill_after,
+            log_output: self.log_output,
+            environment: self.environment.clone(),
+        });
+        let mut jobs = Jobs::new(handle.clone(), around, self.node_labels.clone());
+        jobs.apply(files.lines())?;
+        if boot::is_first_start(&self.crontabs) {
+            jobs.start_up(&files.lines())?;
+        }
+        info!(target: "allora", node = handle.node(), jobs = jobs.len(), "started");
+        let mut running = pin!(scheduler.run());
+        let mut stopping = false;
+        let stopped = loop {
+            let look = runtime.sleep_until(runtime.now() + LOOK);
+            let all = tokio::select! {
+                stopped = &mut running => break stopped,
+                order = signals.next() => match order {
+                    Order::Reload => true,
+                    Order::Reopen => {
+                        reopen(&log);
+                        continue;
+                    }
+                    Order::Stop => {
+                        stop(&handle, &mut stopping);
+                        continue;
+                    }
+                },
+                () = look => false,
+            };
+            if !stopping {
+                reload(&mut files, &mut jobs, all);
+            }
+        };
+        end(stopped)
+    }
+}
+
+/// The scheduler's events that somebody waits for.
+fn told(event: &Event) {
+    if let Event::Ready { .. } = event {
+        notify("READY=1");
+    }
+}
+
+fn reopen(log: &Log) {
+    match log.reopen() {
+        Ok(()) => info!(target: "allora", "log opened anew"),
+        Err(error) => {
+            error!(target: "allora", %error, "the log cannot be opened anew; it goes on where it was")
+        }
+    }
+}
+
+/// The first time gracefully, then at once.
+fn stop(handle: &Handle, stopping: &mut bool) {
+    notify("STOPPING=1");
+    if std::mem::replace(stopping, true) {
+        warn!(target: "allora", running = handle.running(), "stopping at once");
+        handle.stop_now();
+    } else {
+        info!(target: "allora", running = handle.running(), "stopping; a second signal stops at once");
+        handle.stop();
+    }
+}
+
+fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
+    let news = match files.look(all) {
+        Ok(news) if news.any => news,
+        Ok(_) => return,
+        Err(failure) => {
+            let Failure::Failed(what) = failure else { return };
+            error!(target: "allora", "{what}; what was loaded before goes on");
+            return;
+        }
+    };
+    for complaint in &news.complaints {
+        error!(target: "allora", "{complaint}");
+    }
+    for notice in &news.notices {
+        warn!(target: "allora", "{notice}");
+    }
+    for path in bad_files(&news.complaints) {
+        let kept = files.in_force(path);
+        error!(target: "allora", crontab = %path.display(), kept, "the new version is bad: the jobs of the last good one go on");
+    }
+    match jobs.apply(files.lines()) {
+        Ok(difference) => {
+            let jobs::Difference { added, removed, changed } = difference;
+            info!(target: "allora", jobs = jobs.len(), added, removed, changed, "crontabs loaded");
+        }
+        Err(error) => error!(target: "allora", "a line was refused: {}", chain(&error)),
+    }
+}
+
+fn bad_files(complaints: &[Complaint]) -> Vec<&PathBuf> {
+    let mut paths: Vec<&PathBuf> = complaints.iter().map(|complaint| &complaint.path).collect();
+    paths.dedup();
+    paths
+}
+
+fn end(stopped: Stopped) -> Outcome {
+    let Stopped { cancelled, unsettled, .. } = stopped;
+    info!(target: "allora", cancelled, unsettled, "ended");
+    if cancelled == 0 && unsettled == 0 {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "stopped with {cancelled} commands cut off and the ends of {unsettled} not told to the store"
+    )))
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Reload,
+    Reopen,
+    Stop,
+}
+
+/// The signals that a daemon obeys.
+struct Signals {
+    listeners: Vec<(Signal, Order)>,
+}
+
+impl Signals {
+    fn listen() -> Outcome<Self> {
+        let obeyed = [
+            (SignalKind::hangup(), Order::Reload),
+            (SignalKind::user_defined1(), Order::Reload),
+            (SignalKind::user_defined2(), Order::Reopen),
+            (SignalKind::terminate(), Order::Stop),
+            (SignalKind::interrupt(), Order::Stop),
+            (SignalKind::quit(), Order::Stop),
+        ];
+        let listeners = obeyed.into_iter().map(|(kind, order)| Ok((signal(kind)?, order)));
+        let listeners: std::io::Result<Vec<_>> = listeners.collect();
+        let listeners = listeners
+            .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+        Ok(Self { listeners })
+    }
+
+    /// The next order.
+    async fn next(&mut self) -> Order {
+        std::future::poll_fn(|cx| {
+            for (signal, order) in &mut self.listeners {
+                if signal.poll_recv(cx).is_ready() {
+                    return std::task::Poll::Ready(*order);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,161 @@
+//! What commands print: into the log, line by line, and the end of it into the record of a failed
+//! run.
+
+use super::process::Surroundings;
+use allora_core::runtime::{Runtime, Tokio};
+use futures::future::{join_all, select};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::Child,
+    sync::oneshot,
+};
+use tracing::info;
+
+/// Longer lines are logged in pieces of so many bytes.
+const LINE: usize = 8 * 1024;
+
+/// So much of the end of the output is kept for the record of a failed run, in bytes.
+const TAIL: usize = 700;
+
+/// The end of what a command prints.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    text: Arc<Mutex<String>>,
+    /// Ready when the command, and all that has its output, has closed it.
+    closed: Vec<oneshot::Receiver<()>>,
+}
+
+/// Follows both outputs of a command to their ends.
+pub(crate) fn follow(child: &mut Child, job: &Arc<str>, around: &Surroundings) -> Tail {
+    let mut tail = Tail { text: Arc::default(), closed: Vec::new() };
+    if let Some(stdout) = child.stdout.take() {
+        tail.follow(stdout, "stdout", job, around);
+    }
+    if let Some(stderr) = child.stderr.take() {
+        tail.follow(stderr, "stderr", job, around);
+    }
+    tail
+}
+
+impl Tail {
+    fn follow(
+        &mut self,
+        stream: impl AsyncRead + Unpin + Send + 'static,
+        name: &'static str,
+        job: &Arc<str>,
+        around: &Surroundings,
+    ) {
+        let (closed, is_closed) = oneshot::channel();
+        self.closed.push(is_closed);
+        let (text, job, log) = (self.text.clone(), job.clone(), around.log_output);
+        around.runtime.spawn(Box::pin(async move {
+            let mut lines = Lines { stream: BufReader::new(stream), rest: Vec::new() };
+            while let Some(line) = lines.next().await {
+                if log {
+                    info!(target: "allora", job = &*job, stream = name, "{line}");
+                }
+                keep(&text, &line);
+            }
+            // Nobody may be waiting.
+            let _ = closed.send(());
+        }));
+    }
+
+    /// The end of what was printed, as the end of a sentence; waits so long at most for the output
+    /// to be closed.
+    pub(crate) async fn end(self, runtime: &Tokio, patience: Duration) -> String {
+        let limit = runtime.sleep_until(runtime.now() + patience);
+        select(join_all(self.closed), limit).await;
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = text.trim();
+        if text.is_empty() { String::new() } else { format!("; its output ends: {text}") }
+    }
+}
+
+fn keep(text: &Mutex<String>, line: &str) {
+    let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+    if text.len() > TAIL {
+        let from = (text.len() - TAIL..).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.drain(..from);
+    }
+}
+
+/// A stream's lines, whatever bytes they hold, without their ends.
+struct Lines<R> {
+    stream: BufReader<R>,
+    rest: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// The next line, or piece of one that is too long.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(text(&line[..end]));
+            }
+            if self.rest.len() >= LINE {
+                return Some(text(&std::mem::take(&mut self.rest)));
+            }
+            // An output that cannot be read is at its end.
+            let read = self.stream.fill_buf().await.unwrap_or_default();
+            if read.is_empty() {
+                let rest = std::mem::take(&mut self.rest);
+                return (!rest.is_empty()).then(|| text(&rest));
+            }
+            let taken = read.len();
+            self.rest.extend_from_slice(read);
+            self.stream.consume(taken);
+        }
+    }
+}
+
+fn text(line: &[u8]) -> String {
+    String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of these bytes.
+    fn lines(bytes: &[u8]) -> Vec<String> {
+        let mut lines = Lines { stream: BufReader::new(bytes), rest: Vec::new() };
+        let mut read = Vec::new();
+        let all = async {
+            while let Some(line) = lines.next().await {
+                read.push(line);
+            }
+        };
+        futures::FutureExt::now_or_never(all).expect("bytes are there at once");
+        read
+    }
+
+    #[test]
+    fn output_is_read_line_by_line_whatever_it_is() {
+        assert_eq!(lines(b""), [""; 0]);
+        assert_eq!(lines(b"a\r\n\nb"), ["a", "", "b"]);
+        assert_eq!(lines(b"\xff\n"), ["\u{fffd}"]);
+        let long = lines(&[b'x'; 3 * LINE]);
+        assert!(long.len() >= 2 && long.concat().len() == 3 * LINE);
+    }
+
+    #[test]
+    fn only_the_end_is_kept() {
+        let text = Mutex::default();
+        for _ in 0..100 {
+            keep(&text, "ein Käse");
+        }
+        keep(&text, "last");
+        let text = text.into_inner().unwrap();
+        assert!(text.len() <= TAIL && text.ends_with("ein Käse\nlast"), "{text}");
+    }
+}

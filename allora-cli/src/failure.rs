@@ -1,0 +1,96 @@
+//! How the command fails: one clear line on standard error, and an exit code that says which sort.
+
+use crate::output;
+use allora_core::Kind;
+use std::{error::Error, fmt::Write as _, io, process::ExitCode};
+
+/// `Result` of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why the command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It could not be done, or what was given is wrong: exit code 1.
+    Failed(String),
+    /// The command line itself is wrong: exit code 2.
+    Usage(String),
+    /// All has been said: ends with this code.
+    Said(u8),
+}
+
+impl Failure {
+    /// Something could not be done; `what` is for people.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::Failed(what.into())
+    }
+
+    /// Says it, and answers with the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (what, code) = match self {
+            Self::Failed(what) => (what, 1),
+            Self::Usage(what) => (what, 2),
+            Self::Said(code) => return ExitCode::from(code),
+        };
+        output::complain("error", &what);
+        ExitCode::from(code)
+    }
+}
+
+impl From<allora_core::Error> for Failure {
+    fn from(error: allora_core::Error) -> Self {
+        let what = chain(&error);
+        Self::Failed(match error.kind() {
+            Kind::Unavailable => format!("{what}; is the store up, and the URL right?"),
+            _ => what,
+        })
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// What could not be written. A reader that has seen enough is not a failure.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Said(0),
+            _ => Self::Failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+/// The error and its causes, each said once.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            let _ = write!(text, ": {said}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// What clap has to say: help and version as they are, everything else on one line.
+pub(crate) fn of_clap(error: &clap::Error) -> Failure {
+    use clap::error::ErrorKind;
+    let text = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = error.print();
+            Failure::Said(u8::from(printed.is_err()))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::Usage("which command? `allora --help` lists them".into())
+        }
+        _ => {
+            let text = text.to_string();
+            let lines = text.lines().map(str::trim);
+            let said = lines.take_while(|line| !line.starts_with("Usage:"));
+            let said: Vec<&str> = said
+                .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+                .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+                .collect();
+            Failure::Usage(said.join(" "))
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What the command says: results on standard output, everything else on standard error.
+
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, IsTerminal, Write as _},
+};
+
+/// Says something about the work on standard error: a line, safe to print.
+pub(crate) fn complain(sort: &str, what: &str) {
+    let colour = match sort {
+        "error" => "31",
+        "warning" => "33",
+        _ => "36",
+    };
+    let sort = if colours(&io::stderr()) {
+        format!("\u{1b}[1;{colour}m{sort}:\u{1b}[0m")
+    } else {
+        format!("{sort}:")
+    };
+    // Nobody is left to be told that standard error is closed.
+    let _ = writeln!(io::stderr(), "{sort} {}", on_one_line(what));
+}
+
+/// Whether to use colours there: only on a terminal, and not where <https://no-color.org> is asked.
+fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The text on one line, with nothing in it that a terminal obeys.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '\n' => line.push_str("; "),
+            char if char.is_control() || is_invisible(char) => {
+                let _ = write!(line, "{}", char.escape_default());
+            }
+            char => line.push(char),
+        }
+    }
+    line
+}
+
+/// Characters that hide or reorder what is printed after them.
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_one_line;
+
+    #[test]
+    fn a_line_is_one_line_and_harmless() {
+        assert_eq!(on_one_line("a\nb\u{1b}[31m\u{202e}c é 🧾"), "a; b\\u{1b}[31m\\u{202e}c é 🧾");
+    }
+}

@@ -1,0 +1,158 @@
+//! What commands on stored schedules share: a runtime, a store, and how its schedules are shown.
+
+use crate::{
+    failure::{Failure, Outcome},
+    output::on_one_line,
+    store::{Place, Store, Tables},
+    values::shown,
+};
+use allora_core::{
+    Schedules,
+    backend::{Held, Past, State},
+    runtime::Tokio,
+    stored::Definition,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A store with its schedules.
+pub(crate) struct Session {
+    pub(crate) store: Store,
+    pub(crate) schedules: Schedules,
+}
+
+/// Opens the store, and does this with it.
+pub(crate) fn with<T>(place: &Place, work: impl AsyncFnOnce(Session) -> Outcome<T>) -> Outcome<T> {
+    run(async {
+        let store = place.open(Tables::Keep, None).await?;
+        let schedules = Schedules::on(store.clone(), Tokio::current()?)?;
+        work(Session { store, schedules }).await
+    })
+}
+
+/// Runs a future to its end.
+pub(crate) fn run<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let answer = runtime.block_on(work);
+    // Connections that are being closed need not be waited for long.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    answer
+}
+
+/// What a schedule's definition says, as far as it can be read.
+pub(crate) struct Told {
+    pub(crate) schedule: String,
+    pub(crate) zone: String,
+    pub(crate) delay: Duration,
+}
+
+/// Reads a definition for people: one that cannot be read is shown as it is.
+pub(crate) fn told(state: &State) -> Told {
+    match Definition::parse(&state.name, &state.definition) {
+        Ok(definition) => Told {
+            schedule: definition.text().to_owned(),
+            zone: zone(&definition),
+            delay: definition.settings().delay,
+        },
+        Err(_) => {
+            let schedule = state.definition.clone();
+            Told { schedule, zone: "?".into(), delay: Duration::ZERO }
+        }
+    }
+}
+
+fn zone(definition: &Definition) -> String {
+    match definition.schedule() {
+        allora_core::AnySchedule::Cron(cron) => cron.zone().to_owned(),
+        _ => "UTC".into(),
+    }
+}
+
+/// The payload as people read it.
+pub(crate) fn data(state: &State) -> String {
+    if state.data.is_empty() {
+        return "{}".into();
+    }
+    match str::from_utf8(&state.data) {
+        Ok(text) => on_one_line(text),
+        Err(_) => format!("<{} bytes>", state.data.len()),
+    }
+}
+
+/// Everything about a schedule, for programs.
+pub(crate) fn state_json(state: &State) -> Value {
+    let Told { schedule, zone, delay } = told(state);
+    let data =
+        serde_json::from_slice(&state.data).unwrap_or_else(|_| match state.data.is_empty() {
+            true => json!({}),
+            false => Value::Null,
+        });
+    let head = state.head.as_ref();
+    json!({
+        "name": state.name,
+        "kind": state.kind,
+        "schedule": schedule,
+        "zone": zone,
+        "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        "definition": state.definition,
+        "data": data,
+        "next_at": state.cursor.map(|next| shown(next.at)),
+        "due_at": state.due_at.map(shown),
+        "trigger": head.and_then(|head| head.trigger.clone()),
+        "attempts": state.attempts,
+        "last_started": state.last_started.map(shown),
+        "last_outcome": state.last.as_ref().map(allora_core::backend::Outcome::word),
+        "last_error": state.last.as_ref().map(allora_core::backend::Outcome::error).filter(|error| !error.is_empty()),
+        "running": state.holds.iter().map(held_json).collect::<Vec<_>>(),
+        "paused": state.paused.as_ref().map(|pause| json!({ "since": shown(pause.since), "note": pause.note })),
+        "dead": state.dead.iter().map(|dead| json!({
+            "at": shown(dead.run.at),
+            "trigger": dead.run.trigger,
+            "attempts": dead.attempts,
+            "error": dead.error,
+        })).collect::<Vec<_>>(),
+        "parked": state.parked,
+        "fence": state.fence,
+        "edition": state.edition,
+        "counters": {
+            "started": state.counters.started,
+            "ran": state.counters.ran,
+            "failed": state.counters.failed,
+            "cancelled": state.counters.cancelled,
+            "skipped": state.counters.skipped,
+            "missed": state.counters.missed,
+            "lost": state.counters.lost,
+            "abandoned": state.counters.abandoned,
+        },
+    })
+}
+
+fn held_json(held: &Held) -> Value {
+    json!({
+        "node": held.node,
+        "fence": held.fence,
+        "at": shown(held.run.at),
+        "attempt": held.attempt,
+        "until": shown(held.until),
+    })
+}
+
+/// An entry of the history, for programs.
+pub(crate) fn past_json(past: &Past) -> Value {
+    json!({
+        "name": past.name,
+        "fence": past.fence,
+        "at": shown(past.occurrence.at),
+        "trigger": past.occurrence.trigger,
+        "last": past.last.map(shown),
+        "count": past.count,
+        "attempt": past.attempt,
+        "node": past.node,
+        "recorded_at": shown(past.at),
+        "outcome": past.outcome.word(),
+        "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
+    })
+}

@@ -1,0 +1,66 @@
+//! Values on the command line: instants and durations, and how instants are shown.
+
+use allora_core::{Every, Time, time::from_millis};
+use chrono::{DateTime, SecondsFormat, Utc};
+use std::time::Duration;
+
+/// Reads an instant: RFC 3339, or seconds since 1970 began.
+pub(crate) fn instant(text: &str) -> Result<Time, String> {
+    let expected = "write RFC 3339, as 2026-03-07T12:00:00Z, or seconds since 1970";
+    let at: Time = match text.parse::<i64>() {
+        Ok(seconds) => DateTime::from_timestamp(seconds, 0),
+        Err(_) => DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc)),
+    }
+    .ok_or_else(|| format!("not an instant; {expected}"))?;
+    from_millis(at.timestamp_millis())
+        .ok_or_else(|| "outside the years 1970 to 9999, which are all there are".into())
+}
+
+/// Reads a duration: `90s`, `1h30m`, or seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let seconds: u64 = text.parse().map_err(|_| "too many seconds to count".to_owned())?;
+        return Ok(Duration::from_secs(seconds));
+    }
+    if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err("negative; nothing runs before its time".into());
+    }
+    Every::parse(text).map(|every| every.period()).map_err(|error| {
+        format!("not a duration: it {}; write it as 90s, 10m or 1h30m", error.reason())
+    })
+}
+
+/// An instant as the command prints it: RFC 3339 in UTC, with as many digits as it has.
+pub(crate) fn shown(at: Time) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_read_in_two_notations() {
+        for (text, is) in [
+            ("2026-03-07T12:00:00Z", "2026-03-07T12:00:00Z"),
+            ("2026-03-07T12:00:00.25+01:00", "2026-03-07T11:00:00.250Z"),
+            ("1337378640", "2012-05-18T22:04:00Z"),
+            ("0", "1970-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(shown(instant(text).unwrap()), is);
+        }
+        for text in ["", "now", "2026-03-07", "-1", "1e9", "253402300800", "9223372036854775807"] {
+            assert!(instant(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_with_units_or_as_seconds() {
+        for (text, seconds) in [("0", 0), ("30", 30), ("90s", 90), ("1h30m", 5_400)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in ["", "-1", "1.5", "abc", "1M", "99999999999999999999"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

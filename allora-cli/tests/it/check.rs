@@ -1,0 +1,100 @@
+//! What a daemon would not start with, and `--check`.
+
+use crate::site::Site;
+
+/// Fifty lines, the thirtieth of which is bad.
+fn one_bad_among_fifty() -> String {
+    let good = |n: usize| format!("{} 4 * * * job-{n}\n", n % 60);
+    let lines = (1..=50).map(|n| if n == 30 { "0 24 * * * late\n".into() } else { good(n) });
+    lines.collect()
+}
+
+#[test]
+fn every_bad_line_is_reported_with_its_place() {
+    let site = Site::new(
+        "MAILTO=ops@example.org\n61 * * * * a\n0 0 * * * fine\n0 0 * * Mond b\nALLORA_TIMEOUT=soon\n\
+         @daily c\n@daily d\nALLORA_TIMEOUT=1h\nALLORA_TIMOUT=1h\n@daily e\n",
+    );
+    let said = site.allora(&["run", "--check", "jobs"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "1 jobs, 4 errors.\n"));
+    let places: Vec<&str> = said.err.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(places, ["jobs:2:1", "jobs:4:9", "jobs:5", "jobs:9", "jobs:1"], "{}", said.err);
+    assert!(said.err.lines().last().unwrap().starts_with("warning: jobs:1: MAILTO"));
+}
+
+#[test]
+fn a_good_crontab_is_counted() {
+    let site = Site::new("0 4 * * * a\n@reboot b\n@every 90m c\n");
+    assert_eq!(site.allora(&["run", "--check", "jobs"]).fine(), "3 jobs, 0 errors.\n");
+    assert_eq!(site.allora(&["run", "--check", "--user", "jobs"]).fine(), "3 jobs, 0 errors.\n");
+}
+
+#[test]
+fn the_form_is_told_by_the_place_or_said() {
+    let site = Site::new("0 4 * * * root backup --all\n");
+    std::fs::create_dir(site.path("cron.d")).unwrap();
+    site.write("cron.d/good", "0 4 * * * root backup --all\n");
+    site.write("cron.d/bad", "0 4 * * * *\n");
+    site.write("cron.d/good.dpkg-old", "this is not read\n");
+    assert_eq!(site.allora(&["run", "--check", "cron.d/good"]).fine(), "1 jobs, 0 errors.\n");
+    let said = site.allora(&["run", "--check", "cron.d"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "1 jobs, 1 errors.\n"));
+    assert!(said.err.starts_with("error: cron.d/bad:1:11: "), "{}", said.err);
+    assert_eq!(site.allora(&["run", "--check", "--system", "jobs"]).fine(), "1 jobs, 0 errors.\n");
+}
+
+#[test]
+fn a_daemon_does_not_start_with_a_bad_line_unless_it_is_told_to_skip_it() {
+    let site = Site::new(&one_bad_among_fifty());
+    let output = site.command(&[]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{said}");
+    assert!(lines[0].starts_with("error: jobs:30:3: hour: \"24\""), "{said}");
+    assert!(
+        lines[1].contains("nothing was started") && lines[1].contains("--skip-bad-lines"),
+        "{said}"
+    );
+    assert!(!site.path("store.db").exists(), "and nothing was made");
+    let site = site.with(&["--skip-bad-lines"]);
+    let daemon = site.start();
+    assert!(daemon.log().contains("jobs=49"), "{}", daemon.log());
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn what_a_daemon_cannot_start_with_is_one_line() {
+    let site = Site::new("@daily true\n");
+    for (args, code, says) in [
+        (&["run", "nothing"][..], 1, "nothing: No such file"),
+        (&["run", "--check", "nothing"], 1, "nothing: No such file"),
+        (&["run"], 2, "<CRONTABS>"),
+        (&["run", "jobs", "--url", "oracle://u:secret@h/d"], 1, "`oracle:`"),
+        (&["run", "jobs", "--url", "postgres://u:secret@127.0.0.1:1/d"], 1, "postgres://u:***@"),
+        (&["run", "jobs", "--zone", "Mars/Olympus"], 1, "--zone"),
+        (&["run", "jobs", "--grace", "soon"], 2, "--grace"),
+        (&["run", "jobs", "--at-least-once", "--overlap", "skip"], 2, "overlap"),
+        (&["run", "jobs", "--slots", "0", "--url", "sqlite:other.db"], 1, "slots"),
+        (&["run", "jobs", "--system", "--user"], 2, "--user"),
+        (&["run", "jobs", "--log-file", "/nowhere/log"], 1, "/nowhere/log"),
+        (&["run", "jobs", "./jobs"], 1, "one name"),
+    ] {
+        let said = site.allora(args).refused(code);
+        assert!(said.contains(says) && !said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn roots_daemon_runs_no_crontab_that_others_may_write() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new("@daily true\n");
+    let mode =
+        |mode| std::fs::set_permissions(site.path("jobs"), std::fs::Permissions::from_mode(mode));
+    mode(0o664).unwrap();
+    assert!(site.allora(&["run", "--check", "jobs"]).err.contains("chmod go-w"));
+    mode(0o644).unwrap();
+    assert_eq!(site.allora(&["run", "--check", "jobs"]).code, 0);
+}

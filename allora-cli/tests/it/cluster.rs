@@ -1,0 +1,238 @@
+//! Three daemons on one crontab, killed and started again at random: what the commands themselves
+//! have written down is compared with what the store says.
+
+use crate::site::{Daemon, Site, patiently, pause};
+use allora_core::{
+    Backend, Time,
+    backend::{Outcome, Past},
+};
+use allora_sql::Sql;
+use chrono::TimeDelta;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+const CRONTAB: &str = "\
+ALLORA_CATCH_UP=all 1000
+@every 1s W='DIR/once'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
+ALLORA_DELIVERY=at-least-once
+ALLORA_LEASE=2s
+@every 1s W='DIR/least'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
+";
+
+/// What a command has written down when it began.
+#[derive(Debug)]
+struct Began {
+    at: Time,
+    fence: i64,
+    node: String,
+}
+
+struct Cluster {
+    site: Site,
+    url: String,
+    prefix: String,
+    daemons: Vec<Daemon>,
+    killed: BTreeSet<String>,
+}
+
+/// Numbers that look random and follow from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+impl Cluster {
+    /// Three daemons that share this store; without a URL, an SQLite file.
+    fn start(url: Option<String>) -> Self {
+        let site = Site::new(CRONTAB);
+        let file = format!("sqlite:{}", site.path("store.db").display());
+        static CLUSTERS: AtomicUsize = AtomicUsize::new(0);
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("t{:x}_{number}", std::process::id());
+        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "2s"]);
+        let url = url.unwrap_or(file);
+        site.args[1].clone_from(&url);
+        let daemons = (0..3).map(|_| site.start()).collect();
+        Self { site, url, prefix, daemons, killed: BTreeSet::new() }
+    }
+
+    /// Kills daemons and starts others, for so long.
+    fn suffer(&mut self, time: Duration) {
+        let seed = env::var("ALLORA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20);
+        let mut dice = Dice(seed);
+        let begun = self.began("least").len();
+        let enough = begun + usize::try_from(time.as_secs()).unwrap();
+        patiently_for(time * 4, || {
+            pause(Duration::from_millis(dice.roll(1_200)));
+            let victim = usize::try_from(dice.roll(3)).unwrap();
+            self.killed.insert(node(&self.daemons[victim]));
+            self.daemons.swap_remove(victim).kill();
+            // Sometimes two are down.
+            pause(Duration::from_millis(dice.roll(600)));
+            self.daemons.push(self.site.start());
+            self.began("least").len() >= enough
+        });
+    }
+
+    /// Stops it, and answers with what the store knows of a job.
+    fn stop(&mut self) -> [Vec<Past>; 2] {
+        // Nothing is left that a dead daemon held.
+        patiently("what was held is accounted for", || {
+            self.past().iter().flatten().filter(|past| past.outcome == Outcome::Running).count()
+                <= 2
+        });
+        for daemon in self.daemons.drain(..) {
+            assert_eq!(daemon.stop(), 0);
+        }
+        self.past()
+    }
+
+    fn past(&self) -> [Vec<Past>; 2] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let past = runtime.block_on(async {
+            let store = Sql::builder()
+                .history(100_000)
+                .prefix(&self.prefix)
+                .connect(&self.url)
+                .await
+                .unwrap();
+            store.history().unwrap().past(None, None, 100_000).await.unwrap()
+        });
+        let (once, least) = past.into_iter().partition(|past| past.name.contains("once"));
+        [once, least]
+    }
+
+    fn began(&self, file: &str) -> Vec<Began> {
+        let text = self.site.read(file);
+        let began = text.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (at, fence) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+            Began { at, fence, node: words[2].to_owned() }
+        });
+        began.collect()
+    }
+}
+
+/// The node's id, from its log.
+fn node(daemon: &Daemon) -> String {
+    let log = daemon.log();
+    let (_, after) = log.split_once("node=\"").unwrap();
+    after.split('"').next().unwrap().to_owned()
+}
+
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "other processes do the work")]
+fn patiently_for(longest: Duration, mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < longest.max(Duration::from_secs(120)), "not so in time");
+    }
+}
+
+/// All instants from the first to the last that began.
+fn grid(began: &[Began]) -> Vec<Time> {
+    let first = began.iter().map(|began| began.at).min().unwrap();
+    let last = began.iter().map(|began| began.at).max().unwrap();
+    let seconds = (last - first).num_seconds();
+    assert!(began.iter().all(|began| (began.at - first).subsec_nanos() == 0), "off the grid");
+    (0..=seconds).map(|n| first + TimeDelta::seconds(n)).collect()
+}
+
+/// At most once: each instant began at most once, and what did not is recorded with the reason.
+fn judge_once(began: &[Began], past: &[Past]) {
+    let mut starts: BTreeMap<Time, usize> = BTreeMap::new();
+    began.iter().for_each(|began| *starts.entry(began.at).or_default() += 1);
+    assert!(starts.values().all(|starts| *starts == 1), "twice: {starts:?}");
+    for at in grid(began) {
+        let told = |past: &&Past| {
+            past.occurrence.at <= at && at <= past.last.unwrap_or(past.occurrence.at)
+        };
+        let told: Vec<&Outcome> = past.iter().filter(told).map(|past| &past.outcome).collect();
+        assert_eq!(told.len(), 1, "{at}: {told:?}");
+        let excused = matches!(told[0], Outcome::Lost | Outcome::Missed);
+        assert!(starts.contains_key(&at) || excused, "{at} did not run: {told:?}");
+    }
+}
+
+/// At least once: each instant began, again only after its daemon was killed, and ended once.
+fn judge_least(began: &[Began], past: &[Past], killed: &BTreeSet<String>) {
+    for at in grid(began) {
+        let mut starts: Vec<&Began> = began.iter().filter(|began| began.at == at).collect();
+        starts.sort_by_key(|began| began.fence);
+        let Some((_last, earlier)) = starts.split_last() else { panic!("{at} never ran") };
+        for start in earlier {
+            assert!(
+                killed.contains(&start.node),
+                "{at} ran again, and nobody was killed: {starts:?}"
+            );
+        }
+        let ended = past.iter().filter(|past| past.occurrence.at == at);
+        let ended = ended.filter(|past| past.outcome == Outcome::Ran).count();
+        assert_eq!(ended, 1, "{at} ended {ended} times");
+    }
+}
+
+fn without_kills(url: Option<String>) {
+    let mut cluster = Cluster::start(url);
+    patiently("it runs", || cluster.began("least").len() >= 6 && cluster.began("once").len() >= 6);
+    let [once, least] = cluster.stop();
+    for (file, past) in [("once", once), ("least", least)] {
+        let began = cluster.began(file);
+        assert_eq!(began.len(), grid(&began).len(), "each instant once: {began:?}");
+        assert!(past.iter().all(|past| past.outcome == Outcome::Ran), "{past:?}");
+    }
+}
+
+fn with_kills(url: Option<String>) {
+    let long = env::var("ALLORA_TEST_LONG").is_ok_and(|long| long == "1");
+    let mut cluster = Cluster::start(url);
+    patiently("it runs", || !cluster.began("least").is_empty());
+    cluster.suffer(Duration::from_secs(if long { 300 } else { 12 }));
+    cluster.site.more_lines("once", 4);
+    let [once, least] = cluster.stop();
+    judge_once(&cluster.began("once"), &once);
+    judge_least(&cluster.began("least"), &least, &cluster.killed);
+}
+
+/// Runs a test on PostgreSQL, where there is one.
+fn on_postgres(test: fn(Option<String>)) {
+    let only = env::var("ALLORA_TEST_STORES").ok();
+    let wanted = only.is_none_or(|only| only.split(',').any(|store| store == "postgres"));
+    match env::var("ALLORA_TEST_POSTGRES_URL") {
+        _ if !wanted => {}
+        Ok(url) => test(Some(url)),
+        Err(_) if env::var_os("CI").is_some() => panic!("ALLORA_TEST_POSTGRES_URL is not set"),
+        Err(_) => crate::site::skipped("ALLORA_TEST_POSTGRES_URL is not set"),
+    }
+}
+
+mod three_daemons_run_each_instant_once {
+    #[test]
+    fn sqlite() {
+        super::without_kills(None);
+    }
+    #[test]
+    fn postgres() {
+        super::on_postgres(super::without_kills);
+    }
+}
+
+mod daemons_that_are_killed_lose_nothing_in_silence {
+    #[test]
+    fn sqlite() {
+        super::with_kills(None);
+    }
+    #[test]
+    fn postgres() {
+        super::on_postgres(super::with_kills);
+    }
+}

@@ -1,0 +1,15 @@
+//! The `allora` command as its users have it: the real binary, in processes of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+
+mod allora;
+mod check;
+mod cluster;
+mod commands;
+mod config;
+mod next;
+mod operators;
+mod perfectsched;
+mod reload;
+mod site;
+mod stop;

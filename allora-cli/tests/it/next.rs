@@ -1,0 +1,91 @@
+//! `allora next`.
+
+use crate::allora::allora;
+
+#[test]
+fn the_next_instants_are_one_a_line_in_utc() {
+    let line = "30 2 * * *";
+    let args = ["next", line, "--zone", "America/New_York", "--after", "2026-03-07T12:00:00Z"];
+    let said = allora(&[&args[..], &["--count", "3"]].concat()).fine();
+    assert_eq!(said, "2026-03-08T07:00:00Z\n2026-03-09T06:30:00Z\n2026-03-10T06:30:00Z\n");
+}
+
+#[test]
+fn the_policy_for_changes_of_the_clock_can_be_chosen() {
+    let args =
+        ["next", "30 2 * * * America/New_York", "--after", "2026-03-07T12:00:00Z", "-n", "1"];
+    for (dst, first) in
+        [("debian", "2026-03-08T07:00:00Z\n"), ("literal", "2026-03-09T06:30:00Z\n")]
+    {
+        assert_eq!(allora(&[&args[..], &["--dst", dst]].concat()).fine(), first);
+    }
+    let literal = "30 2 * * * America/New_York dst=literal";
+    let said = allora(&["next", literal, "--after", "2026-03-07T12:00:00Z", "-n", "1"]).fine();
+    assert_eq!(said, "2026-03-09T06:30:00Z\n", "the text's own policy is kept");
+}
+
+#[test]
+fn reasons_are_given_when_asked_for() {
+    let args = ["next", "30 2 * * *", "--zone", "America/New_York", "-n", "2", "--explain"];
+    let said = allora(&[&args[..], &["--after", "2026-03-07T12:00:00Z"]].concat()).fine();
+    let (first, second) = said.split_once('\n').unwrap();
+    assert!(first.starts_with("2026-03-08T07:00:00Z  2026-03-08 02:30 does not exist"), "{said}");
+    assert_eq!(second, "2026-03-09T06:30:00Z\n");
+}
+
+#[test]
+fn programs_get_json() {
+    let args = ["next", "@every 1500ms", "--after", "0", "-n", "2", "--json"];
+    let said = allora(&args).fine();
+    let at = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["at"].clone();
+    let at: Vec<_> = said.lines().map(at).collect();
+    assert_eq!(at, ["1970-01-01T00:00:01.500Z", "1970-01-01T00:00:03Z"]);
+}
+
+#[test]
+fn a_spread_value_needs_a_name_and_stays_the_same() {
+    let named = ["next", "H 4 * * *", "--name", "invoices", "--after", "0", "-n", "1"];
+    assert_eq!(allora(&named).fine(), allora(&named).fine());
+    let said = allora(&["next", "H 4 * * *"]).refused(1);
+    assert!(said.contains("H"), "{said}");
+}
+
+#[test]
+fn what_is_legal_but_seldom_meant_is_said() {
+    let said = allora(&["next", "*/90 * * * *", "--after", "0", "-n", "1"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "1970-01-01T01:00:00Z\n"));
+    assert!(said.err.starts_with("warning: "), "{said:?}");
+    let said = allora(&["next", "@at 2020-01-01T00:00:00Z", "--after", "2021-01-01T00:00:00Z"]);
+    assert_eq!((said.code, said.out.as_str()), (0, ""));
+    assert_eq!(said.err, "note: never again after 2021-01-01T00:00:00Z\n");
+}
+
+#[test]
+fn bad_input_is_one_line_that_says_where() {
+    for (args, code, says) in [
+        (&["next", "61 * * * *"][..], 1, "minute, column 1: \"61\""),
+        (&["next", "0 0 30 2 *"], 1, "day"),
+        (&["next", "nowhere", "--url", "sqlite:none.db"], 1, "`nowhere` is one word"),
+        (&["next", "* * * * *", "--zone", "Mars/Olympus"], 1, "--zone: time zone"),
+        (&["next", "@every 1h", "--zone", "Europe/Rome"], 1, "only cron expressions"),
+        (&["next", "* * * * *", "--after", "tomorrow"], 2, "--after"),
+        (&["next", "* * * * *", "--count", "0"], 2, "--count"),
+        (&["next", "* * * * *", "--dst", "x"], 2, "--dst"),
+        (&["next"], 2, "<SCHEDULE>"),
+        (&["next", "* * * * *", "--cuont", "1"], 2, "--cuont"),
+        (&["nxet"], 2, "nxet"),
+        (&[], 2, "--help"),
+    ] {
+        let said = allora(args).refused(code);
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    assert!(allora(&["--version"]).fine().starts_with("allora "));
+    for command in ["--help", "next --help", "run --help"] {
+        let args: Vec<&str> = command.split(' ').collect();
+        assert!(allora(&args).fine().contains("Usage: allora"));
+    }
+}

@@ -1,0 +1,125 @@
+//! What operators do to jobs, and what they are shown.
+
+use crate::site::{Site, patiently};
+use serde_json::Value;
+
+/// What a command prints, an object a line.
+fn json(site: &Site, args: &[&str]) -> Vec<Value> {
+    let said = site.allora(&[args, &["--json", "--url", "sqlite:store.db"]].concat()).fine();
+    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn allora(site: &Site, args: &[&str]) -> String {
+    site.allora(&[&args[..1], &["--url", "sqlite:store.db"], &args[1..]].concat()).fine()
+}
+
+#[test]
+fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
+    let site = Site::new("@every 1s echo tick >> DIR/ticks\n@daily echo day >> DIR/days; exit 3\n");
+    let daemon = site.start();
+    patiently("both are in the store", || json(&site, &["list", "--all"]).len() == 2);
+    assert!(allora(&site, &["list"]).ends_with("0 entries.\n"), "stored ones alone");
+    let jobs = json(&site, &["list", "--all"]);
+    let names: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
+    let (tick, day) = (names[0], names[1]);
+    allora(&site, &["pause", tick, "-m", "for repairs"]);
+    assert!(allora(&site, &["show", tick]).contains(": for repairs\n"));
+    // What was begun goes on.
+    patiently("it rests", || json(&site, &["show", tick])[0]["running"] == Value::Array(vec![]));
+    let before = site.lines("ticks");
+    allora(&site, &["trigger", day, "--id", "mine"]);
+    site.more_lines("days", 1);
+    assert_eq!(site.lines("ticks"), before);
+    let outcome = || json(&site, &["history", day, "-n", "1"])[0]["outcome"].clone();
+    patiently("its failure is recorded", || outcome() == "failed");
+    let past = &json(&site, &["history", day])[0];
+    assert_eq!((&past["trigger"], &past["error"]), (&"mine".into(), &"exit status: 3".into()));
+    assert!(allora(&site, &["history", day]).contains("exit status: 3"));
+    let nodes = json(&site, &["nodes"]);
+    assert_eq!((nodes.len(), &nodes[0]["failed"]), (1, &1.into()), "{nodes:?}");
+    allora(&site, &["resume", tick]);
+    site.more_lines("ticks", 1);
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_stored_schedule_is_changed_in_parts() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    allora(
+        &site,
+        &["add", "job", "t", "0 9 * * *", "{\"a\": 1}", "-t", "Asia/Tokyo", "--max-runs", "7"],
+    );
+    let before = json(&site, &["show", "job"]).remove(0);
+    let after = json(&site, &["modify", "job", "--delay", "90s"]).remove(0);
+    for same in ["schedule", "zone", "data", "kind", "next_at"] {
+        assert_eq!(before[same], after[same]);
+    }
+    assert_eq!(after["delay_ms"], 90_000);
+    assert!(after["definition"].as_str().unwrap().contains("max-runs 7"));
+    assert_ne!(before["due_at"], after["due_at"]);
+    let after =
+        json(&site, &["modify", "job", "--type", "u", "--cron", "0 10 * * *", "--data", "{}"]);
+    assert_eq!((&after[0]["kind"], &after[0]["schedule"]), (&"u".into(), &"0 10 * * *".into()));
+    let next = allora(&site, &["next", "job", "-n", "2"]);
+    assert!(
+        next.lines().count() == 2 && next.lines().all(|at| at.ends_with("T01:00:00Z")),
+        "{next}"
+    );
+}
+
+#[test]
+fn a_range_of_the_past_is_run_again() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    allora(&site, &["add", "job", "t", "0 * * * *", "{}"]);
+    let range = ["--from", "2026-01-01T00:00:00Z", "--until", "2026-01-01T02:00:00Z"];
+    let filled = allora(&site, &[&["backfill", "job"], &range[..]].concat());
+    assert_eq!(filled, "2026-01-01T01:00:00Z\n2026-01-01T02:00:00Z\n");
+    assert_eq!(allora(&site, &[&["backfill", "job"], &range[..]].concat()), filled);
+    let said =
+        ["backfill", "job", "--from", "2026-01-01T00:00:00Z", "--until", "9999-01-01T00:00:00Z"];
+    let said = site.allora(&[&said[..], &["--url", "sqlite:store.db"]].concat()).refused(1);
+    assert!(said.contains("not in the past"), "{said}");
+}
+
+#[test]
+fn the_doctor_says_what_is_well() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    let said = allora(&site, &["doctor"]);
+    for what in ["store", "rights", "latency", "clock", "leases"] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("ok  {what}"))), "{said}");
+    }
+    assert!(json(&site, &["list", "--all"]).is_empty(), "nothing is left of it");
+}
+
+#[test]
+fn names_that_could_harm_a_terminal_are_shown_harmless() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    allora(&site, &["add", "--", "--help", "t", "@daily", "{\"a\": \"\\u001b[31m\"}"]);
+    assert!(allora(&site, &["list"]).contains("                        --help "));
+    assert!(!allora(&site, &["show", "--", "--help"]).contains('\u{1b}'));
+    let said =
+        site.allora(&["add", "a\u{1b}[31mb", "t", "@daily", "{}", "--url", "sqlite:store.db"]);
+    assert!(!said.refused(1).contains('\u{1b}'));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    use std::process::Stdio;
+    let mut command = crate::allora::command(&["next", "@every 1s", "-n", "10000"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let said = crate::allora::allora(&["completions", shell]).fine();
+        assert!(said.contains("backfill") && !said.contains("__as-user -"), "{shell}");
+    }
+}

@@ -1,0 +1,194 @@
+//! A place for daemons: a folder with a crontab, a store, and what commands write.
+
+use crate::allora::{Said, allora_in, command};
+use std::{
+    cell::Cell,
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until it is so.
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "other processes do the work")]
+pub(crate) fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not so: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lets real time pass.
+#[expect(clippy::disallowed_methods, reason = "other processes do the work")]
+pub(crate) fn pause(time: Duration) {
+    thread::sleep(time);
+}
+
+pub(crate) struct Site {
+    folder: tempfile::TempDir,
+    daemons: Cell<usize>,
+    /// What daemons are given beside the crontab.
+    pub(crate) args: Vec<String>,
+}
+
+/// A daemon that was started; dropped, it is killed.
+pub(crate) struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Site {
+    /// A place with this crontab, and a store in an SQLite file.
+    pub(crate) fn new(crontab: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("store.db").display());
+        let args = ["--url", &url, "--zone", "UTC"].map(String::from).to_vec();
+        let site = Self { folder, daemons: Cell::default(), args };
+        site.write("jobs", crontab);
+        site
+    }
+
+    /// With more arguments.
+    pub(crate) fn with(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Replaces a file at once, as editors do. `DIR` in the text is this folder.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let text = text.replace("DIR", &self.folder.path().display().to_string());
+        fs::write(self.path(".new"), text).unwrap();
+        fs::rename(self.path(".new"), self.path(name)).unwrap();
+    }
+
+    /// What a file holds; nothing if there is none.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// How many lines a file has.
+    pub(crate) fn lines(&self, name: &str) -> usize {
+        self.read(name).lines().count()
+    }
+
+    /// Waits until a file has so many lines more.
+    #[track_caller]
+    pub(crate) fn more_lines(&self, name: &str, more: usize) {
+        let before = self.lines(name);
+        patiently(&format!("{more} more lines in {name}"), || self.lines(name) >= before + more);
+    }
+
+    /// A daemon for the crontab, which has reached its store.
+    pub(crate) fn start(&self) -> Daemon {
+        let daemon = self.begin(&[]);
+        daemon.says("has reached its store");
+        daemon
+    }
+
+    /// A daemon that may not come far.
+    pub(crate) fn begin(&self, args: &[&str]) -> Daemon {
+        self.daemons.set(self.daemons.get() + 1);
+        let log = self.path(&format!("log.{}", self.daemons.get()));
+        let mut command = self.command(args);
+        command.arg("--log-file").arg(&log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Daemon { child: command.spawn().unwrap(), log }
+    }
+
+    /// The command for a daemon.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(&["run", "jobs"]);
+        command.args(&self.args).args(args).current_dir(self.folder.path());
+        command
+    }
+
+    /// Another command of `allora` in this folder.
+    pub(crate) fn allora(&self, args: &[&str]) -> Said {
+        allora_in(self.folder.path(), args)
+    }
+}
+
+impl Daemon {
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log has this in it.
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) {
+        self.says_often(text, 1);
+    }
+
+    /// Waits until so many lines of the log have this in them.
+    #[track_caller]
+    pub(crate) fn says_often(&self, text: &str, times: usize) {
+        let count = |log: &str| log.lines().filter(|line| line.contains(text)).count();
+        patiently(&format!("the log says {text:?}: {}", self.log()), || {
+            count(&self.log()) >= times
+        });
+    }
+
+    /// Sends it a signal by its name, as `-TERM`.
+    pub(crate) fn signal(&self, signal: &str) {
+        send(signal, self.child.id());
+    }
+
+    /// Waits for its end; answers with its exit code.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> i32 {
+        let mut code = None;
+        patiently("the daemon ends", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.and_then(|status| status.code()).expect("it was not killed")
+    }
+
+    /// Stops it gracefully.
+    #[track_caller]
+    pub(crate) fn stop(self) -> i32 {
+        self.signal("-TERM");
+        self.end()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // One that has ended already is as dead.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn send(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// Whether a process lives.
+pub(crate) fn lives(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Says that a test did not run.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+pub(crate) fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}

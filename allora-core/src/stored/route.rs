@@ -1,0 +1,237 @@
+//! Which code runs which kind of stored schedule.
+
+use super::Definition;
+use crate::{
+    backend::State,
+    error::{BoxError, Error, Result},
+    job::{Entry, IntoOutcome, Job, Payload},
+    name::check_name,
+    run::Run,
+    schedule::{AnySchedule, Schedule},
+    time::Time,
+};
+use async_trait::async_trait;
+use futures::future::{BoxFuture, FutureExt};
+use regex_lite::Regex;
+use std::{fmt, sync::Arc};
+
+/// Which kinds a handler is for.
+///
+/// A text is that kind alone. Of several handlers whose patterns match, the one that was declared
+/// first runs the schedule.
+///
+/// ```
+/// use allora_core::Pattern;
+///
+/// # fn main() -> allora_core::Result {
+/// let (mail, all_mail) = (Pattern::from("mail"), Pattern::prefix("mail."));
+/// assert!(mail.matches("mail") && !mail.matches("mail.digest"));
+/// assert!(all_mail.matches("mail.digest"));
+/// assert!(Pattern::regex("^(sms|fax)$")?.matches("fax"));
+/// assert!(Pattern::any().matches("whatever nobody else is for"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    is: Is,
+}
+
+#[derive(Clone, Debug)]
+enum Is {
+    Exact(String),
+    Prefix(String),
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// Kinds that begin so.
+    pub fn prefix(prefix: impl Into<String>) -> Self {
+        Self { is: Is::Prefix(prefix.into()) }
+    }
+
+    /// Kinds in which this regular expression is found; `^` and `$` for the whole kind. The syntax
+    /// is that of the crate `regex-lite`: ASCII classes, no look-around.
+    ///
+    /// # Errors
+    /// `Invalid`: what is wrong with it.
+    pub fn regex(regex: &str) -> Result<Self> {
+        let read = Regex::new(regex).map_err(|why| {
+            Error::invalid(format!("the pattern `{regex}` of a kind is no regular expression"))
+                .source(why)
+        })?;
+        Ok(Self { is: Is::Regex(read) })
+    }
+
+    /// Every kind: declared last, what nobody else is for.
+    pub fn any() -> Self {
+        Self::prefix("")
+    }
+
+    /// Whether it is for this kind.
+    pub fn matches(&self, kind: &str) -> bool {
+        match &self.is {
+            Is::Exact(exact) => exact == kind,
+            Is::Prefix(prefix) => kind.starts_with(prefix.as_str()),
+            Is::Regex(regex) => regex.is_match(kind),
+        }
+    }
+
+    fn exact(&self) -> Option<&str> {
+        match &self.is {
+            Is::Exact(exact) => Some(exact),
+            Is::Prefix(_) | Is::Regex(_) => None,
+        }
+    }
+}
+
+impl From<&str> for Pattern {
+    fn from(exact: &str) -> Self {
+        Self { is: Is::Exact(exact.to_owned()) }
+    }
+}
+
+impl From<String> for Pattern {
+    fn from(exact: String) -> Self {
+        Self { is: Is::Exact(exact) }
+    }
+}
+
+/// What runs stored schedules of some kind: an async closure that takes a [`Run`], or, with the
+/// feature `json`, a [`Run`] and its data as a value.
+///
+/// It is called once for each run, on a clone of its own; what the runs share, it captures. `Args`
+/// is found out by the compiler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot run stored schedules",
+    label = "not an async closure from `Run`, or from `Run` and a value, to `()` or `Result`",
+    note = "it is `Clone`, `Send`, `Sync` and 'static; what it shares it captures in an `Arc`",
+    note = "with `?` inside, say what it returns: `async move |run: Run| -> Result<(), BoxError> {{ .. }}`",
+    note = "to be given a value, its type implements `serde::Deserialize`, and the feature `json` is on"
+)]
+pub trait Handler<Args>: Send + Sync + 'static {
+    /// Does the work of one occurrence.
+    fn handle(&self, run: Run) -> BoxFuture<'static, Result<(), BoxError>>;
+}
+
+impl<F, Fut> Handler<(Run,)> for F
+where
+    F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    fn handle(&self, run: Run) -> BoxFuture<'static, Result<(), BoxError>> {
+        let work = (self.clone())(run);
+        async move { work.await.into_outcome() }.boxed()
+    }
+}
+
+/// A handler whose arguments are forgotten.
+type Work = Arc<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+
+/// The handlers of a node, in the order in which they were declared.
+#[derive(Clone, Default)]
+pub(crate) struct Router {
+    routes: Vec<(Pattern, Work)>,
+}
+
+/// What a node does with a stored schedule.
+pub(crate) enum Routed {
+    /// It runs it.
+    Here(Entry),
+    /// It has no code for its kind.
+    Elsewhere,
+    /// Nobody can run it, and why.
+    Broken(String),
+}
+
+/// Decides that, from the schedule as it is in the store: pure.
+pub(crate) type Route = Arc<dyn Fn(&State) -> Routed + Send + Sync>;
+
+impl Router {
+    pub(crate) fn add<Args: 'static>(&mut self, pattern: Pattern, handler: impl Handler<Args>) {
+        self.routes.push((pattern, Arc::new(move |run| handler.handle(run))));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    pub(crate) fn check(&self) -> Result {
+        for (i, (pattern, _)) in self.routes.iter().enumerate() {
+            let Some(kind) = pattern.exact() else { continue };
+            check_name(kind)?;
+            if self.routes[..i].iter().any(|(before, _)| before.matches(kind)) {
+                return Err(Error::invalid(format!(
+                    "the handler of the kind {kind:?} would never run: one that was declared \
+                     before it is for that kind too"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Kinds that need not be asked for: of exact patterns.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = &str> {
+        self.routes.iter().filter_map(|(pattern, _)| pattern.exact())
+    }
+
+    /// Whether the kinds that the store has must be known to say which of them are run here.
+    pub(crate) fn has_patterns(&self) -> bool {
+        self.routes.iter().any(|(pattern, _)| pattern.exact().is_none())
+    }
+
+    pub(crate) fn matches(&self, kind: &str) -> bool {
+        self.routes.iter().any(|(pattern, _)| pattern.matches(kind))
+    }
+
+    pub(crate) fn route(&self, state: &State) -> Routed {
+        let route = self.routes.iter().find(|(pattern, _)| pattern.matches(&state.kind));
+        let Some((_, work)) = route.filter(|_| !state.kind.is_empty()) else {
+            return Routed::Elsewhere;
+        };
+        match Definition::parse(&state.name, &state.definition) {
+            Ok(definition) => {
+                let schedule = definition.schedule().clone();
+                let job = Arc::new(Stocked { schedule, work: work.clone() });
+                let payload = Payload { kind: state.kind.clone(), data: state.data.clone().into() };
+                let settings = definition.settings().clone();
+                Routed::Here(Entry::with(job, settings).carrying(payload))
+            }
+            Err(error) => Routed::Broken(format!("its definition cannot be read: {error}")),
+        }
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.routes.iter().map(|(pattern, _)| pattern)).finish()
+    }
+}
+
+/// A stored schedule with the code that runs it.
+struct Stocked {
+    schedule: AnySchedule,
+    work: Work,
+}
+
+#[async_trait]
+impl Job for Stocked {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self.schedule.next_at(after)
+    }
+    async fn run(&self, run: Run) -> Result<(), BoxError> {
+        (self.work)(run).await
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        self.schedule.latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.schedule.count(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        self.schedule.definition()
+    }
+    fn check(&self) -> Result {
+        self.schedule.check()
+    }
+}

@@ -1,0 +1,218 @@
+//! Which node runs what.
+
+use super::{Seen, add, news, schedules};
+use crate::support::{Lab, at, secs};
+use allora_core::{
+    BoxError, Builder, Pattern, Run, Stored,
+    backend::{Backend, NewSchedule, Now},
+};
+
+/// A builder with a handler that says by which name it was chosen.
+fn says(b: Builder, pattern: impl Into<Pattern>, by: &'static str, seen: &Seen) -> Builder {
+    let seen = seen.clone();
+    b.kind(pattern, async move |run: Run| seen.tell(format!("{by}: {}", run.kind())))
+}
+
+#[test]
+fn the_first_pattern_that_matches_runs_it() {
+    let lab = Lab::new(1);
+    let seen = Seen::default();
+    lab.start(|_, b| {
+        let b = says(b, "user_task", "exact", &seen);
+        let b = says(b, Pattern::regex("^user_.*$").unwrap(), "regex", &seen);
+        let b = says(b, Pattern::prefix("system."), "prefix", &seen);
+        let b = says(b, Pattern::regex("clean|sweep").unwrap(), "anywhere", &seen);
+        says(b, Pattern::any(), "fallback", &seen)
+    });
+    for kind in
+        ["user_task", "user_other", "user_task2", "system.clean", "deep clean", "User_task", "🧾"]
+    {
+        add(&lab, Stored::new(format!("a {kind}"), kind, "@every 10s").max_runs(1));
+    }
+    lab.until(12.0);
+    assert_eq!(
+        seen.sorted(),
+        [
+            "anywhere: deep clean",
+            "exact: user_task",
+            "fallback: User_task",
+            "fallback: 🧾",
+            "prefix: system.clean",
+            "regex: user_other",
+            "regex: user_task2",
+        ]
+    );
+}
+
+#[test]
+fn unknown_kinds_are_left_to_nodes_that_know_them() {
+    let lab = Lab::new(2);
+    let (mail, sms) = (Seen::default(), Seen::default());
+    let first = lab.start(|_, b| says(b, "mail", "1", &mail));
+    for kind in ["mail", "sms"] {
+        add(&lab, Stored::new(kind, kind, "@every 10s"));
+    }
+    lab.until(25.0);
+    assert_eq!(mail.take(), ["1: mail", "1: mail"]);
+    let state = lab.state("sms");
+    assert_eq!((state.counters.started, state.counters.missed), (0, 0), "it waits");
+    assert_eq!(first.news(), ["Ready"]);
+    lab.start(|_, b| says(b, "sms", "2", &sms));
+    lab.until(32.0);
+    assert_eq!(sms.take(), ["2: sms", "2: sms"], "the latest that was missed, and the next");
+}
+
+#[test]
+fn a_kind_that_nobody_has_heard_of_is_run_at_once_by_a_pattern() {
+    let lab = Lab::new(3);
+    let seen = Seen::default();
+    lab.start(|_, b| says(b, Pattern::any(), "any", &seen).safety_poll(secs(3_600)));
+    lab.until(100.0);
+    for n in 0..20 {
+        // Each of a kind of its own.
+        let due = at(100.2 + f64::from(n) / 10.0);
+        add(
+            &lab,
+            Stored::new(format!("job {n}"), format!("kind {n}"), "@daily")
+                .starting(due)
+                .schedule(allora_core::at(due)),
+        );
+    }
+    lab.until(104.0);
+    assert_eq!(seen.take().len(), 20);
+}
+
+#[test]
+fn a_node_runs_what_it_is_given_while_it_runs() {
+    let lab = Lab::new(4);
+    let seen = Seen::default();
+    let told = seen.clone();
+    lab.start(|_, b| {
+        let b = b.safety_poll(secs(3_600));
+        b.kind("t", async move |run: Run| told.run(&run))
+    });
+    lab.until(5.0);
+    let client = schedules(&lab);
+    add(&lab, Stored::new("a", "t", "*/10 * * * * *"));
+    lab.until(21.0);
+    assert_eq!(seen.take(), ["a 10", "a 20"], "without a poll");
+    let state = lab.sim.block_on(client.get("a")).unwrap();
+    let faster = Stored::of(&state).unwrap().schedule("*/5 * * * * *");
+    lab.sim.block_on(client.modify(&faster)).unwrap();
+    lab.until(31.0);
+    assert_eq!(seen.take(), ["a 25", "a 30"]);
+    lab.sim.block_on(client.pause("a", "enough")).unwrap();
+    lab.until(41.0);
+    assert_eq!(seen.take(), [""; 0]);
+    lab.sim.block_on(client.trigger("a", "now")).unwrap();
+    lab.until(42.0);
+    assert_eq!(seen.take(), ["a 41"], "a trigger runs also while it is paused");
+    lab.sim.block_on(client.resume("a", allora_core::stored::Gap::Missed)).unwrap();
+    lab.until(51.0);
+    assert_eq!(seen.take(), ["a 45", "a 50"]);
+    lab.sim.block_on(client.delete("a")).unwrap();
+    lab.until(70.0);
+    assert_eq!(seen.take(), [""; 0]);
+}
+
+#[test]
+fn an_edited_kind_moves_to_another_handler() {
+    let lab = Lab::new(5);
+    let seen = Seen::default();
+    lab.start(|_, b| says(says(b, "mail", "1", &seen), "sms", "2", &seen));
+    add(&lab, Stored::new("a", "mail", "@every 10s"));
+    lab.until(11.0);
+    let client = schedules(&lab);
+    let state = lab.sim.block_on(client.get("a")).unwrap();
+    let sms = Stored::of(&state).unwrap().with_kind("sms");
+    let edited = lab.sim.block_on(client.modify(&sms)).unwrap();
+    assert_eq!(edited.cursor, state.cursor, "a schedule that is the same goes on where it was");
+    lab.until(21.0);
+    assert_eq!(seen.take(), ["1: mail", "2: sms"]);
+}
+
+#[test]
+fn one_corrupt_schedule_stops_no_other() {
+    let lab = Lab::new(6);
+    let seen = Seen::default();
+    let node = lab.start(|_, b| says(b, "t", "ran", &seen));
+    let store = lab.store.schedules().unwrap();
+    let corrupt = ["", "* * *", "nonsense; delay 1m", "@v9 future", "* * * * *; at-least-once 1ms"];
+    for (i, definition) in corrupt.iter().enumerate() {
+        let name = format!("bad {i}");
+        let new = NewSchedule::new(&name, "t", definition, Some(at(1.0).into()));
+        let added = lab.sim.block_on(store.add(&[new], Now::At(at(0.0)))).unwrap();
+        assert!(added[0].is_ok());
+    }
+    add(&lab, Stored::new("good", "t", "*/10 * * * * *"));
+    lab.until(60.5);
+    assert_eq!(seen.take().len(), 7);
+    assert_eq!(news(&node, "Unplannable"), corrupt.len(), "each is complained about once");
+    // Mended, it is run.
+    let mended = Stored::new("bad 0", "t", "*/10 * * * * *");
+    let edition = lab.state("bad 0").edition;
+    lab.sim.block_on(schedules(&lab).modify(&mended.read_at(edition))).unwrap();
+    lab.until(70.5);
+    assert_eq!(seen.take().len(), 2);
+}
+
+#[test]
+fn a_handler_is_given_its_data_as_a_value() {
+    let lab = Lab::new(7);
+    let seen = Seen::default();
+    let told = seen.clone();
+    let node = lab.start(|_, b| {
+        b.kind("greet", async move |_: Run, (name, times): (String, u8)| {
+            told.tell(name.repeat(times.into()));
+        })
+    });
+    add(&lab, Stored::new("good", "greet", "@every 10s").data(&("ho", 3)).max_runs(1));
+    add(&lab, Stored::new("bad", "greet", "@every 10s").data("nobody").max_runs(1));
+    add(&lab, Stored::new("none", "greet", "@every 10s").max_runs(1));
+    lab.until(60.0);
+    assert_eq!(seen.take(), ["hohoho"]);
+    for name in ["bad", "none"] {
+        let state = lab.state(name);
+        assert_eq!((state.dead.len(), state.counters.failed), (1, 1), "trying again mends nothing");
+        assert!(state.dead[0].error.contains("line 1 column"), "{}", state.dead[0].error);
+    }
+    assert_eq!(news(&node, "Unplannable"), 0);
+}
+
+#[test]
+fn a_handler_that_would_never_run_is_refused() {
+    let lab = Lab::new(8);
+    let seat = lab.seat(lab.sim.node());
+    let nothing = async |_: Run| -> Result<(), BoxError> { Ok(()) };
+    let built = seat.builder().kind(Pattern::any(), nothing).kind("mail", nothing).build();
+    assert!(built.unwrap_err().to_string().contains("\"mail\" would never run"));
+    let built = seat.builder().kind("b\nad", nothing).build();
+    assert!(built.unwrap_err().to_string().contains("U+000A"));
+    assert!(Pattern::regex("(").unwrap_err().to_string().contains("`(`"));
+}
+
+#[test]
+fn many_schedules_are_shared_by_few_slots() {
+    let lab = Lab::new(9);
+    let seen = Seen::default();
+    for _ in 0..2 {
+        let told = seen.clone();
+        lab.start(|seat, b| {
+            let node = seat.node.clone();
+            b.slots(50).kind("t", async move |run: Run| {
+                use allora_core::Runtime;
+                node.sleep_until(node.now() + secs(1)).await;
+                told.run(&run);
+            })
+        });
+    }
+    let all: Vec<Stored> =
+        (0..3_000).map(|n| Stored::new(format!("job {n}"), "t", "0 * * * *")).collect();
+    let added = lab.sim.block_on(schedules(&lab).add_all(&all)).unwrap();
+    assert!(added.iter().all(Result::is_ok));
+    // The simulation begins on a full hour.
+    lab.until(120.0);
+    let ran = seen.sorted();
+    assert_eq!(ran.len(), 3_000);
+    assert!(ran.windows(2).all(|pair| pair[0] != pair[1]), "each once");
+}

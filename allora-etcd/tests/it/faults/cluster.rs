@@ -1,0 +1,160 @@
+//! What a cluster of three goes through.
+
+use super::{fleet::Fleet, members::Members, patiently, proxy::Proxy};
+use crate::stores::{now, pause, runtime};
+use allora_core::{
+    Backend, Kind, Time,
+    backend::{Act, Now, Outcome, Plan, Reschedule},
+};
+use allora_etcd::{Etcd, etcd_client::CompactionOptions};
+use std::time::Duration;
+
+/// Three members, and two nodes that are at work.
+async fn at_work(count: usize) -> Option<(Members, Fleet)> {
+    let members = Members::start(count, &[]).await?;
+    let mut fleet = Fleet::default();
+    for _ in 0..2 {
+        fleet.start(members.urls()).await;
+    }
+    fleet.more_ends(5).await;
+    Some((members, fleet))
+}
+
+#[test]
+fn the_leader_is_killed_again_and_again() {
+    runtime().block_on(async {
+        let Some((mut members, fleet)) = at_work(3).await else { return };
+        for _ in 0..4 {
+            let leader = members.leader().await;
+            members.kill(leader);
+            fleet.more_ends(10).await;
+            members.serve(leader);
+            fleet.more_ends(5).await;
+        }
+        fleet.judge(members.urls()).await;
+    });
+}
+
+#[test]
+fn a_leader_that_hangs_for_nine_seconds_costs_no_run() {
+    runtime().block_on(async {
+        let Some((members, fleet)) = at_work(3).await else { return };
+        let leader = members.leader().await;
+        members.signal(leader, "-STOP");
+        let begun = now();
+        fleet.more_ends(10).await;
+        while begun.elapsed() < Duration::from_secs(9) {
+            pause(50).await;
+        }
+        fleet.more_ends(5).await;
+        members.signal(leader, "-CONT");
+        fleet.more_ends(10).await;
+        let past = fleet.judge(members.urls()).await;
+        let given_up = [Outcome::Lost, Outcome::Abandoned];
+        assert_eq!(past.iter().find(|past| given_up.contains(&past.outcome)), None);
+    });
+}
+
+#[test]
+fn a_follower_that_hangs_is_left() {
+    runtime().block_on(async {
+        let Some((members, fleet)) = at_work(3).await else { return };
+        let leader = members.leader().await;
+        for follower in (0..3).filter(|i| *i != leader) {
+            members.signal(follower, "-STOP");
+            fleet.more_ends(10).await;
+            members.signal(follower, "-CONT");
+            fleet.more_ends(5).await;
+        }
+        fleet.judge(members.urls()).await;
+    });
+}
+
+#[test]
+fn a_member_that_cannot_be_reached_is_left_and_nodes_cut_off_come_back() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(3, &[]).await else { return };
+        let mut proxies = Vec::new();
+        for i in 0..3 {
+            proxies.push(Proxy::to(members.port(i)).await);
+        }
+        let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+        let mut fleet = Fleet::default();
+        fleet.start(urls.clone()).await;
+        fleet.start(urls).await;
+        fleet.more_ends(5).await;
+        for proxy in &proxies {
+            proxy.cut(true);
+            fleet.more_ends(5).await;
+            proxy.cut(false);
+        }
+        let down = fleet.said("StoreDown");
+        proxies.iter().for_each(|proxy| proxy.cut(true));
+        patiently("the nodes notice", async || fleet.said("StoreDown") > down).await;
+        pause(5_000).await;
+        let up = fleet.said("StoreUp");
+        proxies.iter().for_each(|proxy| proxy.cut(false));
+        patiently("the nodes are back", async || fleet.said("StoreUp") > up).await;
+        fleet.more_ends(10).await;
+        fleet.judge(members.urls()).await;
+    });
+}
+
+#[test]
+fn all_members_are_killed_and_come_back_with_their_data() {
+    runtime().block_on(async {
+        for count in [1, 3] {
+            let Some((mut members, fleet)) = at_work(count).await else { return };
+            for _ in 0..2 {
+                let (down, up) = (fleet.said("StoreDown"), fleet.said("StoreUp"));
+                (0..count).for_each(|i| members.kill(i));
+                patiently("the nodes notice", async || fleet.said("StoreDown") > down).await;
+                (0..count).for_each(|i| members.serve(i));
+                patiently("the nodes are back", async || fleet.said("StoreUp") > up).await;
+                fleet.more_ends(10).await;
+            }
+            fleet.judge(members.urls()).await;
+        }
+    });
+}
+
+#[test]
+fn without_a_majority_the_answer_is_a_quick_unavailable() {
+    runtime().block_on(async {
+        let Some((mut members, fleet)) = at_work(3).await else { return };
+        let store = Etcd::builder().connect(members.urls()).await.unwrap();
+        let plans = [Plan::new("nobody", Act::Look)];
+        let request = Reschedule::new("n", Now::At(Time::UNIX_EPOCH), &plans);
+        store.reschedule(request).await.unwrap();
+        let leader = members.leader().await;
+        let gone: Vec<usize> = (0..3).filter(|i| *i != leader).collect();
+        gone.iter().for_each(|i| members.kill(*i));
+        for _ in 0..5 {
+            let begun = now();
+            let error = store.reschedule(request).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            // A call's deadline is one second.
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
+        gone.iter().for_each(|i| members.serve(*i));
+        patiently("it answers again", async || store.reschedule(request).await.is_ok()).await;
+        fleet.more_ends(10).await;
+        fleet.judge(members.urls()).await;
+    });
+}
+
+#[test]
+fn compaction_and_defragmentation_go_unnoticed() {
+    runtime().block_on(async {
+        let Some((members, fleet)) = at_work(3).await else { return };
+        for turn in 0..9 {
+            let mut client = members.client(turn % 3).await;
+            let seen = client.status().await.unwrap().header().unwrap().revision();
+            let physical = Some(CompactionOptions::new().with_physical());
+            client.compact(seen, physical).await.unwrap();
+            client.defragment().await.unwrap();
+            fleet.more_ends(3).await;
+        }
+        fleet.judge(members.urls()).await;
+    });
+}

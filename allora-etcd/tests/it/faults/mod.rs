@@ -1,0 +1,22 @@
+//! Members that are killed, frozen, cut off and filled up under the nodes that work with them: what
+//! these saw is judged by the history checker.
+
+mod cluster;
+mod fleet;
+mod lost;
+mod members;
+mod proxy;
+mod space;
+mod witness;
+
+use crate::stores::{now, pause};
+use std::time::Duration;
+
+/// Asks twenty times a second for up to a minute.
+async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
+    let end = now() + Duration::from_secs(60);
+    while !asked().await {
+        assert!(now() < end, "in vain: {what}");
+        pause(50).await;
+    }
+}

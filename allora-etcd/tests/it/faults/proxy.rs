@@ -1,0 +1,77 @@
+//! A way to a member that can be cut.
+
+use crate::stores::{pause, runtime};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+#[derive(Default)]
+struct Gates {
+    /// Nothing passes to the member.
+    mute: AtomicBool,
+    /// Nothing passes back.
+    deaf: AtomicBool,
+}
+
+pub(super) struct Proxy {
+    port: u16,
+    gates: Arc<Gates>,
+}
+
+impl Proxy {
+    pub(super) async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let proxy = Self { port: listener.local_addr().unwrap().port(), gates: Arc::default() };
+        let gates = proxy.gates.clone();
+        runtime().spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let gates = gates.clone();
+                runtime().spawn(async move {
+                    let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { return };
+                    let (near, far) = (near.into_split(), far.into_split());
+                    let there = pass(near.0, far.1, |gates| &gates.mute, &gates);
+                    let back = pass(far.0, near.1, |gates| &gates.deaf, &gates);
+                    futures::future::select(Box::pin(there), Box::pin(back)).await;
+                });
+            }
+        });
+        proxy
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Nothing passes, and nobody is told.
+    pub(super) fn cut(&self, cut: bool) {
+        self.gates.mute.store(cut, Ordering::SeqCst);
+        self.deafen(cut);
+    }
+
+    /// Answers do not pass.
+    pub(super) fn deafen(&self, deaf: bool) {
+        self.gates.deaf.store(deaf, Ordering::SeqCst);
+    }
+}
+
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    gate: impl Fn(&Gates) -> &AtomicBool,
+    gates: &Gates,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(read) = from.read(&mut buffer).await {
+        while gate(gates).load(Ordering::SeqCst) {
+            pause(10).await;
+        }
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}

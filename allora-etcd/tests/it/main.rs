@@ -1,0 +1,9 @@
+//! The tests of the etcd store, against members that `cargo xtask test` starts.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+
+mod clocks;
+mod conformance;
+#[cfg(unix)]
+mod faults;
+mod stores;

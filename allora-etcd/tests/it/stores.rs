@@ -1,0 +1,130 @@
+//! The stores that tests work on, and where they are.
+
+use allora_conformance::Fixture;
+use allora_core::{Backend, Error, Kind, Result};
+use allora_etcd::{
+    Etcd,
+    etcd_client::{Client, DeleteOptions},
+};
+use async_trait::async_trait;
+use std::{
+    env,
+    marker::PhantomData,
+    sync::{Arc, LazyLock},
+};
+use tokio::runtime::Runtime;
+
+/// A cluster of the suite's.
+pub(crate) trait Cluster: Send + Sync + 'static {
+    /// Where the addresses of its members are.
+    const VARIABLE: &str;
+}
+
+/// One member.
+pub(crate) struct Single;
+
+impl Cluster for Single {
+    const VARIABLE: &str = "ALLORA_TEST_ETCD_URL";
+}
+
+/// Three members.
+pub(crate) struct Three;
+
+impl Cluster for Three {
+    const VARIABLE: &str = "ALLORA_TEST_ETCD_CLUSTER_URLS";
+}
+
+/// The members of a cluster.
+///
+/// # Errors
+/// `Unsupported` if there is none on this machine.
+pub(crate) fn members<C: Cluster>() -> Result<Vec<String>> {
+    if env::var("ALLORA_TEST_STORES").is_ok_and(|only| !only.split(',').any(|s| s == "etcd")) {
+        return Err(Error::new(Kind::Unsupported, "etcd is left out of this run"));
+    }
+    let urls = env::var(C::VARIABLE).map_err(|_| {
+        let none = format!("no etcd: `cargo xtask test` starts one and sets {}", C::VARIABLE);
+        Error::new(Kind::Unsupported, none)
+    })?;
+    Ok(urls.split(',').map(str::to_owned).collect())
+}
+
+/// A prefix on a cluster, thrown away afterwards.
+pub(crate) struct Store<C> {
+    members: Vec<String>,
+    prefix: String,
+    cluster: PhantomData<C>,
+}
+
+#[async_trait]
+impl<C: Cluster> Fixture for Store<C> {
+    async fn set_up(namespace: &str) -> Result<Self> {
+        let store =
+            Self { members: members::<C>()?, prefix: namespace.into(), cluster: PhantomData };
+        store.clear().await?;
+        Ok(store)
+    }
+
+    async fn connect(&self) -> Result<Arc<dyn Backend>> {
+        let builder = Etcd::builder().prefix(&self.prefix).history(10_000);
+        Ok(Arc::new(patient(builder).connect(self.members.clone()).await?))
+    }
+
+    async fn tear_down(self) -> Result<()> {
+        self.clear().await
+    }
+
+    fn block_on<T: Future>(future: T) -> T::Output {
+        runtime().block_on(future)
+    }
+}
+
+impl<C> Store<C> {
+    async fn clear(&self) -> Result {
+        let failed = |cause| Error::new(Kind::Other, "the keys cannot be deleted").source(cause);
+        let client = Client::connect(&self.members, None).await.map_err(failed)?;
+        let all = DeleteOptions::new().with_prefix();
+        let mut kv = client.kv_client();
+        kv.delete(format!("{}/", self.prefix), Some(all)).await.map(drop).map_err(failed)
+    }
+}
+
+/// A machine under test may be slow; how fast a failure is seen is another test's.
+pub(crate) fn patient(builder: allora_etcd::Builder) -> allora_etcd::Builder {
+    let patience = std::time::Duration::from_secs(20);
+    builder.timeout(patience).connect_timeout(patience)
+}
+
+/// One runtime for all tests.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    &RUNTIME
+}
+
+/// `None`, with a line that says so, where there is no such cluster.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+pub(crate) fn or_skip<T>(found: Result<T>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(none) => {
+            assert!(
+                env::var_os("CI").is_none() || env::var_os("ALLORA_TEST_STORES").is_some(),
+                "{none}"
+            );
+            eprintln!("skipped: {none}");
+            None
+        }
+    }
+}
+
+/// The machine's steady clock.
+#[expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// Lets real time pass.
+#[expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+pub(crate) async fn pause(ms: u64) {
+    tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+}
