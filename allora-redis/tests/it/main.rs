@@ -1,0 +1,11 @@
+//! The integration tests: one program, so that it is linked once.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod conformance;
+mod connect;
+mod differential;
+mod faults;
+mod runtimes;
+mod server;
+mod stores;
