@@ -14,6 +14,7 @@
 //! | `memory` | [`Memory`]: a store in process memory | yes |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |
+//! | `redis` | `redis`: a store in Redis: one server, Sentinel, Cluster | |
 //!
 //! # Where to read on
 //!
@@ -30,6 +31,9 @@ pub use allora_core::*;
 pub use allora_etcd as etcd;
 #[cfg(feature = "memory")]
 pub use allora_memory::Memory;
+/// Stores in Redis.
+#[cfg(feature = "redis")]
+pub use allora_redis as redis;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use allora_sql as sql;
