@@ -120,7 +120,8 @@ fn larger_worlds() {
     holds(&Setting { rounds: TWICE, leases: false, ..Setting::QUICK }, &granted);
     holds(&Setting { rounds: TWICE, ..Setting::QUICK }, &[Goal::FinishedAfterTakeOver]);
     let loss = [Goal::Admitted, Goal::GrantedAfterLoss];
-    for rounds in [&[&[1, 3][..], &[2]][..], &[&[1], &[2, 3]], &[&[1, 2], &[3]]] {
+    const THREE: &[&[&[u64]]] = &[&[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
+    for rounds in THREE {
         holds(&Setting { rounds, ..Setting::LOSS }, &loss);
     }
     let most = 12_000_000;
