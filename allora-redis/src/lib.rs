@@ -1,1 +1,3 @@
 //! allora on Redis.
+
+pub mod quorum;

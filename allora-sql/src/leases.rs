@@ -2,11 +2,11 @@
 
 use crate::{
     Sql,
-    dialect::Fast,
-    driver::Value,
+    dialect::fast::{self, Asker},
+    driver::{Row, Value},
     reschedule::{is_whole, micros},
     row,
-    store::{Slot, Store, again},
+    store::{AtOnce, Slot, Store},
 };
 use allora_core::{
     Result,
@@ -53,28 +53,20 @@ impl Store {
         if self.history > 0 || !is_whole(request.now) || seen.values().any(|all| all.len() > 1) {
             return Ok(());
         }
-        let endings: Vec<_> = request.endings.iter().collect();
-        let fast = Fast { node: request.node, now: micros(request.now) };
-        let Some(statement) = self.dialect.flavour.endings(&self.dialect, &fast, &endings) else {
-            return Ok(());
-        };
-        let rows = again!(self, OP, self.driver.rows(statement.clone()))?;
-        for row in rows {
-            // Its name, the end of its hold if it still has one, whether it is due again.
-            let mut cells = row.into_iter();
-            let Some(name) = cells.next().and_then(Value::into_bytes) else { continue };
-            let until = cells.next().and_then(Value::into_int);
-            let due = cells.next().and_then(Value::into_int) == Some(1);
-            let Some(i) = std::str::from_utf8(&name).ok().and_then(|name| seen.get(name)) else {
-                continue;
-            };
-            let i = i[0];
-            answers[i] = Some(match until.map(row::time) {
-                Some(Ok(until)) => Settled::Until(until),
-                _ => Settled::Done,
-            });
-            if due {
-                waiting.push(request.endings[i].name);
+        let mut ends = fast::endings(request.endings);
+        ends.retain(|end| end.is_finish() || self.dialect.flavour.extends_at_once());
+        let asker = Asker { node: request.node, now: micros(request.now) };
+        for ends in ends.chunks(fast::CHUNK) {
+            let statement = self.dialect.flavour.endings(&self.dialect, &asker, ends);
+            match self.at_once(OP, statement).await? {
+                AtOnce::Rows(rows) => ended(rows, request, &seen, answers, waiting),
+                // All of them, or nobody knows which: those that were are told so again.
+                AtOnce::Count(count) if count == ends.len() as u64 => {
+                    for end in ends {
+                        answers[seen[end.name][0]] = Some(Settled::Done);
+                    }
+                }
+                AtOnce::Count(_) => {}
             }
         }
         Ok(())
@@ -109,5 +101,32 @@ impl Store {
             }
         }
         Ok(())
+    }
+}
+
+/// What the rows say: the name, the end of its hold if it still has one, whether it is due again.
+fn ended<'a>(
+    rows: Vec<Row>,
+    request: &Settle<'a>,
+    seen: &HashMap<&str, Vec<usize>>,
+    answers: &mut [Option<Settled>],
+    waiting: &mut Vec<&'a str>,
+) {
+    for row in rows {
+        let mut cells = row.into_iter();
+        let Some(name) = cells.next().and_then(Value::into_bytes) else { continue };
+        let until = cells.next().and_then(Value::into_int);
+        let due = cells.next().and_then(Value::into_int) == Some(1);
+        let Some(i) = std::str::from_utf8(&name).ok().and_then(|name| seen.get(name)) else {
+            continue;
+        };
+        let i = i[0];
+        answers[i] = Some(match until.map(row::time) {
+            Some(Ok(until)) => Settled::Until(until),
+            _ => Settled::Done,
+        });
+        if due {
+            waiting.push(request.endings[i].name);
+        }
     }
 }

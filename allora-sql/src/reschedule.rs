@@ -2,10 +2,10 @@
 
 use crate::{
     Sql,
-    dialect::Fast,
+    dialect::fast::{self, Asker},
     driver::Value,
     row,
-    store::{Done, Slot, Store, again, decides},
+    store::{AtOnce, Done, Slot, Store, again, decides},
 };
 use allora_core::{
     Backend, MAX_NAME, Occurrence, Result, Time,
@@ -30,13 +30,15 @@ impl Backend for Sql {
         if store.is_looking(request.plans) {
             now = store.look_at(request.plans, request.now, &mut answers).await?;
         } else {
-            if store.take_at_once(&request, &mut answers, &mut now).await? {
+            // The history is written in the same transaction as the record.
+            if store.history == 0 {
+                store.take_at_once(&request, &mut answers, &mut now).await?;
                 store.lose_at_once(&request, &mut answers, &mut now).await?;
             }
             store.carry_out(&request, &mut answers, &mut now).await?;
         }
         let (found, next_due) = match request.find {
-            Some(find) => store.found(find).await?,
+            Some(find) => store.found(find, request.now, &mut now).await?,
             None => (Vec::new(), None),
         };
         let now = match now {
@@ -89,7 +91,7 @@ impl Store {
     }
 
     fn is_looking(&self, plans: &[Plan<'_>]) -> bool {
-        plans.iter().all(|plan| matches!(plan.act, Act::Look))
+        !plans.is_empty() && plans.iter().all(|plan| matches!(plan.act, Act::Look))
     }
 
     /// Looks without locking anything.
@@ -122,36 +124,33 @@ impl Store {
         Ok(Some(now))
     }
 
-    /// Takes of the commonest shape, in one statement; false if there are none, or no such
-    /// statement. What it does not win is looked at again.
+    /// Takes of the commonest shape, in one statement. What it does not win is looked at again.
     async fn take_at_once(
         &self,
         request: &Reschedule<'_>,
         answers: &mut [Option<Answer>],
         now: &mut Option<Time>,
-    ) -> Result<bool> {
-        if self.history > 0 || !is_whole(request.now) {
-            // The history is written in the same transaction as the record.
-            return Ok(false);
+    ) -> Result {
+        if !is_whole(request.now) {
+            return Ok(());
         }
-        let plans: Vec<&Plan<'_>> = request.plans.iter().collect();
-        let fast = Fast { node: request.node, now: micros(request.now) };
-        let Some(statement) = self.dialect.flavour.takes(&self.dialect, &fast, &plans) else {
-            return Ok(false);
-        };
-        let rows = again!(self, OP, self.driver.rows(statement.clone()))?;
-        let mut won = HashMap::with_capacity(rows.len());
-        for row in rows {
-            let Some((name, clock, taken)) = granted(row) else { continue };
-            *now = (*now).max(Some(decides(request.now, Some(clock))));
-            won.insert(name, taken);
+        let asker = Asker { node: request.node, now: micros(request.now) };
+        let mut won = HashMap::new();
+        for takes in fast::takes(request.plans).chunks(fast::CHUNK) {
+            let statement = self.dialect.flavour.takes(&self.dialect, &asker, takes);
+            let AtOnce::Rows(rows) = self.at_once(OP, statement).await? else { continue };
+            for row in rows {
+                let Some((name, clock, taken)) = granted(row) else { continue };
+                *now = (*now).max(Some(decides(request.now, Some(clock))));
+                won.insert(name, taken);
+            }
         }
         for (plan, answer) in request.plans.iter().zip(answers) {
             if let Some(taken) = won.remove(plan.name) {
                 *answer = Some(Answer::Taken(taken));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Takes that another node has won, told from what the rows are, without locking them. A take
@@ -218,7 +217,12 @@ impl Store {
     }
 
     /// The stored schedules looked for, the earliest first, and when the next one wants attention.
-    async fn found(&self, find: Find<'_>) -> Result<(Vec<State>, Option<Time>)> {
+    async fn found(
+        &self,
+        find: Find<'_>,
+        asked: Now,
+        now: &mut Option<Time>,
+    ) -> Result<(Vec<State>, Option<Time>)> {
         let mut kinds = find.kinds.to_vec();
         kinds.sort_unstable();
         kinds.dedup();
@@ -227,7 +231,8 @@ impl Store {
         }
         let limit = find.limit.saturating_add(1);
         let statement = self.dialect.find(&kinds, i64::try_from(limit).unwrap_or(i64::MAX));
-        let (_, rows) = self.look(OP, statement).await?;
+        let (clock, rows) = self.look(OP, statement).await?;
+        now.get_or_insert_with(|| decides(asked, clock));
         let mut found = Vec::new();
         for row in rows {
             match &row.record {

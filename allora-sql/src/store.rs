@@ -2,8 +2,8 @@
 //! what it changed.
 
 use crate::{
-    dialect::Dialect,
-    driver::{Conn, Driver, Statement, Value},
+    dialect::{Dialect, fast::Fast},
+    driver::{Conn, Driver, Row, Statement, Value},
     row::{Stored, columns, stored},
     url::Url,
 };
@@ -166,9 +166,26 @@ impl Store {
     ) -> Result<(Option<i64>, Vec<Stored>)> {
         again!(self, op, async {
             let mut rows = self.driver.rows(statement.clone()).await?;
-            let read = self.read(&mut rows);
             let clock = rows.first().and_then(|row| row.first().cloned()).and_then(Value::into_int);
-            Ok((clock, read))
+            // Where nothing is found there is the clock all the same, beside an empty row.
+            rows.retain(|row| row.get(1) != Some(&Value::Bytes(None)));
+            Ok((clock, self.read(&mut rows)))
+        })
+    }
+
+    /// Carries out what many takes or endings are in one statement.
+    pub(crate) async fn at_once(&self, op: &'static str, fast: Fast) -> Result<AtOnce> {
+        again!(self, op, async {
+            let mut writer = self.driver.writer().await?;
+            let conn = writer.conn();
+            match &fast {
+                Fast::Returning(write) => Ok(AtOnce::Rows(conn.rows(write.clone()).await?)),
+                Fast::Counted(write) => Ok(AtOnce::Count(conn.run(write.clone()).await?)),
+                Fast::ReadBack { write, read } => match conn.run(write.clone()).await? {
+                    0 => Ok(AtOnce::Rows(Vec::new())),
+                    _ => Ok(AtOnce::Rows(conn.rows(read.clone()).await?)),
+                },
+            }
         })
     }
 
@@ -348,6 +365,12 @@ pub(crate) fn decides(now: Now, clock: Option<i64>) -> Time {
         Now::At(at) => at,
         Now::Store { node } => clock.and_then(DateTime::from_timestamp_micros).unwrap_or(node),
     }
+}
+
+/// What a fast statement said.
+pub(crate) enum AtOnce {
+    Rows(Vec<Row>),
+    Count(u64),
 }
 
 struct Locked {

@@ -15,10 +15,10 @@ pub(crate) enum Task {
 }
 
 const USAGE: &str = "usage: cluster [--nodes N] [--seconds N] \
-                     [--store memory | sqlite[:FILE] | postgres://… | mysql://…] [--kill]";
+                     [--store sqlite[:FILE] | memory | postgres://… | mysql://…] [--kill]";
 
 pub(crate) fn read(mut args: impl Iterator<Item = String>) -> Result<Task, BoxError> {
-    let (mut nodes, mut seconds, mut store, mut kill) = (3, 12, "memory".to_owned(), false);
+    let (mut nodes, mut seconds, mut store, mut kill) = (3, 12, "sqlite".to_owned(), false);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
         match arg.as_str() {
@@ -42,7 +42,7 @@ pub(crate) fn read(mut args: impl Iterator<Item = String>) -> Result<Task, BoxEr
         return Ok(Task::Processes(Plan { nodes, lasts, url, kill }));
     }
     if kill {
-        return Err("--kill wants nodes that are processes: add --store sqlite".into());
+        return Err("--kill wants nodes that are processes: leave --store memory out".into());
     }
     Ok(Task::Day { nodes, seconds })
 }

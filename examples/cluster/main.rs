@@ -1,11 +1,13 @@
 //! Many nodes, one store, and a check that every occurrence ran as promised.
 //!
-//! `cargo run --example cluster`: a day of a real crontab on three nodes of this process, in some
-//! seconds, on clocks that run fast. `-- --nodes 5 --seconds 20` changes the numbers.
+//! `cargo run --example cluster`: three processes on one SQLite file, in real time. What they wrote
+//! down and what the store remembers then go to the history checker. With `-- --kill` one of them is
+//! killed on the way, and another one started. `--nodes 5 --seconds 20` changes the numbers, and
+//! `--store sqlite:FILE` where the file is, which else is a temporary one; `--features postgres` (or
+//! `mysql`), before the `--`, lets it be a URL.
 //!
-//! `cargo run --example cluster --features sqlite -- --store sqlite --kill`: the nodes are processes
-//! on one database, in real time. One of them is killed on the way, and another one started. What
-//! the processes wrote down and what the store remembers then go to the history checker.
+//! `cargo run --example cluster -- --store memory`: a day of a real crontab on three nodes of this
+//! process, in some seconds, on clocks that run fast.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 

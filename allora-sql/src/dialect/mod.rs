@@ -4,6 +4,7 @@
 //! This is the one place where SQL text is put together. What goes into it is a checked prefix,
 //! names of columns, and numbers of placeholders; whatever comes from outside is bound.
 
+pub(crate) mod fast;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -15,7 +16,8 @@ use crate::{
     driver::{Statement, Value},
     row::{JOB, Type},
 };
-use allora_core::backend::{Ending, Page, Past, Plan};
+use allora_core::backend::{Page, Past};
+use fast::{Asker, Fast, SimpleEnd, SimpleTake};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::{fmt::Write, sync::LazyLock};
 
@@ -56,26 +58,36 @@ pub(crate) trait Flavour: Send + Sync {
     fn locked(&self, dialect: &Dialect, names: &str) -> String {
         dialect.select(&format!("WHERE j.name IN ({names}) ORDER BY j.name{}", self.for_update()))
     }
-    /// One statement for many takes of the commonest shape, where the database can.
-    fn takes(&self, _: &Dialect, _: &Fast<'_>, _: &[&Plan<'_>]) -> Option<Statement> {
-        None
+    /// The `i`th placeholder where the database does not see of which type it is.
+    fn typed_placeholder(&self, sql: &mut String, i: usize, _: Type) {
+        self.placeholder(sql, i);
     }
-    /// One statement for many endings of the commonest shape, where the database can.
-    fn endings(&self, _: &Dialect, _: &Fast<'_>, _: &[&Ending<'_>]) -> Option<Statement> {
-        None
+    /// Whether an `INSERT` that replaces may say one row twice.
+    fn repeats_rows(&self) -> bool;
+    /// The lesser of two numbers.
+    fn least(&self, one: &str, other: &str) -> String {
+        format!("LEAST({one}, {other})")
+    }
+    /// The greater of two numbers.
+    fn greatest(&self, one: &str, other: &str) -> String {
+        format!("GREATEST({one}, {other})")
+    }
+    /// Between two whole numbers, for a whole number.
+    fn whole_division(&self) -> &'static str {
+        "/"
+    }
+    /// One statement for many takes of the commonest shape; it answers with what was won.
+    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast;
+    /// One statement for many endings of the commonest shape.
+    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast;
+    /// Whether [`endings`](Self::endings) can tell how long an extension extends.
+    fn extends_at_once(&self) -> bool {
+        true
     }
     /// Tells those who listen on the channel, where the database can.
     fn notify(&self, _channel: &str, _payload: &str) -> Option<Statement> {
         None
     }
-}
-
-/// What a fast statement needs beside its rows.
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has them"))]
-pub(crate) struct Fast<'a> {
-    pub(crate) node: &'a str,
-    /// Microseconds; `None` is the database's clock.
-    pub(crate) now: Option<i64>,
 }
 
 /// A flavour with the prefix of its tables.
@@ -253,6 +265,13 @@ impl Dialect {
             text.push_str(&self.select(&tail));
             let _ = write!(text, ") k{}", args.len());
         }
+        let columns: Vec<&str> = JOB.iter().map(|(name, _)| *name).collect();
+        let text = format!(
+            "SELECT c.ticked, f.{}, f.data FROM (SELECT {} AS ticked) c LEFT JOIN ({text}) f \
+             ON 1 = 1",
+            columns.join(", f."),
+            self.flavour.clock(),
+        );
         Statement::new(text, args, &JOB_SHAPE)
     }
 
@@ -355,14 +374,51 @@ impl Dialect {
             text.push_str(tail);
             Statement::new(text, rows.concat(), b"")
         };
-        even_chunks(rows).map(statement).collect()
+        if tail.is_empty() || !self.flavour.repeats_rows() {
+            return even_chunks(rows).map(statement).collect();
+        }
+        let padded = |rows: &[Vec<Value>]| {
+            let len = rows.len().next_power_of_two();
+            let last = rows.last().into_iter().cycle();
+            let rows: Vec<Vec<Value>> = rows.iter().chain(last).take(len).cloned().collect();
+            statement(&rows)
+        };
+        rows.chunks(CHUNK).map(padded).collect()
+    }
+
+    /// The rows of a table of bound values, with rows of nothing up to a power of two, so that few
+    /// different statements are prepared. `before` stands before each.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    fn values(
+        &self,
+        before: &str,
+        columns: &fast::Columns,
+        rows: Vec<Vec<Value>>,
+        args: &mut Vec<Value>,
+    ) -> String {
+        let len = rows.len().next_power_of_two();
+        let nothing = || vec![Value::Int(None); columns.len()];
+        let mut text = String::new();
+        for row in rows.into_iter().chain(std::iter::repeat_with(nothing)).take(len) {
+            text.push_str(if text.is_empty() { "" } else { ", " });
+            text.push_str(before);
+            for (i, (value, (_, of))) in row.into_iter().zip(columns).enumerate() {
+                text.push_str(if i == 0 { "(" } else { ", " });
+                args.push(value);
+                self.flavour.typed_placeholder(&mut text, args.len(), *of);
+            }
+            text.push(')');
+        }
+        text
     }
 
     /// A list of names, padded by repetition so that few different statements are prepared.
-    fn list(&self, names: &[&str], first: usize) -> (String, Vec<Value>) {
+    fn list<T: AsRef<[u8]>>(&self, names: &[T], first: usize) -> (String, Vec<Value>) {
         let len = names.len().next_power_of_two();
-        let padded = names.iter().chain(std::iter::repeat(names.last().unwrap_or(&""))).take(len);
-        let args: Vec<Value> = padded.map(Value::bytes).collect();
+        let all = names.iter().map(AsRef::as_ref);
+        let last = names.last().map_or(&b""[..], AsRef::as_ref);
+        let args: Vec<Value> =
+            all.chain(std::iter::repeat(last)).take(len).map(Value::bytes).collect();
         let mut text = String::new();
         for i in 0..args.len() {
             if i > 0 {

@@ -1,7 +1,13 @@
 //! MySQL, from 8.0, and MariaDB, from 10.5.
 
-use super::Flavour;
-use crate::row::Type;
+use super::{
+    Dialect, Flavour,
+    fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake},
+};
+use crate::{
+    driver::{Statement, Value},
+    row::Type,
+};
 
 pub(crate) struct MySqlFlavour;
 
@@ -72,5 +78,83 @@ impl Flavour for MySqlFlavour {
 
     fn notice_index_filter(&self) -> &'static str {
         ""
+    }
+
+    fn repeats_rows(&self) -> bool {
+        true
+    }
+
+    fn whole_division(&self) -> &'static str {
+        "DIV"
+    }
+
+    fn typed_placeholder(&self, sql: &mut String, _: usize, of: Type) {
+        sql.push_str(match of {
+            Type::Int | Type::IntOrNull => "CAST(? AS SIGNED)",
+            Type::Name | Type::Bytes | Type::BytesOrNull => "CAST(? AS BINARY)",
+        });
+    }
+
+    /// An `UPDATE` returns nothing. What was won is told by the claims, which nobody else has: a
+    /// take whose hold is gone again when it is read back was too slow, and is not this node's any
+    /// more.
+    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
+        let mut args = Vec::new();
+        let rows = takes.iter().map(SimpleTake::values).collect();
+        let update = update(dialect, asker, SimpleTake::COLUMNS, rows, &mut args);
+        let (set, condition) = (SimpleTake::set(self), SimpleTake::condition(self));
+        let write = Statement::new(update(&set, &condition), args, b"");
+        let names: Vec<&[u8]> = takes.iter().map(|take| take.name.as_bytes()).collect();
+        let claims: Vec<&[u8]> = takes.iter().map(|take| &take.claim[..]).collect();
+        let (names, mut args) = dialect.list(&names, 1);
+        let (claims, more) = dialect.list(&claims, args.len() + 1);
+        args.extend(more);
+        let text = format!(
+            "SELECT {CLOCK}, name, hold_at, hold_fence, incarnation, hold_until FROM {}_job \
+             WHERE name IN ({names}) AND claim IN ({claims}) AND hold_attempt = 1",
+            dialect.prefix
+        );
+        let read = Statement::new(text, args, SimpleTake::SHAPE);
+        Fast::ReadBack { write, read }
+    }
+
+    /// A finish always changes its row, so that the number of rows says whether all were accepted.
+    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast {
+        let mut args = Vec::new();
+        let rows = ends.iter().map(SimpleEnd::values).collect();
+        let update = update(dialect, asker, SimpleEnd::COLUMNS, rows, &mut args);
+        let text = update(&SimpleEnd::set(self), SimpleEnd::CONDITION);
+        Fast::Counted(Statement::new(text, args, b""))
+    }
+
+    fn extends_at_once(&self) -> bool {
+        false
+    }
+}
+
+/// An `UPDATE` of the jobs beside the asker and these rows, in their order. The types of the rows are
+/// those of the job's columns; MySQL wants a word before each that MariaDB does not know, and takes
+/// for a comment.
+fn update(
+    dialect: &Dialect,
+    asker: &Asker<'_>,
+    columns: &Columns,
+    rows: Vec<Vec<Value>>,
+    args: &mut Vec<Value>,
+) -> impl Fn(&str, &str) -> String + use<> {
+    let asker = dialect.asker(asker, args);
+    let types = columns.iter().map(|(name, of)| match of {
+        Type::Int | Type::IntOrNull => format!("fence AS {name}"),
+        Type::Name | Type::Bytes | Type::BytesOrNull => format!("name AS {name}"),
+    });
+    let types = types.collect::<Vec<_>>().join(", ");
+    let values = dialect.values("/*!80019 ROW */ ", columns, rows, args);
+    let jobs = format!("{}_job", dialect.prefix);
+    move |set, condition| {
+        format!(
+            "UPDATE ({asker} LIMIT 1) c STRAIGHT_JOIN \
+               (SELECT {types} FROM {jobs} WHERE 1 = 0 UNION ALL VALUES {values}) t \
+             STRAIGHT_JOIN {jobs} j ON j.name = t.of_name SET {set} WHERE {condition}"
+        )
     }
 }

@@ -1,7 +1,13 @@
 //! SQLite, from 3.37.
 
-use super::Flavour;
-use crate::row::Type;
+use super::{
+    Dialect, Flavour,
+    fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake},
+};
+use crate::{
+    driver::{Statement, Value},
+    row::Type,
+};
 
 pub(crate) struct SqliteFlavour;
 
@@ -66,4 +72,61 @@ impl Flavour for SqliteFlavour {
     fn notice_index_filter(&self) -> &'static str {
         " WHERE notice_at IS NOT NULL"
     }
+
+    fn repeats_rows(&self) -> bool {
+        true
+    }
+
+    fn least(&self, one: &str, other: &str) -> String {
+        format!("MIN({one}, {other})")
+    }
+
+    fn greatest(&self, one: &str, other: &str) -> String {
+        format!("MAX({one}, {other})")
+    }
+
+    // What is returned can only be the job's own. The clock stands still for a whole statement.
+
+    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
+        let mut args = Vec::new();
+        let rows = takes.iter().map(SimpleTake::values).collect();
+        let with = with(dialect, asker, SimpleTake::COLUMNS, rows, &mut args);
+        let text = format!(
+            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} \
+             RETURNING {}, name, hold_at, fence, incarnation, hold_until",
+            dialect.prefix,
+            SimpleTake::set(self),
+            SimpleTake::condition(self),
+            self.clock(),
+        );
+        Fast::Returning(Statement::new(text, args, SimpleTake::SHAPE))
+    }
+
+    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast {
+        let mut args = Vec::new();
+        let rows = ends.iter().map(SimpleEnd::values).collect();
+        let with = with(dialect, asker, SimpleEnd::COLUMNS, rows, &mut args);
+        let text = format!(
+            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} \
+             RETURNING name, hold_until, NULL",
+            dialect.prefix,
+            SimpleEnd::set(self),
+            SimpleEnd::CONDITION,
+        );
+        Fast::Returning(Statement::new(text, args, SimpleEnd::SHAPE))
+    }
+}
+
+/// The asker, and a table of these rows.
+fn with(
+    dialect: &Dialect,
+    asker: &Asker<'_>,
+    columns: &Columns,
+    rows: Vec<Vec<Value>>,
+    args: &mut Vec<Value>,
+) -> String {
+    let asker = dialect.asker(asker, args);
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let values = dialect.values("", columns, rows, args);
+    format!("WITH c AS ({asker}), t ({}) AS (VALUES {values})", names.join(", "))
 }

@@ -39,6 +39,26 @@ impl Value {
         Value::Bytes(Some(bytes.as_ref().to_vec()))
     }
 
+    /// An empty column of this type, to be filled by [`push`](Self::push).
+    #[cfg(feature = "postgres")]
+    pub(crate) fn array(of: crate::row::Type) -> Self {
+        use crate::row::Type;
+        match of {
+            Type::Int | Type::IntOrNull => Value::Ints(Vec::new()),
+            Type::Name | Type::Bytes | Type::BytesOrNull => Value::Blobs(Vec::new()),
+        }
+    }
+
+    /// Adds to a column what is of its type.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn push(&mut self, value: Value) {
+        match (self, value) {
+            (Value::Ints(all), value) => all.push(value.into_int()),
+            (Value::Blobs(all), value) => all.push(value.into_bytes()),
+            (Value::Int(_) | Value::Bytes(_), _) => {}
+        }
+    }
+
     pub(crate) fn into_int(self) -> Option<i64> {
         match self {
             Value::Int(number) => number,
@@ -71,8 +91,8 @@ pub trait Conn: Send {
     /// Runs a statement and reads its rows.
     async fn rows(&mut self, statement: Statement) -> sqlx::Result<Vec<Vec<Value>>>;
 
-    /// Runs a statement that has no rows.
-    async fn run(&mut self, statement: Statement) -> sqlx::Result<()>;
+    /// Runs a statement that has no rows; how many rows it changed.
+    async fn run(&mut self, statement: Statement) -> sqlx::Result<u64>;
 
     /// Runs a script without arguments.
     async fn script(&mut self, sql: SqlStr) -> sqlx::Result<()>;
@@ -85,14 +105,22 @@ pub(crate) trait Tx: Send {
     async fn commit(self: Box<Self>) -> sqlx::Result<()>;
 }
 
+/// A connection of a pool.
+pub(crate) trait Lent: Send {
+    fn conn(&mut self) -> &mut dyn Conn;
+}
+
 /// A database behind a pool.
 #[async_trait]
 pub(crate) trait Driver: Send + Sync {
     /// Starts a transaction that may write.
     async fn begin(&self) -> sqlx::Result<Box<dyn Tx>>;
 
-    /// Runs one statement by itself.
+    /// Runs one statement by itself that reads.
     async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>>;
+
+    /// Lends the connection for what writes by one statement.
+    async fn writer(&self) -> sqlx::Result<Box<dyn Lent>>;
 
     /// Checks what cannot be set: an error says what is wrong with the server.
     async fn inspect(&self) -> allora_core::Result;
@@ -140,14 +168,20 @@ macro_rules! connection {
                 Ok(rows)
             }
 
-            async fn run(&mut self, statement: $crate::driver::Statement) -> sqlx::Result<()> {
+            async fn run(&mut self, statement: $crate::driver::Statement) -> sqlx::Result<u64> {
                 let query = sqlx::query::<$db>(statement.sql);
                 let query = statement.args.into_iter().fold(query, $bind);
-                query.execute(self).await.map(drop)
+                query.execute(self).await.map(|done| done.rows_affected())
             }
 
             async fn script(&mut self, sql: sqlx::SqlStr) -> sqlx::Result<()> {
                 sqlx::Executor::execute(self, sqlx::raw_sql(sql)).await.map(drop)
+            }
+        }
+
+        impl $crate::driver::Lent for sqlx::pool::PoolConnection<$db> {
+            fn conn(&mut self) -> &mut dyn $crate::driver::Conn {
+                &mut **self
             }
         }
 

@@ -1,6 +1,6 @@
 //! MySQL and MariaDB.
 
-use super::{Conn, Driver, Row, Statement, Tx, Value, connection};
+use super::{Conn, Driver, Lent, Row, Statement, Tx, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
 use sqlx::{
@@ -51,6 +51,10 @@ impl Driver for MySqlDriver {
 
     async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
         Conn::rows(&mut *self.pool.acquire().await?, statement).await
+    }
+
+    async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
+        Ok(Box::new(self.pool.acquire().await?))
     }
 
     async fn inspect(&self) -> Result {

@@ -1,6 +1,6 @@
 //! PostgreSQL.
 
-use super::{Conn, Driver, Row, Statement, Tx, Value, connection};
+use super::{Conn, Driver, Lent, Row, Statement, Tx, Value, connection};
 use allora_core::Result;
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -45,6 +45,10 @@ impl Driver for PostgresDriver {
 
     async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
         Conn::rows(&mut *self.pool.acquire().await?, statement).await
+    }
+
+    async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
+        Ok(Box::new(self.pool.acquire().await?))
     }
 
     async fn inspect(&self) -> Result {

@@ -1,6 +1,6 @@
 //! SQLite: one writer and a few readers per process.
 
-use super::{Driver, Row, Statement, Tx, Value, connection};
+use super::{Driver, Lent, Row, Statement, Tx, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool, query::Query, sqlite::SqliteArguments};
@@ -33,6 +33,10 @@ impl Driver for SqliteDriver {
 
     async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
         super::Conn::rows(&mut *self.readers.acquire().await?, statement).await
+    }
+
+    async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
+        Ok(Box::new(self.writer.acquire().await?))
     }
 
     async fn inspect(&self) -> Result {

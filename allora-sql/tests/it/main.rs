@@ -12,6 +12,7 @@ mod parity;
 mod rows;
 mod runtimes;
 mod sessions;
+mod statements;
 mod stores;
 mod trace;
 mod transactional;

@@ -85,34 +85,38 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
     };
     let touch = touch.replace("{p}", &place.prefix);
     let text = format!("{begin}; {touch}");
+    let wait =
+        if place.url.starts_with("mysql") { "DO SLEEP(1.2)" } else { "SELECT pg_sleep(1.2)" };
     // Somebody has the row until it is due.
-    let hold = async |wait: &'static str| {
+    let (has_it, held) = futures::channel::oneshot::channel();
+    let hold = async {
         if place.url.starts_with("postgres") {
             let mut conn = PgConnection::connect(&place.url).await.unwrap();
             conn.execute(AssertSqlSafe(text.clone())).await.unwrap();
+            has_it.send(()).unwrap();
             conn.execute(wait).await.unwrap();
             conn.execute("COMMIT").await.unwrap();
         } else if place.url.starts_with("mysql") {
             let mut conn = MySqlConnection::connect(&place.url).await.unwrap();
             conn.execute(AssertSqlSafe(text.clone())).await.unwrap();
+            has_it.send(()).unwrap();
             conn.execute(wait).await.unwrap();
             conn.execute("COMMIT").await.unwrap();
         } else {
             let mut conn = sqlx::SqliteConnection::connect(&place.url).await.unwrap();
             conn.execute(AssertSqlSafe(text.clone())).await.unwrap();
+            has_it.send(()).unwrap();
             pause(1_200).await;
             conn.execute("COMMIT").await.unwrap();
         }
     };
-    let wait =
-        if place.url.starts_with("mysql") { "DO SLEEP(1.2)" } else { "SELECT pg_sleep(1.2)" };
     let taking = async {
-        pause(200).await;
+        held.await.unwrap();
         let then = Next::from(soon + Duration::from_secs(9));
         let plans = [Plan::new("a", take(1, fence, soon.into(), then))];
         sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap()
     };
-    let ((), answer) = futures::join!(hold(wait), taking);
+    let ((), answer) = futures::join!(hold, taking);
     assert!(matches!(answer.answers[0], Answer::Taken(_)), "{answer:?}");
     let state = store.get("a").await.unwrap();
     assert_eq!((state.counters.missed, state.counters.started), (1, 1), "an update was lost");

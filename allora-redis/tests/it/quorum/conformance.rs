@@ -1,0 +1,101 @@
+//! Three and five servers prove the contract, also while one of them is down or hangs.
+
+use super::{join, runtime, server::Server, shared};
+use allora_conformance::{Capability, Fixture, suite};
+use allora_core::{Backend, Error, Kind, Result};
+use async_trait::async_trait;
+use std::{future::Future, sync::Arc};
+
+/// What is wrong with the last server.
+#[derive(Clone, Copy, PartialEq)]
+enum Ill {
+    Nothing,
+    Stopped,
+    Hung,
+}
+
+struct Store {
+    urls: Vec<String>,
+    prefix: String,
+    ill: Option<Server>,
+}
+
+impl Store {
+    async fn set_up(n: usize, ill: Ill, prefix: &str) -> Result<Self> {
+        let mut urls = shared();
+        if urls.len() < n {
+            let variable = "ALLORA_TEST_REDIS_QUORUM_URLS names too few servers";
+            return Err(Error::new(Kind::Unsupported, variable));
+        }
+        urls.truncate(n);
+        let mut victim = None;
+        if ill != Ill::Nothing {
+            let server = Server::start();
+            let server = server
+                .ok_or_else(|| Error::new(Kind::Unsupported, "redis-server is not installed"))?;
+            urls[n - 1] = server.url();
+            victim = Some(server);
+        }
+        let mut store = Self { urls, prefix: prefix.to_owned(), ill: victim };
+        store.clear().await;
+        join(&store.urls, prefix).await.init().await?;
+        match (&mut store.ill, ill) {
+            (Some(server), Ill::Stopped) => server.kill(),
+            (Some(server), Ill::Hung) => server.freeze(),
+            _ => {}
+        }
+        Ok(store)
+    }
+
+    async fn clear(&self) {
+        for url in self.urls.iter().filter(|url| shared().contains(url)) {
+            let client = redis::Client::open(url.as_str()).unwrap();
+            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            let key = format!("{}:quorum", self.prefix);
+            redis::cmd("DEL").arg(key).query_async::<()>(&mut connection).await.unwrap();
+        }
+    }
+}
+
+macro_rules! store {
+    ($module:ident, $n:expr, $ill:expr) => {
+        mod $module {
+            use super::*;
+
+            struct Fixed(Store);
+
+            #[async_trait]
+            impl Fixture for Fixed {
+                async fn set_up(namespace: &str) -> Result<Self> {
+                    Ok(Self(Store::set_up($n, $ill, namespace).await?))
+                }
+
+                async fn connect(&self) -> Result<Arc<dyn Backend>> {
+                    Ok(Arc::new(join(&self.0.urls, &self.0.prefix).await))
+                }
+
+                async fn tear_down(self) -> Result<()> {
+                    self.0.clear().await;
+                    Ok(())
+                }
+
+                fn block_on<T: Future>(future: T) -> T::Output {
+                    runtime().block_on(future)
+                }
+
+                fn lacks() -> &'static [Capability] {
+                    &[Capability::Schedules, Capability::History, Capability::Watch]
+                }
+            }
+
+            suite!(Fixed);
+        }
+    };
+}
+
+store!(three, 3, Ill::Nothing);
+store!(five, 5, Ill::Nothing);
+store!(three_with_one_stopped, 3, Ill::Stopped);
+store!(three_with_one_hung, 3, Ill::Hung);
+store!(five_with_one_stopped, 5, Ill::Stopped);
+store!(five_with_one_hung, 5, Ill::Hung);

@@ -1,0 +1,99 @@
+//! A quorum of real servers: the contract, with all of them and without some; faults.
+
+mod article;
+mod conformance;
+mod connect;
+mod faults;
+mod runtimes;
+mod server;
+
+use allora_core::{
+    Time,
+    backend::{
+        Act, Answer, Backend, Cursor, Deliver, Now, Plan, Reschedule, Rescheduled, State, Take,
+    },
+    time::from_millis,
+};
+use allora_redis::quorum::RedisQuorum;
+use server::Server;
+use std::{sync::OnceLock, time::Duration};
+use tokio::runtime::Runtime;
+
+/// The servers that all tests share; none if the environment names none.
+fn shared() -> Vec<String> {
+    match std::env::var("ALLORA_TEST_REDIS_QUORUM_URLS") {
+        Ok(urls) => urls.split(',').map(str::to_owned).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The runtime of all tests that do not ask for another.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap())
+}
+
+/// Another node. A machine that runs all tests at once is slow, and its servers are given time.
+async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
+    let builder = RedisQuorum::builder().prefix(prefix).deadline(Duration::from_secs(1));
+    builder.connect(urls).await.unwrap()
+}
+
+/// Servers of the test's own, made a quorum; `None`, with a line that says so, where Redis is not
+/// installed.
+async fn servers(n: usize) -> Option<Vec<Server>> {
+    let servers: Option<Vec<Server>> = (0..n).map(|_| Server::start()).collect();
+    if servers.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "redis-server is not installed");
+        #[expect(clippy::print_stderr, reason = "a skip is not silent")]
+        let () = eprintln!("skipped: redis-server is not installed");
+    }
+    let servers = servers?;
+    join(&urls(&servers), "allora").await.init().await.unwrap();
+    Some(servers)
+}
+
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
+/// The instant so many seconds into the tests' day, 2030-01-01.
+fn t(seconds: i64) -> Time {
+    from_millis((1_893_456_000 + seconds) * 1_000).unwrap()
+}
+
+async fn ask(
+    node: &RedisQuorum,
+    id: &str,
+    plans: &[Plan<'_>],
+    now: Time,
+) -> allora_core::Result<Rescheduled> {
+    node.reschedule(Reschedule::new(id, Now::At(now), plans)).await
+}
+
+/// Registers a job whose first occurrence is at `t(first)`.
+async fn register(node: &RedisQuorum, name: &str, first: i64) -> State {
+    let first = Some(t(first).into());
+    let act = Act::Register { definition: "every 1s", version: 0, first };
+    state(ask(node, "operator", &[Plan::new(name, act)], t(0)).await.unwrap())
+}
+
+async fn look(node: &RedisQuorum, name: &str) -> State {
+    state(ask(node, "operator", &[Plan::new(name, Act::Look)], t(0)).await.unwrap())
+}
+
+fn state(answer: Rescheduled) -> State {
+    match answer.answers.into_iter().next() {
+        Some(Answer::State(state)) => *state,
+        other => panic!("no state: {other:?}"),
+    }
+}
+
+/// Takes what the state offers, at most once; the next occurrence is a second later, up to
+/// `t(last)`.
+fn take(seen: &State, claim: u128, last: i64) -> Take {
+    let head = seen.head.clone().unwrap();
+    let next = head.at + chrono::TimeDelta::seconds(1);
+    let then = Cursor::To((next <= t(last)).then(|| next.into()));
+    Take::new(claim, seen.edition, head, Deliver::AtMostOnce { then, mark: None })
+}
