@@ -190,7 +190,7 @@ impl Builder {
         if let Some((user, password)) = &self.login {
             options = options.with_user(user, password).with_auto_token_refresh(true);
         }
-        self.open(Reach::At(endpoints, options)).await
+        self.open(Reach::At(endpoints, Box::new(options))).await
     }
 
     /// Works over a client that is there already, with its members, its login and its

@@ -40,7 +40,7 @@ struct Member {
 
 /// How the members are reached.
 pub(crate) enum Reach {
-    At(Vec<String>, ConnectOptions),
+    At(Vec<String>, Box<ConnectOptions>),
     By(Box<Client>),
 }
 
@@ -55,7 +55,7 @@ impl Driver {
                 .into_iter()
                 .map(|endpoint| Member {
                     endpoint,
-                    options: options.clone(),
+                    options: (*options).clone(),
                     client: tokio::sync::Mutex::default(),
                 })
                 .collect(),
