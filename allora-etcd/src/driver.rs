@@ -48,7 +48,8 @@ impl Driver {
     /// On a thread of our own, unless a handle is given.
     ///
     /// # Errors
-    /// `Other` if the thread cannot be started; `Invalid` for a runtime without timers.
+    /// `Other` if the thread cannot be started. That a given runtime has no timers shows at the first
+    /// call.
     pub(crate) fn new(reach: Reach, timeout: Duration, given: Option<Handle>) -> Result<Self> {
         let list = match reach {
             Reach::At(endpoints, options) => endpoints
