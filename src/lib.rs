@@ -12,8 +12,10 @@
 //! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: prefer `smol` for new services | |
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
+//! | `json` | data of stored schedules as values that serde knows | yes |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |
+//! | `redis` | `redis`: a store in Redis: one server, Sentinel, Cluster | |
 //!
 //! # Where to read on
 //!
@@ -21,6 +23,9 @@
 //! - [`Entry`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, spread.
 //! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: when.
 //! - [`Job`]: a job type of your own. [`Backend`]: a store of your own.
+//! - [`Schedules`] and [`Stored`]: schedules that live in the store, added and changed while
+//!   everything runs; [`Builder::kind`] runs them. How do I add a schedule for a customer? See the
+//!   module [`stored`].
 //! - [`runtime::Sim`]: test schedules without waiting.
 //! - [`crontab`]: read an existing crontab.
 
@@ -30,6 +35,9 @@ pub use allora_core::*;
 pub use allora_etcd as etcd;
 #[cfg(feature = "memory")]
 pub use allora_memory::Memory;
+/// Stores in Redis.
+#[cfg(feature = "redis")]
+pub use allora_redis as redis;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use allora_sql as sql;

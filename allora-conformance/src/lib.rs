@@ -60,11 +60,16 @@
 //! there again; `ALLORA_TEST_LONG=1` walks farther, and on more ways.
 //!
 //! # What else is here?
-//! [`history`] judges what many nodes wrote down while they were being killed and cut off;
-//! [`mod@reference`] is the contract on a plain map, for differential tests. The suite's own tests keep
-//! a collection of backends with one defect each, and the cases that each must fail.
+//! [`history`] judges what many nodes wrote down while they were being killed and cut off, for which
+//! [`faults`] has the tools; [`mod@reference`] is the contract on a plain map, for differential tests;
+//! [`differential`] walks on two backends at once. The suite's own tests keep a collection of backends
+//! with one defect each, and the cases that each must fail.
 
 mod cases;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+pub mod differential;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+pub mod faults;
 mod fixture;
 pub mod history;
 mod random;

@@ -10,6 +10,12 @@ use std::{sync::Arc, time::Duration};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// The scheduler was built with jobs that run at most once, and the store, as it is set up, may
+    /// forget that they ran.
+    Caveat {
+        /// What it may forget, and what to do about it.
+        what: String,
+    },
     /// The scheduler has reached its store for the first time.
     Ready {
         /// This node's id.

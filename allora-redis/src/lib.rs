@@ -1,3 +1,57 @@
-//! allora on Redis.
+//! Stores in Redis.
+//!
+#![doc = include_str!("../README.md")]
 
+mod connect;
+mod hash;
+mod history;
+mod inspect;
+mod keys;
+mod leases;
+mod link;
 pub mod quorum;
+mod reschedule;
+mod schedules;
+mod script;
+mod store;
+mod watch;
+
+pub use connect::Builder;
+pub use redis::{Client, ConnectionInfo, IntoConnectionInfo};
+
+use allora_core::Result;
+use std::{fmt, sync::Arc};
+use store::Store;
+
+/// A store in Redis; a clone shares its connection.
+#[derive(Clone)]
+pub struct Redis {
+    store: Arc<Store>,
+}
+
+impl Redis {
+    /// Connects to one server with the default settings, and checks it.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// As [`Builder::connect`].
+    pub async fn connect(server: impl IntoConnectionInfo) -> Result<Self> {
+        Self::builder().connect(server).await
+    }
+
+    /// Connects with other settings, to a cluster, or through sentinels.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("place", &self.store.place)
+            .field("prefix", &self.store.keys.prefix)
+            .finish_non_exhaustive()
+    }
+}

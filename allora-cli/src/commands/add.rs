@@ -2,6 +2,7 @@
 
 use super::options::{Options, payload};
 use crate::{
+    daemon::kinds,
     failure::Outcome,
     session::{self, Session, state_json},
     store::Place,
@@ -14,7 +15,7 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES
-  allora add backup command '0 4 * * *' '{\"command\": \"/usr/local/bin/backup --all\"}' -t Europe/Paris
+  allora add backup command '0 4 * * *' '{\"command\": [\"backup\", \"--all\"]}' -t Europe/Paris
   allora add invoices http '0 9 1 * *' '{\"url\": \"https://app.example/invoices\"}' --attempts 10
   allora add s1 user_task '* * * * *' '{}' -d 30 -t Asia/Tokyo -s 1356966000 -a 1356970000")]
 pub(crate) struct Add {
@@ -44,6 +45,7 @@ impl Add {
             kind => kind,
         };
         let data = payload(&self.data)?;
+        kinds::check(kind, &data)?;
         let stored = Stored::new(&self.key, kind, &self.cron).data(&data);
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;

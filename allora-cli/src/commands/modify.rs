@@ -2,6 +2,7 @@
 
 use super::options::{Options, payload};
 use crate::{
+    daemon::kinds,
     failure::Outcome,
     session::{self, Session, state_json},
     store::Place,
@@ -48,6 +49,9 @@ impl Modify {
             }
             if let Some(data) = &data {
                 stored = stored.data(data);
+            }
+            if self.kind.is_some() || data.is_some() {
+                kinds::check(stored.kind(), &stored.data_as()?)?;
             }
             Ok(session.schedules.modify(&self.options.apply(stored)).await?)
         })?;

@@ -3,7 +3,7 @@
 use super::options::{parse_catch_up, parse_overlap};
 use crate::{
     crontabs::{self, Defaults, Form, LEASE, find},
-    daemon::{Daemon, Log},
+    daemon::{Daemon, Log, kinds},
     failure::{Failure, Outcome},
     output::complain,
     store::{HISTORY, Place, Tables},
@@ -24,10 +24,14 @@ use tracing::Level;
 #[command(after_long_help = HELP)]
 pub(crate) struct Run {
     /// The crontabs; a folder stands for the files in it that cron would read.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "stored")]
     crontabs: Vec<PathBuf>,
     #[command(flatten)]
     place: Place,
+    /// Runs stored schedules of these types, too: whoever can write to the store then says what
+    /// runs on this node.
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "command,http", value_parser = [kinds::COMMAND, kinds::HTTP])]
+    stored: Vec<String>,
     /// Reads the crontabs, says what is wrong with them, and ends.
     #[arg(long)]
     check: bool,
@@ -117,6 +121,15 @@ COMMANDS
   ALLORA_FENCE (grows with every run of the job), ALLORA_OCCURRENCE (the same for every attempt) and
   ALLORA_NODE. A status other than 0 is a failure.
 
+STORED SCHEDULES
+  with --stored, those of two types are run as `allora add` has stored them:
+    command  {\"command\": [\"/usr/local/bin/backup\", \"--all\"], \"env\": {..}, \"input\": \"..\",
+              \"folder\": \"..\", \"timeout\": \"10m\"}, without any shell
+    http     {\"url\": \"https://..\", \"method\": \"POST\", \"headers\": {..}, \"body\": ..,
+              \"timeout\": \"30s\"}, with the headers Idempotency-Key (the same for every attempt),
+              Allora-Job, Allora-Scheduled-At, Allora-Attempt and Allora-Fence; a status of 200 to
+              299 is success, and redirects are not followed
+
 SIGNALS
   HUP, USR1         reads the crontabs again; what runs goes on (changed files are noticed within
                     5 s without it). A bad new version changes nothing, and the log says why
@@ -131,7 +144,8 @@ STORE
 EXAMPLES
   allora run --check crontab
   allora run /etc/crontab /etc/cron.d
-  allora run crontab --url postgres://cron@db.example/cron --at-least-once";
+  allora run crontab --url postgres://cron@db.example/cron --at-least-once
+  allora run --stored --url postgres://cron@db.example/cron";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
@@ -249,6 +263,7 @@ impl Run {
             form: self.form(),
             defaults,
             skip_bad_lines: self.skip_bad_lines,
+            kinds: self.stored.clone(),
             node_name: self.node_name.clone().or_else(host).unwrap_or_else(|| "node".into()),
             node_labels: self.node_labels.clone(),
             slots: self.slots,

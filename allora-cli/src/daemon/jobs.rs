@@ -1,6 +1,6 @@
 //! The lines that run: what the crontabs say now, as jobs of the scheduler.
 
-use super::process::{Surroundings, execute};
+use super::process::{Call, Surroundings, Work, execute};
 use crate::crontabs::{Line, Nodes, Shell};
 use allora_core::{
     AnySchedule, BoxError, Entry, Handle, Job, Run, Schedule, Settings, Time, at, runtime::Runtime,
@@ -84,16 +84,14 @@ impl Jobs {
     pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
         for line in lines.iter().filter(|line| line.schedule.is_none()) {
             let soon = self.around.runtime.wall() + Duration::from_secs(1);
-            let settings = Settings { timeout: line.settings.timeout, ..Settings::default() };
-            let command = Command::new(at(soon), line.shell.clone(), &settings, &self.around);
-            let entry = Entry::with(Arc::new(command), Settings { timeout: None, ..settings });
+            let entry = Entry::from(Command::new(at(soon), line, &self.around));
             self.handle.add(line.name.as_str(), entry.on_every_node())?;
         }
         Ok(())
     }
 
     fn add(&self, line: &Line, schedule: AnySchedule) -> allora_core::Result {
-        let command = Command::new(schedule, line.shell.clone(), &line.settings, &self.around);
+        let command = Command::new(schedule, line, &self.around);
         // The command ends its process group itself when the time is over: a future that is
         // dropped could only kill it.
         let settings = Settings { timeout: None, ..line.settings.clone() };
@@ -104,19 +102,17 @@ impl Jobs {
 /// A command as a job.
 struct Command<S> {
     schedule: S,
-    shell: Arc<Shell>,
-    timeout: Option<Duration>,
+    work: Arc<Work>,
     around: Arc<Surroundings>,
 }
 
 impl<S> Command<S> {
-    fn new(
-        schedule: S,
-        shell: Arc<Shell>,
-        settings: &Settings,
-        around: &Arc<Surroundings>,
-    ) -> Self {
-        Self { schedule, shell, timeout: settings.timeout, around: around.clone() }
+    fn new(schedule: S, line: &Line, around: &Arc<Surroundings>) -> Self {
+        let Shell { command, stdin, environment, user } = (*line.shell).clone();
+        let timeout = line.settings.timeout;
+        let call = Call::Shell(command);
+        let work = Work { call, stdin, environment, folder: None, user, timeout };
+        Self { schedule, work: Arc::new(work), around: around.clone() }
     }
 }
 
@@ -128,7 +124,7 @@ impl<S: Schedule> Job for Command<S> {
     }
 
     async fn run(&self, run: Run) -> Result<(), BoxError> {
-        execute(self.shell.clone(), run, self.timeout, self.around.clone()).await
+        execute(self.work.clone(), run, self.around.clone()).await
     }
 
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {

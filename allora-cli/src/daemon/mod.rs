@@ -3,6 +3,7 @@
 mod boot;
 mod files;
 mod jobs;
+pub(crate) mod kinds;
 mod log;
 mod notify;
 mod output;
@@ -36,6 +37,8 @@ pub(crate) struct Daemon {
     pub(crate) form: Option<Form>,
     pub(crate) defaults: Defaults,
     pub(crate) skip_bad_lines: bool,
+    /// The kinds of stored schedules to run.
+    pub(crate) kinds: Vec<String>,
     pub(crate) node_name: String,
     pub(crate) node_labels: Vec<String>,
     pub(crate) slots: usize,
@@ -87,21 +90,21 @@ impl Daemon {
         let mut signals = Signals::listen()?;
         let store = open().await?;
         let runtime = Tokio::current()?;
-        let scheduler = Scheduler::builder(store)
-            .runtime(runtime.clone())
-            .label(&self.node_name)
-            .slots(self.slots)
-            .grace(self.grace)
-            .mark(self.mark)
-            .on_event(told)
-            .build()?;
-        let handle = scheduler.handle();
         let around = Arc::new(Surroundings {
             runtime: runtime.clone(),
             kill_after: self.kill_after,
             log_output: self.log_output,
             environment: self.environment.clone(),
         });
+        let builder = Scheduler::builder(store)
+            .runtime(runtime.clone())
+            .label(&self.node_name)
+            .slots(self.slots)
+            .grace(self.grace)
+            .mark(self.mark)
+            .on_event(told);
+        let scheduler = kinds::route(builder, &self.kinds, &around).build()?;
+        let handle = scheduler.handle();
         let mut jobs = Jobs::new(handle.clone(), around, self.node_labels.clone());
         jobs.apply(files.lines())?;
         if boot::is_first_start(&self.crontabs) {

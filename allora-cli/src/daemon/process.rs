@@ -4,7 +4,7 @@ use super::{
     output::{self, Tail},
     user::Account,
 };
-use crate::{crontabs::Shell, values::shown};
+use crate::values::shown;
 use allora_core::{
     BoxError, Run,
     runtime::{Runtime, Tokio},
@@ -25,6 +25,27 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt, process::Child};
 use tracing::info;
+
+/// What to run.
+pub(crate) struct Work {
+    pub(crate) call: Call,
+    pub(crate) stdin: Option<String>,
+    pub(crate) environment: Arc<[(String, String)]>,
+    /// In which folder; `None`: in `HOME`.
+    pub(crate) folder: Option<PathBuf>,
+    /// As whom; `None`: as the daemon.
+    pub(crate) user: Option<String>,
+    /// It is ended after so long.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// How it is called.
+pub(crate) enum Call {
+    /// By `$SHELL -c`.
+    Shell(String),
+    /// A program and its arguments, without any shell.
+    Program(String, Vec<String>),
+}
 
 /// What all commands of a daemon have in common.
 #[derive(Debug)]
@@ -57,13 +78,12 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// # Cancel safety
 /// When the future is dropped, the whole group is killed.
 pub(crate) async fn execute(
-    shell: Arc<Shell>,
+    work: Arc<Work>,
     run: Run,
-    timeout: Option<Duration>,
     around: Arc<Surroundings>,
 ) -> Result<(), BoxError> {
-    let (mut group, tail) = start(&shell, &run, &around).await?;
-    let rt = &around.runtime;
+    let (mut group, tail) = start(&work, &run, &around).await?;
+    let (rt, timeout) = (&around.runtime, work.timeout);
     let limit = async {
         match timeout {
             Some(timeout) => rt.sleep_until(rt.now() + timeout).await,
@@ -95,7 +115,9 @@ pub(crate) async fn execute(
         }
         // Cancelled, and it ended well all the same.
         None if status.is_some_and(|status| status.success()) => Ok(()),
-        // How a run that was cancelled is recorded is the scheduler's affair.
+        // At least once, another node runs it. At most once it is not run again; how that is
+        // recorded is the scheduler's affair.
+        None if run.release().is_ok() => Ok(()),
         None => pending().await,
     }
 }
@@ -111,17 +133,21 @@ async fn ended(
     if status.success() { Ok(()) } else { Err(format!("{status}{printed}").into()) }
 }
 
-async fn start(shell: &Shell, run: &Run, around: &Surroundings) -> Result<(Group, Tail), BoxError> {
-    let user = shell.user.clone();
+async fn start(work: &Work, run: &Run, around: &Surroundings) -> Result<(Group, Tail), BoxError> {
+    let user = work.user.clone();
     // Where users come from a directory service, this waits for the network.
     let account = tokio::task::spawn_blocking(move || Account::of(user.as_deref())).await??;
-    let variables = variables(shell, &account, run, around);
-    let program = variables.get("SHELL").cloned().unwrap_or_default();
-    let folder = PathBuf::from(variables.get("HOME").cloned().unwrap_or_default());
+    let variables = variables(work, &account, run, around);
+    let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
+    let (program, args) = match &work.call {
+        Call::Shell(command) => (value("SHELL"), vec!["-c".to_owned(), command.clone()]),
+        Call::Program(program, args) => (program.clone(), args.clone()),
+    };
+    let folder = work.folder.clone().unwrap_or_else(|| value("HOME").into());
     let variables: Vec<_> = variables.into_iter().collect();
-    let command = account.command(&program, &["-c", &shell.command], &folder, &variables);
+    let command = account.command(&program, &args, &folder, &variables);
     let mut command = tokio::process::Command::from(command);
-    let stdin = if shell.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    let stdin = if work.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
     command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command
         .spawn()
@@ -133,7 +159,7 @@ async fn start(shell: &Shell, run: &Run, around: &Surroundings) -> Result<(Group
         attempt = run.attempt(), fence = run.fence(), pid = id.map_or(0, Pid::as_raw), "started"
     );
     let tail = output::follow(&mut child, &name, around);
-    if let (Some(mut input), Some(text)) = (child.stdin.take(), shell.stdin.clone()) {
+    if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
         around.runtime.spawn(Box::pin(async move {
             // A command that does not read all of its input is no failure.
             let _ = input.write_all(text.as_bytes()).await;
@@ -145,7 +171,7 @@ async fn start(shell: &Shell, run: &Run, around: &Surroundings) -> Result<(Group
 /// The command's environment: what cron gives, what the crontab sets, and what it may want to know
 /// about its run.
 fn variables(
-    shell: &Shell,
+    work: &Work,
     account: &Account,
     run: &Run,
     around: &Surroundings,
@@ -163,7 +189,7 @@ fn variables(
     }
     let settings =
         |name: &str| name.starts_with("ALLORA_") && !crate::crontabs::is_commands_own(name);
-    for (name, value) in shell.environment.iter().filter(|(name, _)| !settings(name)) {
+    for (name, value) in work.environment.iter().filter(|(name, _)| !settings(name)) {
         set(name, value.clone());
     }
     set("LOGNAME", account.name.clone());

@@ -64,7 +64,7 @@ impl Account {
     pub(crate) fn command(
         &self,
         program: &str,
-        args: &[&str],
+        args: &[String],
         folder: &std::path::Path,
         variables: &[(String, String)],
     ) -> Command {

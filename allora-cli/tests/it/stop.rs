@@ -35,7 +35,7 @@ fn when_the_grace_is_over_commands_are_asked_to_end_and_then_made_to() {
     let site = Site::new(
         "@every 1s echo $$ >> DIR/begun; trap 'echo asked >> DIR/asked; exit 0' TERM; sleep 1000 & wait\n",
     )
-    .with(&["--grace", "2s"]);
+    .with(&["--grace", "10s"]);
     let daemon = site.start();
     site.more_lines("begun", 1);
     // They end well when they are asked to, so that nothing is cut off.

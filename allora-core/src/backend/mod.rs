@@ -108,6 +108,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         "allora"
     }
 
+    /// What the store, as it is set up, may forget of what it has answered, and what to do about
+    /// it; `None` if nothing. A scheduler with jobs that run at most once says so when it is built.
+    fn caveat(&self) -> Option<&str> {
+        None
+    }
+
     /// At-least-once delivery, overlap policies, and runs that are seen to be lost.
     fn leases(&self) -> Option<&dyn Leases> {
         None
@@ -137,6 +143,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn namespace(&self) -> &str {
         (**self).namespace()
+    }
+    fn caveat(&self) -> Option<&str> {
+        (**self).caveat()
     }
     fn leases(&self) -> Option<&dyn Leases> {
         (**self).leases()

@@ -9,7 +9,7 @@ use crate::{
     backend::Backend,
     error::{BoxError, Error, Kind, Result},
     event::Event,
-    job::{Delivery, Entry, IntoOutcome, Overlap, Placement, job},
+    job::{Delivery, Entry, IntoOutcome, Overlap, Placement, Settings, job},
     name::check_name,
     planner::{Planner, Powers},
     run::Run,
@@ -228,6 +228,12 @@ impl Builder {
         };
         let powers = Powers { mark: config.mark, leases: backend.leases().is_some() };
         let mut planner = Planner::new(random(&*runtime), config.poll, powers);
+        let at_most_once = |entry: &Entry| {
+            let Settings { placement, delivery, .. } = &*entry.settings;
+            *placement != Placement::EveryNode && matches!(delivery, Delivery::AtMostOnce)
+        };
+        let is_careful = jobs.iter().any(|(_, entry)| at_most_once(entry));
+        let caveat = backend.caveat().filter(|_| is_careful).map(str::to_owned);
         if !router.is_empty() {
             router.check()?;
             if backend.schedules().is_none() {
@@ -247,6 +253,7 @@ impl Builder {
         let id = node_id(label.as_deref(), &*runtime)?;
         let around = (router, arounds.into());
         let node = Node::new(id, backend, runtime, config, planner, on_event, around);
+        node.emit(caveat.map(|what| Event::Caveat { what }));
         Ok(Scheduler { node: Arc::new(node) })
     }
 }

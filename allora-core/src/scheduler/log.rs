@@ -7,6 +7,9 @@ use tracing::{debug, error, info, warn};
 /// a look as warnings, each run at debug level.
 pub(crate) fn log(event: &Event) {
     match event {
+        Event::Caveat { what } => {
+            warn!(target: "allora", what, "at most once is only as good as the store");
+        }
         Event::Ready { node, jobs } => {
             info!(target: "allora", %node, jobs, "scheduler has reached its store");
         }

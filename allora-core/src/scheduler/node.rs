@@ -24,10 +24,17 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
+
+/// The store answers.
+const UP: u8 = 0;
+/// It does not.
+const DOWN: u8 = 1;
+/// It answers, and refuses.
+const REFUSES: u8 = 2;
 
 /// A scheduler's inside.
 pub(crate) struct Node {
@@ -45,7 +52,8 @@ pub(crate) struct Node {
     pub(crate) taker: Signal,
     /// Rung when a run has ended or has to be ended.
     pub(crate) keeper: Signal,
-    store_down: AtomicBool,
+    /// How the last call of the store ended: `UP`, `DOWN` or `REFUSES`.
+    store: AtomicU8,
     inside: Mutex<Inside>,
 }
 
@@ -200,7 +208,7 @@ impl Node {
             arounds,
             taker: Signal::default(),
             keeper: Signal::default(),
-            store_down: AtomicBool::new(false),
+            store: AtomicU8::new(UP),
             inside: Mutex::new(inside),
         }
     }
@@ -361,17 +369,18 @@ impl Node {
 
     /// The store has answered.
     pub(crate) fn store_is_up(&self) {
-        if self.store_down.swap(false, Ordering::AcqRel) {
+        if self.store.swap(UP, Ordering::AcqRel) != UP {
             self.emit([Event::StoreUp]);
         }
     }
 
-    /// The store has not answered, or refused; said once until it answers.
+    /// The store has not answered, or refused; each said once until it is otherwise.
     pub(crate) fn store_failed(&self, error: Error) {
-        if self.store_down.swap(true, Ordering::AcqRel) {
+        let unavailable = error.kind() == crate::error::Kind::Unavailable;
+        let state = if unavailable { DOWN } else { REFUSES };
+        if self.store.swap(state, Ordering::AcqRel) == state {
             return;
         }
-        let unavailable = error.kind() == crate::error::Kind::Unavailable;
         let error = Arc::new(error);
         self.emit([if unavailable {
             Event::StoreDown { error }

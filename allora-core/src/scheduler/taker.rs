@@ -83,8 +83,9 @@ struct Kinds {
     is_old: bool,
     /// Not asked for again before.
     ask_at: Option<Instant>,
-    /// When to look again, if they should have been asked for and were not.
-    look_at: Time,
+    /// When to look again, if they should have been asked for and were not: by the monotonic
+    /// clock, which no answer of the store puts back.
+    look_at: Option<Instant>,
 }
 
 /// What became of the last subscription to hints.
@@ -105,7 +106,7 @@ impl Taker {
             deaf: Deaf::No,
             finds,
             find_at: Time::MIN_UTC,
-            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: Time::MAX_UTC },
+            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: None },
             poll_at: now,
             wait: FIRST_WAIT,
             off: TimeDelta::zero(),
@@ -212,7 +213,8 @@ impl Taker {
             let poll = self.node.runtime.now() >= self.poll_at;
             // Without room, what else is due can wait until there is some.
             let find = self.find_at <= saturating_add(now, AHEAD) && !turn.full;
-            let look = match poll || find {
+            let kinds = self.kinds.look_at.is_some_and(|at| at <= self.node.runtime.now());
+            let look = match poll || find || kinds {
                 true if self.finds => Look::Find,
                 true if poll => Look::Poll,
                 _ => Look::No,
@@ -235,7 +237,8 @@ impl Taker {
         let listen_at =
             (self.hints.is_none() && node.backend.watch().is_some()).then_some(self.listen_at);
         let known = [wake_in, find_in].into_iter().flatten().map(|span| later(asleep, span));
-        let first = known.chain(listen_at).fold(self.poll_at, Instant::min);
+        let first = known.chain(listen_at).chain(self.kinds.look_at);
+        let first = first.fold(self.poll_at, Instant::min);
         let wake = first.max(asleep) + self.jitter();
         let hint = match &mut self.hints {
             Some(hints) => hints.next().left_future(),
@@ -323,16 +326,14 @@ impl Taker {
         let (true, Some(store)) = (node.router.has_patterns(), node.backend.schedules()) else {
             return;
         };
-        let is_old = self.kinds.is_old || now >= self.poll_at;
-        if !is_old {
+        let asked_before = self.kinds.look_at.take().is_some();
+        if !self.kinds.is_old && !asked_before && now < self.poll_at {
             return;
         }
-        if let Some(ask_at) = self.kinds.ask_at.filter(|ask_at| *ask_at > now) {
-            let wait = ask_at.saturating_duration_since(now);
-            self.kinds.look_at = saturating_add(node.now(&node.inside()), wait + AHEAD);
+        self.kinds.look_at = self.kinds.ask_at.filter(|ask_at| *ask_at > now);
+        if self.kinds.look_at.is_some() {
             return;
         }
-        self.kinds.look_at = Time::MAX_UTC;
         match within(&node, "kinds", store.kinds()).await {
             Ok(kinds) => {
                 let exact = |kind: &String| node.router.exact().any(|exact| exact == kind);
@@ -427,7 +428,7 @@ impl Taker {
             starts
         };
         if look == Look::Find {
-            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC).min(self.kinds.look_at);
+            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC);
         }
         if look == Look::Find || !self.finds {
             self.poll_at = later(node.runtime.now(), node.config.poll);

@@ -2,7 +2,23 @@
 //! application for its customers or by an operator, and run by nodes that know their kinds.
 //!
 //! # How do I add a schedule for a customer?
-//! With [`Schedules`], on any node or none: see there. [`Stored`] says what one is.
+//! With [`Schedules`], on any node or none. [`Stored`] says what one is.
+//!
+//! # Who runs it?
+//! Any node whose scheduler was given a handler for its kind: [`Builder::kind`](crate::Builder::kind).
+//! Kinds that a node does not know it leaves to others.
+//!
+//! # How do I change one?
+//! Read it with [`Schedules::get`], make it a [`Stored`] with [`Stored::of`], change that, and give
+//! it to [`Schedules::modify`]: of two who read the same, the second is told.
+//!
+//! # What becomes of one that fails?
+//! It is tried again as its [`Retry`](crate::Retry) policy says, and is then a dead letter in
+//! [`State::dead`](crate::backend::State::dead), to be run again with [`Schedules::rerun`] or
+//! dismissed with [`Schedules::dismiss`]. The last [`MAX_DEAD`](crate::record::MAX_DEAD) are kept.
+//!
+//! # Can I list them by due time?
+//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first.
 
 mod client;
 mod definition;

@@ -1,5 +1,12 @@
-//! The Redis backends against real servers.
+//! The integration tests: one program, so that it is linked once.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod conformance;
+mod connect;
+mod differential;
+mod faults;
 mod quorum;
+mod runtimes;
+mod server;
+mod stores;

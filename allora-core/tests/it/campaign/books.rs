@@ -13,9 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 type Key = String;
 
 /// Panics with what is wrong.
-pub(super) fn audit(plan: &Plan, runs: &[Entry], past: &[Past], state: &State, now: Time) {
-    // The definitions of a world differ by the version.
-    let redefined = state.version > 0;
+pub(super) fn audit(
+    plan: &Plan,
+    runs: &[Entry],
+    past: &[Past],
+    (state, redefined): (&State, bool),
+    now: Time,
+) {
     let name = &plan.name;
     fences(name, runs, past);
     not_early(plan, runs);
@@ -31,7 +35,7 @@ pub(super) fn audit(plan: &Plan, runs: &[Entry], past: &[Past], state: &State, n
     starts(plan, runs, &taken);
     overlaps(plan, runs, &taken, redefined);
     if runs.iter().map(life).collect::<BTreeSet<_>>().len() <= 1 {
-        every_instant(plan, past, state, now);
+        every_instant(plan, past, (state, redefined), now);
     }
 }
 
@@ -125,7 +129,7 @@ fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>, redefined
 
 /// Every instant of the schedule from the first known one to the cursor ran, failed, was passed
 /// over or was lost; none twice, but for attempts.
-fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
+fn every_instant(plan: &Plan, past: &[Past], (state, redefined): (&State, bool), now: Time) {
     let name = &plan.name;
     if plan.delay.is_zero() && plan.max_runs.is_none() && state.counters.started == 0 {
         return;
@@ -147,7 +151,7 @@ fn every_instant(plan: &Plan, past: &[Past], state: &State, now: Time) {
             // A definition begins at its own time: what passed while a run of the one before was
             // going on has no definition that could name it.
             let gap = next.is_some_and(|next| next < *first) && uncut(past);
-            let gap = gap && state.version == 0;
+            let gap = gap && !redefined;
             assert!(!gap, "{name}: {next:?} has no fate, before {first}");
         }
         ends = Some(*last);

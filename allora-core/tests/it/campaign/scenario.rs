@@ -3,10 +3,12 @@
 use super::books;
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
-    Backend, Builder, CatchUp, Cron, Entry, Event, Overlap, Retry,
+    Backend, BoxError, Builder, CatchUp, Cron, Entry, Event, Overlap, Pattern, Retry, Schedules,
+    Stored,
     backend::{Now, Past},
     cron, every,
     runtime::Sim,
+    stored::Definition,
 };
 use chrono::TimeDelta;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
@@ -14,6 +16,8 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 /// What the world's jobs are; every node knows all of them.
 pub(super) struct Plan {
     pub(super) name: String,
+    /// It lives in the store, and nodes know its kind; otherwise it is in their code.
+    pub(super) stored: bool,
     pub(super) when: When,
     pub(super) takes: Duration,
     pub(super) lease: Option<Duration>,
@@ -138,6 +142,7 @@ pub(super) fn play(seed: u64) -> Played {
     let plans: Vec<Plan> = (0..1 + dice.below(4)).map(|n| Plan::drawn(n, dice)).collect();
     let mut world = World { lab, plans, members: Vec::new(), swarm, seen: Coverage::default() };
     let slots = dice.pick(&[1, 2, 3, 100]);
+    world.stock();
     world.join(dice, slots);
     world.join(dice, slots);
     for _ in 0..60 + dice.below(100) {
@@ -169,6 +174,7 @@ impl Plan {
         let none = Duration::ZERO;
         Self {
             name: format!("job{n}"),
+            stored: dice.one_in(2),
             when,
             takes: ms(dice.below(long.as_millis() as u64 + 1)),
             lease,
@@ -198,11 +204,14 @@ impl Plan {
         }
     }
 
-    /// The job, as the `edition`-th definition of it.
-    fn entry(&self, seat: &Seat, edition: u64) -> Entry {
+    /// How its runs end on this machine.
+    fn end(
+        &self,
+        seat: &Seat,
+    ) -> impl Fn(&allora_core::Run) -> Result<(), BoxError> + Clone + Send + Sync + 'static {
         let (fails, panics, blocks) = (self.fails, self.panics, self.blocks);
         let node = seat.node.clone();
-        let end = move |run: &allora_core::Run| {
+        move |run: &allora_core::Run| {
             let lot = run.fence().unsigned_abs() % 10;
             if blocks && lot == 9 {
                 // Nothing of this machine goes on: as if the executor's only thread were busy.
@@ -213,7 +222,12 @@ impl Plan {
                 std::panic::resume_unwind(Box::new("this run panics"));
             }
             if lot < panics + fails { Err("this run fails".into()) } else { Ok(()) }
-        };
+        }
+    }
+
+    /// The job, as the `edition`-th definition of it.
+    fn entry(&self, seat: &Seat, edition: u64) -> Entry {
+        let end = self.end(seat);
         let entry = match &self.when {
             When::Every(period) => seat.work(every(*period), self.takes, end),
             When::Cron(cron) => seat.work(cron.clone(), self.takes, end),
@@ -233,6 +247,16 @@ impl Plan {
             Some(runs) => entry.max_runs(runs),
             None => entry,
         }
+    }
+
+    /// The same for the store, which keeps everything that is said about a job.
+    fn stored(&self, seat: &Seat, edition: u64) -> Stored {
+        let text = self.entry(seat, edition).definition();
+        let definition = Definition::parse(&self.name, &text).unwrap();
+        let mut settings = definition.settings().clone();
+        settings.timeout = self.timeout;
+        Stored::new(&self.name, format!("kind of {}", self.name), definition.text())
+            .with_settings(settings)
     }
 }
 
@@ -266,9 +290,31 @@ impl World {
         let member = self.lab.start(|seat, b: Builder| {
             seat.rates(rates);
             let b = b.slots(slots).grace(secs(3)).mark(secs(4));
-            plans.iter().fold(b, |b, plan| b.add(plan.name.as_str(), plan.entry(seat, edition)))
+            plans.iter().enumerate().fold(b, |b, (n, plan)| {
+                let (name, kind) = (plan.name.as_str(), format!("kind of {}", plan.name));
+                if !plan.stored {
+                    return b.add(name, plan.entry(seat, edition));
+                }
+                let pattern = if n % 2 == 0 { kind.into() } else { Pattern::prefix(kind) };
+                b.kind(pattern, seat.handler(plan.takes, plan.end(seat)))
+            })
         });
         self.members.push(Alive { member, alive: true });
+    }
+
+    /// The stored jobs are there, and as they should be.
+    fn stock(&mut self) {
+        let lab = &self.lab;
+        let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+        let seat = lab.seat(lab.clock());
+        for plan in self.plans.iter().filter(|plan| plan.stored) {
+            let stored = plan.stored(&seat, self.seen.redefined);
+            let done = match lab.sim.block_on(client.get(&plan.name)) {
+                Ok(state) => lab.sim.block_on(client.modify(&stored.read_at(state.edition))),
+                Err(_) => lab.sim.block_on(client.add(&stored)),
+            };
+            done.unwrap();
+        }
     }
 
     /// One thing of those that may happen here.
@@ -335,6 +381,7 @@ impl World {
             3 => Change::Resume { skip_to: None },
             4 => {
                 self.seen.redefined += 1;
+                self.stock();
                 return self.join_as(self.seen.redefined, slots, self.swarm.rates);
             }
             _ => {
@@ -357,6 +404,7 @@ impl World {
             member.faults.deaf.store(false, Relaxed);
             member.node.resume();
         }
+        self.stock();
         self.join_as(self.seen.redefined, slots.max(4), Rates::default());
         let schedules = self.lab.store.schedules().unwrap();
         self.lab.sim.run_for(secs(1));
@@ -380,7 +428,9 @@ impl World {
             let past = self.lab.past(name);
             let state = self.lab.state(name);
             let told = Told { seed: self.lab.sim.seed(), runs: &runs, past: &past };
-            books::audit(plan, &runs, &past, &state, now);
+            // Code declares a version with each definition of a world; stored ones are edited.
+            let redefined = state.version > 0 || (plan.stored && self.seen.redefined > 0);
+            books::audit(plan, &runs, &past, (&state, redefined), now);
             drop(told);
             self.seen.count(&past, runs.len());
         }

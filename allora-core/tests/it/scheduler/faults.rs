@@ -41,6 +41,25 @@ fn a_store_that_is_down_at_the_start_is_waited_for() {
     assert!(calls < 70, "{calls} calls");
 }
 
+#[test]
+fn a_refusal_after_an_outage_is_told_too() {
+    let lab = Lab::new(3);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
+    lab.until(15.0);
+    member.faults.down.store(true, Relaxed);
+    lab.until(25.0);
+    member.faults.refuses.store(true, Relaxed);
+    member.faults.down.store(false, Relaxed);
+    lab.until(35.0);
+    member.faults.refuses.store(false, Relaxed);
+    lab.until(45.0);
+    assert_eq!(
+        member.news(),
+        ["Ready", "StoreDown", "StoreRefused", "StoreUp", "Passed"],
+        "each once"
+    );
+}
+
 /// Every fault at once, for both kinds of delivery: each instant has one outcome.
 #[test]
 fn lost_requests_and_replies_neither_double_nor_lose() {

@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     rates: Mutex<Rates>,
     /// Every call is refused.
     pub(crate) down: AtomicBool,
+    /// It answers, and refuses everything.
+    pub(crate) refuses: AtomicBool,
     /// No call is answered; what is asked is done nevertheless.
     pub(crate) deaf: AtomicBool,
     pub(crate) calls: AtomicU64,
@@ -99,6 +101,9 @@ impl<B: Backend + Clone> Faulty<B> {
         let down = || Error::new(Kind::Unavailable, "the store is down");
         if self.faults.down.load(Relaxed) {
             return Err(down());
+        }
+        if self.faults.refuses.load(Relaxed) {
+            return Err(Error::new(Kind::Other, "the store was emptied"));
         }
         let rates = *self.faults.rates.lock().unwrap();
         let way = || match rates.delay > 0 && self.draw(1_000) < rates.delay {

@@ -9,6 +9,7 @@ use allora_core::{
     runtime::{Sim, SimNode},
 };
 use allora_memory::Memory;
+use futures::future::{BoxFuture, FutureExt};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -180,16 +181,29 @@ impl Seat {
         takes: Duration,
         end: impl Fn(&Run) -> Result<(), BoxError> + Clone + Send + Sync + 'static,
     ) -> allora_core::Entry {
+        job(schedule, self.handler(takes, end))
+    }
+
+    /// Work that takes so long and then ends as `end` says: for jobs in code and in the store.
+    pub(crate) fn handler(
+        &self,
+        takes: Duration,
+        end: impl Fn(&Run) -> Result<(), BoxError> + Clone + Send + Sync + 'static,
+    ) -> impl FnOnce(Run) -> BoxFuture<'static, Result<(), BoxError>> + Clone + Send + Sync + 'static
+    {
         let (node, log) = (self.node.clone(), self.log.clone());
-        job(schedule, async move |run: Run| -> Result<(), BoxError> {
-            let execution = log.begin(&run);
-            if !takes.is_zero() {
-                node.sleep_until(node.now() + takes).await;
+        move |run: Run| {
+            async move {
+                let execution = log.begin(&run);
+                if !takes.is_zero() {
+                    node.sleep_until(node.now() + takes).await;
+                }
+                let ended = end(&run);
+                execution.over(if ended.is_ok() { Over::Ran } else { Over::Failed });
+                ended
             }
-            let ended = end(&run);
-            execution.over(if ended.is_ok() { Over::Ran } else { Over::Failed });
-            ended
-        })
+            .boxed()
+        }
     }
 
     pub(crate) fn run(self, scheduler: Scheduler) -> Member {

@@ -140,6 +140,10 @@ impl Backend for Witness {
         self.store.namespace()
     }
 
+    fn caveat(&self) -> Option<&str> {
+        self.store.caveat()
+    }
+
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
     }

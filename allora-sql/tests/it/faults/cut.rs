@@ -1,14 +1,14 @@
 //! A connection that is cut when the server has answered and the node has not heard it.
 
-use super::{
-    node::Fleet,
-    witness::{Log, Witness},
-};
+use super::node::Fleet;
 use crate::{
     desk::t,
     stores::{Db, Place, on},
 };
-use allora_conformance::history::{Law, check, read};
+use allora_conformance::{
+    faults::{Log, Proxy, Witness},
+    history::{Law, check, read},
+};
 use allora_core::{
     Backend, Kind,
     backend::{
@@ -16,80 +16,18 @@ use allora_core::{
         Settle, Settled, Take,
     },
 };
-use std::{
-    fs::File,
-    io::{BufReader, Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{fs::File, io::BufReader, time::Duration};
 
-/// So many answers that none is cut off.
-const NEVER: i64 = i64::MAX / 2;
+const NEVER: i64 = Proxy::NEVER;
 
-/// Stands between a node and its server.
-struct Proxy {
-    port: u16,
-    /// How many answers go through before one does not.
-    fuse: Arc<AtomicI64>,
-}
-
-impl Proxy {
-    /// Passes everything on to `server`, and cuts every `every`th answer off.
-    fn new(server: String, every: i64) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let fuse = Arc::new(AtomicI64::new(every));
-        let shared = fuse.clone();
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(&server) else { continue };
-                let questions = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || pass(questions.0, questions.1, || true));
-                let fuse = shared.clone();
-                thread::spawn(move || {
-                    pass(server, client, || {
-                        let whole = fuse.fetch_sub(1, Ordering::SeqCst) != 0;
-                        if !whole {
-                            fuse.store(every, Ordering::SeqCst);
-                        }
-                        whole
-                    });
-                });
-            }
-        });
-        Self { port, fuse }
-    }
-
-    fn before(place: &Place, every: i64) -> (Self, Place) {
-        let (user, rest) = place.url.split_once('@').unwrap();
-        let (server, database) = rest.split_once('/').unwrap();
-        let proxy = Self::new(server.to_owned(), every);
-        let mut through = place.beside_nothing();
-        through.url = format!("{user}@127.0.0.1:{}/{database}", proxy.port);
-        (proxy, through)
-    }
-
-    fn cut_after(&self, answers: i64) {
-        self.fuse.store(answers, Ordering::SeqCst);
-    }
-}
-
-/// Passes bytes on until there are no more, or until it may not.
-fn pass(mut from: TcpStream, mut to: TcpStream, may: impl Fn() -> bool) {
-    let mut bytes = [0; 65_536];
-    while let Ok(read @ 1..) = from.read(&mut bytes) {
-        if !may() || to.write_all(&bytes[..read]).is_err() {
-            break;
-        }
-    }
-    // Either may be closed already.
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+/// A line to the place's server, and the place at its end.
+fn before(place: &Place, every: i64) -> (Proxy, Place) {
+    let (user, rest) = place.url.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let proxy = Proxy::new(server.to_owned(), every).unwrap();
+    let mut through = place.beside_nothing();
+    through.url = format!("{user}@127.0.0.1:{}/{database}", proxy.port());
+    (proxy, through)
 }
 
 /// Asks until there is an answer; what is asked is always the same.
@@ -106,7 +44,7 @@ async fn insist<T>(mut ask: impl AsyncFnMut() -> allora_core::Result<T>) -> (T, 
 /// A take and a finish, each cut off after every number of answers that it may consist of.
 async fn an_answer_that_was_lost(place: Place) {
     let direct = place.open().await;
-    let (proxy, through) = Proxy::before(&place, NEVER);
+    let (proxy, through) = before(&place, NEVER);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let through = through.builder().connections(1).connect(&through.url).await.unwrap();
@@ -160,7 +98,7 @@ async fn an_answer_that_was_lost(place: Place) {
 
 /// Two nodes whose connections are cut all the time.
 async fn a_bad_line(place: Place) {
-    let (proxy, through) = Proxy::before(&place, 40);
+    let (proxy, through) = before(&place, 40);
     proxy.cut_after(NEVER);
     let fleet = Fleet::new(through, Duration::from_millis(200));
     tokio::task::block_in_place(|| {

@@ -3,10 +3,12 @@
 use super::{
     node::{Fleet, LEASE, LEAST, ONCE, claims},
     patiently,
-    witness::wall,
 };
 use crate::stores::{Db, Place, on};
-use allora_conformance::history::{Event, What};
+use allora_conformance::{
+    faults::wall,
+    history::{Event, What},
+};
 use allora_core::backend::Outcome;
 use std::{collections::HashSet, time::Duration};
 

@@ -8,7 +8,6 @@ mod kill;
 mod node;
 mod outage;
 mod server;
-mod witness;
 
 use std::{
     thread,

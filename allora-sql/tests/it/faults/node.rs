@@ -1,10 +1,8 @@
 //! A node in a process of its own: the test binary, run once more.
 
-use super::{
-    patiently,
-    witness::{Log, Witness, wall},
-};
+use super::patiently;
 use crate::stores::{Db, Place, runtime};
+use allora_conformance::faults::{Log, Witness, wall};
 use allora_conformance::history::{self, Claims, Event, Law, Outcome, What, check};
 use allora_core::{Backend, CatchUp, Run, Runtime, Scheduler, backend, every, job, runtime::Tokio};
 use std::{

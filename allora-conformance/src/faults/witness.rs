@@ -1,14 +1,13 @@
 //! A store that writes down, for the history checker, what it was asked and what it answered.
 
-use allora_conformance::history::{self, Claims, Outcome, What};
+use crate::history::{self, Claims, Outcome, What};
 use allora_core::{
-    Backend, Result, Time,
+    Backend, Error, Kind, Result, Time,
     backend::{
         Act, Answer, End, Ended, Ending, History, Leases, Reschedule, Rescheduled, Schedules,
         Settle, Settled, Watch,
     },
 };
-use allora_sql::Sql;
 use async_trait::async_trait;
 use std::{
     collections::HashMap,
@@ -21,32 +20,45 @@ use std::{
 
 /// A file that several processes append to.
 #[derive(Clone, Debug)]
-pub(super) struct Log(Arc<File>);
+pub struct Log(Arc<File>);
 
 impl Log {
-    pub(super) fn append(path: &Path) -> Self {
+    /// Appends to this file, which is made if it is not there.
+    ///
+    /// # Panics
+    /// If the file cannot be opened.
+    pub fn append(path: &Path) -> Self {
         Self(Arc::new(OpenOptions::new().create(true).append(true).open(path).unwrap()))
     }
 
-    pub(super) fn write(&self, job: &str, node: &str, at: i64, what: What) {
+    /// Writes one event down.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn write(&self, job: &str, node: &str, at: i64, what: What) {
         let event = history::Event { job: job.into(), node: node.into(), at, what };
         history::write(&mut &*self.0, &event).unwrap();
     }
 
     /// What the scheduler says about itself, a line each, for people and tests.
-    pub(super) fn say(&self, event: &allora_core::Event) {
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn say(&self, event: &allora_core::Event) {
         (&*self.0).write_all(format!("{event:?}\n").as_bytes()).unwrap();
     }
 }
 
 /// The machine's clock, in milliseconds.
-pub(super) fn wall() -> i64 {
+#[expect(clippy::disallowed_methods, reason = "what several processes write down has one clock")]
+pub fn wall() -> i64 {
     Time::from(SystemTime::now()).timestamp_millis()
 }
 
+/// A store that writes down what it was asked and what it answered.
 #[derive(Debug)]
-pub(super) struct Witness {
-    store: Sql,
+pub struct Witness<B> {
+    store: B,
     log: Log,
     /// What the runs of this node are of, by fence.
     taken: Mutex<HashMap<(String, i64), i64>>,
@@ -55,8 +67,9 @@ pub(super) struct Witness {
     asked: Mutex<HashMap<(String, u128), i64>>,
 }
 
-impl Witness {
-    pub(super) fn new(store: Sql, log: Log) -> Self {
+impl<B: Backend> Witness<B> {
+    /// Writes down what this store is asked and answers.
+    pub fn new(store: B, log: Log) -> Self {
         Self { store, log, taken: Mutex::default(), asked: Mutex::default() }
     }
 
@@ -129,7 +142,7 @@ impl Witness {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl Backend for Witness {
+impl<B: Backend> Backend for Witness<B> {
     async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
         for plan in request.plans {
             if let Act::Take(take) = &plan.act {
@@ -147,8 +160,12 @@ impl Backend for Witness {
         self.store.namespace()
     }
 
+    fn caveat(&self) -> Option<&str> {
+        self.store.caveat()
+    }
+
     fn leases(&self) -> Option<&dyn Leases> {
-        Some(self)
+        self.store.leases().map(|_| self as _)
     }
 
     fn schedules(&self) -> Option<&dyn Schedules> {
@@ -165,7 +182,7 @@ impl Backend for Witness {
 }
 
 #[async_trait]
-impl Leases for Witness {
+impl<B: Backend> Leases for Witness<B> {
     async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
         let asked: Vec<i64> = request
             .endings
@@ -176,7 +193,10 @@ impl Leases for Witness {
                 _ => self.asked(ending.name, ending.fence.cast_unsigned().into()).0,
             })
             .collect();
-        let answers = self.store.leases().unwrap().settle(request).await?;
+        let Some(leases) = self.store.leases() else {
+            return Err(Error::new(Kind::Unsupported, "there are no leases to settle"));
+        };
+        let answers = leases.settle(request).await?;
         for ((ending, settled), asked) in request.endings.iter().zip(&answers).zip(asked) {
             self.settled(request.node, asked, ending, *settled);
         }

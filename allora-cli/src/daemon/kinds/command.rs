@@ -1,0 +1,81 @@
+//! The kind `command`: a program with its arguments, run without a shell.
+
+use super::data::Fields;
+use crate::daemon::process::{Call, Work};
+use serde_json::Value;
+
+/// Reads what to run:
+/// `{"command": ["/usr/local/bin/backup", "--all"], "env": {..}, "input": "..", "folder": "..", "timeout": "10m"}`.
+///
+/// Nothing in it reaches a shell; who wants one calls it: `["sh", "-c", ".."]`.
+pub(super) fn work(data: &Value) -> Result<Work, String> {
+    let mut fields = Fields::of(data)?;
+    let command = "`command` is the program and its arguments, as [\"/bin/backup\", \"--all\"]";
+    let mut words = match fields.take("command") {
+        Some(Value::Array(words)) => words.into_iter(),
+        Some(program @ Value::String(_)) => vec![program].into_iter(),
+        _ => return Err(command.into()),
+    };
+    let text = |value: Value| match value {
+        Value::String(text) if !text.contains('\0') => Ok(text),
+        _ => Err(command.to_owned()),
+    };
+    let program = text(words.next().ok_or(command)?)?;
+    if program.is_empty() {
+        return Err("`command` names no program".into());
+    }
+    let args = words.map(text).collect::<Result<Vec<_>, _>>()?;
+    let environment = fields.texts("env")?;
+    let bad = |(name, value): &&(String, String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if let Some((name, _)) = environment.iter().find(bad) {
+        return Err(format!("`env` has {name:?}, which no environment can hold"));
+    }
+    let work = Work {
+        call: Call::Program(program, args),
+        stdin: fields.text("input")?,
+        environment: environment.into(),
+        folder: fields.text("folder")?.map(Into::into),
+        user: None,
+        timeout: fields.duration("timeout")?,
+    };
+    fields.end()?;
+    Ok(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn refused(data: &Value, says: &str) {
+        let said = work(data).err().unwrap_or_default();
+        assert!(said.contains(says) && !said.is_empty(), "{data}: {said}");
+    }
+
+    #[test]
+    fn a_program_is_read_word_by_word() {
+        let read =
+            work(&json!({ "command": ["echo", "$(id)", "; rm"], "timeout": "90s" })).unwrap();
+        let Call::Program(program, args) = read.call else { panic!("a shell") };
+        assert_eq!((program.as_str(), args), ("echo", vec!["$(id)".to_owned(), "; rm".into()]));
+        assert!(work(&json!({ "command": "/bin/true", "env": { "A": "b" } })).is_ok());
+    }
+
+    #[test]
+    fn whatever_else_is_refused_by_name() {
+        refused(&json!([]), "no JSON object");
+        refused(&json!({}), "`command`");
+        refused(&json!({ "command": [] }), "`command`");
+        refused(&json!({ "command": [1] }), "`command`");
+        refused(&json!({ "command": "" }), "no program");
+        refused(&json!({ "command": ["a\u{0}"] }), "`command`");
+        refused(&json!({ "command": "a", "env": { "A=B": "" } }), "`env`");
+        refused(&json!({ "command": "a", "env": { "A": 1 } }), "`env`");
+        refused(&json!({ "command": "a", "timeout": "soon" }), "`timeout`");
+        refused(&json!({ "command": "a", "timeout": "0" }), "`timeout`");
+        refused(&json!({ "command": "a", "user": "root" }), "\"user\"");
+    }
+}

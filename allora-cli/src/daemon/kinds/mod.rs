@@ -1,0 +1,58 @@
+//! The kinds of stored schedules that the daemon runs without any code: commands and HTTP requests.
+
+mod command;
+mod data;
+mod http;
+
+use super::process::Surroundings;
+use crate::failure::{Failure, Outcome};
+use allora_core::{BoxError, Builder, Run};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Runs a program on the node.
+pub(crate) const COMMAND: &str = "command";
+
+/// Sends a request.
+pub(crate) const HTTP: &str = "http";
+
+/// Has the scheduler run these kinds.
+pub(crate) fn route(mut builder: Builder, kinds: &[String], around: &Arc<Surroundings>) -> Builder {
+    if kinds.iter().any(|kind| kind == COMMAND) {
+        let around = around.clone();
+        builder = builder.kind(COMMAND, async move |run: Run| -> Result<(), BoxError> {
+            let work = read(&run, command::work)?;
+            super::process::execute(Arc::new(work), run, around).await
+        });
+    }
+    if kinds.iter().any(|kind| kind == HTTP) {
+        let client = Arc::new(http::Client::new());
+        builder = builder.kind(HTTP, async move |run: Run| -> Result<(), BoxError> {
+            let request = read(&run, http::request)?;
+            client.deliver(request, &run).await
+        });
+    }
+    builder
+}
+
+/// The data of a run. What cannot be read now will not be readable at the next attempt.
+fn read<T>(run: &Run, read: fn(&Value) -> Result<T, String>) -> Result<T, BoxError> {
+    let data = serde_json::from_slice(run.data()).map_err(|error| error.to_string());
+    data.and_then(|data| read(&data)).map_err(|what| {
+        run.give_up();
+        format!("the data of the schedule: {what}").into()
+    })
+}
+
+/// Refuses data that a schedule of this kind cannot be run with, if the daemon runs that kind.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check(kind: &str, data: &Value) -> Outcome {
+    let checked = match kind {
+        COMMAND => command::work(data).map(drop),
+        HTTP => http::request(data).map(drop),
+        _ => Ok(()),
+    };
+    checked.map_err(|what| Failure::failed(format!("the data of the type `{kind}`: {what}")))
+}

@@ -1,0 +1,194 @@
+//! Stored schedules that the daemon runs without any code: commands and HTTP requests.
+
+use crate::site::{Daemon, Site, patiently};
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+const URL: [&str; 2] = ["--url", "sqlite:store.db"];
+
+fn site() -> Site {
+    let site = Site::new("");
+    site.allora(&[&["init"], &URL[..]].concat()).fine();
+    site
+}
+
+/// A daemon for the stored schedules of a place, and no crontab.
+fn start(site: &Site) -> Daemon {
+    let daemon = site.begin(&["--stored"]);
+    daemon.says("has reached its store");
+    daemon
+}
+
+fn add(site: &Site, name: &str, kind: &str, data: &str, more: &[&str]) {
+    let data = data.replace("DIR", &site.path("").display().to_string());
+    site.allora(&[&["add", name, kind, "@every 1s", &data], &URL[..], more].concat()).fine();
+}
+
+fn show(site: &Site, name: &str) -> Value {
+    let said = site.allora(&[&["show", name, "--json"], &URL[..]].concat()).fine();
+    serde_json::from_str(&said).unwrap()
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+struct Came {
+    line: String,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+/// A server that answers the first `refuses` requests with 503, and the others well.
+fn server(refuses: usize) -> (String, Arc<Mutex<Vec<Came>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let came: Arc<Mutex<Vec<Came>>> = Arc::default();
+    let seen = came.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some(request) = read(&stream) else { continue };
+            let refuse = {
+                let mut seen = seen.lock().unwrap();
+                seen.push(request);
+                seen.len() <= refuses
+            };
+            let (status, body) = if refuse { ("503 Busy", "come later") } else { ("200 OK", "") };
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (url, came)
+}
+
+fn read(stream: &TcpStream) -> Option<Came> {
+    let mut reader = BufReader::new(stream);
+    let mut next = || {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
+        Some(line.trim_end().to_owned())
+    };
+    let line = next()?;
+    let mut headers = HashMap::new();
+    while let Some((name, value)) = next()?.split_once(": ") {
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body).ok()?;
+    Some(Came { line, headers, body: String::from_utf8(body).unwrap() })
+}
+
+#[test]
+fn a_command_is_run_without_a_shell() {
+    let site = site();
+    let data = r#"{"command": ["sh", "-c", "cat > got; echo \"$1\" $A >> got; mv got end", "-", "$(id); x"],
+                   "env": {"A": "b"}, "input": "in\n", "folder": "DIR"}"#;
+    add(&site, "job", "command", data, &[]);
+    let daemon = start(&site);
+    patiently("it has run", || site.path("end").exists());
+    assert_eq!(site.read("end"), "in\n$(id); x b\n");
+    patiently("it is recorded", || show(&site, "job")["last_outcome"] == "ran");
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_command_that_fails_is_tried_again_and_then_a_dead_letter() {
+    let site = site();
+    let data = r#"{"command": ["sh", "-c", "echo $ALLORA_ATTEMPT >> DIR/tries; exit 7"]}"#;
+    let once = ["--attempts", "2", "--retry-wait", "100ms", "--max-runs", "1"];
+    add(&site, "job", "command", data, &once);
+    let daemon = start(&site);
+    patiently("it is dead", || show(&site, "job")["dead"][0]["error"] == "exit status: 7");
+    assert_eq!(site.read("tries"), "1\n2\n");
+    let at = show(&site, "job")["dead"][0]["at"].as_str().unwrap().to_owned();
+    // Run again by hand, its attempts are counted anew.
+    site.allora(&[&["rerun", "job", &at], &URL[..]].concat()).fine();
+    patiently("it was tried again", || site.read("tries") == "1\n2\n1\n2\n");
+    patiently("it is dead again", || show(&site, "job")["dead"][0]["at"] == at.as_str());
+    site.allora(&[&["rerun", "job", &at, "--dismiss"], &URL[..]].concat()).fine();
+    assert_eq!(show(&site, "job")["dead"], Value::Array(vec![]));
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn an_occurrence_is_one_delivery_and_its_retries_have_its_key() {
+    let site = site();
+    let (url, came) = server(2);
+    let data = format!(r#"{{"url": "{url}", "headers": {{"X-Mine": "yes"}}, "body": {{"a": 1}}}}"#);
+    add(&site, "hook é", "http", &data, &["--retry-wait", "100ms", "--max-runs", "2"]);
+    let daemon = start(&site);
+    patiently("both are delivered", || came.lock().unwrap().len() >= 4);
+    patiently("it is at its end", || show(&site, "hook é")["counters"]["ran"] == 2);
+    let came = came.lock().unwrap().clone();
+    assert_eq!(came.len(), 4, "two refusals, two deliveries: {came:?}");
+    for one in &came {
+        assert_eq!(one.line, "POST /hook HTTP/1.1");
+        assert_eq!((one.headers["x-mine"].as_str(), one.body.as_str()), ("yes", "{\"a\":1}"));
+        assert_eq!(one.headers["content-type"], "application/json");
+        assert_eq!(one.headers["allora-job"], "hook %C3%A9");
+    }
+    let all = |name: &str| came.iter().map(|one| one.headers[name].clone()).collect::<Vec<_>>();
+    let keys = all("idempotency-key");
+    assert!(keys[0] == keys[1] && keys[1] == keys[2] && keys[2] != keys[3], "{keys:?}");
+    assert!(keys[0].contains(&came[0].headers["allora-scheduled-at"][..19]), "{keys:?}");
+    assert_eq!(all("allora-attempt"), ["1", "2", "3", "1"]);
+    let fences: Vec<i64> = all("allora-fence").iter().map(|fence| fence.parse().unwrap()).collect();
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    daemon.says("answered with 503 Service Unavailable: come later");
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_receiver_that_is_not_there_is_a_failed_run() {
+    let site = site();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let data = format!(r#"{{"url": "http://{nobody}/x?key=secret"}}"#);
+    add(&site, "job", "http", &data, &["--attempts", "1", "--max-runs", "1"]);
+    let daemon = start(&site);
+    patiently("it is dead", || show(&site, "job")["dead"][0]["error"].is_string());
+    let error = show(&site, "job")["dead"][0]["error"].clone();
+    assert!(error.as_str().unwrap().starts_with(&format!("POST http://{nobody}/x: ")), "{error}");
+    assert!(!daemon.log().contains("secret"));
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn bad_data_is_refused_when_it_is_stored() {
+    let site = site();
+    for (kind, data, says) in [
+        ("command", "{}", "`command`"),
+        ("command", r#"{"command": "a", "shell": "bash"}"#, "\"shell\""),
+        ("http", r#"{"url": "file:///etc/passwd"}"#, "`url`"),
+        ("http", r#"{"url": "http://h", "method": "FETCH"}"#, "`method`"),
+    ] {
+        let said = site.allora(&[&["add", "job", kind, "@daily", data], &URL[..]].concat());
+        let said = said.refused(1);
+        assert!(said.contains(says) && said.contains(kind), "{said}");
+    }
+    add(&site, "job", "command", r#"{"command": "true"}"#, &[]);
+    let said = site.allora(&[&["modify", "job", "--type", "http"], &URL[..]].concat()).refused(1);
+    assert!(said.contains("`url`"), "{said}");
+}
+
+#[test]
+fn kinds_that_the_daemon_was_not_told_to_run_stay_for_others() {
+    let site = site();
+    add(&site, "job", "command", r#"{"command": ["touch", "DIR/touched"]}"#, &[]);
+    add(&site, "other", "application", "{}", &[]);
+    let daemon = site.begin(&["--stored=http"]);
+    daemon.says("has reached its store");
+    crate::site::pause(std::time::Duration::from_millis(2_500));
+    assert!(!site.path("touched").exists());
+    assert_eq!(show(&site, "job")["counters"]["started"], 0);
+    assert_eq!(show(&site, "other")["counters"]["started"], 0);
+    assert_eq!(daemon.stop(), 0);
+}

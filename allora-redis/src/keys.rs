@@ -1,0 +1,138 @@
+//! Where things are kept: the names of keys.
+//!
+//! All keys of a shard have one hash tag, so that a cluster keeps them together and one script may
+//! touch them. The tag stands first in the key and has no brace in it, and a job's name stands last:
+//! whatever the name is made of, it can neither change the tag nor look like another key.
+
+/// The keys of one installation.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    pub(crate) prefix: String,
+    pub(crate) shards: u32,
+}
+
+impl Keys {
+    /// What is true of the installation as a whole.
+    pub(crate) fn meta(&self) -> String {
+        format!("{{{}}}:meta", self.prefix)
+    }
+
+    /// The channel on which nodes tell each other what changed.
+    pub(crate) fn hints(&self) -> String {
+        format!("{}:hints", self.prefix)
+    }
+
+    /// The shard of a job: the same on every node and for ever, since it says where the job is.
+    pub(crate) fn shard_of(&self, name: &str) -> u32 {
+        u32::try_from(hash(name.as_bytes()) % u64::from(self.shards)).unwrap_or(0)
+    }
+
+    pub(crate) fn shard(&self, i: u32) -> Shard {
+        let tag = match self.shards {
+            1 => format!("{{{}}}", self.prefix),
+            _ => format!("{{{}:{i}}}", self.prefix),
+        };
+        Shard { tag }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Shard)> + '_ {
+        (0..self.shards).map(|i| (i, self.shard(i)))
+    }
+}
+
+/// The keys of one shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Shard {
+    tag: String,
+}
+
+impl Shard {
+    /// A hash: the mark by which an emptied shard is known, and the floor of its fences.
+    pub(crate) fn state(&self) -> String {
+        format!("{}:state", self.tag)
+    }
+
+    /// A sorted set of all names, for lists; tombstones are not in it.
+    pub(crate) fn names(&self) -> String {
+        format!("{}:names", self.tag)
+    }
+
+    /// A sorted set of tombstones by the time at which they may be forgotten.
+    pub(crate) fn gone(&self) -> String {
+        format!("{}:gone", self.tag)
+    }
+
+    /// The history: a sorted set of entries by their fence.
+    pub(crate) fn past(&self) -> String {
+        format!("{}:past", self.tag)
+    }
+
+    /// The history: a hash of what the entries say.
+    pub(crate) fn told(&self) -> String {
+        format!("{}:told", self.tag)
+    }
+
+    /// Sorted sets of names by when they want attention, one for each kind.
+    pub(crate) fn due(&self, kind: &str) -> String {
+        format!("{}:due:{kind}", self.tag)
+    }
+
+    /// A set of the kinds of which there ever was something due.
+    pub(crate) fn kinds(&self) -> String {
+        format!("{}:kinds", self.tag)
+    }
+
+    /// The hash of one job.
+    pub(crate) fn job(&self, name: &str) -> String {
+        format!("{}:job:{name}", self.tag)
+    }
+}
+
+/// FNV-1a over 64 bits (Fowler, Noll, Vo), folded by the finaliser of MurmurHash3, because its low
+/// bits alone are weak.
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(shards: u32) -> Keys {
+        Keys { prefix: "p".into(), shards }
+    }
+
+    #[test]
+    fn a_jobs_shard_never_changes() {
+        let of = |name| keys(16).shard_of(name);
+        assert_eq!(["a", "b", "report", "🧾"].map(of), [11, 0, 4, 11]);
+        assert_eq!(keys(1).shard_of("a"), 0);
+    }
+
+    #[test]
+    fn names_are_spread() {
+        let mut counts = [0; 8];
+        for i in 0..8_000 {
+            counts[keys(8).shard_of(&format!("job-{i}")) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_name_does_not_change_the_tag() {
+        let shard = keys(1).shard(0);
+        for name in ["{}", "{x}", "}", "{", ":names", "*"] {
+            let key = shard.job(name);
+            let tag = key.find('}').map(|end| &key[1..end]);
+            assert!(key.starts_with('{') && tag == Some("p"), "{key}");
+        }
+        assert_eq!(keys(4).shard(2).job("a"), "{p:2}:job:a");
+    }
+}

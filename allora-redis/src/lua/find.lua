@@ -1,0 +1,19 @@
+-- Finds what wants attention, the earliest first. KEYS: state, due keys. ARGV: now, until, limit,
+-- prefix of job keys.
+local answer = begin(clock(ARGV[1]))
+local soon, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+local all = {}
+for k = 2, #KEYS do
+  local read =
+    redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
+  for e = 1, #read, 2 do all[#all + 1] = { tonumber(read[e + 1]), read[e], k - 2 } end
+end
+table.sort(all, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+for e, entry in ipairs(all) do
+  if e > limit or entry[1] >= soon then
+    answer[#answer + 1] = text(entry[1])
+    break
+  end
+  answer[#answer + 1] = { text(entry[1]), entry[2], entry[3], fields(ARGV[4] .. entry[2]) }
+end
+return answer

@@ -1,0 +1,136 @@
+//! A server of the test's own, to be set up wrongly, killed, frozen and cut off.
+
+#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+
+use crate::stores::{Kind, Place};
+use redis::FromRedisValue;
+use std::{
+    env, fs,
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How a server keeps what it has.
+pub(crate) const ON_DISK: &[&str] = &["--appendonly", "yes", "--appendfsync", "everysec"];
+
+/// Not at all.
+pub(crate) const IN_MEMORY: &[&str] = &["--appendonly", "no"];
+
+pub(crate) struct Server {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    pub(crate) port: u16,
+    arguments: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Ports that nobody listens on; bound all at once, so that they are different ones.
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
+    let bound = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    bound.map(|listener| listener.local_addr().unwrap().port())
+}
+
+impl Server {
+    /// A fresh one that answers; `None`, with a line that says so, where Redis is not installed.
+    pub(crate) fn start(arguments: &[&str]) -> Option<Self> {
+        let [port] = free_ports();
+        Self::start_at(port, &[&["--save", ""], arguments].concat())
+    }
+
+    /// A sentinel with these settings.
+    pub(crate) fn start_sentinel(settings: &str) -> Option<Self> {
+        let [port] = free_ports();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, settings).unwrap();
+        let mut server = Self::new(folder, port, &[file.to_str().unwrap(), "--sentinel"])?;
+        server.serve();
+        Some(server)
+    }
+
+    /// As [`start`](Self::start), on this port; with arguments for snapshots, too.
+    pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
+        let mut server = Self::new(tempfile::tempdir().unwrap(), port, arguments)?;
+        server.serve();
+        Some(server)
+    }
+
+    fn new(folder: tempfile::TempDir, port: u16, arguments: &[&str]) -> Option<Self> {
+        if let Ok(only) = env::var("ALLORA_TEST_STORES")
+            && !only.split(',').any(|store| store == "redis")
+        {
+            return None;
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let found = env::split_paths(&path).map(|folder| folder.join("redis-server"));
+        let Some(program) = found.into_iter().find(|program| program.is_file()) else {
+            assert!(env::var_os("CI").is_none(), "redis-server is not installed");
+            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
+            let () = eprintln!("skipped: redis-server is not installed");
+            return None;
+        };
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Some(Self { program, folder, port, arguments, process: None })
+    }
+
+    /// Starts it on its data, as they are, and waits until it takes connections.
+    pub(crate) fn serve(&mut self) {
+        let mut command = Command::new(&self.program);
+        // A file with settings goes before what is set on the command line.
+        let is_file = |argument: &&String| argument.starts_with('/');
+        command.args(self.arguments.iter().take_while(is_file));
+        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.arg("--dir").arg(self.folder.path());
+        command.args(self.arguments.iter().skip_while(is_file));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+        let port = self.port;
+        patiently("the server starts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+
+    /// As `-STOP` or `-CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { kind: Kind::One, urls: vec![self.url()], prefix: "allora".into(), shards: 1 }
+    }
+
+    /// Asks it, on a connection of its own.
+    pub(crate) fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let mut connection = redis::Client::open(self.url())?.get_connection()?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]).query(&mut connection)
+    }
+}
+
+/// Asks twenty times a second for up to half a minute.
+pub(crate) fn patiently(what: &str, mut asked: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !asked() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
