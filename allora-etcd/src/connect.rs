@@ -3,14 +3,22 @@
 
 use crate::{
     Etcd,
-    driver::{Driver, Reach},
+    driver::{Driver, Reach, kv},
+    error::strange,
+    exchange::gets,
     keys::Keys,
     marks::Marks,
     store::Store,
 };
 use allora_core::{Error, Result};
-use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use etcd_client::{
+    Certificate, Client, Compare, CompareOp, ConnectOptions, Identity, TlsOptions, Txn, TxnOp,
+    TxnOpResponse,
+};
 use std::{fmt, sync::Arc, time::Duration};
+
+/// The layout's version.
+const VERSION: &str = "1";
 
 /// Opens a store; see [`Etcd::builder`].
 #[derive(Clone)]
@@ -190,7 +198,7 @@ impl Builder {
         if let Some((user, password)) = &self.login {
             options = options.with_user(user, password).with_auto_token_refresh(true);
         }
-        self.open(Reach::At(endpoints, options)).await
+        self.open(Reach::At(endpoints, Box::new(options))).await
     }
 
     /// Works over a client that is there already, with its members, its login and its
@@ -220,7 +228,7 @@ impl Builder {
             marks: Marks::default(),
             known: Default::default(),
         };
-        store.open(self.connect_timeout).await.map_err(|error| {
+        store.claim_prefix(self.connect_timeout).await.map_err(|error| {
             let all: Vec<&str> = store.driver.endpoints().collect();
             let what = format!("no store at {}", all.join(", "));
             Error::new(error.kind(), what).op("connect").source(error)
@@ -295,6 +303,47 @@ fn check_endpoint(endpoint: &str, tls: bool) -> Result {
         return invalid("does not use the certificates that are given: it begins with http");
     }
     Ok(())
+}
+
+impl Store {
+    /// Makes sure that the namespace is there and of our version, and that it can be written.
+    async fn claim_prefix(&self, timeout: Duration) -> Result {
+        const OP: &str = "connect";
+        let key = self.keys.version();
+        let txn = Txn::new()
+            .when([Compare::value(key.clone(), CompareOp::Equal, VERSION)])
+            // Written in any case: whoever may only read is told so now.
+            .and_then([TxnOp::put(key.clone(), VERSION, None)])
+            .or_else([TxnOp::txn(
+                Txn::new()
+                    .when([Compare::create_revision(key.clone(), CompareOp::Equal, 0)])
+                    .and_then([TxnOp::put(key.clone(), VERSION, None)])
+                    .or_else([TxnOp::get(key, None)]),
+            )]);
+        let asked = self.driver.call_within(OP, timeout, move |client| {
+            let txn = txn.clone();
+            async move { kv(&client).txn(txn).await }
+        });
+        let answer = asked.await?;
+        if answer.succeeded() {
+            return Ok(());
+        }
+        let Some(TxnOpResponse::Txn(inner)) = answer.op_responses().into_iter().next() else {
+            return Err(strange(OP));
+        };
+        if inner.succeeded() {
+            return Ok(());
+        }
+        let found = gets(&inner).into_iter().next();
+        let found = found.and_then(|get| Some(get.kvs().first()?.value().to_vec()));
+        let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+        let wrong = format!(
+            "the keys under {:?} have version {found:?}, and this build knows {VERSION:?}: update \
+             it, or take another prefix",
+            self.keys.all()
+        );
+        Err(Error::invalid(wrong).op(OP))
+    }
 }
 
 #[cfg(test)]

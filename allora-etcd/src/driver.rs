@@ -40,7 +40,7 @@ struct Member {
 
 /// How the members are reached.
 pub(crate) enum Reach {
-    At(Vec<String>, ConnectOptions),
+    At(Vec<String>, Box<ConnectOptions>),
     By(Box<Client>),
 }
 
@@ -48,14 +48,15 @@ impl Driver {
     /// On a thread of our own, unless a handle is given.
     ///
     /// # Errors
-    /// `Other` if the thread cannot be started; `Invalid` for a runtime without timers.
+    /// `Other` if the thread cannot be started. That a given runtime has no timers shows at the first
+    /// call.
     pub(crate) fn new(reach: Reach, timeout: Duration, given: Option<Handle>) -> Result<Self> {
         let list = match reach {
             Reach::At(endpoints, options) => endpoints
                 .into_iter()
                 .map(|endpoint| Member {
                     endpoint,
-                    options: options.clone(),
+                    options: (*options).clone(),
                     client: tokio::sync::Mutex::default(),
                 })
                 .collect(),

@@ -1,10 +1,6 @@
 //! What happened to every occurrence, the newest entries.
 
-use crate::{
-    Etcd,
-    keys::after_all,
-    store::{Store, gets},
-};
+use crate::{Etcd, exchange::gets, keys::after_all, store::Store};
 use allora_core::{
     Occurrence, Result,
     backend::{History, Outcome, Past},

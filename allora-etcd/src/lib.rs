@@ -2,17 +2,21 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod base;
 mod connect;
 mod driver;
 mod error;
+mod exchange;
 mod history;
 mod keys;
 mod leases;
 mod marks;
 mod reschedule;
 mod schedules;
+mod seen;
 mod store;
 mod watch;
+mod write;
 
 pub use connect::{Builder, Tls};
 /// The driver, for [`Builder::client`].

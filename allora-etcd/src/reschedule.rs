@@ -2,8 +2,9 @@
 
 use crate::{
     Etcd,
+    exchange::gets,
     keys::{Due, Keys, after_all, plain},
-    store::{Asker, Done, Slot, Store, gets},
+    store::{Asker, Done, Slot, Store},
 };
 use allora_core::{
     Backend, Result, Time,

@@ -2,8 +2,9 @@
 
 use crate::{
     Etcd,
+    exchange::{gets, number},
     keys::{after_all, digits},
-    store::{Asker, Done, Slot, Store, gets, number},
+    store::{Asker, Done, Slot, Store},
 };
 use allora_core::{
     Error, Kind, MAX_NAME, Result, Time,

@@ -1,0 +1,184 @@
+//! What was decided, as transactions: one for each record, nested in as few as the server allows.
+
+use crate::{
+    base::{Base, Source, remember},
+    error::strange,
+    exchange::{at_once, gets},
+    store::{Asker, Group, Store},
+};
+use allora_core::{
+    Error, Kind, Result,
+    record::{Record, codec},
+};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use std::collections::HashSet;
+
+/// At most so many bytes in one transaction; the server's own limit is 1.5 MiB.
+const BYTES: usize = 1 << 20;
+
+/// A record to be written.
+pub(crate) struct Write<T> {
+    pub(crate) group: usize,
+    pub(crate) compares: Vec<Compare>,
+    pub(crate) puts: Vec<TxnOp>,
+    pub(crate) bytes: usize,
+    /// It has a new promise of the asking node.
+    pub(crate) promises: bool,
+    /// The kind that it has now, if it had another one or none.
+    pub(crate) kind: Option<String>,
+    pub(crate) after: Option<Record>,
+    pub(crate) answers: Vec<T>,
+    pub(crate) hints: Vec<String>,
+}
+
+impl<T> Write<T> {
+    fn weight(&self) -> usize {
+        self.compares.len().max(self.puts.len()).max(2)
+    }
+}
+
+impl Store {
+    /// The transaction that makes `after` of what the base is, without what there is to answer.
+    pub(crate) fn written<T>(
+        &self,
+        name: &str,
+        base: &Base,
+        before: Option<&Record>,
+        mut after: Option<Record>,
+        node: &str,
+    ) -> Write<T> {
+        let keys = &self.keys;
+        let mut compares =
+            vec![Compare::mod_revision(keys.job(name), CompareOp::Equal, base.revision)];
+        if before.is_none()
+            && let Some((_, revision)) = base.floor
+        {
+            compares.push(Compare::mod_revision(keys.floor(), CompareOp::Equal, revision));
+        }
+        let (mut puts, mut bytes, mut promises) = (Vec::new(), 0, false);
+        let (was, is) = (keys.notice(name, before), keys.notice(name, after.as_ref()));
+        if was != is {
+            puts.extend(was.map(|key| TxnOp::delete(key, None)));
+            puts.extend(is.map(|key| TxnOp::put(key, "", None)));
+        }
+        if let Some(record) = &mut after {
+            let data = std::mem::take(&mut record.data);
+            if before.map_or(&[][..], |before| &before.data) != data {
+                bytes += data.len();
+                puts.push(match data.is_empty() {
+                    true => TxnOp::delete(keys.data(name), None),
+                    false => TxnOp::put(keys.data(name), data, None),
+                });
+            }
+            let value = codec::encode(record);
+            bytes += value.len();
+            puts.push(TxnOp::put(keys.job(name), value, None));
+            if let Some(gone) = record.gone
+                && before.is_none_or(|before| before.gone != record.gone)
+            {
+                puts.push(TxnOp::put(keys.gone(gone, name), "", None));
+            }
+            let held = before.map_or(&[][..], |before| &before.holds);
+            promises = record.holds.iter().any(|hold| {
+                hold.node == node
+                    && !held.iter().any(|old| old.fence == hold.fence && old.until == hold.until)
+            });
+        }
+        let had = before.map_or("", |before| &before.kind);
+        let kind = after.as_ref().map(|after| after.kind.clone()).filter(|kind| *kind != had);
+        let (answers, hints) = (Vec::new(), Vec::new());
+        Write { group: 0, compares, puts, bytes, promises, kind, after, answers, hints }
+    }
+
+    /// Sends what is to be written; whoever loses gets the truth as its base.
+    pub(crate) async fn write<T: Send>(
+        &self,
+        asker: Asker<'_>,
+        groups: &mut [Group<'_, T>],
+        writes: Vec<Write<T>>,
+    ) -> Result {
+        let mut batches: Vec<Vec<Write<T>>> = Vec::new();
+        let (mut bytes, mut weight, mut kinds) = (0, 0, 0);
+        for write in writes {
+            weight = weight.max(write.weight());
+            bytes += write.bytes;
+            kinds += usize::from(write.kind.is_some());
+            // Beside the transactions there may be kinds and a hint, in the outer one.
+            let fits = |batch: &Vec<Write<T>>| {
+                batch.len() + kinds + 2 + weight <= self.operations && bytes <= BYTES
+            };
+            match batches.last_mut().filter(|batch| fits(batch)) {
+                Some(batch) => batch.push(write),
+                None => {
+                    (bytes, weight) = (write.bytes, write.weight());
+                    kinds = usize::from(write.kind.is_some());
+                    batches.push(vec![write]);
+                }
+            }
+        }
+        let names = |write: &Write<T>| groups[write.group].name;
+        let sent = batches.iter_mut().map(|batch| {
+            let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.len() + 1);
+            for write in batch.iter_mut() {
+                let name = names(write);
+                let truth =
+                    [TxnOp::get(self.keys.job(name), None), TxnOp::get(self.keys.data(name), None)];
+                nested.push(TxnOp::txn(
+                    Txn::new()
+                        .when(std::mem::take(&mut write.compares))
+                        .and_then(std::mem::take(&mut write.puts))
+                        .or_else(truth),
+                ));
+            }
+            let mut hints = batch.iter().flat_map(|write| &write.hints);
+            if let Some(hint) = hints.next() {
+                let more = hints.next().is_some();
+                let hint = if more { crate::watch::LOOK } else { hint };
+                nested.push(TxnOp::put(self.keys.told(), hint, None));
+            }
+            let kinds: HashSet<String> =
+                batch.iter_mut().filter_map(|write| write.kind.take()).collect();
+            let kinds = kinds.iter().filter(|kind| !kind.is_empty());
+            nested.extend(kinds.map(|kind| TxnOp::put(self.keys.kind(kind), "", None)));
+            let mut txn = Txn::new();
+            if batch.iter().any(|write| write.promises) {
+                let mark = self.keys.mark(asker.node);
+                txn = txn.when([Compare::create_revision(mark, CompareOp::Greater, 0)]);
+            }
+            self.txn(asker.op, txn.and_then(nested))
+        });
+        let answers = at_once(sent).await?;
+        for (batch, answer) in batches.into_iter().zip(answers) {
+            if !answer.succeeded() {
+                self.marks.is_gone(asker.node);
+                let lost = "the node's mark was gone; ask again";
+                return Err(Error::new(Kind::Unavailable, lost).op(asker.op));
+            }
+            let revision = answer.header().map_or(0, |header| header.revision());
+            let mut known = self.known();
+            let mut told = answer.op_responses().into_iter();
+            for write in batch {
+                let Some(TxnOpResponse::Txn(answer)) = told.next() else {
+                    return Err(strange(asker.op));
+                };
+                let group = &mut groups[write.group];
+                if answer.succeeded() {
+                    remember(&mut known, group.name, write.after, revision);
+                    group.answers = Some(write.answers);
+                } else {
+                    let mut truth = gets(&answer).into_iter();
+                    let (Some(job), Some(data)) = (truth.next(), truth.next()) else {
+                        return Err(strange(asker.op));
+                    };
+                    let base = Base::read(&job, &data, Source::Told);
+                    // What was remembered is proved wrong: also where revisions began anew, as after
+                    // a backup was brought back.
+                    known.remove(group.name);
+                    base.remember(&mut known, group.name);
+                    group.base = Some(base);
+                }
+            }
+        }
+        Ok(())
+    }
+}
