@@ -119,10 +119,10 @@ impl<'a> Filter<'a> {
 }
 
 /// How many schedules one request of a list reads.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// How many schedules one request adds.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 
 /// How many runs one backfill asks for at most: as many as may wait.
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
@@ -192,23 +192,24 @@ impl Schedules {
         let planned: Vec<Result<Planned<'_>>> =
             stored.iter().map(|stored| Planned::first(stored, now)).collect();
         let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::as_new).collect();
-        let added = match new.is_empty() {
-            true => Vec::new(),
-            false => self.within("add", self.store()?.add(&new, self.now())).await?,
-        };
-        if added.len() != new.len() {
-            return Err(Error::new(
-                Kind::Other,
-                "the backend gave fewer answers than it was asked",
-            )
-            .op("add"));
-        }
-        let mut added = added.into_iter();
+        let mut added = self.add_new(&new).await?.into_iter();
         let answer = |planned: Result<Planned<'_>>| match planned {
             Ok(_) => added.next().unwrap_or_else(|| Err(Error::new(Kind::Other, "no answer"))),
             Err(error) => Err(error),
         };
         Ok(planned.into_iter().map(answer).collect())
+    }
+
+    pub(super) async fn add_new(&self, new: &[NewSchedule<'_>]) -> Result<Vec<Result<State>>> {
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let added = self.within("add", self.store()?.add(new, self.now())).await?;
+        if added.len() != new.len() {
+            let fewer = "the backend did not give one answer to each that was to be added";
+            return Err(Error::new(Kind::Other, fewer).op("add"));
+        }
+        Ok(added)
     }
 
     /// The job of this name, stored or in code.
@@ -606,7 +607,11 @@ impl<'a> Planned<'a> {
         Ok(Self { stored, text: definition.to_string(), first, data })
     }
 
-    pub(super) fn as_new(&self) -> NewSchedule<'_> {
+    pub(super) fn definition(&self) -> &str {
+        &self.text
+    }
+
+    fn as_new(&self) -> NewSchedule<'_> {
         NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
             .data(self.data)
     }
