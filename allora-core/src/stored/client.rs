@@ -5,6 +5,7 @@ use crate::{
     backend::{self, Backend, Change, NewSchedule, Next, Now, Occurrence, Page, Reschedule, State},
     error::{Error, Kind, Result},
     runtime::{Runtime, detect},
+    schedule::Schedule as _,
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -423,11 +424,15 @@ impl Schedules {
                 let seen = self.get(name).await?;
                 let definition = Definition::parse(name, &seen.definition)?;
                 let now = self.store_now().await?;
-                let passed = seen.cursor.is_some_and(|cursor| cursor.at <= now);
-                let after = seen.last_started.map_or(now, |last| last.max(now));
-                match passed {
-                    true => definition.following(name, after, seen.counters.started)?,
-                    false => None,
+                match seen.cursor.filter(|cursor| cursor.at <= now) {
+                    // From the last that passed: an interval stays on its grid.
+                    Some(cursor) => {
+                        let passed = definition.schedule().latest_at(cursor.at, now);
+                        let passed = passed.unwrap_or(now);
+                        let after = seen.last_started.map_or(passed, |last| last.max(passed));
+                        definition.following(name, after, seen.counters.started)?
+                    }
+                    None => None,
                 }
             }
         };
