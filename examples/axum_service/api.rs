@@ -1,0 +1,90 @@
+//! The API: what is asked over HTTP is asked of the stored schedules.
+
+use allora::{Error, Kind, Schedules, Stored, backend::State, stored::Filter};
+use axum::{
+    Json, Router,
+    extract::{Path, State as Shared},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+
+pub(crate) fn router(schedules: Schedules) -> Router {
+    Router::new()
+        .route("/schedules", post(add).get(list))
+        .route("/schedules/{*name}", get(show).delete(delete))
+        .route("/trigger/{*name}", post(trigger))
+        .with_state(schedules)
+}
+
+/// The body is the schedule; what is wrong with it is told with its place, and nothing is added.
+async fn add(
+    Shared(schedules): Shared<Schedules>,
+    Json(stored): Json<Stored>,
+) -> Result<(StatusCode, Json<Value>), Refused> {
+    let state = schedules.add(&stored).await?;
+    Ok((StatusCode::CREATED, Json(shown(&state))))
+}
+
+async fn list(Shared(schedules): Shared<Schedules>) -> Result<Json<Vec<Value>>, Refused> {
+    let states = schedules.list(Filter::default(), None, 1_000).await?;
+    Ok(Json(states.iter().map(shown).collect()))
+}
+
+async fn show(
+    Shared(schedules): Shared<Schedules>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Refused> {
+    Ok(Json(shown(&schedules.get(&name).await?)))
+}
+
+async fn delete(
+    Shared(schedules): Shared<Schedules>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refused> {
+    schedules.delete(&name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn trigger(
+    Shared(schedules): Shared<Schedules>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Refused> {
+    // Asked twice before it has run, it runs once.
+    schedules.trigger(&name, "api").await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn shown(state: &State) -> Value {
+    json!({
+        "name": state.name,
+        "kind": state.kind,
+        "definition": state.definition,
+        "next_at": state.cursor.map(|next| next.at.to_rfc3339()),
+        "ran": state.counters.ran,
+        "failed": state.counters.failed,
+    })
+}
+
+/// An error of the store, as a status.
+pub(crate) struct Refused(Error);
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0.kind() {
+            Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::AlreadyExists => StatusCode::CONFLICT,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, Json(json!({ "error": self.0.to_string() }))).into_response()
+    }
+}
