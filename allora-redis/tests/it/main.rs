@@ -9,3 +9,4 @@ mod faults;
 mod runtimes;
 mod server;
 mod stores;
+mod trace;
