@@ -6,6 +6,7 @@ mod conformance;
 mod connect;
 mod differential;
 mod faults;
+mod records;
 mod runtimes;
 mod server;
 mod stores;
