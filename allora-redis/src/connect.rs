@@ -124,7 +124,7 @@ impl Builder {
         let info = address(server)?;
         let place = place_of(&info);
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
-        self.open(Target::One(client), place, Expected::One).await
+        self.open(Target::One(Box::new(client)), place, Expected::One).await
     }
 
     /// Works with a client that is there already, with all that was set in it.
@@ -136,7 +136,7 @@ impl Builder {
     /// As [`connect`](Self::connect).
     pub async fn connect_client(self, client: Client) -> Result<Redis> {
         let place = place_of(client.get_connection_info());
-        self.open(Target::One(client), place, Expected::One).await
+        self.open(Target::One(Box::new(client)), place, Expected::One).await
     }
 
     /// Connects to the primary that these sentinels watch under the name `master`; when they make
@@ -167,8 +167,7 @@ impl Builder {
                 info.set_redis_settings(settings)
             })
             .collect();
-        let built =
-            SentinelClient::build(asked, master.to_owned(), Some(node), SentinelServerType::Master);
+        let built = SentinelClient::build(asked, master, Some(node), SentinelServerType::Master);
         let client = built.map_err(|cause| refused(&place, cause))?;
         let target = Target::Sentinel(Box::new(futures::lock::Mutex::new(client)));
         self.open(target, place, Expected::One).await
@@ -204,7 +203,12 @@ impl Builder {
             .retries(3)
             .build()
             .map_err(|cause| refused(&place, cause))?;
-        self.open(Target::Cluster { client, nodes: each }, place, Expected::Cluster).await
+        self.open(
+            Target::Cluster { client: Box::new(client), nodes: each },
+            place,
+            Expected::Cluster,
+        )
+        .await
     }
 
     async fn open(self, target: Target, place: String, expected: Expected) -> Result<Redis> {

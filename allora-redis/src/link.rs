@@ -22,12 +22,12 @@ use std::{
 /// Whom to talk to.
 pub(crate) enum Target {
     /// One server.
-    One(Client),
+    One(Box<Client>),
     /// Whoever the sentinels say is the primary.
     Sentinel(Box<Turn<SentinelClient>>),
     /// Whoever has the key's slot.
     Cluster {
-        client: ClusterClient,
+        client: Box<ClusterClient>,
         /// Its nodes as they were given, for subscriptions.
         nodes: Vec<Client>,
     },
@@ -178,7 +178,7 @@ impl Link {
     /// Any node of a cluster hears what any other is told.
     async fn listeners(&self) -> RedisResult<Vec<Client>> {
         match &self.target {
-            Target::One(client) => Ok(vec![client.clone()]),
+            Target::One(client) => Ok(vec![(**client).clone()]),
             Target::Sentinel(sentinel) => Ok(vec![sentinel.lock().await.async_get_client().await?]),
             Target::Cluster { nodes, .. } => Ok(nodes.clone()),
         }

@@ -16,7 +16,7 @@ use nix::{
 };
 use std::{
     collections::BTreeMap,
-    env,
+    env, fs,
     path::PathBuf,
     pin::pin,
     process::{ExitStatus, Stdio},
@@ -224,7 +224,7 @@ impl Group {
         let until = rt.now() + around.kill_after;
         let mut status = None;
         // A group's number is free for others only when the last of the group is gone.
-        while rt.now() < until && self.signal(None) {
+        while rt.now() < until && (status.is_none() || self.lives()) {
             let look = rt.sleep_until((rt.now() + LOOK).min(until));
             if status.is_some() {
                 look.await;
@@ -238,6 +238,17 @@ impl Group {
         status
     }
 
+    /// Whether anybody of the group lives. Who has ended and waits to be noticed by a parent does
+    /// not: in a container nobody may ever notice.
+    fn lives(&self) -> bool {
+        let Some(id) = self.id.filter(|_| self.signal(None)) else { return false };
+        let Ok(processes) = fs::read_dir("/proc") else { return true };
+        let stats = processes.flatten().map(|process| process.path().join("stat"));
+        let mut stats = stats.filter_map(|stat| fs::read_to_string(stat).ok()).peekable();
+        // Where there is no such thing, the group is believed to live.
+        stats.peek().is_none() || stats.any(|stat| is_alive_in(&stat, id.as_raw()))
+    }
+
     /// Whether there was anybody to send it to.
     fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         self.id.is_some_and(|id| killpg(id, signal).is_ok())
@@ -247,5 +258,27 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+    }
+}
+
+/// Whether `/proc/PID/stat` tells of a process of this group that has not ended. The name in it is
+/// in brackets, and may have anything in it.
+fn is_alive_in(stat: &str, group: i32) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let (state, of) = (fields.next(), fields.nth(1));
+    of.and_then(|of| of.parse().ok()) == Some(group) && !matches!(state, Some("Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_alive_in;
+
+    #[test]
+    fn who_has_ended_is_not_alive() {
+        assert!(is_alive_in("12 (a) R) S 1 77 77 0 -1", 77));
+        assert!(!is_alive_in("12 (sh) Z 1 77 77 0 -1", 77));
+        assert!(!is_alive_in("12 (sh) S 77 12 12 0 -1", 77));
+        assert!(!is_alive_in("", 77));
     }
 }

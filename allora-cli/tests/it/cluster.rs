@@ -78,7 +78,7 @@ impl Cluster {
             self.daemons.swap_remove(victim).kill();
             // Sometimes two are down.
             pause(Duration::from_millis(dice.roll(600)));
-            self.daemons.push(self.site.start());
+            self.daemons.push(self.site.start_again());
             self.began("least").len() >= enough
         });
     }
@@ -91,7 +91,7 @@ impl Cluster {
                 <= 2
         });
         for daemon in self.daemons.drain(..) {
-            assert_eq!(daemon.stop(), 0);
+            daemon.stop_well();
         }
         self.past()
     }

@@ -61,7 +61,7 @@ fn a_bad_configuration_is_named_and_no_secret_with_it() {
         (&["list", "-e", "broken"], "environment `broken`: `url` is a text in quotes"),
         (&["list", "-e", "nourl"], "environment `nourl`: it has no `url`"),
         (&["list", "-e", "typo"], "nothing is called `timezome`"),
-        (&["list", "-e", "badtype"], "`oracle:`; there are sqlite, postgres and mysql"),
+        (&["list", "-e", "badtype"], "`oracle:`; there are sqlite, postgres, mysql, redis"),
         (&["list", "-c", "missing.toml"], "missing.toml: No such file"),
     ] {
         let said = site.allora(args).refused(1);

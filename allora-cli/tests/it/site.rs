@@ -95,6 +95,23 @@ impl Site {
         daemon
     }
 
+    /// As [`start`](Self::start), where the machine is so busy that the store does not answer in
+    /// time: a daemon that ends because of that is started again, as by a supervisor.
+    pub(crate) fn start_again(&self) -> Daemon {
+        for _ in 0..10 {
+            let mut daemon = self.begin(&[]);
+            let mut ended = false;
+            patiently("it is ready or has ended", || {
+                ended = daemon.child.try_wait().unwrap().is_some();
+                ended || daemon.log().contains("has reached its store")
+            });
+            if !ended {
+                return daemon;
+            }
+        }
+        panic!("no daemon reaches its store");
+    }
+
     /// A daemon that may not come far.
     pub(crate) fn begin(&self, args: &[&str]) -> Daemon {
         self.daemons.set(self.daemons.get() + 1);
@@ -159,6 +176,16 @@ impl Daemon {
     pub(crate) fn stop(self) -> i32 {
         self.signal("-TERM");
         self.end()
+    }
+
+    /// Stops it gracefully; nothing was cut off.
+    #[track_caller]
+    pub(crate) fn stop_well(self) {
+        let path = self.log.clone();
+        let code = self.stop();
+        let log = fs::read_to_string(path).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(20).collect();
+        assert_eq!(code, 0, "{last:#?}");
     }
 
     /// SIGKILL.

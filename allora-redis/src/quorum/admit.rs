@@ -73,6 +73,10 @@ impl Inner {
     /// See [`RedisQuorum::init`](super::RedisQuorum::init).
     pub(crate) async fn init(self: &Arc<Self>) -> Result {
         let n = self.servers.len();
+        for server in self.servers.iter().filter(|server| !server.is_well()) {
+            // Not one of them may be left out because it was slow before.
+            let _ = server.info(&*self.runtime, UNHURRIED).await;
+        }
         let heard = self.hello().await?;
         if !heard.replies.is_empty() {
             let there = "some of these servers are initialised already; nothing was changed";

@@ -7,6 +7,8 @@ mod connect;
 mod differential;
 mod faults;
 mod quorum;
+mod records;
 mod runtimes;
 mod server;
 mod stores;
+mod trace;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Of a server that is on this machine.
 fn builder() -> Builder {
-    Redis::builder().timeout(Duration::from_millis(500))
+    Redis::builder().timeout(Duration::from_secs(2))
 }
 
 #[test]

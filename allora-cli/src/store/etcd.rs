@@ -1,0 +1,67 @@
+//! Stores in etcd: `etcd://[USER:PASSWORD@]HOST:PORT,HOST:PORT`, or `etcds://` over TLS.
+
+use super::{Servers, Store, Wanted};
+use crate::failure::{Failure, Outcome};
+use allora_etcd::Etcd;
+use std::sync::Arc;
+
+/// etcd keeps all that it stores in memory, and so keeps less history than the others.
+const HISTORY: u64 = 10_000;
+
+/// Opens a store.
+///
+/// # Errors
+/// A URL that is not one, and what etcd says.
+pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
+    let servers = Servers::of(url)?;
+    if !servers.path.is_empty() {
+        return Err(Failure::failed(
+            "the store URL has a path; what is kept apart in etcd is said with --prefix",
+        ));
+    }
+    let history = usize::try_from(wanted.history.min(HISTORY)).unwrap_or_default();
+    let mut builder = Etcd::builder().history(history);
+    if let Some(prefix) = wanted.prefix {
+        builder = builder.prefix(prefix);
+    }
+    if let Some(login) = servers.login.strip_suffix('@') {
+        let (user, password) = login.split_once(':').ok_or_else(|| {
+            Failure::failed("the store URL has a login without a password; write USER:PASSWORD@")
+        })?;
+        builder = builder.login(unescaped(user)?, unescaped(password)?);
+    }
+    let scheme = if url.starts_with("etcds:") { "https" } else { "http" };
+    let endpoints = servers.hosts.iter().map(|host| format!("{scheme}://{host}"));
+    Ok(Arc::new(builder.connect(endpoints).await?))
+}
+
+/// A part of a URL without its percent signs.
+fn unescaped(text: &str) -> Outcome<String> {
+    let wrong = || Failure::failed("the login in the store URL has a % that no two digits follow");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte.unwrap_or_default()).to_digit(16);
+        let (high, low) = (digit(rest.next()), digit(rest.next()));
+        let value = high.zip(low).and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        bytes.push(value.ok_or_else(wrong)?);
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescaped;
+
+    #[test]
+    fn reserved_characters_are_written_with_percent_signs() {
+        assert_eq!(unescaped("p%40ss%25").unwrap(), "p@ss%");
+        for bad in ["%", "%4", "%zz", "%ff"] {
+            assert!(unescaped(bad).is_err(), "{bad}");
+        }
+    }
+}

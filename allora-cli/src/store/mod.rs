@@ -1,0 +1,202 @@
+//! The store a command works on: which one is meant, and how it is opened.
+
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(not(feature = "etcd"))]
+#[path = "absent.rs"]
+mod etcd;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(not(feature = "redis"))]
+#[path = "absent.rs"]
+mod redis;
+mod sql;
+
+use crate::{
+    config::{self, Environment},
+    failure::{Failure, Outcome},
+};
+use allora_core::Backend;
+use allora_sql::Url;
+use clap::Args;
+use nix::unistd::geteuid;
+use std::{env, fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
+
+/// Which store is meant.
+#[derive(Args, Clone)]
+pub(crate) struct Place {
+    /// The store: sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, mysql://…, redis://… or
+    /// etcd://… [default: the configuration's, or a local SQLite file].
+    #[arg(long, env = "ALLORA_URL", hide_env_values = true)]
+    url: Option<String>,
+    /// The first part of the tables' names; stores of other prefixes are invisible.
+    #[arg(long)]
+    prefix: Option<String>,
+    /// The environment in the configuration file [default: development].
+    #[arg(long, short = 'e', env = "ALLORA_ENVIRONMENT")]
+    environment: Option<String>,
+    /// The configuration file [default: allora.toml, if there is one].
+    #[arg(long, short = 'c', env = "ALLORA_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Place {
+    /// The URL may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// A store that was opened.
+pub(crate) type Store = Arc<dyn Backend>;
+
+/// The URL schemes there are.
+const SCHEMES: &str = "sqlite, postgres, mysql, redis, rediss, redis+sentinel, redis+cluster, \
+                       etcd and etcds";
+
+/// How many entries of history are kept, unless said otherwise.
+pub(crate) const HISTORY: u64 = 10_000;
+
+/// Whether tables may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Made, or brought up to date, where that is needed.
+    Make,
+    /// There already; what is missing is an error.
+    Keep,
+}
+
+impl Place {
+    /// What the configuration says about this store; nothing where there is no file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or lacks the environment.
+    pub(crate) fn settings(&self) -> Outcome<Environment> {
+        config::environment(self.config.as_deref(), self.environment.as_deref())
+    }
+
+    /// Opens the store; keeps so many entries of history.
+    ///
+    /// # Errors
+    /// A URL of an unknown scheme, by its name; whatever the store says.
+    pub(crate) async fn open(&self, tables: Tables, history: Option<u64>) -> Outcome<Store> {
+        let settings = self.settings()?;
+        let wanted = Wanted {
+            prefix: self.prefix.clone().or(settings.prefix),
+            history: history.or(settings.history).unwrap_or(HISTORY),
+            tables,
+        };
+        let Some(url) = self.url.clone().or(settings.url) else {
+            return sql::open(Url::sqlite(local(tables == Tables::Make)?)?, wanted).await;
+        };
+        match scheme(&url)? {
+            "sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb" => {
+                sql::open(Url::parse(&url)?, wanted).await
+            }
+            "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
+            | "redis+cluster" | "rediss+cluster" => redis::open(&url, wanted).await,
+            "etcd" | "etcds" => etcd::open(&url, wanted).await,
+            other => Err(Failure::failed(format!(
+                "the store URL begins with `{other}:`; there are {SCHEMES}"
+            ))),
+        }
+    }
+}
+
+/// How a store is to be opened.
+#[cfg_attr(not(all(feature = "redis", feature = "etcd")), allow(dead_code, reason = "as they are"))]
+struct Wanted {
+    prefix: Option<String>,
+    history: u64,
+    tables: Tables,
+}
+
+/// The scheme of a URL. What has none may be a password: it is not shown.
+fn scheme(url: &str) -> Outcome<&str> {
+    let of_scheme = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '-';
+    match url.split_once(':') {
+        Some((scheme, _))
+            if scheme.len() < 20 && !scheme.is_empty() && scheme.chars().all(of_scheme) =>
+        {
+            Ok(scheme)
+        }
+        _ => Err(Failure::failed(format!("the store URL has no scheme; there are {SCHEMES}"))),
+    }
+}
+
+/// A URL of several servers, in its parts: `SCHEME://[LOGIN@]HOST,HOST[/PATH]`.
+#[cfg(any(feature = "redis", feature = "etcd"))]
+struct Servers<'a> {
+    /// With the `@`; empty if there is none.
+    login: &'a str,
+    hosts: Vec<&'a str>,
+    path: &'a str,
+}
+
+#[cfg(any(feature = "redis", feature = "etcd"))]
+impl<'a> Servers<'a> {
+    fn of(url: &'a str) -> Outcome<Self> {
+        let wrong = |what: &str| Failure::failed(format!("the store URL {what}"));
+        let (_, rest) =
+            url.split_once("://").ok_or_else(|| wrong("lacks the // behind its scheme"))?;
+        if rest.contains(['?', '#']) || rest.contains(char::is_whitespace) {
+            return Err(wrong("has a ?, a # or a blank in it; write %3F, %23 or %20"));
+        }
+        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match place.rfind('@') {
+            Some(at) => place.split_at(at + 1),
+            None => ("", place),
+        };
+        let hosts: Vec<&str> = hosts.split(',').collect();
+        if hosts.iter().any(|host| host.is_empty()) {
+            return Err(wrong("has an empty host in it; write HOST:PORT, separated by commas"));
+        }
+        Ok(Self { login, hosts, path })
+    }
+}
+
+/// The local SQLite file: `allora.db` in the folder that systemd gives the service, in
+/// `/var/lib/allora` for root, else in `$XDG_STATE_HOME/allora`, which is `~/.local/state/allora`
+/// unless set.
+fn local(make: bool) -> Outcome<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("STATE_DIRECTORY")
+        .or_else(|| geteuid().is_root().then(|| "/var/lib/allora".into()))
+        .or_else(|| set("XDG_STATE_HOME").map(|state| state.join("allora")))
+        .or_else(|| set("HOME").map(|home| home.join(".local/state/allora")))
+        .ok_or_else(|| {
+            Failure::failed("neither HOME nor XDG_STATE_HOME is set; name the store with --url")
+        })?;
+    if make {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
+            Failure::failed(format!("cannot make the folder {}: {error}", folder.display()))
+        })?;
+    }
+    Ok(folder.join("allora.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scheme;
+
+    #[test]
+    fn what_has_no_scheme_is_not_shown() {
+        assert_eq!(scheme("oracle://u:secret@h/d").unwrap(), "oracle");
+        for url in ["secret", "//u:secret@h", "u@x:secret@h/d", ":secret"] {
+            let said = format!("{:?}", scheme(url).unwrap_err());
+            assert!(!said.contains("secret"), "{url}");
+        }
+    }
+
+    #[cfg(any(feature = "redis", feature = "etcd"))]
+    #[test]
+    fn several_servers_are_told_apart() {
+        let servers = super::Servers::of("etcds://u:p@a:1,b:2").unwrap();
+        assert_eq!((servers.login, servers.hosts, servers.path), ("u:p@", vec!["a:1", "b:2"], ""));
+        let servers = super::Servers::of("redis+sentinel://a:1/main/2").unwrap();
+        assert_eq!((servers.login, servers.hosts, servers.path), ("", vec!["a:1"], "main/2"));
+        for bad in ["etcd:a", "etcd://", "etcd://a,,b", "etcd://a?b=c", "etcd://a b"] {
+            assert!(super::Servers::of(bad).is_err(), "{bad}");
+        }
+    }
+}

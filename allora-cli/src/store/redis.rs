@@ -1,0 +1,45 @@
+//! Stores in Redis: one server (`redis://`, `rediss://`, `redis+unix://`), behind sentinels
+//! (`redis+sentinel://HOST,HOST/MASTER[/DB]`) or in a cluster (`redis+cluster://HOST,HOST`); the
+//! latter two over TLS with `rediss+`.
+
+use super::{Servers, Store, Wanted};
+use crate::failure::{Failure, Outcome};
+use allora_redis::Redis;
+use std::sync::Arc;
+
+/// Opens a store.
+///
+/// # Errors
+/// A URL that is not one, and what the server says.
+pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
+    let mut builder = Redis::builder().history(wanted.history);
+    if let Some(prefix) = wanted.prefix {
+        builder = builder.prefix(prefix);
+    }
+    let (scheme, _) = url.split_once(':').unwrap_or_default();
+    let Some((scheme, form)) = scheme.split_once('+').filter(|(_, form)| *form != "unix") else {
+        return Ok(Arc::new(builder.connect(url).await?));
+    };
+    let servers = Servers::of(url)?;
+    let login = servers.login;
+    let each = |path: &str| -> Vec<String> {
+        servers.hosts.iter().map(|host| format!("{scheme}://{login}{host}{path}")).collect()
+    };
+    let store = match form {
+        "cluster" if servers.path.is_empty() => builder.connect_cluster(each("")).await?,
+        "cluster" => {
+            let what = "the store URL has a database; a Redis cluster has one only: leave it away";
+            return Err(Failure::failed(what));
+        }
+        _ => {
+            let (master, db) = servers.path.split_once('/').unwrap_or((servers.path, ""));
+            if master.is_empty() {
+                let what = "the store URL names no master; write redis+sentinel://HOST,HOST/MASTER";
+                return Err(Failure::failed(what));
+            }
+            let db = if db.is_empty() { String::new() } else { format!("/{db}") };
+            builder.connect_sentinel(each(&db), master).await?
+        }
+    };
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,36 @@
+//! Stores in SQL databases.
+
+use super::{Store, Tables, Wanted};
+use crate::failure::{Failure, Outcome};
+use allora_sql::{Sql, Url};
+use std::{path::Path, sync::Arc};
+
+/// Opens a store.
+///
+/// # Errors
+/// What the database says; where tables are to be there, that there are none, and how to make them.
+pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
+    let Wanted { prefix, history, tables } = wanted;
+    let mut builder = Sql::builder().history(history);
+    if let Some(prefix) = prefix {
+        builder = builder.prefix(prefix);
+    }
+    let shown = url.to_string();
+    if tables == Tables::Keep {
+        builder = builder.without_migrations();
+        // Connecting would make the file.
+        if let Some(file) = shown.strip_prefix("sqlite:")
+            && !Path::new(file).exists()
+        {
+            let what = format!("there is no store at {shown}; `allora init` makes one");
+            return Err(Failure::failed(what));
+        }
+    }
+    let store = builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
+        Failure::Failed(what) if tables == Tables::Keep && what.contains("missing") => {
+            Failure::failed(format!("{what}; `allora init` makes what is missing"))
+        }
+        failure => failure,
+    })?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,188 @@
+//! Keys as they really are: garbage, strangers, hostile names, the server's clock.
+
+use crate::stores::{Kind, Place, runtime};
+use allora_core::{
+    Backend, Time,
+    backend::{Act, Answer, Change, Find, NewSchedule, Now, Page, Plan, Reschedule},
+    time::from_millis,
+};
+use redis::AsyncCommands;
+
+fn at(ms: i64) -> Time {
+    from_millis(ms).unwrap()
+}
+
+/// Runs a test on a place of its own.
+fn on(kind: Kind, test: impl AsyncFnOnce(&Place)) {
+    let Some(place) = kind.place() else { return };
+    runtime().block_on(async {
+        test(&place).await;
+        place.clear().await;
+    });
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_parked_and_in_nobodys_way() {
+    on(Kind::One, async |place| {
+        let redis = place.open().await;
+        let store = redis.schedules().unwrap();
+        let now = Now::At(at(5_000));
+        let names = ["cut", "good", "newer", "stranger"];
+        let new = names.map(|name| NewSchedule::new(name, "mail", "def", Some(at(1_000).into())));
+        store.add(&new, now).await.unwrap();
+        let mut raw = place.raw().await.remove(0);
+        let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
+        let () = raw.hset(key("cut"), "hot", "1 x 5").await.unwrap();
+        let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
+        let () = raw.del(key("stranger")).await.unwrap();
+        let () = raw.set(key("stranger"), "somebody else's").await.unwrap();
+        let find = |limit| {
+            let find = Find::new(&["mail"], at(5_000), limit);
+            Reschedule::new("n", now, &[]).find(find)
+        };
+        // They are shown, and then no longer stand before the others.
+        let found = redis.reschedule(find(9)).await.unwrap().found;
+        assert_eq!(found.iter().filter(|state| state.parked.is_some()).count(), 3, "{found:?}");
+        let found = redis.reschedule(find(9)).await.unwrap().found;
+        assert_eq!(found.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["good"]);
+        let plans = names.map(|name| Plan::new(name, Act::Reap));
+        let answers = redis.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers;
+        for (name, answer) in names.iter().zip(answers) {
+            let Answer::State(state) = answer else { panic!("{name}: {answer:?}") };
+            assert_eq!(state.parked.is_none(), *name == "good", "{state:?}");
+        }
+        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
+        for name in ["cut", "newer", "stranger"] {
+            let pause = store.modify(name, Change::Pause { note: "" }, now).await.unwrap_err();
+            assert_eq!(pause.kind(), allora_core::Kind::Other, "{pause}");
+            // An operator gets rid of it.
+            store.delete(name, now).await.unwrap();
+            let gone = store.get(name).await.unwrap_err();
+            assert_eq!(gone.kind(), allora_core::Kind::NotFound);
+            let again = NewSchedule::new(name, "mail", "def", Some(at(9_000).into()));
+            store.add(&[again], now).await.unwrap().remove(0).unwrap();
+        }
+        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
+    });
+}
+
+#[test]
+fn an_entry_of_the_index_that_its_job_does_not_bear_out_is_put_right() {
+    on(Kind::One, async |place| {
+        let redis = place.open().await;
+        let store = redis.schedules().unwrap();
+        let now = Now::At(at(5_000));
+        let new = NewSchedule::new("a", "mail", "def", Some(at(60_000).into()));
+        store.add(&[new], now).await.unwrap().remove(0).unwrap();
+        let mut raw = place.raw().await.remove(0);
+        let due = format!("{{{}}}:due:mail", place.prefix);
+        let () = raw.zadd(&due, "a", 1_000).await.unwrap();
+        let () = raw.zadd(&due, "nobody", 1_000).await.unwrap();
+        let find = Find::new(&["mail"], at(5_000), 9);
+        let request = Reschedule::new("n", now, &[]).find(find);
+        redis.reschedule(request).await.unwrap();
+        let entries: Vec<(String, i64)> = raw.zrange_withscores(&due, 0, -1).await.unwrap();
+        assert_eq!(entries, [("a".to_owned(), 60_000)]);
+    });
+}
+
+#[test]
+fn no_name_or_kind_reaches_beyond_its_own_key() {
+    for kind in [Kind::One, Kind::Cluster] {
+        on(kind, async |place| {
+            let redis = place.open().await;
+            let store = redis.schedules().unwrap();
+            let now = Now::At(at(5_000));
+            let long = "🧾".repeat(50);
+            let names = [
+                "a",
+                "A",
+                "{}",
+                "{x}",
+                "}{",
+                "a:b",
+                ":names",
+                "*",
+                "?[a]\\",
+                "a b",
+                "é",
+                "e\u{301}",
+                "'; return redis.call('FLUSHALL') --",
+                "%s%f$1",
+                "👩‍👩‍👧",
+                "nil",
+                "0",
+                &long,
+            ];
+            for (i, name) in names.iter().enumerate() {
+                let due = at(1_000 + i64::try_from(i).unwrap());
+                let new =
+                    NewSchedule::new(name, name, "def", Some(due.into())).data(name.as_bytes());
+                store.add(&[new], now).await.unwrap().remove(0).unwrap();
+            }
+            let mut listed: Vec<String> = Vec::new();
+            for state in store.list(Page::first(99)).await.unwrap() {
+                assert_eq!(
+                    (state.kind.as_str(), &*state.data),
+                    (&*state.name, state.name.as_bytes())
+                );
+                listed.push(state.name);
+            }
+            let mut sorted = names.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(listed, sorted);
+            for name in names {
+                let kinds = [name];
+                let found = Find::new(&kinds, at(5_000), 9);
+                let request = Reschedule::new("n", now, &[]).find(found);
+                let found = redis.reschedule(request).await.unwrap().found;
+                assert_eq!((found.len(), found[0].name.as_str()), (1, name));
+            }
+        });
+    }
+}
+
+#[test]
+fn the_servers_clock_decides() {
+    on(Kind::One, async |place| {
+        let redis = place.open().await;
+        // A node whose clock is in 1970 asks.
+        let wrong = Now::Store { node: at(1) };
+        let now = async || redis.reschedule(Reschedule::new("n", wrong, &[])).await.unwrap().now;
+        let first = now().await;
+        assert!(first > at(50 * 365 * 86_400_000));
+        assert!(now().await >= first);
+        let new = NewSchedule::new("a", "k", "d", None);
+        let made = redis.schedules().unwrap().add(&[new], wrong).await.unwrap().remove(0);
+        assert!(made.unwrap().fence >= first.timestamp_micros());
+        for act in [Act::Look, Act::Reap] {
+            let plans = [Plan::new("a", act)];
+            let answer = redis.reschedule(Reschedule::new("n", wrong, &plans)).await.unwrap();
+            assert!(answer.now >= first);
+        }
+    });
+}
+
+#[test]
+fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not() {
+    on(Kind::One, async |place| {
+        let redis = place.open().await;
+        let store = redis.schedules().unwrap();
+        let day = |days: i64| Now::At(at(days * 86_400_000));
+        let add = async |name: &str, now| {
+            let new = NewSchedule::new(name, "k", "d", None);
+            store.add(&[new], now).await.unwrap().remove(0).unwrap()
+        };
+        let fence = add("a", day(9)).await.fence;
+        store.delete("a", day(9)).await.unwrap();
+        add("b", day(17)).await;
+        // Another deletion clears old tombstones away.
+        store.delete("b", day(17)).await.unwrap();
+        let mut raw = place.raw().await.remove(0);
+        let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
+        assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());
+        assert!(raw.exists::<_, bool>(key("b")).await.unwrap());
+        // By a clock that went back to the beginning.
+        assert!(add("a", Now::At(at(0))).await.fence > fence);
+    });
+}
