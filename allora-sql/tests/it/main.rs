@@ -13,6 +13,7 @@ mod rows;
 mod runtimes;
 mod sessions;
 mod statements;
+mod stored;
 mod stores;
 mod trace;
 mod transactional;
