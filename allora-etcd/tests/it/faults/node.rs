@@ -168,9 +168,11 @@ impl Fleet {
     }
 
     async fn violations(&self, job: &str, until: i64) -> Vec<Violation> {
-        let mut log: Vec<Event> = self.log();
+        // The history first: what is in it, nodes have written down before.
+        let past = self.past(job).await;
+        let mut log = self.log();
         log.retain(|event| event.job == job);
-        log.extend(told(&log, job, &self.past(job).await));
+        log.extend(told(&log, job, &past));
         let period = i64::try_from(self.period.as_millis()).unwrap();
         let following = |_: &str, at| Some(at + period);
         let law = Law::new(&following).until(until).settled();
