@@ -321,7 +321,6 @@ fn skewed(node: &Node, seen: &Seen) -> Scheduler {
     let period = every(Duration::from_millis(250));
     Scheduler::builder(node.store.clone())
         .runtime(Skewed(Tokio::current().unwrap(), node.ahead))
-        .mark(Duration::from_secs(1))
         .add("once", job(period.clone(), work.clone()).catch_up(all))
         .add("least", job(period, work).catch_up(all).at_least_once(LEASE))
         .build()
