@@ -4,6 +4,10 @@ use crate::{driver::kv, store::Store};
 use allora_core::Result;
 use etcd_client::{GetResponse, Txn, TxnOpResponse};
 use futures::{StreamExt, TryStreamExt};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// How many exchanges of one request are under way beside each other.
 const AT_ONCE: usize = 8;
@@ -11,12 +15,25 @@ const AT_ONCE: usize = 8;
 impl Store {
     /// Sends one transaction.
     pub(crate) async fn txn(&self, op: &'static str, txn: Txn) -> Result<etcd_client::TxnResponse> {
-        self.driver
-            .call(op, move |client| {
-                let txn = txn.clone();
-                async move { kv(&client).txn(txn).await }
-            })
-            .await
+        self.txn_or_again(op, txn).await.map(|(answer, _)| answer)
+    }
+
+    /// Sends one transaction; says whether it was sent more than once, since a member did not
+    /// answer that may have carried it out all the same.
+    pub(crate) async fn txn_or_again(
+        &self,
+        op: &'static str,
+        txn: Txn,
+    ) -> Result<(etcd_client::TxnResponse, bool)> {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let asked = self.driver.call(op, move |client| {
+            let txn = txn.clone();
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move { kv(&client).txn(txn).await }
+        });
+        let answer = asked.await?;
+        Ok((answer, sent.load(Ordering::Relaxed) > 1))
     }
 }
 

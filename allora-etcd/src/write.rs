@@ -26,6 +26,8 @@ pub(crate) struct Write<T> {
     pub(crate) promises: bool,
     /// The kind that it has now, if it had another one or none.
     pub(crate) kind: Option<String>,
+    /// Of which edition the record was.
+    pub(crate) edition: Option<i64>,
     pub(crate) after: Option<Record>,
     pub(crate) answers: Vec<T>,
     pub(crate) hints: Vec<String>,
@@ -34,6 +36,17 @@ pub(crate) struct Write<T> {
 impl<T> Write<T> {
     fn weight(&self) -> usize {
         self.compares.len().max(self.puts.len()).max(2)
+    }
+
+    /// Whether it is what was written before the answer was lost: the record has the edition that
+    /// was drawn for it, or, where none was drawn, is the one that was to be. Editions are instants
+    /// in microseconds: who has drawn the same one as another has asked for the same.
+    fn is_in(&self, base: &Base) -> bool {
+        let (Ok(Some(there)), Some(after)) = (&base.record, &self.after) else { return false };
+        let drawn = Some(after.edition) != self.edition && there.edition == after.edition;
+        // The data is not in what is to be written here, and without a new edition not changed.
+        let same = || Record { data: Vec::new(), ..there.clone() } == *after;
+        (drawn && there.definition == after.definition && there.kind == after.kind) || same()
     }
 }
 
@@ -86,8 +99,9 @@ impl Store {
         }
         let had = before.map_or("", |before| &before.kind);
         let kind = after.as_ref().map(|after| after.kind.clone()).filter(|kind| *kind != had);
+        let edition = before.map(|before| before.edition);
         let (answers, hints) = (Vec::new(), Vec::new());
-        Write { group: 0, compares, puts, bytes, promises, kind, after, answers, hints }
+        Write { group: 0, compares, puts, bytes, promises, kind, edition, after, answers, hints }
     }
 
     /// Sends what is to be written; whoever loses gets the truth as its base.
@@ -145,10 +159,10 @@ impl Store {
                 let mark = self.keys.mark(asker.node);
                 txn = txn.when([Compare::create_revision(mark, CompareOp::Greater, 0)]);
             }
-            self.txn(asker.op, txn.and_then(nested))
+            self.txn_or_again(asker.op, txn.and_then(nested))
         });
         let answers = at_once(sent).await?;
-        for (batch, answer) in batches.into_iter().zip(answers) {
+        for (batch, (answer, again)) in batches.into_iter().zip(answers) {
             if !answer.succeeded() {
                 self.marks.is_gone(asker.node);
                 let lost = "the node's mark was gone; ask again";
@@ -175,7 +189,11 @@ impl Store {
                     // a backup was brought back.
                     known.remove(group.name);
                     base.remember(&mut known, group.name);
-                    group.base = Some(base);
+                    if again && write.is_in(&base) {
+                        group.answers = Some(write.answers);
+                    } else {
+                        group.base = Some(base);
+                    }
                 }
             }
         }

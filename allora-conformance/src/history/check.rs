@@ -1,6 +1,6 @@
 //! The promises, as questions to a log.
 
-use super::log::{Claims, Event, What};
+use super::log::{Claims, Event, Outcome, What};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -13,6 +13,7 @@ pub struct Law<'a> {
     until: Option<i64>,
     at_most_once: bool,
     alone: bool,
+    settled: bool,
 }
 
 impl fmt::Debug for Law<'_> {
@@ -21,6 +22,7 @@ impl fmt::Debug for Law<'_> {
             .field("until", &self.until)
             .field("at_most_once", &self.at_most_once)
             .field("alone", &self.alone)
+            .field("settled", &self.settled)
             .finish_non_exhaustive()
     }
 }
@@ -28,7 +30,7 @@ impl fmt::Debug for Law<'_> {
 impl<'a> Law<'a> {
     /// Judges by these schedules: from a job and one of its nominal instants to the next.
     pub fn new(following: &'a dyn Fn(&str, i64) -> Option<i64>) -> Self {
-        Self { following, until: None, at_most_once: false, alone: false }
+        Self { following, until: None, at_most_once: false, alone: false, settled: false }
     }
 
     /// Every nominal instant up to this one must be accounted for: choose it so that the last of
@@ -51,6 +53,15 @@ impl<'a> Law<'a> {
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.alone = true;
+        self
+    }
+
+    /// Nothing is under way any more: every occurrence that was taken, up to
+    /// [`until`](Self::until) if that is set, has come to an end or is recorded as lost. What was
+    /// given back must have been taken again, and what ended well must have been started.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        self.settled = true;
         self
     }
 }
@@ -113,6 +124,23 @@ pub enum Violation {
     },
     /// The job's code was started twice under one fence.
     StartedTwice {
+        /// The job.
+        job: String,
+        /// The fence.
+        fence: i64,
+    },
+    /// An occurrence was taken last under this fence, and neither ended nor recorded as lost: or
+    /// it was given back, and nobody took it again.
+    Unsettled {
+        /// The job.
+        job: String,
+        /// The occurrence.
+        occurrence: i64,
+        /// The fence.
+        fence: i64,
+    },
+    /// A run is said to have ended well that was never started.
+    NotStarted {
         /// The job.
         job: String,
         /// The fence.
@@ -181,6 +209,9 @@ pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
         job.leases();
         job.runs();
         job.ends();
+        if law.settled {
+            job.settled();
+        }
         job.accounts();
     }
     found.into_iter().collect()
@@ -377,6 +408,45 @@ impl<'a> Job<'a> {
             {
                 let current = *current;
                 self.found.insert(Violation::StaleEnd { job: job.clone(), fence, current });
+            }
+        }
+    }
+
+    /// What was taken has come to its end.
+    fn settled(&mut self) {
+        let (mut over, mut ran, mut started) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for event in &self.events {
+            match event.what {
+                What::End { fence, outcome, .. } => {
+                    if outcome.is_final() {
+                        over.insert(fence);
+                    }
+                    if outcome == Outcome::Ran {
+                        ran.insert(fence);
+                    }
+                }
+                What::Lost { fence, .. } => {
+                    over.insert(fence);
+                }
+                What::Start { fence, .. } => {
+                    started.insert(fence);
+                }
+                _ => {}
+            }
+        }
+        for fence in ran.difference(&started) {
+            self.found.insert(Violation::NotStarted { job: self.name(), fence: *fence });
+        }
+        // The claims are ordered by fence: the last of each occurrence stays.
+        let mut last: BTreeMap<i64, i64> = BTreeMap::new();
+        for (_, _, claims) in &self.claims {
+            last.insert(claims.occurrence, claims.fence);
+        }
+        for (occurrence, fence) in last {
+            let asked = self.law.until.is_none_or(|until| occurrence <= until);
+            if asked && !over.contains(&fence) {
+                let job = self.name();
+                self.found.insert(Violation::Unsettled { job, occurrence, fence });
             }
         }
     }

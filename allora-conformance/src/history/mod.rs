@@ -23,6 +23,8 @@
 
 mod check;
 mod log;
+mod told;
 
 pub use check::{Law, Violation, check};
 pub use log::{Claims, Event, Outcome, What, read, write};
+pub use told::told;

@@ -1,7 +1,11 @@
 //! Histories with one defect planted in each, and what the checker says to them.
 
 use allora_conformance::history::{
-    Claims, Event, Law, Outcome, Violation, What, check, read, write,
+    Claims, Event, Law, Outcome, Violation, What, check, read, told, write,
+};
+use allora_core::{
+    backend::{self, Past},
+    time::from_millis,
 };
 
 fn at(seconds: i64) -> i64 {
@@ -254,4 +258,69 @@ fn what_was_given_back_at_most_once_may_come_after_its_successor() {
         claim("b", 122, 60, 3, 1),
     ];
     assert_eq!(check(&log, &Law::new(&following).at_most_once()), []);
+}
+
+fn settled(log: &[Event]) -> Vec<Violation> {
+    check(log, &Law::new(&following).until(at(300)).settled())
+}
+
+#[test]
+fn what_was_taken_and_has_no_end_is_found() {
+    assert_eq!(settled(&sound()), []);
+    let unsettled = |occurrence: i64, fence| {
+        [Violation::Unsettled { job: job(), occurrence: at(occurrence), fence }]
+    };
+    let mut open = sound();
+    open.truncate(open.len() - 1);
+    assert_eq!(settled(&open), unsettled(300, 11));
+    assert_eq!(check(&open, &Law::new(&following).until(at(240)).settled()), [], "later ones may");
+    open.push(event("b", 400, What::Lost { occurrence: at(300), fence: 11 }));
+    assert_eq!(settled(&open), []);
+    let given_back = planted(|log| log.truncate(log.len() - 2));
+    assert_eq!(given_back, [], "without the law nobody asks");
+    let mut given_back = sound();
+    given_back.truncate(given_back.len() - 2);
+    given_back.push(end("b", 301, 300, 11, Outcome::Released));
+    assert_eq!(settled(&given_back), unsettled(300, 11));
+    let taken_again = [
+        claim("a", 302, 300, 12, 1),
+        start("a", 302, 300, 12),
+        end("a", 303, 300, 12, Outcome::Ran),
+    ];
+    assert_eq!(settled(&[given_back, taken_again.to_vec()].concat()), []);
+}
+
+#[test]
+fn what_ended_well_and_was_not_started_is_found() {
+    let mut log = sound();
+    log.retain(|event| event.what != What::Start { occurrence: at(300), fence: 11 });
+    assert_eq!(settled(&log), [Violation::NotStarted { job: job(), fence: 11 }]);
+}
+
+#[test]
+fn what_nodes_could_not_write_down_the_store_tells() {
+    let time = |seconds| from_millis(at(seconds)).unwrap();
+    let past = |fence, seconds: i64, noted, outcome| {
+        Past::new("job", fence, time(seconds).into(), time(noted), outcome).by("b", 1)
+    };
+    // Its node died before it could write down what it had won.
+    let fence = at(300) * 1_000;
+    let lost = [past(fence, 300, 400, backend::Outcome::Lost)];
+    let mut log = sound();
+    log.retain(|event| event.at < at(300) || matches!(event.what, What::Skip { .. }));
+    assert_eq!(found(&log), [Violation::Gap { job: job(), occurrence: at(300) }]);
+    log.extend(told(&log, "job", &lost));
+    assert_eq!(settled(&log), []);
+    // It is told as taken and as lost, not as passed over: what began and has no end shows.
+    let begun = [past(fence, 300, 300, backend::Outcome::Running)];
+    log.truncate(log.len() - 2);
+    log.extend(told(&log, "job", &begun));
+    let unsettled = Violation::Unsettled { job: job(), occurrence: at(300), fence };
+    assert_eq!(settled(&log), [unsettled]);
+    // What was written down is not told again.
+    let ended = [past(11, 300, 301, backend::Outcome::Ran)];
+    assert_eq!(told(&sound(), "job", &ended), []);
+    let range = past(10, 180, 300, backend::Outcome::Missed).range(Some(time(240)), None);
+    let skipped = event("b", 300, What::Skip { first: at(180), last: at(240) });
+    assert_eq!(told(&sound(), "job", &[range]), [skipped]);
 }

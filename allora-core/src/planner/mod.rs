@@ -134,7 +134,9 @@ impl Planner {
             let intent = self.due(id, now, events);
             takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
             // No answer is awaited after which the word would be heeded.
-            if intent.is_none() && std::mem::take(&mut self.slots[id as usize].heard) {
+            let slot = &mut self.slots[id as usize];
+            if intent.is_none() && std::mem::take(&mut slot.heard) {
+                slot.claim = None;
                 self.hear(id);
             }
             intents.extend(intent);
@@ -463,10 +465,12 @@ impl Planner {
         }
     }
 
-    /// There is word of this job: looks at it, after the answer that is awaited, if one is.
+    /// There is word of this job: looks at it, after the answer that is awaited, if one is. So it
+    /// is while a take whose answer was lost waits to be asked again: whoever looks first forgets
+    /// what it may have won.
     fn hear(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
-        if slot.asked {
+        if slot.asked || slot.claim.is_some() {
             slot.heard = true;
         } else if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
             self.look_soon(id);

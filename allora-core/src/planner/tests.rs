@@ -375,6 +375,27 @@ fn a_take_whose_answer_was_lost_is_asked_again_before_word_is_heeded() {
 }
 
 #[test]
+fn word_that_comes_after_an_answer_was_lost_does_not_forget_the_take() {
+    for entry in [minutely(), minutely().at_least_once(secs(30))] {
+        let mut table = Table::laid(entry).at(0.0).lost_at(60.0);
+        // The store is down still; a hint of before, or by another way, arrives.
+        table.planner.heard_of("job");
+        table.at(61.0).expect(&[60.], &[], 120.);
+    }
+}
+
+#[test]
+fn word_is_heeded_though_the_take_whose_answer_was_lost_is_planned_no_more() {
+    let mut table = Table::laid(minutely().window(secs(1))).at(0.0);
+    // Lost on its way there, and then too late.
+    let intents = table.turn(at(60.0), 10);
+    table.planner.unanswered(intents, at(60.0));
+    table = table.operator(70.0, Change::Trigger { id: "mine", at: None });
+    table.planner.heard_of("job");
+    table.at(71.0).at(71.0).expect(&[70.], &["missed 60-60 1"], 120.);
+}
+
+#[test]
 fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     let mut table = Table::laid(minutely()).at(0.0);
     let mut intents = table.turn(at(60.0), 10);

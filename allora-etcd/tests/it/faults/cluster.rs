@@ -1,6 +1,6 @@
 //! What a cluster of three goes through.
 
-use super::{fleet::Fleet, members::Members, patiently, proxy::Proxy};
+use super::{members::Members, node::Fleet, patiently, proxy::Proxy};
 use crate::stores::{now, pause, runtime};
 use allora_core::{
     Backend, Kind, Time,
@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Three members, and two nodes that are at work.
 async fn at_work(count: usize) -> Option<(Members, Fleet)> {
     let members = Members::start(count, &[]).await?;
-    let mut fleet = Fleet::default();
+    let mut fleet = Fleet::new(members.urls());
     for _ in 0..2 {
-        fleet.start(members.urls()).await;
+        fleet.start(Duration::ZERO);
     }
     fleet.more_ends(5).await;
     Some((members, fleet))
@@ -31,7 +31,7 @@ fn the_leader_is_killed_again_and_again() {
             members.serve(leader);
             fleet.more_ends(5).await;
         }
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }
 
@@ -49,7 +49,7 @@ fn a_leader_that_hangs_for_nine_seconds_costs_no_run() {
         fleet.more_ends(5).await;
         members.signal(leader, "-CONT");
         fleet.more_ends(10).await;
-        let past = fleet.judge(members.urls()).await;
+        let past = fleet.judge().await;
         let given_up = [Outcome::Lost, Outcome::Abandoned];
         assert_eq!(past.iter().find(|past| given_up.contains(&past.outcome)), None);
     });
@@ -66,7 +66,7 @@ fn a_follower_that_hangs_is_left() {
             members.signal(follower, "-CONT");
             fleet.more_ends(5).await;
         }
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }
 
@@ -79,9 +79,9 @@ fn a_member_that_cannot_be_reached_is_left_and_nodes_cut_off_come_back() {
             proxies.push(Proxy::to(members.port(i)).await);
         }
         let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
-        let mut fleet = Fleet::default();
-        fleet.start(urls.clone()).await;
-        fleet.start(urls).await;
+        let mut fleet = Fleet::new(urls);
+        fleet.start(Duration::ZERO);
+        fleet.start(Duration::ZERO);
         fleet.more_ends(5).await;
         for proxy in &proxies {
             proxy.cut(true);
@@ -96,7 +96,7 @@ fn a_member_that_cannot_be_reached_is_left_and_nodes_cut_off_come_back() {
         proxies.iter().for_each(|proxy| proxy.cut(false));
         patiently("the nodes are back", async || fleet.said("StoreUp") > up).await;
         fleet.more_ends(10).await;
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }
 
@@ -113,7 +113,7 @@ fn all_members_are_killed_and_come_back_with_their_data() {
                 patiently("the nodes are back", async || fleet.said("StoreUp") > up).await;
                 fleet.more_ends(10).await;
             }
-            fleet.judge(members.urls()).await;
+            fleet.judge().await;
         }
     });
 }
@@ -139,7 +139,7 @@ fn without_a_majority_the_answer_is_a_quick_unavailable() {
         gone.iter().for_each(|i| members.serve(*i));
         patiently("it answers again", async || store.reschedule(request).await.is_ok()).await;
         fleet.more_ends(10).await;
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }
 
@@ -155,6 +155,6 @@ fn compaction_and_defragmentation_go_unnoticed() {
             client.defragment().await.unwrap();
             fleet.more_ends(3).await;
         }
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }

@@ -2,6 +2,7 @@
 
 use super::{members::Members, patiently, proxy::Proxy};
 use crate::stores::runtime;
+use allora_conformance::faults::Proxy as Cut;
 use allora_core::{
     Backend, Kind, Time,
     backend::{
@@ -90,6 +91,45 @@ fn a_take_and_a_finish_whose_answers_were_lost_are_asked_again() {
         let Some(Answer::Taken(taken)) = again else { panic!("{again:?}") };
         assert_eq!((taken.fence, taken.attempt), (fence, 1));
         assert_eq!(seen_by().await.counters.started, 2);
+    });
+}
+
+#[test]
+fn what_was_changed_though_the_answer_was_lost_is_not_refused_by_the_next_member() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let right = Etcd::builder().connect(members.urls()).await.unwrap();
+        let seen = right.schedules().unwrap();
+        // An answer may come in several pieces, and others before it: each of them is cut off once.
+        for answers in 0..8 {
+            let server = format!("127.0.0.1:{}", members.port(0));
+            let proxy = Cut::new(server, Cut::NEVER).unwrap();
+            let urls = [format!("http://127.0.0.1:{}", proxy.port()), members.url(0)];
+            // It is the first that is asked, as long as it answers.
+            let connect = async || Etcd::builder().connect(urls.clone()).await.unwrap();
+            let name = format!("job {answers}");
+            let new = NewSchedule::new(&name, "mail", "x", Some(at(60).into())).data(b"data");
+            let store = connect().await;
+            proxy.cut_after(answers);
+            let added = store.schedules().unwrap().add(&[new], now(0)).await.unwrap().remove(0);
+            proxy.cut_after(Cut::NEVER);
+            let added = added.unwrap();
+            assert_eq!(added, seen.get(&name).await.unwrap());
+            let store = connect().await;
+            let (edition, data) = (added.edition, Some(&b"other"[..]));
+            let edit = Change::Edit { edition, kind: None, definition: None, data };
+            proxy.cut_after(answers);
+            let edited = store.schedules().unwrap().modify(&name, edit, now(1)).await.unwrap();
+            proxy.cut_after(Cut::NEVER);
+            assert_eq!(edited, seen.get(&name).await.unwrap());
+            let store = connect().await;
+            proxy.cut_after(answers);
+            store.schedules().unwrap().delete(&name, now(2)).await.unwrap();
+            // Asked once more by its user, it is told as it is.
+            let store = connect().await;
+            let again = store.schedules().unwrap().delete(&name, now(3)).await.unwrap_err();
+            assert_eq!(again.kind(), Kind::NotFound);
+        }
     });
 }
 

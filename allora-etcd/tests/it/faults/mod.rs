@@ -1,13 +1,13 @@
-//! Members that are killed, frozen, cut off and filled up under the nodes that work with them: what
-//! these saw is judged by the history checker.
+//! Members that are killed, frozen, cut off and filled up under the nodes that work with them, and
+//! nodes that are killed and frozen: what they saw is judged by the history checker.
 
 mod cluster;
-mod fleet;
+mod kill;
 mod lost;
 pub(crate) mod members;
+mod node;
 mod proxy;
 mod space;
-mod witness;
 
 use crate::stores::{now, pause};
 use std::time::Duration;

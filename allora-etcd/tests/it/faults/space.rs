@@ -1,10 +1,11 @@
 //! A member that has used up its space.
 
-use super::{fleet::Fleet, members::Members, patiently};
+use super::{members::Members, node::Fleet, patiently};
 use crate::stores::runtime;
 use allora_etcd::etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, CompactionOptions, DeleteOptions,
 };
+use std::time::Duration;
 
 #[test]
 fn a_member_without_space_is_waited_for() {
@@ -12,8 +13,8 @@ fn a_member_without_space_is_waited_for() {
         let Some(members) = Members::start(1, &["--quota-backend-bytes=16777216"]).await else {
             return;
         };
-        let mut fleet = Fleet::default();
-        fleet.start(members.urls()).await;
+        let mut fleet = Fleet::new(members.urls());
+        fleet.start(Duration::ZERO);
         fleet.more_ends(5).await;
         let mut client = members.client(0).await;
         let mut number = 0;
@@ -33,6 +34,6 @@ fn a_member_without_space_is_waited_for() {
         of.with_member(member);
         client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
         fleet.more_ends(10).await;
-        fleet.judge(members.urls()).await;
+        fleet.judge().await;
     });
 }
