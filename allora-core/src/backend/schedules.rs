@@ -122,11 +122,15 @@ pub struct Carried<'a> {
 impl<'a> Carried<'a> {
     /// All that can be taken from a state. What was begun there and has not ended is begun anew.
     pub fn of(state: &'a State) -> Self {
-        let before = |last: &Time| state.cursor.is_none_or(|next| *last < next.at);
+        let last = state.last_started;
+        let begun = last.is_some_and(|last| state.cursor.is_some_and(|next| next.at <= last));
+        let mut counters = state.counters;
+        // It will be counted when it is begun anew.
+        counters.started = counters.started.saturating_sub(u64::from(begun));
         Self {
-            last_started: state.last_started.filter(before),
+            last_started: last.filter(|_| !begun),
             paused: state.paused.as_ref(),
-            counters: state.counters,
+            counters,
             dead: &state.dead,
         }
     }

@@ -223,46 +223,56 @@ impl Settings {
     /// The text of a job with this schedule: what differs from the defaults, in a fixed order.
     /// Time-outs are not in it: they concern the running node only.
     pub fn definition(&self, schedule: &str) -> String {
-        let defaults = Self::default();
+        let shared = Self { timeout: None, ..self.clone() };
         let mut text = schedule.to_owned();
-        let mut word = |name: &str, value: String| {
-            let _ = write!(text, "; {name}{}{value}", if value.is_empty() { "" } else { " " });
-        };
+        shared.words().iter().for_each(|word| {
+            let _ = write!(text, "; {word}");
+        });
+        text
+    }
+
+    /// What differs from the defaults, in a fixed order, each as its name and its value.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
         if let Delivery::AtLeastOnce { lease } = self.delivery {
-            word("at-least-once", millis(lease));
+            words.push(format!("at-least-once {}", millis(lease)));
         }
         match self.catch_up {
             CatchUp::Latest => {}
-            CatchUp::All { limit } => word("catch-up all", limit.to_string()),
-            CatchUp::None => word("catch-up none", String::new()),
+            CatchUp::All { limit } => words.push(format!("catch-up all {limit}")),
+            CatchUp::None => words.push("catch-up none".to_owned()),
         }
         if let Some(window) = self.window {
-            word("window", millis(window));
+            words.push(format!("window {}", millis(window)));
         }
         match self.overlap {
             Overlap::Allow => {}
-            Overlap::Skip => word("overlap skip", String::new()),
-            Overlap::Wait => word("overlap wait", String::new()),
+            Overlap::Skip => words.push("overlap skip".to_owned()),
+            Overlap::Wait => words.push("overlap wait".to_owned()),
         }
-        if self.retry != defaults.retry {
+        if self.retry != Retry::NEVER {
             let Retry { attempts, first, longest } = self.retry;
-            word("retry", format!("{attempts} {} {}", millis(first), millis(longest)));
+            words.push(format!("retry {attempts} {} {}", millis(first), millis(longest)));
         }
         if !self.delay.is_zero() {
-            word("delay", millis(self.delay));
+            words.push(format!("delay {}", millis(self.delay)));
         }
         if !self.spread.is_zero() {
-            word("spread", millis(self.spread));
+            words.push(format!("spread {}", millis(self.spread)));
         }
         for (name, bound) in [("start", self.start), ("end", self.end)] {
             if let Some(bound) = bound {
-                word(name, bound.to_rfc3339_opts(chrono::SecondsFormat::Millis, true));
+                let bound = bound.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+                words.push(format!("{name} {bound}"));
             }
         }
         if let Some(runs) = self.max_runs {
-            word("max-runs", runs.to_string());
+            words.push(format!("max-runs {runs}"));
         }
-        text
+        if let Some(timeout) = self.timeout {
+            words.push(format!("timeout {}", millis(timeout)));
+        }
+        words
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     backend::{self, Backend, Change, NewSchedule, Next, Now, Occurrence, Page, Reschedule, State},
     error::{Error, Kind, Result},
     runtime::{Runtime, detect},
+    schedule::Schedule as _,
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -119,10 +120,10 @@ impl<'a> Filter<'a> {
 }
 
 /// How many schedules one request of a list reads.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// How many schedules one request adds.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 
 /// How many runs one backfill asks for at most: as many as may wait.
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
@@ -192,23 +193,24 @@ impl Schedules {
         let planned: Vec<Result<Planned<'_>>> =
             stored.iter().map(|stored| Planned::first(stored, now)).collect();
         let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::as_new).collect();
-        let added = match new.is_empty() {
-            true => Vec::new(),
-            false => self.within("add", self.store()?.add(&new, self.now())).await?,
-        };
-        if added.len() != new.len() {
-            return Err(Error::new(
-                Kind::Other,
-                "the backend gave fewer answers than it was asked",
-            )
-            .op("add"));
-        }
-        let mut added = added.into_iter();
+        let mut added = self.add_new(&new).await?.into_iter();
         let answer = |planned: Result<Planned<'_>>| match planned {
             Ok(_) => added.next().unwrap_or_else(|| Err(Error::new(Kind::Other, "no answer"))),
             Err(error) => Err(error),
         };
         Ok(planned.into_iter().map(answer).collect())
+    }
+
+    pub(super) async fn add_new(&self, new: &[NewSchedule<'_>]) -> Result<Vec<Result<State>>> {
+        if new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let added = self.within("add", self.store()?.add(new, self.now())).await?;
+        if added.len() != new.len() {
+            let fewer = "the backend did not give one answer to each that was to be added";
+            return Err(Error::new(Kind::Other, fewer).op("add"));
+        }
+        Ok(added)
     }
 
     /// The job of this name, stored or in code.
@@ -422,11 +424,15 @@ impl Schedules {
                 let seen = self.get(name).await?;
                 let definition = Definition::parse(name, &seen.definition)?;
                 let now = self.store_now().await?;
-                let passed = seen.cursor.is_some_and(|cursor| cursor.at <= now);
-                let after = seen.last_started.map_or(now, |last| last.max(now));
-                match passed {
-                    true => definition.following(name, after, seen.counters.started)?,
-                    false => None,
+                match seen.cursor.filter(|cursor| cursor.at <= now) {
+                    // From the last that passed: an interval stays on its grid.
+                    Some(cursor) => {
+                        let passed = definition.schedule().latest_at(cursor.at, now);
+                        let passed = passed.unwrap_or(now);
+                        let after = seen.last_started.map_or(passed, |last| last.max(passed));
+                        definition.following(name, after, seen.counters.started)?
+                    }
+                    None => None,
                 }
             }
         };
@@ -606,7 +612,11 @@ impl<'a> Planned<'a> {
         Ok(Self { stored, text: definition.to_string(), first, data })
     }
 
-    pub(super) fn as_new(&self) -> NewSchedule<'_> {
+    pub(super) fn definition(&self) -> &str {
+        &self.text
+    }
+
+    fn as_new(&self) -> NewSchedule<'_> {
         NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
             .data(self.data)
     }

@@ -90,7 +90,7 @@ impl Definition {
         for (at, part) in parts {
             read.setting(at, part)?;
         }
-        Self::new(name, schedule, read.zone, read.settings)
+        Self::new(name, schedule, read.zone.as_deref(), read.settings)
     }
 
     /// The schedule's text, as it was given; without the zone if that was given by itself.
@@ -145,11 +145,8 @@ impl fmt::Display for Definition {
         if let Some(zone) = &self.zone {
             schedule = format!("{schedule}; zone {zone}");
         }
-        f.write_str(&self.settings.definition(&schedule))?;
-        match self.settings.timeout {
-            Some(timeout) => write!(f, "; timeout {}ms", timeout.as_millis()),
-            None => Ok(()),
-        }
+        f.write_str(&schedule)?;
+        self.settings.words().iter().try_for_each(|word| write!(f, "; {word}"))
     }
 }
 
@@ -193,12 +190,29 @@ fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The settings that can be said.
+#[cfg(feature = "json")]
+pub(super) const SETTINGS: [&str; 12] = [
+    "zone",
+    "at-least-once",
+    "catch-up",
+    "window",
+    "overlap",
+    "retry",
+    "timeout",
+    "delay",
+    "spread",
+    "start",
+    "end",
+    "max-runs",
+];
+
 /// What was read so far.
 #[derive(Default)]
-struct Read<'a> {
-    zone: Option<&'a str>,
+pub(super) struct Read {
+    zone: Option<String>,
     settings: Settings,
-    seen: Vec<&'a str>,
+    seen: Vec<String>,
 }
 
 /// The words of one setting.
@@ -208,8 +222,39 @@ struct Words<'a> {
     next: usize,
 }
 
-impl<'a> Read<'a> {
-    fn setting(&mut self, at: usize, part: &'a str) -> Result<(), ParseError> {
+impl Read {
+    /// On these settings.
+    #[cfg(feature = "json")]
+    pub(super) fn with(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// One setting that is given by itself.
+    #[cfg(feature = "json")]
+    pub(super) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "at-most-once" {
+            // The other word for the same.
+            if self.seen.iter().any(|seen| seen == "at-least-once") {
+                return Err("the delivery is there twice".to_owned());
+            }
+            self.seen.push("at-least-once".to_owned());
+            self.settings.delivery = Delivery::AtMostOnce;
+            if !self.seen.iter().any(|seen| seen == "retry") {
+                self.settings.retry = Retry::NEVER;
+            }
+            return Ok(());
+        }
+        let part = format!("{name} {value}");
+        self.setting(0, part.trim_end()).map_err(|error| format!("in `{part}`: {error}"))
+    }
+
+    /// The zone, and all other settings.
+    #[cfg(feature = "json")]
+    pub(super) fn done(self) -> (Option<String>, Settings) {
+        (self.zone, self.settings)
+    }
+
+    fn setting(&mut self, at: usize, part: &str) -> Result<(), ParseError> {
         let start = part.as_ptr() as usize;
         let words = part.split(' ').filter(|word| !word.is_empty());
         let words = words.map(|word| (at + word.as_ptr() as usize - start, word)).collect();
@@ -217,13 +262,15 @@ impl<'a> Read<'a> {
         let Some((name_at, name)) = words.take() else {
             return Err(wrong(at, "", "is nothing between two semicolons").remedy("leave it away"));
         };
-        if self.seen.contains(&name) {
+        if self.seen.iter().any(|seen| seen == name) {
             return Err(wrong(name_at, name, "is there twice").remedy("leave one away"));
         }
-        self.seen.push(name);
+        self.seen.push(name.to_owned());
         let settings = &mut self.settings;
         match name {
-            "zone" => self.zone = Some(words.value("a zone, such as Europe/Rome")?.1),
+            "zone" => {
+                self.zone = Some(words.value("a zone, such as Europe/Rome")?.1.to_owned());
+            }
             "at-least-once" => {
                 settings.delivery = Delivery::AtLeastOnce { lease: words.period()? };
             }

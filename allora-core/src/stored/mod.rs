@@ -17,18 +17,35 @@
 //! [`State::dead`](crate::backend::State::dead), to be run again with [`Schedules::rerun`] or
 //! dismissed with [`Schedules::dismiss`]. The last [`MAX_DEAD`](crate::record::MAX_DEAD) are kept.
 //!
+//! # Can I keep them in a file?
+//! [`Stored`] is read and written by serde, as an object, with the feature `json`;
+//! [`Schedules::sync`] brings about what a file, or code, [declares](Declared).
+//!
+//! # How do I move them to another store?
+//! With [`Schedules::list`] there and [`Schedules::import`] here, or by way of a file of
+//! `Exported`.
+//!
 //! # Can I list them by due time?
 //! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first.
 
 mod client;
 mod definition;
 #[cfg(feature = "json")]
+mod exported;
+#[cfg(feature = "json")]
+mod form;
+#[cfg(feature = "json")]
 mod json;
 mod route;
+mod sync;
+mod transfer;
 mod value;
 
 pub use client::{Condition, Filter, Gap, MAX_BACKFILL, Schedules};
 pub use definition::Definition;
+#[cfg(feature = "json")]
+pub use exported::Exported;
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Route, Routed, Router};
+pub use sync::{Declared, Difference, Step};
 pub use value::Stored;

@@ -2,6 +2,7 @@
 
 mod client;
 mod control;
+mod files;
 mod routing;
 
 use crate::support::{Lab, Member};

@@ -156,11 +156,25 @@ fn every_instant(plan: &Plan, past: &[Past], (state, redefined): (&State, bool),
         }
         ends = Some(*last);
     }
-    // In the end something is going on, or nothing is left to do.
+    going_on(plan, state, now);
+}
+
+/// In the end something is going on, or nothing is left to do.
+fn going_on(plan: &Plan, state: &State, now: Time) {
+    let name = &plan.name;
+    let alive = state.holds.iter().any(|held| held.until > now);
+    let busy = plan.takes.as_secs() > 5 || matches!(plan.catch_up, CatchUp::All { .. });
+    if let (false, false, Some(due_at)) = (alive, busy, state.due_at) {
+        let waits = due_at + TimeDelta::seconds(30) > now;
+        assert!(waits, "{name}: nobody takes what is due at {due_at}: {state:?}");
+    }
+    // An occurrence that fails is tried for as long as this, and may have begun when the one before
+    // it was over.
+    let tried = TimeDelta::from_std(2 * plan.longest()).unwrap();
     let late = TimeDelta::from_std(plan.delay + plan.spread).unwrap() + TimeDelta::seconds(90);
     if let Some(cursor) = state.cursor {
-        let busy = plan.takes.as_secs() > 5 || matches!(plan.catch_up, CatchUp::All { .. });
-        assert!(busy || cursor.at + late > now, "{name}: stands still at {cursor:?}: {state:?}");
+        let moves = cursor.at + late + tried > now;
+        assert!(busy || moves, "{name}: stands still at {cursor:?}: {state:?}");
     }
 }
 

@@ -24,7 +24,8 @@ pub(super) struct Plan {
     pub(super) overlap: Overlap,
     pub(super) catch_up: CatchUp,
     pub(super) window: Option<Duration>,
-    pub(super) retry: Retry,
+    /// How often an occurrence is tried, and the first wait between.
+    pub(super) tries: (u32, Duration),
     pub(super) delay: Duration,
     pub(super) spread: Duration,
     pub(super) timeout: Option<Duration>,
@@ -188,11 +189,9 @@ impl Plan {
                 CatchUp::All { limit: 10_000 },
             ]),
             window: dice.pick(&[None, None, Some(secs(2)), Some(secs(60))]),
-            retry: match at_least_once && dice.one_in(2) {
-                true => {
-                    Retry::up_to(dice.below(4) as u32 + 1, dice.pick(&[ms(1), secs(1), secs(9)]))
-                }
-                false => Retry::NEVER,
+            tries: match at_least_once && dice.one_in(2) {
+                true => (dice.below(4) as u32 + 1, dice.pick(&[ms(1), secs(1), secs(9)])),
+                false => (1, secs(1)),
             },
             delay: dice.pick(&[none, none, secs(3)]),
             spread: dice.pick(&[none, none, secs(2), secs(15)]),
@@ -202,6 +201,14 @@ impl Plan {
             panics: dice.pick(&[0, 0, 1]),
             blocks: dice.one_in(5),
         }
+    }
+
+    /// How long an occurrence can be tried, if its runs fail: the attempts and the waits between.
+    pub(super) fn longest(&self) -> Duration {
+        let (attempts, first) = self.tries;
+        // After twice as long each time.
+        let waits = first * (2u32.pow(attempts - 1) - 1);
+        attempts * self.timeout.map_or(self.takes, |timeout| timeout.min(self.takes)) + waits
     }
 
     /// How its runs end on this machine.
@@ -232,7 +239,8 @@ impl Plan {
             When::Every(period) => seat.work(every(*period), self.takes, end),
             When::Cron(cron) => seat.work(cron.clone(), self.takes, end),
         };
-        let mut entry = entry.catch_up(self.catch_up).overlap(self.overlap).retry(self.retry);
+        let retry = Retry::up_to(self.tries.0, self.tries.1);
+        let mut entry = entry.catch_up(self.catch_up).overlap(self.overlap).retry(retry);
         entry = entry.delay(self.delay).spread(self.spread + ms(edition)).version(edition);
         if let Some(lease) = self.lease {
             entry = entry.at_least_once(lease);

@@ -167,6 +167,27 @@ fn retries_back_off_and_end_as_a_dead_letter() {
     assert_eq!(lab.state("job").counters.failed, 8);
 }
 
+/// Found by a seed of the campaign: four attempts take 79 s, which is longer than the period.
+#[test]
+fn an_occurrence_that_is_tried_for_longer_than_the_period_does_not_hold_up_the_schedule() {
+    let lab = Lab::new(13);
+    for _ in 0..2 {
+        lab.start(|seat, b| {
+            let job = seat.job(every(secs(60)), secs(20)).timeout(secs(4));
+            b.add("job", job.at_least_once(secs(30)).retry(Retry::up_to(4, secs(9))))
+        });
+    }
+    lab.until(60.0 + 79.0 * 4.0 + 1.0);
+    // When an occurrence is given up, the latest that passed meanwhile begins.
+    let tried = |at: u32| {
+        let failed = format!("failed {at}");
+        [failed.clone(), failed.clone(), failed, format!("dead {at}")]
+    };
+    let mut story = [60, 120, 180, 240].map(tried).concat();
+    story.extend(["missed 300-300 1".to_owned(), "running 360".to_owned()]);
+    assert_eq!(lab.story("job"), story);
+}
+
 #[test]
 fn a_run_is_dropped_at_its_timeout() {
     let lab = Lab::new(11);

@@ -179,6 +179,18 @@ fn an_edit_while_it_runs_moves_the_schedule_and_not_the_run() {
 }
 
 #[test]
+fn an_interval_stays_on_its_grid_when_what_passed_in_a_pause_is_missed() {
+    let lab = Lab::new(12);
+    let client = schedules(&lab);
+    add(&lab, Stored::new("a", "t", "@every 10s"));
+    lab.sim.block_on(client.pause("a", "")).unwrap();
+    lab.until(37.0);
+    let resumed = lab.sim.block_on(client.resume("a", Gap::Missed)).unwrap();
+    assert_eq!(resumed.cursor, Some(at(40.0).into()));
+    assert_eq!(lab.story("a"), ["missed 10-10 ?"]);
+}
+
+#[test]
 fn what_passed_while_it_was_paused_is_missed_or_caught_up_with() {
     let lab = Lab::new(8);
     lab.start(|_, b| b.kind("t", async |_: Run| {}));

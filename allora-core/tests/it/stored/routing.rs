@@ -6,6 +6,7 @@ use allora_core::{
     BoxError, Builder, Pattern, Run, Stored,
     backend::{Backend, NewSchedule, Now},
 };
+use std::time::Duration;
 
 /// A builder with a handler that says by which name it was chosen.
 fn says(b: Builder, pattern: impl Into<Pattern>, by: &'static str, seen: &Seen) -> Builder {
@@ -80,6 +81,26 @@ fn a_kind_that_nobody_has_heard_of_is_run_at_once_by_a_pattern() {
     }
     lab.until(104.0);
     assert_eq!(seen.take().len(), 20);
+}
+
+/// Found by a seed of the campaign: when the kinds may be asked for again in less than the
+/// millisecond that a store's clock counts in, the wait for it was no wait, and no time passed.
+#[test]
+fn a_node_that_may_not_ask_for_the_kinds_yet_waits_and_does_not_spin() {
+    let lab = Lab::new(6);
+    let seen = Seen::default();
+    let member = lab.start(|_, b| says(b, Pattern::any(), "any", &seen).safety_poll(secs(3_600)));
+    lab.until(10.0);
+    let calls = member.faults.calls();
+    for n in 0..200_u32 {
+        // Each comes a fraction of a millisecond before a second is over since the one before, or
+        // a little after it.
+        lab.sim.run_for(Duration::from_micros(998_000 + u64::from(n) * 13));
+        add(&lab, Stored::new(format!("job {n}"), format!("kind {n}"), "@daily"));
+    }
+    lab.sim.run_for(secs(10));
+    let calls = member.faults.calls() - calls;
+    assert!(calls <= 3 * 200, "{calls} calls for 200 new kinds");
 }
 
 #[test]
