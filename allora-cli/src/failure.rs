@@ -12,6 +12,8 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 pub(crate) enum Failure {
     /// It could not be done, or what was given is wrong: exit code 1.
     Failed(String),
+    /// The store does not answer now, and may later: exit code 1.
+    Unavailable(String),
     /// The command line itself is wrong: exit code 2.
     Usage(String),
     /// All has been said: ends with this code.
@@ -27,7 +29,7 @@ impl Failure {
     /// Says it, and answers with the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (what, code) = match self {
-            Self::Failed(what) => (what, 1),
+            Self::Failed(what) | Self::Unavailable(what) => (what, 1),
             Self::Usage(what) => (what, 2),
             Self::Said(code) => return ExitCode::from(code),
         };
@@ -39,10 +41,12 @@ impl Failure {
 impl From<allora_core::Error> for Failure {
     fn from(error: allora_core::Error) -> Self {
         let what = chain(&error);
-        Self::Failed(match error.kind() {
-            Kind::Unavailable => format!("{what}; is the store up, and the URL right?"),
-            _ => what,
-        })
+        match error.kind() {
+            Kind::Unavailable => {
+                Self::Unavailable(format!("{what}; is the store up, and the URL right?"))
+            }
+            _ => Self::Failed(what),
+        }
     }
 }
 

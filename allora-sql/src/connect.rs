@@ -373,6 +373,9 @@ fn refused(url: &Url, cause: sqlx::Error) -> Error {
         (_, Some("8" | "1032" | "1288")) => {
             (Kind::Invalid, format!("{url} may only be read; a store must be written"))
         }
+        (_, Some("14")) => {
+            (Kind::Invalid, format!("{url} cannot be opened or made; is its folder there?"))
+        }
         (_, Some("26")) => (Kind::Invalid, format!("{url} is not an SQLite database")),
         _ => (Kind::Unavailable, format!("{url} could not be opened")),
     };

@@ -31,7 +31,7 @@ impl Store {
                 ))
                 .op(OP));
             }
-            again!(self, OP, self.migrate())?;
+            again!(self, OP, self.migrate()).map_err(lasting)?;
         }
         let found = self.version().await?;
         if found != SCHEMA {
@@ -54,7 +54,7 @@ impl Store {
     }
 
     async fn ask(&self, statement: Statement) -> Result<Option<i64>> {
-        let rows = again!(self, OP, self.driver.rows(statement.clone()))?;
+        let rows = again!(self, OP, self.driver.rows(statement.clone())).map_err(lasting)?;
         Ok(rows.into_iter().flatten().next().and_then(Value::into_int))
     }
 
@@ -101,18 +101,23 @@ impl Store {
     /// Every table with its columns, every index.
     async fn check(&self) -> Result {
         for (table, probe) in self.dialect.probes() {
-            again!(self, OP, self.driver.rows(probe.clone())).map_err(|cause| {
-                Error::new(
-                    Kind::Invalid,
-                    format!(
-                        "the table {table} in {} is missing, is not ours, or may not be read: \
+            again!(self, OP, self.driver.rows(probe.clone())).map_err(lasting).map_err(
+                |cause| {
+                    if cause.kind() != Kind::Invalid {
+                        return cause;
+                    }
+                    Error::new(
+                        Kind::Invalid,
+                        format!(
+                            "the table {table} in {} is missing, is not ours, or may not be read: \
                          restore it, or choose another prefix",
-                        self.place
-                    ),
-                )
-                .op(OP)
-                .source(cause)
-            })?;
+                            self.place
+                        ),
+                    )
+                    .op(OP)
+                    .source(cause)
+                },
+            )?;
         }
         for (index, table, statement) in self.dialect.indexes() {
             if self.ask(statement).await?.is_none() {
@@ -131,4 +136,16 @@ impl Store {
 async fn one(conn: &mut dyn Conn, statement: Statement) -> sqlx::Result<Option<i64>> {
     let rows = conn.rows(statement).await?;
     Ok(rows.into_iter().flatten().next().and_then(Value::into_int))
+}
+
+/// An error that asking again does not mend: something is missing, or this user may not use it.
+fn lasting(error: Error) -> Error {
+    let cause = std::error::Error::source(&error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+    let code = cause.and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
+    // The class of the SQL standard, and SQLite's code for all that is wrong with a statement.
+    if code.is_some_and(|code| code.starts_with("42") || code == "1") {
+        return Error::new(Kind::Invalid, error.to_string()).source(error);
+    }
+    error
 }

@@ -79,6 +79,10 @@ pub(crate) struct Run {
     /// lost.
     #[arg(long, default_value = "30s", value_parser = duration)]
     lost_after: Duration,
+    /// How long to wait at the start for a store that does not answer; 0 fails at once [default:
+    /// until it answers].
+    #[arg(long, value_parser = duration)]
+    store_wait: Option<Duration>,
     /// At most so many commands at once on this node.
     #[arg(long, default_value_t = 1_000)]
     slots: usize,
@@ -139,7 +143,9 @@ SIGNALS
 
 STORE
   Without --url: allora.db in $STATE_DIRECTORY, /var/lib/allora (root), $XDG_STATE_HOME/allora or
-  ~/.local/state/allora. Daemons that share a store share the work.
+  ~/.local/state/allora. Daemons that share a store share the work. One that is started before its
+  store waits until that answers, and the log says so; a login that is refused, an address that
+  cannot be right, and tables of a newer version end it at once.
 
 EXAMPLES
   allora run --check crontab
@@ -270,6 +276,7 @@ impl Run {
             grace: self.grace,
             kill_after: self.kill_after,
             mark: self.lost_after,
+            patience: self.store_wait,
             log_output: self.output == Output::Log,
             environment: environment.collect(),
         }

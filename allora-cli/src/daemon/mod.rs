@@ -8,6 +8,7 @@ mod log;
 mod notify;
 mod output;
 mod process;
+mod reach;
 pub(crate) mod user;
 
 pub(crate) use log::Log;
@@ -45,6 +46,8 @@ pub(crate) struct Daemon {
     pub(crate) grace: Duration,
     pub(crate) kill_after: Duration,
     pub(crate) mark: Duration,
+    /// How long to wait for the store at the start; `None` is for ever.
+    pub(crate) patience: Option<Duration>,
     pub(crate) log_output: bool,
     pub(crate) environment: Vec<(String, String)>,
 }
@@ -84,12 +87,13 @@ impl Daemon {
     ///
     /// # Errors
     /// What cannot be started with, and runs that had to be cut off at the end.
-    pub(crate) async fn run(self, open: impl AsyncFnOnce() -> Outcome<Store>, log: Log) -> Outcome {
+    pub(crate) async fn run(self, open: impl AsyncFn() -> Outcome<Store>, log: Log) -> Outcome {
         let mut files = self.files()?;
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
-        let store = open().await?;
         let runtime = Tokio::current()?;
+        let reached = reach::reach(open, self.patience, &runtime, &mut signals, &log).await?;
+        let Some(store) = reached else { return Ok(()) };
         let around = Arc::new(Surroundings {
             runtime: runtime.clone(),
             kill_after: self.kill_after,
@@ -107,6 +111,8 @@ impl Daemon {
         let handle = scheduler.handle();
         let mut jobs = Jobs::new(handle.clone(), around, self.node_labels.clone());
         jobs.apply(files.lines())?;
+        // That may have taken long.
+        reload(&mut files, &mut jobs, false);
         if boot::is_first_start(&self.crontabs) {
             jobs.start_up(&files.lines())?;
         }

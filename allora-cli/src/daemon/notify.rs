@@ -5,6 +5,9 @@ use std::{
     os::unix::net::{SocketAddr, UnixDatagram},
 };
 
+/// The daemon is still starting, and wants another minute: systemd ends what starts for too long.
+pub(super) const STARTING: &str = "EXTEND_TIMEOUT_USEC=60000000";
+
 /// Sends a state, as `READY=1`, if somebody wants to know.
 pub(crate) fn notify(state: &str) {
     // A supervisor that does not listen must not stop the work.

@@ -78,7 +78,7 @@ impl Cluster {
             self.daemons.swap_remove(victim).kill();
             // Sometimes two are down.
             pause(Duration::from_millis(dice.roll(600)));
-            self.daemons.push(self.site.start_again());
+            self.daemons.push(self.site.start());
             self.began("least").len() >= enough
         });
     }
@@ -102,6 +102,7 @@ impl Cluster {
             let store = Sql::builder()
                 .history(100_000)
                 .prefix(&self.prefix)
+                .connect_timeout(Duration::from_secs(60))
                 .connect(&self.url)
                 .await
                 .unwrap();
@@ -194,9 +195,11 @@ fn without_kills(url: Option<String>) {
 
 fn with_kills(url: Option<String>) {
     let long = env::var("ALLORA_TEST_LONG").is_ok_and(|long| long == "1");
+    let seconds = env::var("ALLORA_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let seconds = seconds.unwrap_or(if long { 300 } else { 12 });
     let mut cluster = Cluster::start(url);
     patiently("it runs", || !cluster.began("least").is_empty());
-    cluster.suffer(Duration::from_secs(if long { 300 } else { 12 }));
+    cluster.suffer(Duration::from_secs(seconds));
     cluster.site.more_lines("once", 4);
     let [once, least] = cluster.stop();
     judge_once(&cluster.began("once"), &once);
@@ -205,13 +208,8 @@ fn with_kills(url: Option<String>) {
 
 /// Runs a test on PostgreSQL, where there is one.
 fn on_postgres(test: fn(Option<String>)) {
-    let only = env::var("ALLORA_TEST_STORES").ok();
-    let wanted = only.is_none_or(|only| only.split(',').any(|store| store == "postgres"));
-    match env::var("ALLORA_TEST_POSTGRES_URL") {
-        _ if !wanted => {}
-        Ok(url) => test(Some(url)),
-        Err(_) if env::var_os("CI").is_some() => panic!("ALLORA_TEST_POSTGRES_URL is not set"),
-        Err(_) => crate::site::skipped("ALLORA_TEST_POSTGRES_URL is not set"),
+    if let Some(url) = crate::site::server("postgres", "ALLORA_TEST_POSTGRES_URL") {
+        test(Some(url));
     }
 }
 

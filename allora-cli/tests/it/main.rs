@@ -15,3 +15,4 @@ mod reload;
 mod site;
 mod stop;
 mod stored;
+mod waiting;

@@ -3,7 +3,7 @@
 use crate::allora::{Said, allora_in, command};
 use std::{
     cell::Cell,
-    fs,
+    env, fs,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
@@ -15,11 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until it is so.
 #[track_caller]
+pub(crate) fn patiently(what: &str, is_so: impl FnMut() -> bool) {
+    patiently_or(|| what.to_owned(), is_so);
+}
+
+/// Waits until it is so; what is not so is worked out at the end.
+#[track_caller]
 #[expect(clippy::disallowed_methods, reason = "other processes do the work")]
-pub(crate) fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
+fn patiently_or(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "not so: {what}");
+        assert!(begun.elapsed() < PATIENCE, "not so: {}", what());
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -41,6 +47,7 @@ pub(crate) struct Site {
 pub(crate) struct Daemon {
     child: Child,
     log: PathBuf,
+    errors: PathBuf,
 }
 
 impl Site {
@@ -95,31 +102,16 @@ impl Site {
         daemon
     }
 
-    /// As [`start`](Self::start), where the machine is so busy that the store does not answer in
-    /// time: a daemon that ends because of that is started again, as by a supervisor.
-    pub(crate) fn start_again(&self) -> Daemon {
-        for _ in 0..10 {
-            let mut daemon = self.begin(&[]);
-            let mut ended = false;
-            patiently("it is ready or has ended", || {
-                ended = daemon.child.try_wait().unwrap().is_some();
-                ended || daemon.log().contains("has reached its store")
-            });
-            if !ended {
-                return daemon;
-            }
-        }
-        panic!("no daemon reaches its store");
-    }
-
     /// A daemon that may not come far.
     pub(crate) fn begin(&self, args: &[&str]) -> Daemon {
         self.daemons.set(self.daemons.get() + 1);
-        let log = self.path(&format!("log.{}", self.daemons.get()));
+        let file = |what: &str| self.path(&format!("{what}.{}", self.daemons.get()));
+        let (log, errors) = (file("log"), file("errors"));
         let mut command = self.command(args);
         command.arg("--log-file").arg(&log);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Daemon { child: command.spawn().unwrap(), log }
+        let stderr = fs::File::create(&errors).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        Daemon { child: command.spawn().unwrap(), log, errors }
     }
 
     /// The command for a daemon.
@@ -140,6 +132,11 @@ impl Daemon {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// What it has said on standard error.
+    pub(crate) fn errors(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
     /// Waits until the log has this in it.
     #[track_caller]
     pub(crate) fn says(&self, text: &str) {
@@ -150,9 +147,8 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn says_often(&self, text: &str, times: usize) {
         let count = |log: &str| log.lines().filter(|line| line.contains(text)).count();
-        patiently(&format!("the log says {text:?}: {}", self.log()), || {
-            count(&self.log()) >= times
-        });
+        let what = || format!("the log says {text:?}: {}; {}", self.log(), self.errors());
+        patiently_or(what, || count(&self.log()) >= times);
     }
 
     /// Sends it a signal by its name, as `-TERM`.
@@ -181,11 +177,11 @@ impl Daemon {
     /// Stops it gracefully; nothing was cut off.
     #[track_caller]
     pub(crate) fn stop_well(self) {
-        let path = self.log.clone();
+        let (log, errors) = (self.log.clone(), self.errors.clone());
         let code = self.stop();
-        let log = fs::read_to_string(path).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(20).collect();
-        assert_eq!(code, 0, "{last:#?}");
+        let [log, errors] = [log, errors].map(|file| fs::read_to_string(file).unwrap_or_default());
+        let last: Vec<&str> = log.lines().rev().take(40).collect();
+        assert_eq!(code, 0, "{errors}, {last:#?}");
     }
 
     /// SIGKILL.
@@ -212,6 +208,21 @@ pub(crate) fn send(signal: &str, pid: u32) {
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// The address of a store's server; `None`, and a word about it, where there is none or it is not
+/// wanted. In CI there must be one.
+pub(crate) fn server(store: &str, variable: &str) -> Option<String> {
+    let only = env::var("ALLORA_TEST_STORES").ok();
+    if only.is_some_and(|only| !only.split(',').any(|wanted| wanted == store)) {
+        return None;
+    }
+    let url = env::var(variable).ok();
+    if url.is_none() {
+        assert!(env::var_os("CI").is_none(), "{variable} is not set");
+        skipped(&format!("{variable} is not set"));
+    }
+    url
 }
 
 /// Says that a test did not run.

@@ -176,7 +176,7 @@ fn a_file_that_cannot_be_a_store_is_told_apart() {
         rights.set_readonly(true);
         std::fs::set_permissions(folder.join("ro"), rights).unwrap();
         assert!(open("ro").await.contains("may only be read"));
-        assert!(open("none/jobs.db").await.contains("could not be opened"));
+        assert!(open("none/jobs.db").await.contains("is its folder there"));
     });
 }
 
