@@ -1,7 +1,7 @@
 //! The databases the tests run on: SQLite in a temporary file, the others where the environment
 //! says that there is one.
 
-use allora_core::{Runtime as _, runtime::Tokio};
+use allora_core::{Kind, Runtime as _, runtime::Tokio};
 use allora_sql::{Builder, Sql};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use std::{env, sync::OnceLock, time::Duration};
@@ -124,6 +124,18 @@ pub(crate) fn on(db: Db, test: impl AsyncFnOnce(Place)) {
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
+}
+
+/// Opens a store whose server may still be starting.
+pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
+    for _ in 0..300 {
+        match builder.clone().connect(url).await {
+            Ok(sql) => return sql,
+            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error:?}"),
+        }
+        pause(100).await;
+    }
+    panic!("{url} does not answer");
 }
 
 /// Says that a test did not run.

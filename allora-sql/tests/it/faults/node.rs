@@ -1,7 +1,7 @@
 //! A node in a process of its own: the test binary, run once more.
 
 use super::patiently;
-use crate::stores::{Db, Place, runtime};
+use crate::stores::{Db, Place, patiently_opened, runtime};
 use allora_conformance::faults::{Log, Witness, wall};
 use allora_conformance::history::{self, Claims, Event, Law, Outcome, What, check};
 use allora_core::{Backend, CatchUp, Run, Runtime, Scheduler, backend, every, job, runtime::Tokio};
@@ -188,7 +188,7 @@ fn a_node_runs_and_stops() {
 
 async fn node(url: &str, prefix: String, path: &Path, period: Duration, work: Duration) {
     let builder = allora_sql::Sql::builder().prefix(prefix).history(100_000);
-    let store = builder.connect(url).await.unwrap();
+    let store = patiently_opened(builder, url).await;
     let log = Log::append(path);
     let said = Log::append(&path.with_extension("said"));
     let runtime = Tokio::current().unwrap();
