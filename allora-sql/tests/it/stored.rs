@@ -13,7 +13,7 @@
 
 use crate::stores::{Place, on_every_database};
 use allora_core::{
-    BoxError, Kind, Next, Pattern, Retry, Run, Runtime, Scheduler, Schedules, Stored, Time,
+    BoxError, Kind, Next, Pattern, Retry, Run, Scheduler, Schedules, Stored, Time,
     backend::State,
     runtime::Tokio,
     stored::{Condition, Declared, Exported, Filter, Gap},
