@@ -86,12 +86,12 @@ async fn main() -> Result<(), BoxError> {
         node.await?;
     }
 
-    let seen = seen.lock().expect("no run panics");
-    println!("by node: {:?}", seen.nodes);
     let first = schedules.list_by_due(Filter::default().prefix("customer/"), 3).await?;
     for state in first {
         println!("next: {} at {:?}", state.name, state.due_at);
     }
+    let seen = seen.lock().expect("no run panics");
+    println!("by node: {:?}", seen.nodes);
     let twice = seen.occurrences.values().filter(|times| **times != 1).count();
     println!("{} occurrences, {twice} of them not exactly once", seen.occurrences.len());
     assert!(twice == 0 && seen.occurrences.len() > CUSTOMERS / 2);

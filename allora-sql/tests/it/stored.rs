@@ -11,7 +11,7 @@
 //! | R5, R6, R7 | first, last, times; pause, resume, run now; what comes next | `bounds_pauses_and_triggers_hold` |
 //! | R13 | a declared set | `a_declared_set_is_brought_about` |
 
-use crate::stores::{Place, on_every_database};
+use crate::stores::{Place, on_every_database, pause};
 use allora_core::{
     BoxError, Kind, Next, Pattern, Retry, Run, Scheduler, Schedules, Stored, Time,
     backend::State,
@@ -203,7 +203,7 @@ async fn workers_route_retry_and_give_back(place: Place) {
         let over = |state: &State| state.cursor.is_none() && state.holds.is_empty();
         let mut left = 1;
         while left > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pause(50).await;
             let states = client.list(Filter::default(), None, 20).await.unwrap();
             left = states.iter().filter(|state| state.kind != "unknown" && !over(state)).count();
         }
