@@ -1,9 +1,11 @@
 //! A quorum of real servers: the contract, with all of them and without some; faults.
 
 mod article;
+mod clocks;
 mod conformance;
 mod connect;
 mod faults;
+mod holders;
 mod runtimes;
 mod server;
 
@@ -95,5 +97,5 @@ fn take(seen: &State, claim: u128, last: i64) -> Take {
     let head = seen.head.clone().unwrap();
     let next = head.at + chrono::TimeDelta::seconds(1);
     let then = Cursor::To((next <= t(last)).then(|| next.into()));
-    Take::new(claim, seen.edition, head, Deliver::AtMostOnce { then, mark: None })
+    Take::new(claim, seen.fence, head, Deliver::AtMostOnce { then, mark: None })
 }
