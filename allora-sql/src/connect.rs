@@ -352,6 +352,16 @@ async fn either<P, C>(
     }
 }
 
+/// Whether the two could not agree on TLS. What the library for TLS finds wrong with a certificate
+/// comes as data that an I/O error calls invalid.
+fn is_tls(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
 /// Why nobody could connect, and what to do about it.
 fn refused(url: &Url, cause: sqlx::Error) -> Error {
     let code = cause.as_database_error().and_then(|error| error.code().map(|c| c.into_owned()));
@@ -362,9 +372,12 @@ fn refused(url: &Url, cause: sqlx::Error) -> Error {
         (_, Some("3D000" | "42000")) => {
             (Kind::Invalid, format!("{url} has no such database, or not for this user"))
         }
-        (sqlx::Error::Tls(_), _) => (
+        _ if is_tls(&cause) => (
             Kind::Invalid,
-            format!("{url} could not be verified by TLS; tls=off in the URL is plain text"),
+            format!(
+                "{url} could not be verified by TLS: is the name the certificate's, and its \
+                 authority known, or named by ca=FILE? tls=off in the URL is plain text"
+            ),
         ),
         (sqlx::Error::PoolTimedOut, _) => {
             (Kind::Unavailable, format!("{url} did not answer within the connect time-out"))

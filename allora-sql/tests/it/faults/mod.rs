@@ -8,6 +8,7 @@ mod kill;
 mod node;
 mod outage;
 mod server;
+mod tls;
 
 use std::{
     thread,
