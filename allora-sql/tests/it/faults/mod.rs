@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 
 mod cut;
+mod full;
 mod kill;
 mod node;
 mod outage;
