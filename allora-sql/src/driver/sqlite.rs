@@ -7,6 +7,7 @@ use sqlx::{
     Connection, Sqlite, SqliteConnection, SqlitePool, pool::PoolConnection, query::Query,
     sqlite::SqliteArguments,
 };
+use std::sync::Arc;
 
 pub(crate) struct SqliteDriver {
     /// One connection: writers of one process queue here, and not in SQLite's busy loop.
@@ -58,7 +59,7 @@ impl Driver for SqliteDriver {
         Ok(Box::new(self.sound().await?))
     }
 
-    async fn inspect(&self) -> Result {
+    async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
             let mut conn = self.writer.acquire().await?;
             let journal: String =
@@ -74,7 +75,7 @@ impl Driver for SqliteDriver {
                  would not be durable: set journal_mode WAL and synchronous FULL on the pool"
             )));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
