@@ -124,7 +124,9 @@ impl Server {
             init.arg("--auth-root-authentication-method=normal");
             init
         };
-        assert!(command.arg(data).status().unwrap().success(), "{command:?}");
+        let told =
+            command.arg(data).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+        assert!(told.status.success(), "{command:?}: {told:?}");
     }
 
     /// Starts it once more, with these arguments and no others.
