@@ -46,7 +46,7 @@ impl Builder {
     }
 
     /// At most so many connections, 1 to 1000; 5 unless given. SQLite has one more, for writing;
-    /// with PostgreSQL, hints need one of them. Not used with a pool that is given.
+    /// PostgreSQL has one more for the hints of each scheduler. Not used with a pool that is given.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
         self
@@ -95,11 +95,11 @@ impl Builder {
     pub async fn connect_to(self, url: Url) -> Result<Sql> {
         self.check()?;
         let (driver, flavour) = self.driver(&url).await?;
-        self.open(driver, flavour, url).await
+        self.open(driver, None, flavour, url).await
     }
 
-    /// Works over a pool that is there already. Its sessions are used as they are; what they must
-    /// not be is refused: an SQLite without WAL and `synchronous = FULL`.
+    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
+    /// sessions are used as they are; what they must not be is refused: an SQLite without WAL and `synchronous = FULL`.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -108,12 +108,16 @@ impl Builder {
         self.check()?;
         let file = pool.connect_options().get_filename().to_string_lossy().into_owned();
         let url = Url::of_pool(System::Sqlite, file);
-        let driver = crate::driver::sqlite::SqliteDriver { writer: pool.clone(), readers: pool };
-        self.open(Box::new(driver), Box::new(crate::dialect::sqlite::SqliteFlavour), url).await
+        let driver = |pool: sqlx::SqlitePool| -> Box<dyn Driver> {
+            Box::new(crate::driver::sqlite::SqliteDriver { writer: pool.clone(), readers: pool })
+        };
+        let leases = driver(crate::driver::beside(&pool, 1));
+        let flavour = Arc::new(crate::dialect::sqlite::SqliteFlavour);
+        self.open(driver(pool), Some(leases), flavour, url).await
     }
 
-    /// Works over a pool that is there already. Its sessions are used as they are; what they must
-    /// not be is refused: a PostgreSQL with `synchronous_commit` off.
+    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
+    /// sessions are used as they are; what they must not be is refused: a PostgreSQL with `synchronous_commit` off.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -122,12 +126,16 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::Postgres, database);
-        let driver = crate::driver::postgres::PostgresDriver { pool };
-        self.open(Box::new(driver), Box::new(crate::dialect::postgres::PostgresFlavour), url).await
+        let driver = |pool| -> Box<dyn Driver> {
+            Box::new(crate::driver::postgres::PostgresDriver::new(pool))
+        };
+        let leases = driver(crate::driver::beside(&pool, 1));
+        let flavour = Arc::new(crate::dialect::postgres::PostgresFlavour);
+        self.open(driver(pool), Some(leases), flavour, url).await
     }
 
-    /// Works over a pool that is there already. Its sessions are used as they are; what they must
-    /// not be is refused: a MySQL session whose time zone is not `+00:00` (sqlx sets it so).
+    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
+    /// sessions are used as they are; what they must not be is refused: a MySQL session whose time zone is not `+00:00` (sqlx sets it so).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -136,8 +144,12 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::MySql, database);
-        let driver = crate::driver::mysql::MySqlDriver { pool, ours: false };
-        self.open(Box::new(driver), Box::new(crate::dialect::mysql::MySqlFlavour), url).await
+        let driver = |pool| -> Box<dyn Driver> {
+            Box::new(crate::driver::mysql::MySqlDriver { pool, ours: false })
+        };
+        let leases = driver(crate::driver::beside(&pool, 1));
+        let flavour = Arc::new(crate::dialect::mysql::MySqlFlavour);
+        self.open(driver(pool), Some(leases), flavour, url).await
     }
 
     fn check(&self) -> Result {
@@ -173,22 +185,30 @@ impl Builder {
     async fn open(
         self,
         driver: Box<dyn Driver>,
-        flavour: Box<dyn Flavour>,
+        leases: Option<Box<dyn Driver>>,
+        flavour: Arc<dyn Flavour>,
         place: Url,
     ) -> Result<Sql> {
-        let store = Store {
+        let caveat = driver.inspect().await?;
+        let dialect = Dialect { prefix: self.prefix, flavour };
+        let store = |driver| Store {
             driver,
-            dialect: Dialect { prefix: self.prefix, flavour },
-            place,
+            dialect: dialect.clone(),
+            place: place.clone(),
             history: self.history,
             noted: AtomicU64::new(0),
         };
-        store.driver.inspect().await?;
+        let leases = leases.map(|driver| Arc::new(store(driver)));
+        if let Some(leases) = &leases {
+            // Made now: an extension has no time to lose.
+            leases.time("connect").await?;
+        }
+        let store = Arc::new(store(driver));
         store.open(self.migrate).await?;
-        Ok(Sql { store: Arc::new(store) })
+        Ok(Sql { leases: leases.unwrap_or_else(|| store.clone()), store, caveat })
     }
 
-    async fn driver(&self, url: &Url) -> Result<(Box<dyn Driver>, Box<dyn Flavour>)> {
+    async fn driver(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         match url.system {
             #[cfg(feature = "sqlite")]
             System::Sqlite => self.sqlite(url).await,
@@ -212,7 +232,7 @@ impl Builder {
 
 #[cfg(feature = "sqlite")]
 impl Builder {
-    async fn sqlite(&self, url: &Url) -> Result<(Box<dyn Driver>, Box<dyn Flavour>)> {
+    async fn sqlite(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use sqlx::sqlite::{
             SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
         };
@@ -238,13 +258,13 @@ impl Builder {
         let writer = opened.map_err(|cause| refused(url, cause))?;
         let readers = pool(self.connections).connect_lazy_with(options);
         let driver = crate::driver::sqlite::SqliteDriver { writer, readers };
-        Ok((Box::new(driver), Box::new(crate::dialect::sqlite::SqliteFlavour)))
+        Ok((Box::new(driver), Arc::new(crate::dialect::sqlite::SqliteFlavour)))
     }
 }
 
 #[cfg(feature = "postgres")]
 impl Builder {
-    async fn postgres(&self, url: &Url) -> Result<(Box<dyn Driver>, Box<dyn Flavour>)> {
+    async fn postgres(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::{driver::postgres::SESSION, url::Tls};
         use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
         let mut options = PgConnectOptions::new_without_pgpass()
@@ -284,14 +304,14 @@ impl Builder {
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
         let opened = either(opening, probe).await;
         let pool = opened.map_err(|cause| refused(url, cause))?;
-        let driver = crate::driver::postgres::PostgresDriver { pool };
-        Ok((Box::new(driver), Box::new(crate::dialect::postgres::PostgresFlavour)))
+        let driver = crate::driver::postgres::PostgresDriver::new(pool);
+        Ok((Box::new(driver), Arc::new(crate::dialect::postgres::PostgresFlavour)))
     }
 }
 
 #[cfg(feature = "mysql")]
 impl Builder {
-    async fn mysql(&self, url: &Url) -> Result<(Box<dyn Driver>, Box<dyn Flavour>)> {
+    async fn mysql(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::{driver::mysql::SESSION, url::Tls};
         use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
         let mut options =
@@ -333,7 +353,7 @@ impl Builder {
         let opened = either(opening, probe).await;
         let pool = opened.map_err(|cause| refused(url, cause))?;
         let driver = crate::driver::mysql::MySqlDriver { pool, ours: true };
-        Ok((Box::new(driver), Box::new(crate::dialect::mysql::MySqlFlavour)))
+        Ok((Box::new(driver), Arc::new(crate::dialect::mysql::MySqlFlavour)))
     }
 }
 
@@ -352,6 +372,16 @@ async fn either<P, C>(
     }
 }
 
+/// Whether the two could not agree on TLS. What the library for TLS finds wrong with a certificate
+/// comes as data that an I/O error calls invalid.
+fn is_tls(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
 /// Why nobody could connect, and what to do about it.
 fn refused(url: &Url, cause: sqlx::Error) -> Error {
     let code = cause.as_database_error().and_then(|error| error.code().map(|c| c.into_owned()));
@@ -362,9 +392,12 @@ fn refused(url: &Url, cause: sqlx::Error) -> Error {
         (_, Some("3D000" | "42000")) => {
             (Kind::Invalid, format!("{url} has no such database, or not for this user"))
         }
-        (sqlx::Error::Tls(_), _) => (
+        _ if is_tls(&cause) => (
             Kind::Invalid,
-            format!("{url} could not be verified by TLS; tls=off in the URL is plain text"),
+            format!(
+                "{url} could not be verified by TLS: is the name the certificate's, and its \
+                 authority known, or named by ca=FILE? tls=off in the URL is plain text"
+            ),
         ),
         (sqlx::Error::PoolTimedOut, _) => {
             (Kind::Unavailable, format!("{url} did not answer within the connect time-out"))

@@ -21,7 +21,7 @@ const OP: &str = "settle";
 #[async_trait]
 impl Leases for Sql {
     async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
-        let store = &*self.store;
+        let store = &*self.leases;
         let mut answers: Vec<Option<Settled>> = vec![None; request.endings.len()];
         let mut waiting = Vec::new();
         store.settle_at_once(&request, &mut answers, &mut waiting).await?;

@@ -32,6 +32,9 @@ use store::Store;
 #[derive(Clone)]
 pub struct Sql {
     store: Arc<Store>,
+    /// The same; over a pool that was given, through a connection that nobody else can keep busy.
+    leases: Arc<Store>,
+    caveat: Option<Arc<str>>,
 }
 
 impl Sql {

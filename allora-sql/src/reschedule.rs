@@ -54,6 +54,10 @@ impl Backend for Sql {
         &self.store.dialect.prefix
     }
 
+    fn caveat(&self) -> Option<&str> {
+        self.caveat.as_deref()
+    }
+
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
     }

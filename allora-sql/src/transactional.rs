@@ -126,6 +126,7 @@ impl Sql {
     /// # Cancel safety
     /// Some connections may be open still.
     pub async fn close(&self) {
+        self.leases.driver.close().await;
         self.store.driver.close().await;
     }
 }

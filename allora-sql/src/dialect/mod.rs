@@ -19,7 +19,10 @@ use crate::{
 use allora_core::backend::{Page, Past};
 use fast::{Asker, Fast, SimpleEnd, SimpleTake};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
-use std::{fmt::Write, sync::LazyLock};
+use std::{
+    fmt::Write,
+    sync::{Arc, LazyLock},
+};
 
 /// The newest version of the tables that this build knows.
 pub(crate) const SCHEMA: i64 = 1;
@@ -91,9 +94,10 @@ pub(crate) trait Flavour: Send + Sync {
 }
 
 /// A flavour with the prefix of its tables.
+#[derive(Clone)]
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
-    pub(crate) flavour: Box<dyn Flavour>,
+    pub(crate) flavour: Arc<dyn Flavour>,
 }
 
 const HISTORY: &[(&str, Type)] = &[

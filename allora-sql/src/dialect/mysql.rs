@@ -97,7 +97,8 @@ impl Flavour for MySqlFlavour {
 
     /// An `UPDATE` returns nothing. What was won is told by the claims, which nobody else has: a
     /// take whose hold is gone again when it is read back was too slow, and is not this node's any
-    /// more.
+    /// more. Nor is one whose hold is over: it may be of the same take, sent before, and then it is
+    /// for the general path to give it again, as another attempt.
     fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
         let mut args = Vec::new();
         let rows = takes.iter().map(SimpleTake::values).collect();
@@ -111,9 +112,12 @@ impl Flavour for MySqlFlavour {
         args.extend(more);
         let text = format!(
             "SELECT {CLOCK}, name, hold_at, hold_fence, incarnation, hold_until FROM {}_job \
-             WHERE name IN ({names}) AND claim IN ({claims}) AND hold_attempt = 1",
+             WHERE name IN ({names}) AND claim IN ({claims}) AND hold_attempt = 1 \
+             AND more IS NULL AND gone_at IS NULL \
+             AND hold_until * 1000 > COALESCE(CAST(? AS SIGNED), {CLOCK})",
             dialect.prefix
         );
+        args.push(Value::Int(asker.now));
         let read = Statement::new(text, args, SimpleTake::SHAPE);
         Fast::ReadBack { write, read }
     }

@@ -1,6 +1,8 @@
 //! What the databases have in common, as far as this crate talks to them: statements with numbers
 //! and bytes in, rows of numbers and bytes out.
 
+#[cfg(feature = "postgres")]
+mod listen;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -11,6 +13,7 @@ pub(crate) mod sqlite;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sqlx::SqlStr;
+use std::sync::Arc;
 
 /// What is bound to a statement or read from a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +79,9 @@ impl Value {
 
 pub(crate) type Row = Vec<Value>;
 
+/// The payloads of notifications.
+pub(crate) type Told = BoxStream<'static, Option<String>>;
+
 /// A statement and what is bound to it.
 #[derive(Clone, Debug)]
 pub struct Statement {
@@ -122,8 +128,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Lends the connection for what writes by one statement.
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>>;
 
-    /// Checks what cannot be set: an error says what is wrong with the server.
-    async fn inspect(&self) -> allora_core::Result;
+    /// Checks what cannot be set: an error says what is wrong with the server, an answer what it
+    /// may forget.
+    async fn inspect(&self) -> allora_core::Result<Option<Arc<str>>>;
 
     /// Whether the error says: not now, again. Then nothing was done.
     fn is_conflict(&self, error: &sqlx::Error) -> bool;
@@ -133,9 +140,9 @@ pub(crate) trait Driver: Send + Sync {
         false
     }
 
-    /// Notifications of one channel, where the database has such; `None` says that some may have
-    /// been missed.
-    async fn listen(&self, _channel: &str) -> sqlx::Result<BoxStream<'static, Option<String>>> {
+    /// Notifications of one channel, where the database has such; nothing if they are known not to
+    /// arrive. A `None` among them says that some may have been missed.
+    async fn listen(&self, _channel: &str) -> sqlx::Result<Option<Told>> {
         Err(sqlx::Error::InvalidArgument("this database has no notifications".to_owned()))
     }
 
@@ -199,6 +206,19 @@ macro_rules! connection {
 }
 
 pub(crate) use connection;
+
+/// A pool of other connections to where this one goes, set up as its are, and kept.
+pub(crate) fn beside<D: sqlx::Database>(pool: &sqlx::Pool<D>, connections: u32) -> sqlx::Pool<D> {
+    let options = pool.options().clone().min_connections(0).max_connections(connections);
+    let options = options.idle_timeout(None);
+    options.connect_lazy_with((*pool.connect_options()).clone())
+}
+
+/// What a server may forget, in one sentence.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn all(caveats: &[&str]) -> Option<Arc<str>> {
+    (!caveats.is_empty()).then(|| caveats.join("; ").into())
+}
 
 /// The error of a server that was reached and then did not say how it is set up.
 fn silent(cause: sqlx::Error) -> allora_core::Error {

@@ -8,6 +8,7 @@ use sqlx::{
     mysql::{MySqlArguments, MySqlDatabaseError},
     query::Query,
 };
+use std::sync::Arc;
 
 pub(crate) struct MySqlDriver {
     pub(crate) pool: MySqlPool,
@@ -22,6 +23,39 @@ pub(crate) const SESSION: &[&str] = &[
     "SET SESSION innodb_lock_wait_timeout = 2, time_zone = '+00:00', \
      sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
 ];
+
+/// What decides how durable a commit is. There are servers that lack some of them.
+const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+    ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'wsrep_on')";
+
+/// What the server, as it is set up, may forget.
+fn caveats(settings: &[(String, String)]) -> Vec<&'static str> {
+    let is = |name: &str, values: &[&str]| {
+        let set = settings.iter().find(|(setting, _)| setting == name);
+        set.is_some_and(|(_, value)| values.contains(&value.as_str()))
+    };
+    let mut caveats = Vec::new();
+    if is("wsrep_on", &["ON"]) {
+        caveats.push(
+            "this is a node of a Galera cluster, which can lose one of two writes of a row on two \
+             nodes, and what was taken then may run again: connect all to one and the same node",
+        );
+    }
+    if is("innodb_flush_log_at_trx_commit", &["0", "2"]) {
+        caveats.push(
+            "a power cut can make this server forget the last second, and what was taken then may \
+             run again: set `innodb_flush_log_at_trx_commit = 1`",
+        );
+    }
+    // What is not in the binary log is rolled back when the server comes back.
+    if is("log_bin", &["ON"]) && !is("sync_binlog", &["1"]) {
+        caveats.push(
+            "a power cut can make this server forget the last commits, which its binary log has \
+             not, and what was taken then may run again: set `sync_binlog = 1`",
+        );
+    }
+    caveats
+}
 
 connection!(MySql, MySqlConnection, bind);
 
@@ -57,7 +91,7 @@ impl Driver for MySqlDriver {
         Ok(Box::new(self.pool.acquire().await?))
     }
 
-    async fn inspect(&self) -> Result {
+    async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
             let mut conn = self.pool.acquire().await?;
             let zone: String =
@@ -69,9 +103,11 @@ impl Driver for MySqlDriver {
             let moves = clocks.first() != clocks.last();
             let read_only: i64 =
                 sqlx::query_scalar("SELECT @@global.read_only").fetch_one(&mut *conn).await?;
-            sqlx::Result::Ok((zone, moves, read_only))
+            let settings: Vec<(String, String)> =
+                sqlx::query_as(SETTINGS).fetch_all(&mut *conn).await?;
+            sqlx::Result::Ok((zone, moves, read_only, settings))
         };
-        let (zone, moves, read_only) = ask.await.map_err(super::silent)?;
+        let (zone, moves, read_only, settings) = ask.await.map_err(super::silent)?;
         if zone != "+00:00" {
             return Err(Error::invalid(format!(
                 "the sessions of this pool have the time zone {zone:?}, in which an hour of the \
@@ -88,7 +124,7 @@ impl Driver for MySqlDriver {
         if read_only != 0 {
             return Err(Error::invalid("this MySQL server is read-only; connect to the primary"));
         }
-        Ok(())
+        Ok(super::all(&caveats(&settings)))
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {

@@ -1,17 +1,30 @@
 //! PostgreSQL.
 
-use super::{Conn, Driver, Lent, Row, Statement, Tx, Value, connection};
+use super::{
+    Conn, Driver, Lent, Row, Statement, Told, Tx, Value, connection,
+    listen::{Proof, listen},
+};
 use allora_core::Result;
 use async_trait::async_trait;
-use futures::stream::{self, BoxStream, StreamExt};
-use sqlx::{
-    PgConnection, PgPool, Postgres,
-    postgres::{PgArguments, PgListener},
-    query::Query,
+use sqlx::{PgConnection, PgPool, Postgres, postgres::PgArguments, query::Query};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 pub(crate) struct PostgresDriver {
-    pub(crate) pool: PgPool,
+    pool: PgPool,
+    /// Connections that wait for notifications: a pool of one would have none left for work.
+    hints: PgPool,
+    /// Whether a notification was sent and did not arrive.
+    deaf: Arc<AtomicBool>,
+}
+
+impl PostgresDriver {
+    pub(crate) fn new(pool: PgPool) -> Self {
+        let hints = super::beside(&pool, 1_000);
+        Self { pool, hints, deaf: Arc::default() }
+    }
 }
 
 /// What every session of ours is told. A default of SERIALIZABLE would turn every lost race into an
@@ -51,16 +64,15 @@ impl Driver for PostgresDriver {
         Ok(Box::new(self.pool.acquire().await?))
     }
 
-    async fn inspect(&self) -> Result {
+    async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
             let mut conn = self.pool.acquire().await?;
-            let in_recovery: bool =
-                sqlx::query_scalar("SELECT pg_is_in_recovery()").fetch_one(&mut *conn).await?;
-            let commit: String =
-                sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut *conn).await?;
-            sqlx::Result::Ok((in_recovery, commit))
+            let text = "SELECT pg_is_in_recovery(), current_setting('synchronous_commit'), \
+                        current_setting('fsync'), current_setting('full_page_writes')";
+            sqlx::query_as(text).fetch_one(&mut *conn).await
         };
-        let (in_recovery, commit) = ask.await.map_err(super::silent)?;
+        let (in_recovery, commit, fsync, pages): (bool, String, String, String) =
+            ask.await.map_err(super::silent)?;
         if in_recovery {
             return Err(allora_core::Error::invalid(
                 "this PostgreSQL server is a standby; connect to the primary",
@@ -72,7 +84,20 @@ impl Driver for PostgresDriver {
                  it on for the pool's connections",
             ));
         }
-        Ok(())
+        let mut caveats = Vec::new();
+        if fsync == "off" {
+            caveats.push(
+                "a crash of its machine can make this PostgreSQL forget or spoil everything, and \
+                 what ran may run again: set `fsync = on`",
+            );
+        }
+        if pages == "off" {
+            caveats.push(
+                "a power cut can leave half-written pages in this PostgreSQL: set \
+                 `full_page_writes = on`, unless its file system writes pages as a whole",
+            );
+        }
+        Ok(super::all(&caveats))
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
@@ -86,18 +111,16 @@ impl Driver for PostgresDriver {
         true
     }
 
-    async fn listen(&self, channel: &str) -> sqlx::Result<BoxStream<'static, Option<String>>> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.listen(channel).await?;
-        // Ends with the connection that cannot be made again; the subscriber subscribes again.
-        let told = stream::unfold(listener, |mut listener| async {
-            let told = listener.try_recv().await.ok()?;
-            Some((told.map(|told| told.payload().to_owned()), listener))
-        });
-        Ok(told.boxed())
+    async fn listen(&self, channel: &str) -> sqlx::Result<Option<Told>> {
+        if self.deaf.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let proof = Proof::sent(&self.pool, channel, &self.deaf);
+        Ok(Some(listen(&self.hints, channel, proof).await?))
     }
 
     async fn close(&self) {
+        self.hints.close().await;
         self.pool.close().await;
     }
 }

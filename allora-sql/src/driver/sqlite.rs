@@ -3,7 +3,11 @@
 use super::{Driver, Lent, Row, Statement, Tx, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
-use sqlx::{Sqlite, SqliteConnection, SqlitePool, query::Query, sqlite::SqliteArguments};
+use sqlx::{
+    Connection, Sqlite, SqliteConnection, SqlitePool, pool::PoolConnection, query::Query,
+    sqlite::SqliteArguments,
+};
+use std::sync::Arc;
 
 pub(crate) struct SqliteDriver {
     /// One connection: writers of one process queue here, and not in SQLite's busy loop.
@@ -24,11 +28,27 @@ fn bind(
     }
 }
 
+impl SqliteDriver {
+    /// The writers' connection, or another one in its place. On a full disk SQLite rolls a
+    /// transaction back by itself; sqlx does not hear of it, believes that the transaction lasts, and
+    /// never begins another on that connection.
+    async fn sound(&self) -> sqlx::Result<PoolConnection<Sqlite>> {
+        loop {
+            let conn = self.writer.acquire().await?;
+            if !conn.is_in_transaction() {
+                return Ok(conn);
+            }
+            conn.close().await?;
+        }
+    }
+}
+
 #[async_trait]
 impl Driver for SqliteDriver {
     async fn begin(&self) -> sqlx::Result<Box<dyn Tx>> {
         // Not a deferred one: that fails at once when it wants to write after another has written.
-        Ok(Box::new(self.writer.begin_with("BEGIN IMMEDIATE").await?))
+        let begin = crate::dialect::sql("BEGIN IMMEDIATE");
+        Ok(Box::new(sqlx::Transaction::begin(self.sound().await?, Some(begin)).await?))
     }
 
     async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
@@ -36,10 +56,10 @@ impl Driver for SqliteDriver {
     }
 
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
-        Ok(Box::new(self.writer.acquire().await?))
+        Ok(Box::new(self.sound().await?))
     }
 
-    async fn inspect(&self) -> Result {
+    async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
             let mut conn = self.writer.acquire().await?;
             let journal: String =
@@ -55,7 +75,7 @@ impl Driver for SqliteDriver {
                  would not be durable: set journal_mode WAL and synchronous FULL on the pool"
             )));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {

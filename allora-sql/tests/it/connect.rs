@@ -196,6 +196,7 @@ fn a_server_that_refuses_is_told_apart_and_no_password_is_shown() {
                 // A place that nobody answers from: addresses set apart for documentation.
                 (format!("{user}:{secret}@192.0.2.1/x?tls=off"), "", Kind::Unavailable),
                 (format!("{login}@{rest}?tls=verify-full"), "TLS", Kind::Invalid),
+                (format!("{login}@{rest}?tls=require"), "TLS", Kind::Invalid),
             ] {
                 let opened = Sql::builder().connect_timeout(timeout).connect(&url).await;
                 let error = opened.unwrap_err();

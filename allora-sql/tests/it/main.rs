@@ -9,6 +9,7 @@ mod differential;
 #[cfg(unix)]
 mod faults;
 mod parity;
+mod pools;
 mod rows;
 mod runtimes;
 mod sessions;

@@ -91,6 +91,10 @@ async fn an_answer_that_was_lost(place: Place) {
         assert_eq!(state.cursor, Some(next.into()));
     }
     assert!(unheard_takes + unheard_ends > 0, "{unheard_takes} takes, {unheard_ends} ends");
+    if place.url.starts_with("mysql") {
+        // There an ending is told by a number of rows only.
+        assert!(unheard_ends > 0, "{unheard_takes} takes, {unheard_ends} ends");
+    }
     let log = read(BufReader::new(File::open(&path).unwrap())).unwrap();
     let following = |_: &str, at| Some(at + 60_000);
     assert_eq!(check(&log, &Law::new(&following)), []);

@@ -4,10 +4,14 @@
 #![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 
 mod cut;
+mod deaf;
+mod full;
 mod kill;
 mod node;
 mod outage;
 mod server;
+mod settings;
+mod tls;
 
 use std::{
     thread,

@@ -2,14 +2,10 @@
 
 use super::{node::Fleet, patiently, server::Server};
 use crate::stores::Db;
-use std::{env, time::Duration};
+use std::time::Duration;
 
 /// Two nodes and a server that dies twice, and stays away for longer than a lease once.
-fn an_outage(db: Db, name: &str) {
-    let only = env::var("ALLORA_TEST_STORES").ok();
-    if only.is_some_and(|only| !only.split(',').any(|store| store == name)) {
-        return;
-    }
+fn an_outage(db: Db) {
     let Some(mut server) = Server::start(db) else { return };
     let fleet = Fleet::new(server.place(), Duration::from_millis(100));
     let nodes = [0, 20].map(|ms| fleet.start(Duration::from_millis(ms)));
@@ -29,10 +25,10 @@ fn an_outage(db: Db, name: &str) {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_postgres_is_killed() {
-    an_outage(Db::Postgres, "postgres");
+    an_outage(Db::Postgres);
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_when_mariadb_is_killed() {
-    an_outage(Db::MySql, "mysql");
+    an_outage(Db::MySql);
 }

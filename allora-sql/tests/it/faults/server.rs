@@ -5,7 +5,10 @@ use crate::stores::{Db, Place};
 use std::{
     env, fs,
     net::{TcpListener, TcpStream},
-    os::unix::{fs::chown, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
@@ -15,6 +18,10 @@ pub(super) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
     port: u16,
+    /// What else it is started with.
+    arguments: Vec<String>,
+    /// Whether its folder is a file system of its own.
+    is_mounted: bool,
     /// User and group, where we are root: servers refuse to run so.
     owner: Option<(u32, u32)>,
     process: Option<Child>,
@@ -23,6 +30,9 @@ pub(super) struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        if self.is_mounted {
+            unmount(self.folder.path());
+        }
     }
 }
 
@@ -48,22 +58,35 @@ fn programs(db: Db) -> Option<PathBuf> {
 }
 
 impl Server {
-    /// A fresh one that answers; `None`, with a line that says so, where it is not installed.
+    /// A fresh one that listens; `None`, with a line that says so, where it is not installed.
     pub(super) fn start(db: Db) -> Option<Self> {
+        Self::start_on(db, tempfile::tempdir().unwrap(), false)
+    }
+
+    /// The same, on a disk of so many bytes; `None` where we may not mount one.
+    pub(super) fn start_on_small_disk(db: Db, bytes: u32) -> Option<Self> {
+        Self::start_on(db, mounted(bytes)?, true)
+    }
+
+    fn start_on(db: Db, folder: tempfile::TempDir, is_mounted: bool) -> Option<Self> {
+        let name = if db == Db::Postgres { "postgres" } else { "mysql" };
+        let only = env::var("ALLORA_TEST_STORES").ok();
+        if only.is_some_and(|only| !only.split(',').any(|store| store == name)) {
+            return None;
+        }
         let Some(programs) = programs(db) else {
             assert!(env::var_os("CI").is_none(), "the server of {db:?} is not installed");
             #[expect(clippy::print_stderr, reason = "a skip is not silent")]
             let () = eprintln!("skipped: the server of {db:?} is not installed");
             return None;
         };
-        let folder = tempfile::tempdir().unwrap();
-        let name = if db == Db::Postgres { "postgres" } else { "mysql" };
         let owner = (id(&["-u"]) == 0).then(|| (id(&["-u", name]), id(&["-g", name])));
         if let Some((user, group)) = owner {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let mut server = Self { db, folder, programs, port, owner, process: None };
+        let (arguments, process) = (Vec::new(), None);
+        let mut server = Self { db, folder, programs, port, arguments, is_mounted, owner, process };
         server.initialise();
         server.serve();
         Some(server)
@@ -101,10 +124,35 @@ impl Server {
             init.arg("--auth-root-authentication-method=normal");
             init
         };
-        assert!(command.arg(data).status().unwrap().success(), "{command:?}");
+        let told =
+            command.arg(data).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+        assert!(told.status.success(), "{command:?}: {told:?}");
     }
 
-    /// Starts it on its data, as they are, and waits until it takes connections.
+    /// Starts it once more, with these arguments and no others.
+    pub(super) fn restart(&mut self, arguments: &[&str]) {
+        self.kill();
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.serve();
+    }
+
+    /// Writes a file of the server's into its folder; its path.
+    pub(super) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some((user, group)) = self.owner {
+            chown(&path, Some(user), Some(group)).unwrap();
+        }
+        path.display().to_string()
+    }
+
+    /// Where a file of its folder is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts it on its data, as they are, and waits until it listens.
     pub(super) fn serve(&mut self) {
         let port = self.port.to_string();
         let mut command = if self.db == Db::Postgres {
@@ -122,6 +170,7 @@ impl Server {
             ]);
             server
         };
+        command.args(&self.arguments);
         patiently("the server starts", || {
             let process = self.process.get_or_insert_with(|| command.spawn().unwrap());
             if process.try_wait().unwrap().is_some() {
@@ -158,4 +207,22 @@ impl Server {
         let url = format!("{scheme}://allora@127.0.0.1:{}/{database}", self.port);
         Place { url, prefix: "allora".into(), folder: None }
     }
+}
+
+/// A folder with room for so many bytes; `None`, with a line that says so, where we may not mount.
+pub(super) fn mounted(bytes: u32) -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder.path());
+    if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return Some(folder);
+    }
+    #[expect(clippy::print_stderr, reason = "a skip is not silent")]
+    let () = eprintln!("skipped: only root can mount a small disk");
+    None
+}
+
+pub(super) fn unmount(folder: &std::path::Path) {
+    // What is left is in memory, and goes with the machine.
+    let _ = Command::new("umount").arg("-l").arg(folder).status();
 }

@@ -1,0 +1,94 @@
+//! A pooler that takes `LISTEN` and passes no notification on.
+
+use crate::stores::{Db, on};
+use allora_core::{
+    Backend, Event, Run, Scheduler, Schedules, Stored,
+    backend::{Change, Now},
+};
+use futures::{StreamExt, channel::mpsc};
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
+/// A line to a PostgreSQL server that loses its notifications, and nothing else; its port.
+fn deaf_line(server: String) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(&server).unwrap();
+            let (mut asks, mut asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || {
+                // Whoever has gone, the other one is told.
+                let _ = io::copy(&mut asks, &mut asked);
+                let _ = asked.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                let _ = answers(&server, &client);
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+/// Passes messages on: a letter, a length that counts itself, and so many bytes.
+fn answers(mut server: &TcpStream, mut client: &TcpStream) -> io::Result<()> {
+    loop {
+        let mut message = vec![0; 5];
+        server.read_exact(&mut message)?;
+        let [letter, length @ ..] = [0, 1, 2, 3, 4].map(|i| message[i]);
+        message.resize(1 + u32::from_be_bytes(length) as usize, 0);
+        server.read_exact(&mut message[5..])?;
+        if letter != b'A' {
+            client.write_all(&message)?;
+        }
+    }
+}
+
+#[test]
+fn the_safety_poll_takes_over_where_a_pooler_swallows_hints_and_says_so() {
+    on(Db::Postgres, async |place| {
+        let (user, rest) = place.url.split_once('@').unwrap();
+        let (server, database) = rest.split_once('/').unwrap();
+        let mut through = place.beside_nothing();
+        let port = deaf_line(server.to_owned());
+        through.url = format!("{user}@127.0.0.1:{port}/{database}");
+        let (direct, deaf) = (place.open().await, through.open().await);
+        let mut hints = direct.watch().unwrap().subscribe().await.unwrap();
+        let (told, mut heard) = mpsc::unbounded();
+        let (tell, mut ran) = mpsc::unbounded();
+        let scheduler = Scheduler::builder(deaf)
+            .safety_poll(Duration::from_millis(500))
+            .kind("k", async move |run: Run| {
+                let _ = tell.unbounded_send(run.name().to_owned());
+            })
+            .on_event(move |event| {
+                if let Event::StoreRefused { error } = event {
+                    let _ = told.unbounded_send(error.to_string());
+                }
+            })
+            .build()
+            .unwrap();
+        let test = async {
+            let said = heard.next().await.unwrap();
+            assert!(said.contains("pooler") && said.contains("safety poll"), "{said}");
+            let schedules = Schedules::new(direct.clone()).unwrap();
+            schedules.add(&Stored::new("a", "k", "@every 1h")).await.unwrap();
+            let store = direct.schedules().unwrap();
+            let now = Now::Store { node: chrono::Utc::now() };
+            store.modify("a", Change::Trigger { id: "t", at: None }, now).await.unwrap();
+            assert_eq!(ran.next().await.unwrap(), "a");
+            // Who hears is not told so, and heard all of it.
+            assert!(hints.next().await.is_some());
+        };
+        let _ = scheduler.run_until(test).await;
+        heard.close();
+        assert!(heard.next().await.is_none(), "it is said once");
+        drop(hints);
+        direct.close().await;
+    });
+}
