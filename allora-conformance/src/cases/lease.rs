@@ -242,7 +242,7 @@ pub(super) async fn what_is_released_can_be_taken_at_once_and_did_not_count(w: &
     let first = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(61), "job", first.fence, End::Release).await, Settled::Done);
     let free = w.node().look("job").await;
-    assert_eq!((free.attempts, free.due_at, holds(&free)), (0, Some(t(61)), vec![]));
+    assert_eq!((free.attempts, free.due_at, holds(&free)), (0, Some(t(60)), vec![]));
     let second = won(w.join("other").await.lease(t(61), "job", 2).await);
     assert_eq!((second.run, second.attempt), (t(60).into(), 1));
     assert!(second.fence > first.fence);

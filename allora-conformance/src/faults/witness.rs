@@ -86,8 +86,13 @@ impl<B: Backend> Witness<B> {
             (Act::Take(take), Answer::Taken(taken)) if taken.run.trigger.is_none() => {
                 let (first, again) = self.asked(name, take.claim);
                 let occurrence = taken.run.at.timestamp_millis();
-                let at = if again { first.max(occurrence) } else { now.timestamp_millis() };
-                let at = at.min(now.timestamp_millis());
+                let now = now.timestamp_millis();
+                // Won now or by a request of before: the fence, which is the store's time or a
+                // little more, says when.
+                let at = match again {
+                    true => (taken.fence / 1_000).max(first).max(occurrence).min(now),
+                    false => now,
+                };
                 self.taken.lock().unwrap().insert((name.to_owned(), taken.fence), occurrence);
                 if let Some(passed) = take.passed {
                     let first = take.expected.at.timestamp_millis();

@@ -108,7 +108,8 @@ pub enum End<'a> {
         /// What failed.
         error: &'a str,
     },
-    /// It is given back, as if it had not been taken: the attempt is not counted.
+    /// It is given back, as if it had not been taken: the attempt is not counted, and it is due
+    /// since its own instant, so that it runs before what comes after it.
     Release,
 }
 

@@ -312,6 +312,18 @@ fn a_failed_run_is_tried_again_when_its_time_comes() {
 }
 
 #[test]
+fn what_is_given_back_runs_before_what_was_missed_after_it() {
+    let all = minutely().catch_up(CatchUp::All { limit: 10 });
+    let mut table = Table::laid(all).held().at(0.0);
+    let mut intents = table.turn(at(200.0), 10);
+    let answer = table.carry_out(&intents[0], at(200.0));
+    table.answer(intents.remove(0), answer, at(200.0));
+    let start = table.live.remove(0);
+    table.settle(&start, End::Release, at(201.0));
+    table.at(201.0).expect(&[60., 60., 120., 180.], &[], 240.);
+}
+
+#[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
     let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
     let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine", at: None });

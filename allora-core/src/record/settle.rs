@@ -66,7 +66,10 @@ pub fn settle(
         }
         End::Release => {
             let attempts = hold.attempt.saturating_sub(1);
-            record.again.push(Again { run: hold.run, attempts, at: whole_millis(at.now) });
+            // As if it had not been taken: due since its own instant, before all that comes after
+            // it. From now on, it would wait behind whatever is being caught up with.
+            let at = hold.run.at.min(whole_millis(at.now));
+            record.again.push(Again { run: hold.run, attempts, at });
         }
     }
     if outcome != Outcome::Released {

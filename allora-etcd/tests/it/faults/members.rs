@@ -21,12 +21,17 @@ pub(crate) struct Members {
     scheme: &'static str,
     /// Where its certificates are: it reads them again and again.
     papers: Option<tempfile::TempDir>,
+    /// The first member's data are on a disk of their own.
+    disk: bool,
 }
 
 impl Drop for Members {
     fn drop(&mut self) {
         for i in 0..self.ports.len() {
             self.kill(i);
+        }
+        if self.disk {
+            let _ = Command::new("umount").arg("--lazy").arg(self.data(0)).status();
         }
     }
 }
@@ -62,11 +67,34 @@ impl Members {
     /// Fresh ones that answer; `None`, with a line that says so, where etcd is not installed or is
     /// left out.
     pub(crate) async fn start(count: usize, arguments: &[&str]) -> Option<Self> {
-        let members = Self::started(count, arguments, "http")?;
-        for i in 0..count {
-            patiently("the members start", async || members.leader_by(i).await.is_some()).await;
-        }
+        let mut members = Self::new(count, arguments, "http")?;
+        members.serve_all().await;
         Some(members)
+    }
+
+    /// Fresh ones, the first with a disk of 256 MiB to itself; `None`, with a line that says so,
+    /// also where none can be mounted.
+    pub(crate) async fn start_on_small_disk(count: usize) -> Option<Self> {
+        let mut members = Self::new(count, &[], "http")?;
+        std::fs::create_dir(members.data(0)).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256m,mode=0700", "none"]).arg(members.data(0));
+        members.disk = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !members.disk {
+            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
+            let () = eprintln!("skipped: only root may mount a small disk");
+            return None;
+        }
+        members.serve_all().await;
+        Some(members)
+    }
+
+    async fn serve_all(&mut self) {
+        let count = self.ports.len();
+        (0..count).for_each(|i| self.serve(i));
+        for i in 0..count {
+            patiently("the members start", async || self.leader_by(i).await.is_some()).await;
+        }
     }
 
     /// One that speaks TLS, and only with those who show a certificate of its authority's.
@@ -84,14 +112,15 @@ impl Members {
             "--client-cert-auth=true".to_owned(),
         ];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut members = Self::started(1, &arguments, "https")?;
+        let mut members = Self::new(1, &arguments, "https")?;
+        members.serve(0);
         members.papers = Some(folder);
         let takes = || std::net::TcpStream::connect(("127.0.0.1", members.port(0))).is_ok();
         patiently("the member starts", async || takes()).await;
         Some(members)
     }
 
-    fn started(count: usize, arguments: &[&str], scheme: &'static str) -> Option<Self> {
+    fn new(count: usize, arguments: &[&str], scheme: &'static str) -> Option<Self> {
         let only = env::var("ALLORA_TEST_STORES").ok();
         if only.is_some_and(|only| !only.split(',').any(|store| store == "etcd")) {
             return None;
@@ -104,7 +133,7 @@ impl Members {
             let () = eprintln!("skipped: etcd is not installed");
             return None;
         };
-        let mut members = Self {
+        Some(Self {
             folder: tempfile::tempdir().unwrap(),
             program,
             ports: (0..count).map(|_| (free_port(), free_port())).collect(),
@@ -112,11 +141,18 @@ impl Members {
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             scheme,
             papers: None,
-        };
-        for i in 0..count {
-            members.serve(i);
-        }
-        Some(members)
+            disk: false,
+        })
+    }
+
+    /// Where a member has its data.
+    pub(crate) fn data(&self, i: usize) -> PathBuf {
+        self.folder.path().join(format!("m{i}"))
+    }
+
+    /// Whether its process has ended by itself.
+    pub(crate) fn has_ended(&mut self, i: usize) -> bool {
+        self.processes[i].as_mut().unwrap().try_wait().unwrap().is_some()
     }
 
     pub(crate) fn url(&self, i: usize) -> String {
@@ -137,7 +173,7 @@ impl Members {
         let all: Vec<String> = (0..self.ports.len()).map(|i| format!("m{i}={}", peer(i))).collect();
         let mut member = Command::new(&self.program);
         member.arg(format!("--name=m{i}"));
-        member.arg(format!("--data-dir={}", self.folder.path().join(format!("m{i}")).display()));
+        member.arg(format!("--data-dir={}", self.data(i).display()));
         member.arg(format!("--listen-client-urls={}", self.url(i)));
         member.arg(format!("--advertise-client-urls={}", self.url(i)));
         member.arg(format!("--listen-peer-urls={}", peer(i)));
@@ -168,7 +204,7 @@ impl Members {
     }
 
     /// Who leads, as this member says; `None` if it does not answer or knows of none.
-    async fn leader_by(&self, i: usize) -> Option<u64> {
+    pub(crate) async fn leader_by(&self, i: usize) -> Option<u64> {
         let mut client = self.client(i).await;
         let status = client.status();
         let status = tokio::time::timeout(Duration::from_millis(500), status).await.ok()?.ok()?;

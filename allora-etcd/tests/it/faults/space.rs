@@ -1,11 +1,11 @@
-//! A member that has used up its space.
+//! Members that have used up their space, and members whose disk is full.
 
 use super::{members::Members, node::Fleet, patiently};
 use crate::stores::runtime;
 use allora_etcd::etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, CompactionOptions, DeleteOptions,
 };
-use std::time::Duration;
+use std::{fs::File, io::Write, time::Duration};
 
 #[test]
 fn a_member_without_space_is_waited_for() {
@@ -33,6 +33,69 @@ fn a_member_without_space_is_waited_for() {
         let mut of = AlarmOptions::new();
         of.with_member(member);
         client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
+        fleet.more_ends(10).await;
+        fleet.judge().await;
+    });
+}
+
+/// Fills the disk of the first member, and has everybody write until that one ends by itself: the
+/// server does, when it cannot write what it has promised to.
+async fn fill_up(members: &mut Members) {
+    let mut ballast = File::create(members.data(0).join("ballast")).unwrap();
+    let piece = vec![0; 1 << 16];
+    while ballast.write_all(&piece).is_ok() {}
+    let mut clients = Vec::new();
+    for i in 0..members.urls().len() {
+        clients.push(members.client(i).await);
+    }
+    let last = clients.len() - 1;
+    for number in 0..300 {
+        if members.has_ended(0) {
+            break;
+        }
+        let put = clients[last].put(format!("z/{}", number % 8), vec![b'x'; 1 << 20], None);
+        // Without an answer, too, it was tried.
+        let _ = tokio::time::timeout(Duration::from_secs(5), put).await;
+    }
+    patiently("the member ends", async || members.has_ended(0)).await;
+}
+
+/// Makes room, and starts it again.
+fn make_room(members: &mut Members) {
+    std::fs::remove_file(members.data(0).join("ballast")).unwrap();
+    members.kill(0);
+    members.serve(0);
+}
+
+#[test]
+fn a_cluster_goes_on_when_the_disk_of_one_member_is_full() {
+    runtime().block_on(async {
+        let Some(mut members) = Members::start_on_small_disk(3).await else { return };
+        let mut fleet = Fleet::new(members.urls());
+        fleet.start(Duration::ZERO);
+        fleet.start(Duration::ZERO);
+        fleet.more_ends(5).await;
+        fill_up(&mut members).await;
+        fleet.more_ends(20).await;
+        make_room(&mut members);
+        patiently("the member is back", async || members.leader_by(0).await.is_some()).await;
+        fleet.more_ends(5).await;
+        fleet.judge().await;
+    });
+}
+
+#[test]
+fn a_member_whose_disk_was_full_is_waited_for() {
+    runtime().block_on(async {
+        let Some(mut members) = Members::start_on_small_disk(1).await else { return };
+        let mut fleet = Fleet::new(members.urls());
+        fleet.start(Duration::ZERO);
+        fleet.more_ends(5).await;
+        fill_up(&mut members).await;
+        patiently("the node notices", async || fleet.said("StoreDown") > 0).await;
+        let up = fleet.said("StoreUp");
+        make_room(&mut members);
+        patiently("the node is back", async || fleet.said("StoreUp") > up).await;
         fleet.more_ends(10).await;
         fleet.judge().await;
     });
