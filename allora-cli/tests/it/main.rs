@@ -15,4 +15,6 @@ mod reload;
 mod site;
 mod stop;
 mod stored;
+mod stores;
+mod transfer;
 mod waiting;
