@@ -13,11 +13,11 @@ impl Place {
     fn new(url: &str) -> Self {
         let site = Site::new(
             "@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
-             ALLORA_DELIVERY=at-least-once\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
+             ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=3s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
         );
         let prefix = format!("s{:x}", std::process::id());
         let at = ["--url", url, "--prefix", &prefix].map(str::to_owned);
-        let mut site = site.with(&["--prefix", &prefix, "--stored"]);
+        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "3s", "--stored"]);
         url.clone_into(&mut site.args[1]);
         Self { site, at }
     }
@@ -64,9 +64,12 @@ fn work_on(url: &str) {
     site.more_lines("fences", 3);
     place.say(&["trigger", "job", "--id", "mine"]);
     patiently("the trigger has run", || site.read("touched") == "1\n");
-    let range = ["--from", "2026-01-01T00:00:00Z", "--until", "2026-01-02T01:00:00Z"];
+    let range = ["--from", "2025-12-31T23:00:00Z", "--until", "2026-01-02T01:00:00Z"];
     assert_eq!(place.say(&[&["backfill", "job"], &range[..]].concat()).lines().count(), 2);
-    patiently("the past has run", || site.lines("touched") == 3);
+    // Also in the eyes of the store: the daemon that has run it is about to die.
+    let ran = || place.json(&["show", "job"])[0]["counters"]["ran"] == 3;
+    patiently("the past has run", ran);
+    assert_eq!(site.lines("touched"), 3);
     one.kill();
     site.more_lines("ticks", 3);
     site.more_lines("fences", 3);
