@@ -22,6 +22,43 @@ pub(crate) fn complain(sort: &str, what: &str) {
     let _ = writeln!(io::stderr(), "{sort} {}", on_one_line(what));
 }
 
+/// How far long work has come: a line at the end of a terminal, which is rewritten; nothing
+/// elsewhere. Dropped, it is cleared.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    what: &'static str,
+    done: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, done: 0, is_shown: false }
+    }
+
+    /// So much more is done.
+    pub(crate) fn more(&mut self, more: usize) {
+        self.done += more;
+        if io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "\r{} {}", self.done, self.what);
+            self.is_shown = true;
+        }
+    }
+
+    /// Makes room for something else.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Whether to use colours there: only on a terminal, and not where <https://no-color.org> is asked.
 fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

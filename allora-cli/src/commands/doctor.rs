@@ -122,3 +122,19 @@ fn said(well: bool, what: &str, text: &str) -> Outcome {
     let mark = if well { "ok" } else { "BAD" };
     Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{text}")?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::instant;
+
+    #[test]
+    fn a_clock_that_is_off_is_told_from_a_long_trip() {
+        let at = |text: &str| instant(&format!("2026-01-01T00:00:{text}Z")).unwrap();
+        let off = |before, store, after| difference(at(before), at(store), at(after));
+        // Somewhere on the way there and back.
+        assert_eq!(off("10", "10.5", "11"), (Duration::ZERO, false));
+        assert_eq!(off("10", "13", "11"), (Duration::from_secs(2), false));
+        assert_eq!(off("10", "07", "11"), (Duration::from_secs(3), true));
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) struct Work {
     pub(crate) call: Call,
     pub(crate) stdin: Option<String>,
     pub(crate) environment: Arc<[(String, String)]>,
-    /// In which folder; `None`: in `HOME`.
+    /// In which folder; `None`: in `HOME`, or in / if the user has no home.
     pub(crate) folder: Option<PathBuf>,
     /// As whom; `None`: as the daemon.
     pub(crate) user: Option<String>,
@@ -143,7 +143,14 @@ async fn start(work: &Work, run: &Run, around: &Surroundings) -> Result<(Group, 
         Call::Shell(command) => (value("SHELL"), vec!["-c".to_owned(), command.clone()]),
         Call::Program(program, args) => (program.clone(), args.clone()),
     };
-    let folder = work.folder.clone().unwrap_or_else(|| value("HOME").into());
+    let folder = match &work.folder {
+        Some(folder) => folder.clone(),
+        // Some of the system's users have no home: as under cron, their lines run all the same.
+        None if value("HOME") == account.home.to_string_lossy() && !account.home.is_dir() => {
+            "/".into()
+        }
+        None => value("HOME").into(),
+    };
     let variables: Vec<_> = variables.into_iter().collect();
     let command = account.command(&program, &args, &folder, &variables);
     let mut command = tokio::process::Command::from(command);

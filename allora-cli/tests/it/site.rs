@@ -83,6 +83,11 @@ impl Site {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// The logs of all daemons there were.
+    pub(crate) fn logs(&self) -> String {
+        (1..=self.daemons.get()).map(|number| self.read(&format!("log.{number}"))).collect()
+    }
+
     /// How many lines a file has.
     pub(crate) fn lines(&self, name: &str) -> usize {
         self.read(name).lines().count()

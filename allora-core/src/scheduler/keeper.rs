@@ -221,6 +221,9 @@ impl Keeper {
             match (cancel_at, drop_at) {
                 (_, Some(drop_at)) if now >= drop_at => {
                     if !live.run.control().is_dropped() {
+                        // A lease that ends meanwhile ends a run for another reason.
+                        let stopped = self.stopping.is_some_and(|stopping| now >= stopping.drop_at);
+                        self.cancelled += usize::from(stopped);
                         ends.push((live.run.clone(), true));
                     }
                 }
@@ -238,7 +241,6 @@ impl Keeper {
         self.node.emit(events);
         for (run, drop) in ends {
             if drop {
-                self.cancelled += usize::from(self.stopping.is_some());
                 run.control().drop_now();
             } else {
                 run.control().cancel();

@@ -6,7 +6,7 @@ mod http;
 
 use super::process::Surroundings;
 use crate::failure::{Failure, Outcome};
-use allora_core::{BoxError, Builder, Run};
+use allora_core::{BoxError, Builder, Run, Stored};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -49,10 +49,28 @@ fn read<T>(run: &Run, read: fn(&Value) -> Result<T, String>) -> Result<T, BoxErr
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn check(kind: &str, data: &Value) -> Outcome {
+    fits(kind, data).map_err(Failure::failed)
+}
+
+/// As [`check`], of a whole schedule, whose data may be no JSON.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_stored(stored: &Stored) -> Result<(), String> {
+    if !matches!(stored.kind(), COMMAND | HTTP) {
+        return Ok(());
+    }
+    let bytes = stored.bytes().map_err(|error| error.to_string())?;
+    let data = if bytes.is_empty() { b"{}" } else { bytes };
+    let data = serde_json::from_slice(data).map_err(|error| format!("the data: {error}"))?;
+    fits(stored.kind(), &data)
+}
+
+fn fits(kind: &str, data: &Value) -> Result<(), String> {
     let checked = match kind {
         COMMAND => command::work(data).map(drop),
         HTTP => http::request(data).map(drop),
         _ => Ok(()),
     };
-    checked.map_err(|what| Failure::failed(format!("the data of the type `{kind}`: {what}")))
+    checked.map_err(|what| format!("the data of the type `{kind}`: {what}"))
 }

@@ -119,6 +119,23 @@ fn a_store_that_is_down_does_not_keep_a_scheduler_from_stopping() {
 }
 
 #[test]
+fn a_run_whose_lease_ends_while_stopping_was_not_cut_off_by_the_stop() {
+    let lab = Lab::new(9);
+    let member = lab.start(|seat, b| {
+        b.grace(secs(60)).add("job", seat.job(every(secs(60)), secs(40)).at_least_once(secs(5)))
+    });
+    lab.until(61.0);
+    member.faults.down.store(true, Relaxed);
+    member.handle.stop();
+    lab.until(75.0);
+    member.faults.down.store(false, Relaxed);
+    lab.until(90.0);
+    assert_eq!(lab.log.of("job")[0].ended.unwrap().1, Over::Dropped);
+    let stopped = member.stopped().unwrap();
+    assert_eq!((stopped.cancelled, stopped.unsettled), (0, 0));
+}
+
+#[test]
 fn a_dropped_scheduler_drops_its_runs_and_leaks_no_task() {
     let lab = Lab::new(8);
     let seat = lab.seat(lab.sim.node());

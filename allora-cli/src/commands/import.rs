@@ -1,0 +1,130 @@
+//! `allora import`: what `allora export` has printed, into another store.
+
+use super::file::{self, shown_as};
+use crate::{
+    failure::{Failure, Outcome, chain},
+    output::{Progress, complain},
+    session::{self, Session},
+    store::Place,
+};
+use allora_core::{Kind, Schedules, backend::State, stored::Exported};
+use clap::Args;
+use std::{
+    io::{self, BufRead, Write},
+    path::{Path, PathBuf},
+};
+
+/// Adds the schedules of an export; each goes on where it was.
+///
+/// What is good is imported, and what is not is said with its line. Where it was broken off, it can
+/// be done again with --skip-existing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES
+  allora import schedules.jsonl --url postgres://cron@db.example/cron
+  allora export --url sqlite:old.db | allora import - --url redis://cron.example")]
+pub(crate) struct Import {
+    /// The file; - is standard input.
+    file: PathBuf,
+    /// Passes over schedules whose names are taken, instead of failing at the end.
+    #[arg(long)]
+    skip_existing: bool,
+    /// Reads the file, says what is wrong with it, and imports nothing.
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How many are sent at once.
+const BATCH: usize = 500;
+
+/// What became of the lines.
+#[derive(Debug, Default)]
+struct Tally {
+    imported: usize,
+    skipped: usize,
+    refused: usize,
+}
+
+impl Import {
+    pub(crate) fn run(self) -> Outcome {
+        let input = file::open(&self.file)?;
+        let tally = if self.dry_run {
+            session::run(self.import(input, None))?
+        } else {
+            session::with(&self.place, async |session: Session| {
+                self.import(input, Some(&session.schedules)).await
+            })?
+        };
+        let Tally { imported, skipped, refused } = tally;
+        let done = if self.dry_run { "can be read" } else { "imported" };
+        let skipped =
+            if skipped == 0 { String::new() } else { format!(", {skipped} there already") };
+        writeln!(io::stdout(), "{imported} {done}{skipped}, {refused} refused.")?;
+        if refused == 0 { Ok(()) } else { Err(Failure::Said(1)) }
+    }
+
+    async fn import(&self, input: Box<dyn BufRead>, into: Option<&Schedules>) -> Outcome<Tally> {
+        let mut tally = Tally::default();
+        let mut progress = Progress::new("lines imported");
+        let (mut numbers, mut states) = (Vec::new(), Vec::new());
+        for (index, line) in input.lines().enumerate() {
+            let number = index + 1;
+            let line = line.map_err(|error| file::unread(&self.file, &error))?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            match serde_json::from_str::<Exported>(&line) {
+                Ok(exported) => {
+                    numbers.push(number);
+                    states.push(State::from(exported));
+                }
+                Err(error) => tally.refuse(&mut progress, &self.file, number, &error.to_string()),
+            }
+            if states.len() == BATCH {
+                self.send(&mut numbers, &mut states, into, &mut tally, &mut progress).await?;
+            }
+        }
+        self.send(&mut numbers, &mut states, into, &mut tally, &mut progress).await?;
+        Ok(tally)
+    }
+
+    async fn send(
+        &self,
+        numbers: &mut Vec<usize>,
+        states: &mut Vec<State>,
+        into: Option<&Schedules>,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Outcome {
+        let sent = states.len();
+        match into {
+            None => tally.imported += sent,
+            Some(schedules) => {
+                let answers = schedules.import(states).await?;
+                for (answer, number) in answers.into_iter().zip(numbers.iter()) {
+                    match answer {
+                        Ok(_) => tally.imported += 1,
+                        Err(error) if self.skip_existing && error.kind() == Kind::AlreadyExists => {
+                            tally.skipped += 1;
+                        }
+                        Err(error) => tally.refuse(progress, &self.file, *number, &chain(&error)),
+                    }
+                }
+            }
+        }
+        numbers.clear();
+        states.clear();
+        progress.more(sent);
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn refuse(&mut self, progress: &mut Progress, file: &Path, line: usize, what: &str) {
+        progress.clear();
+        complain("error", &format!("{}:{line}: {what}", shown_as(file)));
+        self.refused += 1;
+    }
+}

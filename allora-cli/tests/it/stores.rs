@@ -1,0 +1,158 @@
+//! What operators and daemons do, on every store there is a server for.
+
+use crate::site::{Site, patiently, server};
+use serde_json::Value;
+
+/// A site whose store is at this address, under a prefix of its own.
+struct Place {
+    site: Site,
+    at: [String; 4],
+}
+
+impl Place {
+    fn new(url: &str) -> Self {
+        let site = Site::new(
+            "@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
+             ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=3s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
+        );
+        let prefix = format!("s{:x}", std::process::id());
+        let at = ["--url", url, "--prefix", &prefix].map(str::to_owned);
+        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "3s", "--stored"]);
+        url.clone_into(&mut site.args[1]);
+        Self { site, at }
+    }
+
+    #[track_caller]
+    fn say(&self, args: &[&str]) -> String {
+        let at = self.at.each_ref().map(String::as_str);
+        self.site.allora(&[&args[..1], &at, &args[1..]].concat()).fine()
+    }
+
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Vec<Value> {
+        let said = self.say(&[args, &["--json"]].concat());
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn work_on(url: &str) {
+    let place = Place::new(url);
+    let Place { site, .. } = &place;
+    place.say(&["init"]);
+    place.say(&["init"]);
+    let well = place.say(&["doctor"]);
+    for what in ["store", "rights", "latency", "clock", "leases", "history"] {
+        assert!(well.lines().any(|line| line.starts_with(&format!("ok  {what}"))), "{well}");
+    }
+
+    // What is stored.
+    let touch = site.path("touched").display().to_string();
+    let data = format!(r#"{{"command": ["sh", "-c", "echo $ALLORA_ATTEMPT >> {touch}"]}}"#);
+    let added = place.json(&["add", "job", "command", "0 9 * * *", &data, "-t", "Asia/Tokyo"]);
+    assert_eq!((&added[0]["zone"], &added[0]["kind"]), (&"Asia/Tokyo".into(), &"command".into()));
+    place.say(&["add", "other", "t", "@daily", "{}", "-d", "30"]);
+    assert!(place.say(&["list"]).ends_with("2 entries.\n"));
+    assert_eq!(place.json(&["list", "--type", "t"])[0]["delay_ms"], 30_000);
+    assert_eq!(place.json(&["modify", "other", "--delay", "60"])[0]["delay_ms"], 60_000);
+    place.say(&["pause", "other", "-m", "for repairs"]);
+    assert_eq!(place.json(&["list", "--state", "paused"])[0]["paused"]["note"], "for repairs");
+    assert_eq!(place.say(&["next", "job", "-n", "3"]).lines().count(), 3);
+
+    // Two daemons, one of which dies.
+    let (one, two) = (site.start(), site.start());
+    site.more_lines("ticks", 3);
+    site.more_lines("fences", 3);
+    place.say(&["trigger", "job", "--id", "mine"]);
+    patiently("the trigger has run", || site.read("touched") == "1\n");
+    let range = ["--from", "2025-12-31T23:00:00Z", "--until", "2026-01-02T01:00:00Z"];
+    assert_eq!(place.say(&[&["backfill", "job"], &range[..]].concat()).lines().count(), 2);
+    // Also in the eyes of the store: the daemon that has run it is about to die.
+    let ran = || place.json(&["show", "job"])[0]["counters"]["ran"] == 3;
+    patiently("the past has run", ran);
+    assert_eq!(site.lines("touched"), 3);
+    one.kill();
+    site.more_lines("ticks", 3);
+    site.more_lines("fences", 3);
+    let tick = place.json(&["list", "--all"]);
+    let tick = tick
+        .iter()
+        .filter_map(|job| job["name"].as_str())
+        .find(|name| name.contains("SCHEDULED"))
+        .unwrap();
+    place.say(&["pause", tick]);
+    assert!(place.say(&["show", tick]).contains("paused"));
+    place.say(&["resume", tick]);
+    site.more_lines("ticks", 1);
+    assert_eq!(two.stop(), 0);
+    let ticks = site.read("ticks");
+    let mut once: Vec<&str> = ticks.lines().collect();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), ticks.lines().count(), "each instant once");
+    let fences: Vec<i64> = site.read("fences").lines().map(|line| line.parse().unwrap()).collect();
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+
+    // What is known of it.
+    let past = place.json(&["history", "job"]);
+    assert!(past.len() == 3 && past.iter().all(|past| past["outcome"] == "ran"), "{past:?}");
+    assert!(past.iter().any(|past| past["trigger"] == "mine"), "{past:?}");
+    assert!(place.json(&["nodes"]).len() >= 2);
+    assert_eq!(place.json(&["show", "job"])[0]["counters"]["ran"], 3);
+    for name in ["job", "other"] {
+        place.say(&["delete", name]);
+    }
+    assert!(place.say(&["list"]).ends_with("0 entries.\n"));
+}
+
+fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
+    if let Some(given) = server(store, variable) {
+        work_on(&url(&given));
+    }
+}
+
+/// Several addresses as one: `SCHEME://HOST,HOST`.
+fn together(scheme: &str, urls: &str) -> String {
+    let hosts: Vec<&str> = urls.split(',').map(|url| url.split("://").nth(1).unwrap()).collect();
+    format!("{scheme}://{}", hosts.join(","))
+}
+
+mod operators_and_daemons_work {
+    use super::{on, together};
+
+    #[test]
+    fn mysql() {
+        on("mysql", "ALLORA_TEST_MYSQL_URL", str::to_owned);
+    }
+    #[test]
+    fn postgres() {
+        on("postgres", "ALLORA_TEST_POSTGRES_URL", str::to_owned);
+    }
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis() {
+        on("redis", "ALLORA_TEST_REDIS_URL", str::to_owned);
+    }
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis_cluster() {
+        on("redis", "ALLORA_TEST_REDIS_CLUSTER_URLS", |urls| together("redis+cluster", urls));
+    }
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis_sentinel() {
+        let master = std::env::var("ALLORA_TEST_REDIS_SENTINEL_MASTER").unwrap_or_default();
+        on("redis", "ALLORA_TEST_REDIS_SENTINEL_URLS", |urls| {
+            format!("{}/{master}", together("redis+sentinel", urls))
+        });
+    }
+    #[cfg(feature = "etcd")]
+    #[test]
+    fn etcd() {
+        on("etcd", "ALLORA_TEST_ETCD_URL", |url| together("etcd", url));
+    }
+    #[cfg(feature = "etcd")]
+    #[test]
+    fn etcd_cluster() {
+        on("etcd", "ALLORA_TEST_ETCD_CLUSTER_URLS", |urls| together("etcd", urls));
+    }
+}
