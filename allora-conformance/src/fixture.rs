@@ -46,6 +46,12 @@ pub trait Fixture: Sized + Send + Sync + 'static {
         drop(std::thread::spawn(move || Self::block_on(task)));
     }
 
+    /// How many occurrences the nodes of a case of contention share: a multiple of 100, 10 000
+    /// unless given. For stores on which each of them costs many messages.
+    fn occurrences() -> u64 {
+        10_000
+    }
+
     /// What this store cannot do, by declaration. What is declared here is checked to be denied by
     /// the backend, and the cases that need it pass without being run. What is not declared must
     /// be there.
@@ -105,6 +111,7 @@ pub(crate) trait Stores: Send + Sync {
     /// Another store, for cases that compare two.
     fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
     fn start(&self, task: BoxFuture<'static, ()>);
+    fn occurrences(&self) -> u64;
     fn lacks(&self) -> &'static [Capability];
 }
 
@@ -120,6 +127,9 @@ impl<F: Fixture> Stores for F {
     }
     fn start(&self, task: BoxFuture<'static, ()>) {
         F::start(task);
+    }
+    fn occurrences(&self) -> u64 {
+        F::occurrences()
     }
     fn lacks(&self) -> &'static [Capability] {
         F::lacks()

@@ -48,6 +48,10 @@ impl World {
         self.stores.start(task);
     }
 
+    pub(crate) fn occurrences(&self) -> u64 {
+        self.stores.occurrences()
+    }
+
     pub(crate) fn lacks(&self) -> &'static [crate::Capability] {
         self.stores.lacks()
     }

@@ -8,11 +8,8 @@ use allora_core::{
 use futures::channel::oneshot;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// How many occurrences the nodes share.
-const OCCURRENCES: u64 = 10_000;
-/// Of how many jobs they are.
+/// Of how many jobs the occurrences are that the nodes share.
 const JOBS: u64 = 100;
-const EACH: u64 = OCCURRENCES / JOBS;
 
 /// One start, as its node saw it: job, nominal instant, fence.
 type Start = (usize, Time, i64);
@@ -42,6 +39,8 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
     for name in names.iter() {
         w.node().register(t(0), name, instant(0)).await;
     }
+    let each = w.occurrences() / JOBS;
+    assert!(each > 0, "at least one occurrence for each of {JOBS} jobs");
     let (mut logs, mut gates) = (Vec::new(), Vec::new());
     for i in 0..nodes {
         let (tell, log) = oneshot::channel();
@@ -49,6 +48,7 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
         let racer = Racer {
             node: w.join(&format!("racer-{i}")).await,
             names: names.clone(),
+            each,
             leases,
             claims: (i as u128) << 64,
             log: Vec::new(),
@@ -67,16 +67,16 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
     for log in logs {
         starts.extend(log.await.expect("the racer panicked; its message is above"));
     }
-    judge(&names, starts);
+    judge(&names, each, starts);
     for name in names.iter() {
         let seen = w.node().look(name).await;
-        assert_eq!((seen.head.clone(), seen.counters.started), (None, EACH), "{name}");
-        assert!(!leases || seen.counters.ran == EACH, "{name}: {seen:?}");
+        assert_eq!((seen.head.clone(), seen.counters.started), (None, each), "{name}");
+        assert!(!leases || seen.counters.ran == each, "{name}: {seen:?}");
     }
 }
 
 /// Each occurrence once, in order, each under a larger fence.
-fn judge(names: &[String], starts: Vec<Start>) {
+fn judge(names: &[String], each: u64, starts: Vec<Start>) {
     let mut of_job: BTreeMap<usize, Vec<(i64, Time)>> = BTreeMap::new();
     for (job, at, fence) in starts {
         of_job.entry(job).or_default().push((fence, at));
@@ -84,7 +84,7 @@ fn judge(names: &[String], starts: Vec<Start>) {
     for (job, name) in names.iter().enumerate() {
         let mut starts = of_job.remove(&job).unwrap_or_default();
         starts.sort_unstable();
-        let expected: Vec<Time> = (0..EACH).map(instant).collect();
+        let expected: Vec<Time> = (0..each).map(instant).collect();
         let by_fence: Vec<Time> = starts.iter().map(|(_, at)| *at).collect();
         assert_eq!(by_fence, expected, "the starts of {name}, by fence");
         assert!(starts.windows(2).all(|pair| pair[0].0 < pair[1].0), "{name}: one fence twice");
@@ -95,15 +95,11 @@ fn instant(number: u64) -> Time {
     t(60 + number as i64)
 }
 
-/// The one after, until they end.
-fn following(at: Time) -> Option<Next> {
-    let next = at + chrono::TimeDelta::seconds(1);
-    (next < instant(EACH)).then(|| next.into())
-}
-
 struct Racer {
     node: Node,
     names: Arc<[String]>,
+    /// How many occurrences each job has.
+    each: u64,
     leases: bool,
     claims: u128,
     log: Vec<Start>,
@@ -112,13 +108,13 @@ struct Racer {
 impl Racer {
     /// Takes what it can, job by job in batches, until all have come to their end.
     async fn race(mut self) -> Vec<Start> {
-        let now = instant(EACH);
+        let now = instant(self.each);
         let mut seen: Vec<State> = Vec::new();
         for name in self.names.iter() {
             seen.push(self.node.look(name).await);
         }
         // Every turn tries every job, and somebody wins each: far more turns than it takes.
-        for _ in 0..OCCURRENCES {
+        for _ in 0..self.each * JOBS {
             let open: Vec<usize> = (0..seen.len()).filter(|i| seen[*i].cursor.is_some()).collect();
             if open.is_empty() {
                 return self.log;
@@ -132,6 +128,12 @@ impl Racer {
             }
         }
         panic!("the occurrences do not end: {} were taken here", self.log.len());
+    }
+
+    /// The one after, until they end.
+    fn following(&self, at: Time) -> Option<Next> {
+        let next = at + chrono::TimeDelta::seconds(1);
+        (next < instant(self.each)).then(|| next.into())
     }
 
     async fn take(&mut self, now: Time, batch: &[usize], seen: &mut [State]) -> Vec<Start> {
@@ -151,7 +153,7 @@ impl Racer {
                 Answer::State(state) => seen[*job] = *state,
                 Answer::Taken(taken) => {
                     won.push((*job, taken.run.at, taken.fence));
-                    let next = following(taken.run.at);
+                    let next = self.following(taken.run.at);
                     seen[*job].fence = taken.fence;
                     seen[*job].cursor = next;
                     seen[*job].head = next.map(|next| next.at.into());
@@ -168,14 +170,14 @@ impl Racer {
             // Longer than the race, which is at one instant.
             Deliver::AtLeastOnce { lease: Duration::from_secs(3_600) }
         } else {
-            Deliver::AtMostOnce { then: Cursor::To(following(at)), mark: None }
+            Deliver::AtMostOnce { then: Cursor::To(self.following(at)), mark: None }
         };
         Take::new(self.claims, seen.fence, at.into(), deliver)
     }
 
     async fn finish(&self, now: Time, won: &[Start]) {
         let ending = |(job, at, fence): &Start| {
-            let end = End::Finish { then: Cursor::To(following(*at)), outcome: Ended::Ran };
+            let end = End::Finish { then: Cursor::To(self.following(*at)), outcome: Ended::Ran };
             Ending::new(&self.names[*job], *fence, end)
         };
         let endings: Vec<Ending<'_>> = won.iter().map(ending).collect();

@@ -102,13 +102,14 @@ impl Changes {
     }
 
     fn take(&self, slot: &mut Option<Record>, p: u8, at: At<'_>) -> Got {
-        let edition = self.records[0].edition;
+        // As one who has looked just now: who has not is refused more often.
+        let fence = slot.as_ref().map_or(0, |record| record.fence);
         let deliver = if self.leases {
             Deliver::AtLeastOnce { lease: Duration::from_secs(60) }
         } else {
             Deliver::AtMostOnce { then: Cursor::To(None), mark: None }
         };
-        let take = Take::new(u128::from(p) + 1, edition, due().into(), deliver);
+        let take = Take::new(u128::from(p) + 1, fence, due().into(), deliver);
         match step(slot, &Plan::new(NAME, Act::Take(take)), at, &mut Ledger::off()) {
             Answer::Taken(taken) => Got::Granted { fence: taken.fence },
             _ => Got::Nothing,

@@ -7,11 +7,14 @@ use super::{
 use crate::quorum::{
     acceptor::Acceptor,
     ballot::Ballot,
-    proposer::{self, Reply},
+    proposer::Reply,
     register::{MOST, Register, Seal},
 };
 
+mod admission;
+mod next;
 mod order;
+mod rules;
 
 /// A rule that is removed from the protocol: each must be missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,123 +162,6 @@ impl World {
             notes: Vec::new(),
             losses: setting.losses,
             witness: Witness::default(),
-        }
-    }
-
-    /// What can happen next.
-    pub(super) fn actions(&self, setting: &Setting) -> Vec<Action> {
-        let mut actions = Vec::new();
-        let n = setting.n;
-        for (p, proposer) in self.proposers.iter().enumerate() {
-            let p8 = small(p);
-            if proposer.want.is_some() && proposer.begun < setting.rounds[p].len() {
-                actions.push(Action::Begin(p8));
-            }
-            for i in 0..proposer.begun {
-                let ballot = setting.ballot(p, i);
-                for at in 0..n {
-                    let promises = self.promises(at, ballot, false);
-                    let may_hear = match &proposer.phase {
-                        Phase::Preparing(replies) => i + 1 == proposer.begun && is_new(replies, at),
-                        _ => false,
-                    };
-                    if promises {
-                        actions.push(Action::Prepare { ballot, at, answered: false });
-                    }
-                    if promises && may_hear {
-                        actions.push(Action::Prepare { ballot, at, answered: true });
-                    }
-                }
-            }
-            if let Phase::Preparing(replies) = &proposer.phase
-                && setting.prepared(replies, setting.ballot(p, proposer.begun - 1)).is_some()
-            {
-                actions.push(Action::Decide(p8, Clock::Due));
-                if setting.leases {
-                    actions.push(Action::Decide(p8, Clock::Later));
-                }
-            }
-        }
-        for (sent, (ballot, _)) in self.accepts.iter().enumerate() {
-            for at in 0..n {
-                let keeps = !setting.has(Defect::PromiseNotKept);
-                if keeps && !self.promises(at, *ballot, true) {
-                    continue;
-                }
-                actions.push(Action::Accept { sent, at, answered: false });
-                if self.waits_for(setting, *ballot, at) {
-                    actions.push(Action::Accept { sent, at, answered: true });
-                }
-            }
-        }
-        if self.losses > 0 {
-            actions.extend((0..n).map(Action::Lose));
-        }
-        self.admission_actions(n, &mut actions);
-        for (r, read) in self.reads.iter().enumerate() {
-            if let Read::Reading { replies, .. } = read {
-                let open = (0..n).filter(|at| is_new(replies, *at));
-                let open = open.filter(|at| self.servers[*at].seal.is_some());
-                actions.extend(open.map(|at| Action::Peek(small(r), at)));
-            }
-        }
-        actions
-    }
-
-    fn admission_actions(&self, n: usize, actions: &mut Vec<Action>) {
-        for (a, admission) in self.admissions.iter().enumerate() {
-            let a8 = small(a);
-            let open = |k: usize, heard: &dyn Fn(usize) -> bool| {
-                let here = |at: &usize| *at != k && self.servers[*at].seal.is_some() && heard(*at);
-                (0..n).filter(here).map(|at| Action::Hear(a8, at)).collect::<Vec<_>>()
-            };
-            match admission {
-                Admission::Idle => {
-                    // They are alike: one begins after the other.
-                    let first = self.admissions[..a].iter().all(|other| *other != Admission::Idle);
-                    let blank = (0..n).filter(|k| first && self.servers[*k].seal.is_none());
-                    actions.extend(blank.map(|k| Action::BeginAdmission(a8, k)));
-                }
-                Admission::Reading { k, replies } => {
-                    actions.extend(open(*k, &|at| is_new(replies, at)));
-                }
-                Admission::Scanning { k, of, replies, .. } => {
-                    let asked = |at| of.iter().any(|reply| reply.from == at);
-                    actions.extend(open(*k, &|at| asked(at) && is_new(replies, at)));
-                    if replies.len() == of.len() {
-                        actions.push(Action::Admit(a8));
-                    }
-                }
-                Admission::Noting { .. } | Admission::Over => {}
-            }
-        }
-        for (sent, (k, life)) in self.notes.iter().enumerate() {
-            for at in (0..n).filter(|at| at != k) {
-                actions.push(Action::Note { sent, at, answered: false });
-                let waits = |admission: &Admission| {
-                    matches!(admission, Admission::Noting { k: of, life: new, replies }
-                        if of == k && new == life && is_new(replies, at))
-                };
-                if self.admissions.iter().any(waits) && self.servers[at].seal.is_some() {
-                    actions.push(Action::Note { sent, at, answered: true });
-                }
-            }
-        }
-    }
-
-    /// Whether the message would do something; a refusal tells its reader less than silence.
-    fn promises(&self, at: usize, ballot: Ballot, again: bool) -> bool {
-        let Some((_, register)) = self.servers[at].peek(&()) else { return false };
-        register.promised < Some(ballot) || (again && register.promised == Some(ballot))
-    }
-
-    fn waits_for(&self, setting: &Setting, ballot: Ballot, at: usize) -> bool {
-        let (p, i) = setting.whose(ballot);
-        match &self.proposers[p].phase {
-            Phase::Accepting { replies, .. } => {
-                i + 1 == self.proposers[p].begun && is_new(replies, at)
-            }
-            _ => false,
         }
     }
 
@@ -432,79 +318,6 @@ impl World {
         }
     }
 
-    fn hear(&mut self, a: usize, at: usize, setting: &Setting) {
-        let Some((seal, register)) = self.servers[at].peek(&()) else { return };
-        match &mut self.admissions[a] {
-            Admission::Reading { k, replies } => {
-                let k = *k;
-                insert(replies, at, seal, ());
-                if let Some(life) = proposer::next_life(replies, k, setting.admitting()) {
-                    if setting.has(Defect::ReadBeforeNoted) {
-                        let of = replies.clone();
-                        let replies = Vec::new();
-                        self.admissions[a] = Admission::Scanning { k, life, of, replies };
-                        return;
-                    }
-                    let replies = Vec::new();
-                    self.admissions[a] = Admission::Noting { k, life, replies };
-                    insert_sorted(&mut self.notes, (k, life));
-                }
-            }
-            Admission::Scanning { of, replies, .. } => {
-                let same = |reply: &Reply<()>| {
-                    reply.from == at && reply.seal.incarnation == seal.incarnation
-                };
-                if of.iter().any(same) {
-                    insert(replies, at, seal, register);
-                } else {
-                    self.admissions[a] = Admission::Over;
-                }
-            }
-            Admission::Idle | Admission::Noting { .. } | Admission::Over => {}
-        }
-    }
-
-    fn noted(&mut self, k: usize, life: u32, at: usize, seal: Seal, setting: &Setting) {
-        for admission in &mut self.admissions {
-            let Admission::Noting { k: of, life: new, replies } = admission else { continue };
-            if (*of, *new) != (k, life) || !is_new(replies, at) {
-                continue;
-            }
-            insert(replies, at, seal, ());
-            let of: Vec<Reply<()>> = proposer::trusted(replies).cloned().collect();
-            if of.len() >= setting.admitting() {
-                *admission = Admission::Scanning { k, life, of, replies: Vec::new() };
-            }
-        }
-    }
-
-    fn admit(&mut self, a: usize, setting: &Setting) -> Option<Goal> {
-        let Admission::Scanning { k, life, replies, .. } =
-            std::mem::replace(&mut self.admissions[a], Admission::Over)
-        else {
-            return None;
-        };
-        let counted: Vec<_> = proposer::trusted(&replies).collect();
-        if counted.len() < setting.admitting() {
-            return None;
-        }
-        let mut known = proposer::latest(replies.iter().map(|reply| &reply.seal));
-        known[k] = known[k].max(life);
-        if setting.has(Defect::ReadBeforeNoted) {
-            insert_sorted(&mut self.notes, (k, life));
-        }
-        let token = small(a) as u64 + 1;
-        for reply in counted {
-            let mut register = reply.body.clone();
-            if setting.has(Defect::PromisesNotCopied) {
-                register.promised = register.accepted.map(|(ballot, _)| ballot);
-            }
-            self.servers[k].fill(token, &(), register);
-        }
-        let admitted = self.servers[k].admit(token, Seal { incarnation: life, known });
-        admitted.then_some(Goal::Admitted)
-    }
-
     fn peek(
         &mut self,
         r: usize,
@@ -533,64 +346,6 @@ impl World {
             (witness.fence, witness.owner) = (fence, Some(owner));
         }
         Ok(Some(Goal::ReadGrant))
-    }
-}
-
-impl Setting {
-    fn has(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
-    }
-
-    fn ballot(&self, p: usize, i: usize) -> Ballot {
-        Ballot { round: self.rounds[p][i], proposer: p as u64 }
-    }
-
-    fn whose(&self, ballot: Ballot) -> (usize, usize) {
-        let p = usize::from(small(ballot.proposer as usize));
-        let i = self.rounds[p].iter().position(|round| *round == ballot.round);
-        (p, i.expect("a round of this proposer"))
-    }
-
-    fn quorum(&self) -> usize {
-        proposer::majority(self.n) - usize::from(self.has(Defect::NoMajority))
-    }
-
-    fn admitting(&self) -> usize {
-        if self.has(Defect::AdmittedByOne) { 1 } else { proposer::majority(self.n) }
-    }
-
-    fn prepared(
-        &self,
-        replies: &[Reply<Register<Value>>],
-        ballot: Ballot,
-    ) -> Option<Option<Value>> {
-        let replies = self.heard(replies, Defect::OldPromisesCount);
-        Some(proposer::prepared(&replies, ballot, self.quorum())?.copied())
-    }
-
-    fn committed(&self, replies: &[Reply<Option<Ballot>>], ballot: Ballot) -> bool {
-        let replies = self.heard(replies, Defect::OldVotesCount);
-        proposer::committed(&replies, ballot, self.quorum())
-    }
-
-    fn quiet(&self, replies: &[Reply<Register<Value>>]) -> Option<Option<Value>> {
-        let mut replies = replies.to_vec();
-        if self.has(Defect::UnquietRead) {
-            for reply in &mut replies {
-                reply.body.promised = reply.body.accepted.map(|(ballot, _)| ballot);
-            }
-        }
-        Some(proposer::quiet(&replies, self.quorum())?.copied())
-    }
-
-    fn heard<T: Clone>(&self, replies: &[Reply<T>], defect: Defect) -> Vec<Reply<T>> {
-        let mut replies = replies.to_vec();
-        if self.has(defect) {
-            for reply in &mut replies {
-                reply.seal.known = [0; MOST];
-            }
-        }
-        replies
     }
 }
 

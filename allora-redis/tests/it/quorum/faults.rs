@@ -51,8 +51,7 @@ impl Racer {
                 self.claim += 1;
                 // Longer than the race, which is at one instant.
                 let lease = Duration::from_secs(86_400);
-                let take =
-                    Take::new(self.claim, seen.edition, head, Deliver::AtLeastOnce { lease });
+                let take = Take::new(self.claim, seen.fence, head, Deliver::AtLeastOnce { lease });
                 let answer = self.until_known(&[Plan::new(&name, Act::Take(take))]).await;
                 if let Answer::Taken(taken) = answer {
                     self.ran(&name, &taken, now.timestamp_millis()).await;
