@@ -4,6 +4,7 @@ use super::{
     RedisQuorum,
     change::{Done, Slot},
     round::Clock,
+    unheard::Life,
 };
 use allora_core::{
     Backend, Error, Kind, Result,
@@ -15,11 +16,7 @@ use allora_core::{
     time::saturating_add,
 };
 use async_trait::async_trait;
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 #[async_trait]
 impl Backend for RedisQuorum {
@@ -54,17 +51,19 @@ impl Backend for RedisQuorum {
 impl Leases for RedisQuorum {
     async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
         let jobs = Jobs::of(request.endings.iter().map(|ending| ending.name));
-        let seen: Vec<Seen> = request.endings.iter().map(|_| Seen::default()).collect();
         let work = |job: usize, mut slot: Slot<'_>, clock: Clock| {
-            let endings = jobs.places[job].iter().map(|i| (&request.endings[*i], &seen[*i]));
-            let end = |(ending, seen): (_, &Seen)| {
+            let endings = jobs.places[job].iter().map(|i| &request.endings[*i]);
+            let end = |ending| {
                 let life = Life::of(&slot, ending);
-                seen.judge(life, end(ending, &mut slot, request.node, clock))
+                let settled = end(ending, &mut slot, request.node, clock);
+                self.inner.unheard.judge(ending, life, settled)
             };
             endings.map(end).collect::<Vec<_>>()
         };
         let done = self.inner.change(&jobs.names, request.now, |_| true, work).await;
-        Ok(jobs.in_place(done.map_err(|error| error.op("settle"))?.answers))
+        let settled = jobs.in_place(done.map_err(|error| error.op("settle"))?.answers);
+        self.inner.unheard.forget(request.endings.iter().zip(&settled));
+        Ok(settled)
     }
 }
 
@@ -133,52 +132,6 @@ fn end(ending: &Ending<'_>, slot: &mut Slot<'_>, node: &str, clock: Clock) -> Se
         _ => At::new(node, clock.now),
     };
     settle(record, ending, later, &mut Ledger::off())
-}
-
-/// What a record says about how holds have gone that nobody ended.
-#[derive(Clone, Copy, PartialEq)]
-struct Life {
-    incarnation: i64,
-    given_up: u64,
-    /// Whether the run is there that is to be ended.
-    is_held: bool,
-}
-
-impl Life {
-    fn of(slot: &Slot<'_>, ending: &Ending<'_>) -> Option<Self> {
-        let Slot::Sound(Some(record)) = slot else { return None };
-        Some(Self {
-            incarnation: record.incarnation,
-            given_up: record.counters.abandoned + record.counters.lost,
-            is_held: record.holds.iter().any(|hold| hold.fence == ending.fence),
-        })
-    }
-}
-
-/// The life in which an operation found its run, in an earlier try.
-///
-/// A try that is overtaken can be carried out all the same, by who overtakes it; and when the next
-/// try looks, the record may remember a later ending only. But a run that was there goes by its
-/// own ending, or is given up, and that is counted.
-#[derive(Default)]
-struct Seen(Mutex<Option<Life>>);
-
-impl Seen {
-    fn judge(&self, life: Option<Life>, settled: Settled) -> Settled {
-        let mut before = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match (life, *before) {
-            (Some(life), _) if life.is_held => {
-                *before = Some(life);
-                settled
-            }
-            (Some(life), Some(before))
-                if settled == Settled::Lost && Life { is_held: true, ..life } == before =>
-            {
-                Settled::Done
-            }
-            _ => settled,
-        }
-    }
 }
 
 /// The jobs of a request, each once.

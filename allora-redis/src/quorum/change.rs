@@ -90,8 +90,19 @@ impl Change<'_> {
         likely: &[bool],
         work: impl Fn(usize, Slot<'_>, Clock) -> T,
     ) -> Result<Done<T>> {
-        let era = self.inner.need_era().await?;
         let began = self.inner.runtime.now();
+        let era = loop {
+            let time = self.inner.runtime.now() - began;
+            match self.inner.need_era().await {
+                Err(error)
+                    if error.kind() == Kind::Unavailable
+                        && time < self.inner.deadline * PATIENCE =>
+                {
+                    self.inner.pause(LONGEST_PAUSE).await;
+                }
+                era => break era?,
+            }
+        };
         let mut answers: Vec<Option<T>> = (0..self.jobs.len()).map(|_| None).collect();
         let mut decided = None;
         let (mut lost, mut waited) = (0_u32, 0_u32);

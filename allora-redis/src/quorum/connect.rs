@@ -5,6 +5,7 @@ use super::{
     backend::wrong,
     proposer::majority,
     server::{Fault, Server},
+    unheard::Unheard,
 };
 use allora_core::{Error, Kind, Result, Runtime, runtime};
 use futures::{
@@ -121,6 +122,7 @@ impl Builder {
             runtime,
             round: AtomicU64::new(0),
             era: Mutex::new(None),
+            unheard: Unheard::default(),
         });
         inspect(&inner).await?;
         Ok(RedisQuorum { inner })

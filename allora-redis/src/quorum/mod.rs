@@ -95,9 +95,6 @@
 //!   and initialise them anew.
 //! - A node that died after its take is not known to be dead before its lease ends; what it does
 //!   then is refused by its fence, here, and by whoever compares fences.
-//! - When a whole call has come to nothing, and its repetition finds that others have finished
-//!   later occurrences since, an ending that was accepted is answered with `Lost`. Nothing is run
-//!   twice.
 //! - A take without lease and mark, which the scheduler never sends here, is known to its claimant
 //!   only until somebody takes the next occurrence.
 //! - Jobs that are no longer in any code stay in the hash.
@@ -114,6 +111,7 @@ mod register;
 mod round;
 mod scripts;
 mod server;
+mod unheard;
 
 #[cfg(test)]
 mod differential;
@@ -133,6 +131,7 @@ use std::{
     },
     time::Duration,
 };
+use unheard::Unheard;
 
 /// A store over three or five Redis servers that know nothing of each other; a clone is another
 /// handle on the same connections.
@@ -200,6 +199,7 @@ struct Inner {
     round: AtomicU64,
     /// Which initialisation of the quorum this is, once it is known.
     era: Mutex<Option<String>>,
+    unheard: Unheard,
 }
 
 impl Inner {

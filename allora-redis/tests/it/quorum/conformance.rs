@@ -39,8 +39,7 @@ impl Store {
             }
         }
         let mut store = Self { urls, prefix: prefix.to_owned(), ill: victims };
-        store.clear().await;
-        join(&store.urls, prefix).await.init().await?;
+        super::init(&store.urls, prefix).await?;
         for server in &mut store.ill {
             match ill {
                 Ill::Nothing => {}
@@ -51,13 +50,11 @@ impl Store {
         Ok(store)
     }
 
+    /// Whatever the shared servers have of it; the others are gone soon.
     async fn clear(&self) {
-        for url in self.urls.iter().filter(|url| shared().contains(url)) {
-            let client = redis::Client::open(url.as_str()).unwrap();
-            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-            let key = format!("{}:quorum", self.prefix);
-            redis::cmd("DEL").arg(key).query_async::<()>(&mut connection).await.unwrap();
-        }
+        let mut urls = self.urls.clone();
+        urls.retain(|url| shared().contains(url));
+        super::clear(&urls, &self.prefix).await;
     }
 }
 

@@ -10,7 +10,7 @@ mod runtimes;
 mod server;
 
 use allora_core::{
-    Time,
+    Kind, Time,
     backend::{
         Act, Answer, Backend, Cursor, Deliver, Now, Plan, Reschedule, Rescheduled, State, Take,
     },
@@ -18,7 +18,10 @@ use allora_core::{
 };
 use allora_redis::quorum::RedisQuorum;
 use server::Server;
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 use tokio::runtime::Runtime;
 
 /// The servers that all tests share; none if the environment names none.
@@ -35,10 +38,41 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
-/// Another node. A machine that runs all tests at once is slow, and its servers are given time.
+/// Another node. A machine that runs all tests at once is slow: its servers are given time, and
+/// are asked again for a minute.
 async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
-    let builder = RedisQuorum::builder().prefix(prefix).deadline(Duration::from_secs(1));
-    builder.connect(urls).await.unwrap()
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let builder = RedisQuorum::builder().prefix(prefix).deadline(Duration::from_secs(1));
+        match builder.connect(urls).await {
+            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => {}
+            node => return node.unwrap(),
+        }
+    }
+}
+
+/// Makes these servers a quorum, whatever they were.
+async fn init(urls: &[String], prefix: &str) -> allora_core::Result {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        clear(urls, prefix).await;
+        match join(urls, prefix).await.init().await {
+            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => {}
+            done => return done,
+        }
+    }
+}
+
+async fn clear(urls: &[String], prefix: &str) {
+    for url in urls {
+        let client = redis::Client::open(url.as_str()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        redis::cmd("DEL")
+            .arg(format!("{prefix}:quorum"))
+            .query_async::<()>(&mut connection)
+            .await
+            .unwrap();
+    }
 }
 
 /// Servers of the test's own, made a quorum; `None`, with a line that says so, where Redis is not
@@ -51,7 +85,7 @@ async fn servers(n: usize) -> Option<Vec<Server>> {
         let () = eprintln!("skipped: redis-server is not installed");
     }
     let servers = servers?;
-    join(&urls(&servers), "allora").await.init().await.unwrap();
+    init(&urls(&servers), "allora").await.unwrap();
     Some(servers)
 }
 
