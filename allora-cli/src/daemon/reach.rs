@@ -59,7 +59,6 @@ async fn again(
     let begun = runtime.now();
     let (mut wait, mut said) = (FIRST_WAIT, String::new());
     loop {
-        notify(STARTING);
         let what = match open().await {
             Err(Failure::Unavailable(what)) => what,
             opened => return opened,
@@ -72,6 +71,7 @@ async fn again(
             error!(target: "allora", "waiting for the store: {what}");
             said = what;
         }
+        notify(STARTING);
         // Not all daemons of a cluster at once.
         let half = wait / 2;
         let random = runtime.random() % u64::try_from(half.as_millis()).unwrap_or(1).max(1);

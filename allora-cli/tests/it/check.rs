@@ -70,7 +70,11 @@ fn what_a_daemon_cannot_start_with_is_one_line() {
         (&["run", "--check", "nothing"], 1, "nothing: No such file"),
         (&["run"], 2, "<CRONTABS>"),
         (&["run", "jobs", "--url", "oracle://u:secret@h/d"], 1, "`oracle:`"),
-        (&["run", "jobs", "--url", "postgres://u:secret@127.0.0.1:1/d"], 1, "postgres://u:***@"),
+        (
+            &["run", "jobs", "--store-wait", "0", "--url", "postgres://u:secret@127.0.0.1:1/d"],
+            1,
+            "postgres://u:***@",
+        ),
         (&["run", "jobs", "--zone", "Mars/Olympus"], 1, "--zone"),
         (&["run", "jobs", "--grace", "soon"], 2, "--grace"),
         (&["run", "jobs", "--at-least-once", "--overlap", "skip"], 2, "overlap"),
