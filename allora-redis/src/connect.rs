@@ -7,12 +7,14 @@ use crate::{
     link::{Confirm, Link, Target},
     script::Scripts,
     store::Store,
+    unused::Unused,
 };
 use allora_core::{Error, Kind, Result};
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
+    TlsCertificates, TlsMode,
     cluster::ClusterClient,
-    sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 use std::{
     collections::HashMap,
@@ -48,6 +50,22 @@ pub struct Builder {
     timeout: Duration,
     replicas: u32,
     ephemeral: bool,
+    unused: Option<Duration>,
+    certificates: Option<TlsCertificates>,
+    sentinels: Option<Login>,
+}
+
+/// What sentinels are told.
+#[derive(Clone)]
+struct Login {
+    user: String,
+    password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
@@ -59,6 +77,9 @@ impl Default for Builder {
             timeout: Duration::from_secs(1),
             replicas: 0,
             ephemeral: false,
+            unused: None,
+            certificates: None,
+            sentinels: None,
         }
     }
 }
@@ -108,6 +129,36 @@ impl Builder {
         self
     }
 
+    /// Forgets jobs in code that no node has had for this long, 1 s to 10 years; never unless given.
+    ///
+    /// A job counts as had by nobody when one of its occurrences has been due for so long, and in
+    /// all that time none of the nodes that have this setting was away for more than a quarter of
+    /// it together, and still nobody has taken, skipped or moved the occurrence. So give days, and
+    /// more than the longest outage after which jobs should go on where they were. A job is never
+    /// forgotten while it is paused, or when it has no further occurrence: what runs by triggers
+    /// only, or has ended, would begin anew. Stored schedules stay.
+    ///
+    /// A forgotten job has left a tombstone, as a deleted one: should its name come back, it begins
+    /// anew, and its fences go on.
+    pub fn forget_unused(mut self, after: Duration) -> Self {
+        self.unused = Some(after);
+        self
+    }
+
+    /// The authority to trust instead of the system's, and the certificate to show, for addresses
+    /// that begin with `rediss://`; other addresses are then refused.
+    pub fn certificates(mut self, certificates: TlsCertificates) -> Self {
+        self.certificates = Some(certificates);
+        self
+    }
+
+    /// How to log in to sentinels, where that is not as to the server; the user is `default` where
+    /// they have a password only.
+    pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
+        self.sentinels = Some(Login { user: user.into(), password: password.into() });
+        self
+    }
+
     /// Connects to one server and checks it. The address is a URL, `redis://`, `rediss://` for TLS
     /// or `redis+unix://` for a socket; a host and a port; or a [`ConnectionInfo`] with all that
     /// the driver can set.
@@ -121,7 +172,7 @@ impl Builder {
     /// # Cancel safety
     /// A dropped call may have left a mark in the store; connecting again goes on from there.
     pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<Redis> {
-        let info = address(server)?;
+        let info = self.address(server)?;
         let place = place_of(&info);
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
         self.open(Target::One(Box::new(client)), place, Expected::One).await
@@ -141,7 +192,8 @@ impl Builder {
 
     /// Connects to the primary that these sentinels watch under the name `master`; when they make
     /// another one primary, to that. User, password, database and TLS of the first address are those
-    /// of the primary too.
+    /// of the primary; the sentinels have the same user and password, or those of
+    /// [`sentinel_login`](Self::sentinel_login).
     ///
     /// # Errors
     /// As [`connect`](Self::connect); `Invalid` if no sentinel knows the name.
@@ -154,21 +206,11 @@ impl Builder {
         master: &str,
     ) -> Result<Redis> {
         let sentinels: Vec<ConnectionInfo> =
-            sentinels.into_iter().map(address).collect::<Result<_>>()?;
+            sentinels.into_iter().map(|one| self.address(one)).collect::<Result<_>>()?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
-        let node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(first.redis_settings().clone());
-        // A sentinel has no databases.
-        let asked: Vec<ConnectionInfo> = sentinels
-            .into_iter()
-            .map(|info| {
-                let settings = info.redis_settings().clone().set_db(0);
-                info.set_redis_settings(settings)
-            })
-            .collect();
-        let built = SentinelClient::build(asked, master, Some(node), SentinelServerType::Master);
-        let client = built.map_err(|cause| refused(&place, cause))?;
+        let client = self.sentinels(&sentinels, first, master);
+        let client = client.map_err(|cause| refused(&place, cause))?;
         let target = Target::Sentinel(Box::new(futures::lock::Mutex::new(client)));
         self.open(target, place, Expected::One).await
     }
@@ -185,7 +227,8 @@ impl Builder {
         self,
         nodes: impl IntoIterator<Item = T>,
     ) -> Result<Redis> {
-        let nodes: Vec<ConnectionInfo> = nodes.into_iter().map(address).collect::<Result<_>>()?;
+        let nodes: Vec<ConnectionInfo> =
+            nodes.into_iter().map(|one| self.address(one)).collect::<Result<_>>()?;
         let Some(first) = nodes.first() else { return Err(none("node")) };
         let place = format!("{} (cluster)", place_of(first));
         if let Some(other) = nodes.iter().find(|node| node.redis_settings().db() != 0) {
@@ -195,20 +238,82 @@ impl Builder {
         }
         let each = nodes.iter().map(|node| Client::open(node.clone()));
         let each = each.collect::<Result<Vec<_>, _>>().map_err(|cause| refused(&place, cause))?;
-        let client = ClusterClient::builder(nodes)
+        let mut client = ClusterClient::builder(nodes)
             .connection_timeout(self.timeout)
             .response_timeout(self.timeout)
             .overall_response_timeout(Some(self.timeout))
-            // Further tries are core's, with the same claims.
-            .retries(3)
-            .build()
-            .map_err(|cause| refused(&place, cause))?;
+            // While a slot moves, its keys are in two places, and scripts are told to try again. They
+            // do, some 25 ms apart, until the time is over; further tries are core's, with the same
+            // claims. The driver's own waits are longer than that time.
+            .min_retry_wait(1)
+            .max_retry_wait(50)
+            .retry_wait_formula(50, 1)
+            .retries(u32::try_from(self.timeout.as_millis() / 25).unwrap_or(u32::MAX));
+        if let Some(certificates) = &self.certificates {
+            client = client.certs(certificates.clone());
+        }
+        let client = client.build().map_err(|cause| refused(&place, cause))?;
         self.open(
             Target::Cluster { client: Box::new(client), nodes: each },
             place,
             Expected::Cluster,
         )
         .await
+    }
+
+    /// An address, with the certificates for it.
+    fn address(&self, server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
+        let info = address(server)?;
+        let Some(certificates) = &self.certificates else { return Ok(info) };
+        let place = place_of(&info);
+        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            let open = format!("{place} is not talked to by TLS, but certificates are given");
+            return Err(Error::invalid(format!("{open}; write rediss://")).op(OP));
+        }
+        match Client::build_with_tls(info, certificates.clone()) {
+            Ok(client) => Ok(client.get_connection_info().clone()),
+            Err(cause) => {
+                let unreadable = "the certificates or the key cannot be read; give PEM";
+                Err(Error::invalid(unreadable).op(OP).source(cause))
+            }
+        }
+    }
+
+    fn sentinels(
+        &self,
+        all: &[ConnectionInfo],
+        first: &ConnectionInfo,
+        master: &str,
+    ) -> Result<SentinelClient, RedisError> {
+        let settings = first.redis_settings();
+        let addresses = all.iter().map(|one| one.addr().clone());
+        let mut client = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
+            .set_client_to_redis_db(settings.db())
+            .set_client_to_redis_protocol(settings.protocol());
+        if let Some(user) = settings.username() {
+            client = client.set_client_to_redis_username(user);
+        }
+        if let Some(password) = settings.password() {
+            client = client.set_client_to_redis_password(password);
+        }
+        if let ConnectionAddr::TcpTls { insecure, .. } = first.addr() {
+            let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
+            client = client.set_client_to_redis_tls_mode(mode);
+        }
+        if let Some(certificates) = &self.certificates {
+            client = client.set_client_to_redis_certificates(certificates.clone());
+        }
+        let (user, password) = match &self.sentinels {
+            Some(login) => (Some(&*login.user), Some(&*login.password)),
+            None => (settings.username(), settings.password()),
+        };
+        if let Some(user) = user {
+            client = client.set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = password {
+            client = client.set_client_to_sentinel_password(password);
+        }
+        client.build()
     }
 
     async fn open(self, target: Target, place: String, expected: Expected) -> Result<Redis> {
@@ -232,6 +337,7 @@ impl Builder {
             place,
             caveat,
             history: self.history,
+            unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
             marks: Mutex::new(HashMap::new()),
             writer: random.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -261,6 +367,11 @@ impl Builder {
         }
         if self.history > 10_000_000 {
             return wrong(format!("{} entries of history; give at most 10 million", self.history));
+        }
+        let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);
+        if self.unused.is_some_and(|after| !range.contains(&after)) {
+            let after = self.unused.unwrap_or_default();
+            return wrong(format!("unused jobs forgotten after {after:?}; give 1 s to 10 years"));
         }
         if self.replicas > 100 {
             return wrong(format!("{} replicas to wait for; give at most 100", self.replicas));
@@ -335,10 +446,22 @@ fn place_of(info: &ConnectionInfo) -> String {
     Place(info).to_string()
 }
 
+/// Whether one of the causes says so: what TLS has to say arrives as text.
+fn said(cause: &RedisError, what: &str) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(cause);
+    while let Some(error) = cause {
+        if error.to_string().contains(what) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// Why nobody could connect, and what to do about it.
 fn refused(place: &str, cause: RedisError) -> Error {
     let detail = cause.detail().unwrap_or_default().to_ascii_lowercase();
-    let (kind, said) = match (cause.kind(), cause.code()) {
+    let (kind, why) = match (cause.kind(), cause.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
             (Kind::Invalid, format!("{place} refused the user or the password"))
         }
@@ -365,10 +488,21 @@ fn refused(place: &str, cause: RedisError) -> Error {
         (ErrorKind::Server(_) | ErrorKind::Extension, _) => {
             (Kind::Unavailable, format!("{place} refused a command"))
         }
+        _ if said(&cause, "peer certificate") => (
+            Kind::Invalid,
+            format!(
+                "{place} shows a certificate that is not trusted, or is another's; its authority \
+                 goes into `Builder::certificates`"
+            ),
+        ),
+        _ if said(&cause, "fatal alert") => (
+            Kind::Invalid,
+            format!("{place} refused TLS as it was offered: it may want another certificate"),
+        ),
         _ if cause.is_timeout() => {
             (Kind::Unavailable, format!("{place} did not answer within the time-out"))
         }
         _ => (Kind::Unavailable, format!("{place} cannot be reached")),
     };
-    Error::new(kind, said).op(OP).source(cause)
+    Error::new(kind, why).op(OP).source(cause)
 }

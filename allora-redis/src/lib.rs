@@ -14,10 +14,11 @@ mod reschedule;
 mod schedules;
 mod script;
 mod store;
+mod unused;
 mod watch;
 
 pub use connect::Builder;
-pub use redis::{Client, ConnectionInfo, IntoConnectionInfo};
+pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use allora_core::Result;
 use std::{fmt, sync::Arc};

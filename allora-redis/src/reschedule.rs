@@ -30,6 +30,9 @@ impl Backend for Redis {
         let names: Vec<&str> = request.plans.iter().map(|plan| plan.name).collect();
         let plans = Plans { request: &request, keeps_history: store.history > 0 };
         let done = store.with(OP, &names, request.node, request.now, &plans).await?;
+        if matches!(request.now, Now::Store { .. }) {
+            store.forget_unused(plans.is_to_be_confirmed()).await;
+        }
         let mut now = done.now;
         let (found, next_due) = match request.find {
             Some(find) => {

@@ -100,7 +100,7 @@ impl Schedules for Redis {
 }
 
 /// Work on records of which each is decided alone.
-struct Each<F>(F);
+pub(crate) struct Each<F>(pub(crate) F);
 
 impl<T, F> Work for Each<F>
 where
@@ -145,7 +145,6 @@ impl Store {
     /// The part of a page that is in one shard.
     async fn list_in(&self, shard: u32, page: Page<'_>) -> Result<Vec<State>> {
         const OP: &str = "list";
-        let key = self.keys.shard(shard).names();
         let mut from = match page.after {
             Some(after) if after >= page.prefix => [b"(", after.as_bytes()].concat(),
             _ => [b"[", page.prefix.as_bytes()].concat(),
@@ -154,10 +153,7 @@ impl Store {
         let until = [b"(", page.prefix.as_bytes(), b"\xff"].concat();
         let mut states = Vec::new();
         while states.len() < page.limit {
-            let mut range = redis::cmd("ZRANGEBYLEX");
-            range.arg(&key).arg(&from).arg(&until).arg("LIMIT").arg(0).arg(page.limit.min(CHUNK));
-            let names: Vec<String> =
-                self.link.ask(&range).await.map_err(|cause| self.failed(OP, cause))?;
+            let names = self.names(OP, shard, &from, &until, page.limit.min(CHUNK)).await?;
             let Some(last) = names.last() else { break };
             from = [b"(", last.as_bytes()].concat();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -168,8 +164,23 @@ impl Store {
         Ok(states)
     }
 
+    /// The first names of a range of a shard, as `ZRANGEBYLEX` takes it.
+    pub(crate) async fn names(
+        &self,
+        op: &'static str,
+        shard: u32,
+        from: &[u8],
+        until: &[u8],
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let mut range = redis::cmd("ZRANGEBYLEX");
+        range.arg(self.keys.shard(shard).names()).arg(from).arg(until);
+        range.arg("LIMIT").arg(0).arg(limit);
+        self.link.ask(&range).await.map_err(|cause| self.failed(op, cause))
+    }
+
     /// Forgets tombstones of the name's shard whose time has come.
-    async fn forget(&self, op: &'static str, name: &str, now: Time) -> Result {
+    pub(crate) async fn forget(&self, op: &'static str, name: &str, now: Time) -> Result {
         let shard = self.keys.shard(self.keys.shard_of(name));
         let mut call = Call::new(&self.scripts.forget, &[shard.state(), shard.gone()]);
         call.arg(ms(now)).arg(shard.job(""));

@@ -19,6 +19,7 @@ pub(crate) struct Scripts {
     pub(crate) find: Script,
     pub(crate) mend: Script,
     pub(crate) forget: Script,
+    pub(crate) watch: Script,
 }
 
 impl Default for Scripts {
@@ -35,6 +36,7 @@ impl Default for Scripts {
             find: script(include_str!("lua/find.lua")),
             mend: script(include_str!("lua/mend.lua")),
             forget: script(include_str!("lua/forget.lua")),
+            watch: script(include_str!("lua/watch.lua")),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     keys::{Keys, Shard},
     link::{Confirm, Link},
     script::{Call, Scripts},
+    unused::Unused,
 };
 use allora_core::{
     Error, Kind, Result, Time,
@@ -42,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) caveat: Option<&'static str>,
     /// How many entries of history each shard keeps; 0 is none.
     pub(crate) history: u64,
+    /// When unused jobs are forgotten.
+    pub(crate) unused: Option<Unused>,
     /// What a take waits for.
     pub(crate) confirm: Option<Confirm>,
     /// By what each shard is known not to have been emptied.

@@ -4,8 +4,8 @@ use crate::history::{self, Claims, Outcome, What};
 use allora_core::{
     Backend, Error, Kind, Result, Time,
     backend::{
-        Act, Answer, End, Ended, Ending, History, Leases, Reschedule, Rescheduled, Schedules,
-        Settle, Settled, Watch,
+        Act, Answer, Deliver, End, Ended, Ending, History, Leases, Reschedule, Rescheduled,
+        Schedules, Settle, Settled, Watch,
     },
 };
 use async_trait::async_trait;
@@ -84,14 +84,23 @@ impl<B: Backend> Witness<B> {
     fn answered(&self, node: &str, now: Time, name: &str, act: &Act<'_>, answer: &Answer) {
         match (act, answer) {
             (Act::Take(take), Answer::Taken(taken)) if taken.run.trigger.is_none() => {
-                let (first, again) = self.asked(name, take.claim);
                 let occurrence = taken.run.at.timestamp_millis();
+                let lasts = match take.deliver {
+                    Deliver::AtMostOnce { mark, .. } => mark.map(|mark| mark.lasts),
+                    Deliver::AtLeastOnce { lease } => Some(lease),
+                };
                 let now = now.timestamp_millis();
-                // Won now or by a request of before: the fence, which is the store's time or a
-                // little more, says when.
-                let at = match again {
-                    true => (taken.fence / 1_000).max(first).max(occurrence).min(now),
-                    false => now,
+                let at = match (taken.until, lasts) {
+                    // When it was granted, also if that answer was lost. A claim that was asked
+                    // first long before may have won nothing then.
+                    (Some(until), Some(lasts)) => {
+                        let lasts = i64::try_from(lasts.as_millis()).unwrap();
+                        (until.timestamp_millis() - lasts).min(now)
+                    }
+                    _ => match self.asked(name, take.claim) {
+                        (first, true) => first.max(occurrence).min(now),
+                        (_, false) => now,
+                    },
                 };
                 self.taken.lock().unwrap().insert((name.to_owned(), taken.fence), occurrence);
                 if let Some(passed) = take.passed {
@@ -100,9 +109,9 @@ impl<B: Backend> Witness<B> {
                     self.log.write(name, node, at, What::Skip { first, last });
                 }
                 let until = match take.deliver {
-                    allora_core::backend::Deliver::AtLeastOnce { .. } => taken.until,
+                    Deliver::AtLeastOnce { .. } => taken.until,
                     // A mark is no lease: the cursor has moved.
-                    allora_core::backend::Deliver::AtMostOnce { .. } => None,
+                    Deliver::AtMostOnce { .. } => None,
                 };
                 let until = until.map(|until| until.timestamp_millis());
                 let (fence, attempt) = (taken.fence, taken.attempt);
