@@ -23,6 +23,8 @@ pub(crate) struct Server {
     program: PathBuf,
     folder: tempfile::TempDir,
     pub(crate) port: u16,
+    /// By which its port is named.
+    port_word: &'static str,
     arguments: Vec<String>,
     process: Option<Child>,
 }
@@ -44,6 +46,15 @@ impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Option<Self> {
         let [port] = free_ports();
         Self::start_at(port, &[&["--save", ""], arguments].concat())
+    }
+
+    /// As [`start`](Self::start), by TLS only.
+    pub(crate) fn start_tls(arguments: &[&str]) -> Option<Self> {
+        let [port] = free_ports();
+        let mut server = Self::new(tempfile::tempdir().unwrap(), port, arguments)?;
+        server.port_word = "--tls-port";
+        server.serve();
+        Some(server)
     }
 
     /// A sentinel with these settings.
@@ -79,7 +90,7 @@ impl Server {
             return None;
         };
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Some(Self { program, folder, port, arguments, process: None })
+        Some(Self { program, folder, port, port_word: "--port", arguments, process: None })
     }
 
     /// Starts it on its data, as they are, and waits until it takes connections.
@@ -88,7 +99,11 @@ impl Server {
         // A file with settings goes before what is set on the command line.
         let is_file = |argument: &&String| argument.starts_with('/');
         command.args(self.arguments.iter().take_while(is_file));
-        command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string()]);
+        command.args(["--bind", "127.0.0.1"]);
+        if self.port_word != "--port" {
+            command.args(["--port", "0"]);
+        }
+        command.args([self.port_word, &self.port.to_string()]);
         command.arg("--dir").arg(self.folder.path());
         command.args(self.arguments.iter().skip_while(is_file));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -121,7 +121,7 @@ impl Fleet {
             assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
             let law = Law::new(&following);
             let law = if job == ONCE { law.at_most_once() } else { law };
-            assert_eq!(check(&log, &law), [], "{job}");
+            assert_eq!(check(&log, &law), [], "{job}: {log:#?}");
         }
     }
 }

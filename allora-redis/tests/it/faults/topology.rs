@@ -3,9 +3,14 @@
 use super::fleet::{Fleet, LEAST, ONCE};
 use crate::{
     server::{ON_DISK, Server, free_ports, patiently},
-    stores::{Kind, Place},
+    stores::{Kind, Place, runtime},
 };
 use allora_conformance::history::What;
+use allora_core::{
+    Backend,
+    backend::{NewSchedule, Now},
+    time::from_millis,
+};
 use allora_redis::Redis;
 use std::time::Duration;
 
@@ -72,62 +77,140 @@ fn without_replicas_to_confirm_nothing_starts() {
     assert!(!fleet.log().iter().any(started));
 }
 
-#[test]
-fn a_cluster_whose_slots_move_goes_on() {
-    let [a, b, c, d] = free_ports();
-    let arguments = |bus: u16| {
+/// Nodes of a cluster that know each other; each has the slots of its range, if it has one.
+fn clustered<const N: usize>(slots: [Option<(u32, u32)>; N]) -> Option<Vec<Server>> {
+    let (ports, buses) = (free_ports::<N>(), free_ports::<N>());
+    let nodes = ports.iter().zip(buses).map(|(port, bus)| {
+        let bus = bus.to_string();
+        let words = ["--cluster-enabled", "yes", "--cluster-port", &bus];
         // A node that gives its last slot away stays a primary.
         let stays = ["--cluster-allow-replica-migration", "no"];
-        let words = [&["--cluster-enabled", "yes"], &stays[..], &["--cluster-port"]].concat();
-        let mut words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        words.push(bus.to_string());
-        words.extend(ON_DISK.iter().map(|&word| word.to_owned()));
-        words
+        let fails = ["--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"];
+        Server::start_at(*port, &[&words, &stays[..], &fails, ON_DISK].concat())
+    });
+    let nodes: Vec<Server> = nodes.collect::<Option<_>>()?;
+    for (node, range) in nodes.iter().zip(slots) {
+        if let Some((first, last)) = range {
+            let (first, last) = (first.to_string(), last.to_string());
+            node.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).unwrap();
+        }
+    }
+    for (port, bus) in ports.iter().zip(buses).skip(1) {
+        let (port, bus) = (port.to_string(), bus.to_string());
+        nodes[0].ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).unwrap();
+    }
+    let all = format!("cluster_known_nodes:{N}");
+    let knows = |node: &Server| {
+        let info: String = node.ask(&["CLUSTER", "INFO"]).unwrap();
+        info.contains("cluster_state:ok") && info.contains(&all)
     };
-    let start = |port, bus| {
-        let words = arguments(bus);
-        Server::start_at(port, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    patiently("the nodes of the cluster know each other", || nodes.iter().all(knows));
+    Some(nodes)
+}
+
+fn place(nodes: &[Server]) -> Place {
+    let urls = nodes.iter().map(Server::url).collect();
+    Place { kind: Kind::Cluster, urls, prefix: "allora".into(), shards: 1 }
+}
+
+#[test]
+fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
+    // The first node has all slots but two, so that there are three to elect the replica.
+    let slots = [Some((0, 16_381)), Some((16_382, 16_382)), Some((16_383, 16_383)), None];
+    let Some(mut nodes) = clustered(slots) else { return };
+    let primary = nodes[0].ask::<String>(&["CLUSTER", "MYID"]).unwrap();
+    patiently("the last node is a replica", || {
+        nodes[3].ask::<()>(&["CLUSTER", "REPLICATE", &primary]).is_ok()
+    });
+    let told = |node: &Server, what: &str| {
+        node.ask::<String>(&["INFO", "replication"]).is_ok_and(|told| told.contains(what))
     };
-    let (Some(one), Some(two)) = (start(a, b), start(c, d)) else { return };
-    one.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
-    let (port, bus) = (c.to_string(), d.to_string());
-    one.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).unwrap();
-    let knows = |server: &Server| {
-        let info: String = server.ask(&["CLUSTER", "INFO"]).unwrap();
-        info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
-    };
-    patiently("the nodes of the cluster know each other", || knows(&one) && knows(&two));
-    let place = Place {
-        kind: Kind::Cluster,
-        urls: vec![one.url(), two.url()],
-        prefix: "allora".into(),
-        shards: 1,
-    };
+    patiently("it follows", || told(&nodes[3], "master_link_status:up"));
+    // As with sentinels: nothing is forgotten, since the only replica has every take.
+    let fleet = Fleet::start(&place(&nodes), &Redis::builder().wait_replicas(1));
+    fleet.more_ends(5);
+    nodes[0].kill();
+    patiently("the replica is the primary", || told(&nodes[3], "role:master"));
+    // It comes back as a replica, and until then nothing starts.
+    nodes[0].serve();
+    fleet.more_ends(10);
+    assert!(told(&nodes[0], "role:slave"), "the killed one is not primary again");
+    fleet.stop_and_judge();
+}
+
+#[test]
+fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
+    let Some(nodes) = clustered([Some((0, 16_383)), None]) else { return };
+    let [one, two] = [&nodes[0], &nodes[1]];
+    runtime().block_on(async {
+        let builder = Redis::builder().timeout(Duration::from_secs(20));
+        let store = place(&nodes).connect(builder).await.unwrap();
+        let new = NewSchedule::new("a", "mail", "def", None);
+        let now = Now::At(from_millis(5_000).unwrap());
+        store.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
+        let moving = Moving::begin(one, two, "{allora}");
+        moving.one_key("{allora}:state");
+        let asked = runtime().spawn(async move { store.schedules().unwrap().get("a").await });
+        let refused = |server: &Server| {
+            server.ask::<String>(&["INFO", "errorstats"]).unwrap().contains("errorstat_TRYAGAIN")
+        };
+        // The runtime has other threads: the call goes on while this one waits.
+        patiently("it is told to try again", || refused(one) || refused(two));
+        moving.end();
+        assert_eq!(asked.await.unwrap().unwrap().kind, "mail");
+    });
+}
+
+#[test]
+fn a_cluster_whose_slots_move_goes_on() {
+    let Some(nodes) = clustered([Some((0, 16_383)), None]) else { return };
+    let [one, two] = [&nodes[0], &nodes[1]];
+    let place = place(&nodes);
     let fleet = Fleet::start(&place, &Redis::builder());
     fleet.more_ends(5);
-    move_slot(&one, &two, "{allora}");
+    Moving::begin(one, two, "{allora}").end();
     fleet.more_ends(10);
-    move_slot(&two, &one, "{allora}");
+    Moving::begin(two, one, "{allora}").end();
     fleet.more_ends(10);
     fleet.stop_and_judge();
 }
 
-/// Moves the slot of this key while it is in use, a key at a time.
-fn move_slot(from: &Server, to: &Server, key: &str) {
-    let slot: u64 = from.ask(&["CLUSTER", "KEYSLOT", key]).unwrap();
-    let slot = slot.to_string();
-    let id = |server: &Server| server.ask::<String>(&["CLUSTER", "MYID"]).unwrap();
-    let (source, target) = (id(from), id(to));
-    to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).unwrap();
-    from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).unwrap();
-    let port = to.port.to_string();
-    loop {
-        let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"]).unwrap();
-        let Some(key) = keys.first() else { break };
-        let moved = from.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+/// A slot that moves while it is in use, a key at a time.
+struct Moving<'a> {
+    from: &'a Server,
+    to: &'a Server,
+    slot: String,
+    target: String,
+}
+
+impl<'a> Moving<'a> {
+    /// Begins to move the slot of this key.
+    fn begin(from: &'a Server, to: &'a Server, key: &str) -> Self {
+        let slot: u64 = from.ask(&["CLUSTER", "KEYSLOT", key]).unwrap();
+        let slot = slot.to_string();
+        let id = |server: &Server| server.ask::<String>(&["CLUSTER", "MYID"]).unwrap();
+        let (source, target) = (id(from), id(to));
+        to.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).unwrap();
+        from.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).unwrap();
+        Self { from, to, slot, target }
+    }
+
+    fn one_key(&self, key: &str) {
+        let port = self.to.port.to_string();
+        let moved = self.from.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
         moved.unwrap();
     }
-    for server in [to, from] {
-        server.ask::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]).unwrap();
+
+    /// Moves what is left.
+    fn end(self) {
+        loop {
+            let keys = ["CLUSTER", "GETKEYSINSLOT", &self.slot, "1"];
+            let keys: Vec<String> = self.from.ask(&keys).unwrap();
+            let Some(key) = keys.first() else { break };
+            self.one_key(key);
+        }
+        for server in [self.to, self.from] {
+            server.ask::<()>(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.target]).unwrap();
+        }
     }
 }
