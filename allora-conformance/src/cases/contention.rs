@@ -10,6 +10,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Of how many jobs the occurrences are that the nodes share.
 const JOBS: u64 = 100;
+/// How often a node tries before it gives up. Somebody wins each job in each turn, except those
+/// that a slow node holds.
+const TURNS: u64 = 10_000;
 
 /// One start, as its node saw it: job, nominal instant, fence.
 type Start = (usize, Time, i64);
@@ -113,8 +116,8 @@ impl Racer {
         for name in self.names.iter() {
             seen.push(self.node.look(name).await);
         }
-        // Every turn tries every job, and somebody wins each: far more turns than it takes.
-        for _ in 0..self.each * JOBS {
+        // Every turn tries every job: far more turns than it takes.
+        for _ in 0..TURNS {
             let open: Vec<usize> = (0..seen.len()).filter(|i| seen[*i].cursor.is_some()).collect();
             if open.is_empty() {
                 return self.log;

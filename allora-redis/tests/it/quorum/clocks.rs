@@ -1,5 +1,7 @@
 //! Servers whose clocks are wrong: behind a line that changes what they say about the time.
 
+#![expect(clippy::disallowed_methods, reason = "servers' clocks are compared with real time")]
+
 use super::{runtime, server::Server, servers};
 use allora_core::{
     Time,

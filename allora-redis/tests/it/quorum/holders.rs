@@ -1,5 +1,7 @@
 //! Nodes that die while they hold a run, and nodes that do not hear what became of theirs.
 
+#![expect(clippy::disallowed_methods, reason = "servers' clocks are compared with real time")]
+
 use super::{ask, join, look, register, runtime, servers, t, urls};
 use allora_core::{
     Time,
