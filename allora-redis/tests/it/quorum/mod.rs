@@ -1,5 +1,7 @@
 //! A quorum of real servers: the contract, with all of them and without some; faults.
 
+#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+
 mod article;
 mod clocks;
 mod conformance;
