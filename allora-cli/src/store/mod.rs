@@ -1,16 +1,17 @@
 //! The store a command works on: which one is meant, and how it is opened.
 
+#[cfg(not(all(feature = "redis", feature = "etcd")))]
+mod absent;
 #[cfg(feature = "etcd")]
-mod etcd;
-#[cfg(not(feature = "etcd"))]
-#[path = "absent.rs"]
 mod etcd;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(not(feature = "redis"))]
-#[path = "absent.rs"]
-mod redis;
 mod sql;
+
+#[cfg(not(feature = "etcd"))]
+use absent as etcd;
+#[cfg(not(feature = "redis"))]
+use absent as redis;
 
 use crate::{
     config::{self, Environment},

@@ -111,13 +111,16 @@ fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
 }
 
 /// Several addresses as one: `SCHEME://HOST,HOST`.
+#[cfg(any(feature = "redis", feature = "etcd"))]
 fn together(scheme: &str, urls: &str) -> String {
     let hosts: Vec<&str> = urls.split(',').map(|url| url.split("://").nth(1).unwrap()).collect();
     format!("{scheme}://{}", hosts.join(","))
 }
 
 mod operators_and_daemons_work {
-    use super::{on, together};
+    use super::on;
+    #[cfg(any(feature = "redis", feature = "etcd"))]
+    use super::together;
 
     #[test]
     fn mysql() {
