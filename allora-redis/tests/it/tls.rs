@@ -6,7 +6,7 @@ use crate::{
 };
 use allora_core::{Backend, Kind, backend::Page};
 use allora_redis::{ClientTlsConfig, Redis, TlsCertificates};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::{fs, time::Duration};
 
 /// An authority, and what it has signed, in PEM: certificate and key.
@@ -20,6 +20,8 @@ impl Papers {
     fn new() -> Self {
         let mut authority = CertificateParams::new([]).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Of one name, what it signs would look as if it had signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         let signed = |name: &str| {
             let key = KeyPair::generate().unwrap();
