@@ -1,1 +1,3 @@
 //! Measurements: see `benches/`, and `BENCHMARKS.md` for what they showed.
+
+pub mod node;

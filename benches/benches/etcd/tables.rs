@@ -1,14 +1,13 @@
 //! The tables that are printed.
 
-use crate::{
-    node::{Delivery, KIND, Node, Tally, now, open},
-    raw::{clear, limit, requests},
-};
+use crate::raw::{clear, limit, requests};
+use allora_benches::node::{Delivery, KIND, Node, Tally, now};
 use allora_core::{
     Backend, Run, Scheduler, Time,
     backend::{Act, NewSchedule, Plan, Reschedule},
     every,
 };
+use allora_etcd::Etcd;
 use std::{
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
@@ -39,7 +38,7 @@ async fn prepare(urls: &[String], jobs: usize) {
 async fn load(urls: &[String], nodes: usize, batch: usize, delivery: Delivery) -> Vec<Tally> {
     let one = async |node: usize| {
         let names: Vec<String> = (node * batch..(node + 1) * batch).map(|i| name('c', i)).collect();
-        let mut node = Node::new(urls, &format!("node-{node}"), &names).await;
+        let mut node = Node::new(open(urls).await, &format!("node-{node}"), &names).await;
         node.round(delivery, &mut Tally::default()).await;
         node.work(delivery, LASTS).await
     };
@@ -100,7 +99,7 @@ pub(crate) async fn stored(urls: &[String]) {
         add(&names[..FOUND], now_at - chrono::TimeDelta::days(1)).await;
         add(&names[FOUND..], now_at + chrono::TimeDelta::days(1)).await;
         let added = stored as f64 / begun.elapsed().as_secs_f64();
-        let mut node = Node::new(urls, "one", &[]).await;
+        let mut node = Node::new(open(urls).await, "one", &[]).await;
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             let (tally, finds) = node.work_on_found(FOUND, LASTS).await;
@@ -119,7 +118,7 @@ pub(crate) async fn counts(urls: &[String]) {
     prepare(urls, BATCHES[2]).await;
     for batch in BATCHES {
         let names: Vec<String> = (0..batch).map(|i| name('c', i)).collect();
-        let mut node = Node::new(urls, "one", &names).await;
+        let mut node = Node::new(open(urls).await, "one", &names).await;
         let mut figures = Vec::new();
         for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
             let mut tally = Tally::default();
@@ -189,4 +188,9 @@ fn median(all: impl Iterator<Item = f64>) -> f64 {
     let mut all: Vec<f64> = all.collect();
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
+}
+
+async fn open(urls: &[String]) -> Etcd {
+    let builder = Etcd::builder().prefix(crate::raw::PREFIX).timeout(Duration::from_secs(10));
+    builder.connect(urls.to_vec()).await.unwrap()
 }

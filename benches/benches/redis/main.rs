@@ -8,7 +8,6 @@
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 
-mod node;
 mod raw;
 mod tables;
 

@@ -1,13 +1,12 @@
 //! The tables: rivals of one row are measured in turn, several times over; shown are the medians.
 
-use crate::{
-    node::{Delivery, KIND, Node, now, open},
-    raw::{Raw, info},
-};
+use crate::raw::{Raw, info};
+use allora_benches::node::{Delivery, KIND, Node, Tally, now};
 use allora_core::{
     Backend,
     backend::{Act, NewSchedule, Plan, Reschedule},
 };
+use allora_redis::Redis;
 use futures::future::join_all;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,15 +35,15 @@ async fn row(url: &str, batch: usize, count: usize) {
         raws.push(Raw::new(url, &id, batch).await);
         let names: Vec<String> = (0..batch).map(|i| format!("{id}-{i}")).collect();
         register(url, &names).await;
-        nodes.push(Node::new(url, &id, &names).await);
+        nodes.push(Node::new(open(url).await, &id, &names).await);
     }
     let (mut raw, mut take, mut both) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TIMES {
         raw.push(join_all(raws.iter_mut().map(|raw| raw.work(PART))).await.iter().sum::<f64>());
         let once = join_all(nodes.iter_mut().map(|node| node.work(Delivery::AtMostOnce, PART)));
-        take.push(once.await.iter().map(crate::node::Tally::takes).sum::<f64>());
+        take.push(once.await.iter().map(Tally::takes).sum::<f64>());
         let least = join_all(nodes.iter_mut().map(|node| node.work(Delivery::AtLeastOnce, PART)));
-        both.push(least.await.iter().map(crate::node::Tally::both).sum::<f64>());
+        both.push(least.await.iter().map(Tally::both).sum::<f64>());
     }
     let (raw, take, both) = (median(raw), median(take), median(both));
     println!(
@@ -99,7 +98,7 @@ pub(crate) async fn stored(url: &str) {
         }
         let rate = adding as f64 / begun.elapsed().as_secs_f64();
         let bytes = (info(url, "memory", "used_memory").await - empty) / count as f64;
-        let mut node = Node::new(url, "finds", &[]).await;
+        let mut node = Node::new(open(url).await, "finds", &[]).await;
         let mut whole = Vec::new();
         for _ in 0..TIMES {
             whole.push(node.work_on_found(100, PART).await.0.both());
@@ -121,4 +120,8 @@ fn short(value: f64) -> String {
         1_000.0.. => format!("{:.1} k", value / 1e3),
         _ => format!("{value:.0}"),
     }
+}
+
+async fn open(url: &str) -> Redis {
+    Redis::builder().prefix(crate::raw::PREFIX).connect(url).await.unwrap()
 }

@@ -10,7 +10,6 @@
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 
 mod counts;
-mod node;
 mod raw;
 mod tables;
 

@@ -2,14 +2,15 @@
 
 use crate::{
     counts,
-    node::{Delivery, KIND, Node, Tally, now, open},
     raw::{Raw, Table, name},
 };
+use allora_benches::node::{Delivery, KIND, Node, Tally, now};
 use allora_core::{
     Backend, Run, Scheduler, Time,
     backend::{Act, NewSchedule, Plan, Reschedule, Schedules},
     every,
 };
+use allora_sql::Sql;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
@@ -86,7 +87,7 @@ pub(crate) async fn stored(raw: &Raw, url: &str) {
     for stored in [100, 10_000, 100_000, 1_000_000].into_iter().filter(|n| *n <= most) {
         prepare_stored(raw, url, stored).await;
         let names: Vec<String> = (0..FOUND).map(|i| name('h', i)).collect();
-        let mut node = Node::new(url, "one", &names).await;
+        let mut node = Node::new(open(url).await, "one", &names).await;
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             let limit = raw.limit(Table::Noticed, std::slice::from_ref(&names), LASTS).await;
@@ -114,7 +115,7 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
     prepare_in_code(raw, url, BATCHES[2]).await;
     for batch in BATCHES {
         let names: Vec<String> = (0..batch).map(|i| name('c', i)).collect();
-        let mut node = Node::new(url, "one", &names).await;
+        let mut node = Node::new(open(url).await, "one", &names).await;
         let mut figures = Vec::new();
         for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
             let mut tally = Tally::default();
@@ -146,7 +147,7 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
 async fn load(url: &str, batches: &[Vec<String>], delivery: Delivery) -> Vec<Tally> {
     let mut nodes = JoinSet::new();
     for (i, names) in batches.iter().enumerate() {
-        let mut node = Node::new(url, &format!("node-{i}"), names).await;
+        let mut node = Node::new(open(url).await, &format!("node-{i}"), names).await;
         // Its statements are prepared before.
         node.round(delivery, &mut Tally::default()).await;
         nodes.spawn(async move { node.work(delivery, LASTS).await });
@@ -211,4 +212,8 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_unstable_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+async fn open(url: &str) -> Sql {
+    Sql::builder().prefix(crate::raw::PREFIX).connect(url).await.unwrap()
 }

@@ -1,65 +1,75 @@
-//! The load: nodes that take what is due and finish it, as fast as they can.
+//! The load: nodes that take what is due and finish it, as fast as they can, on any store.
+
+#![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
 use allora_core::{
     Backend, Time,
     backend::{
-        Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Leases, Mark, Now, Plan,
+        Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Mark, Now, Plan,
         Reschedule, Settle, Settled, Take,
     },
 };
-use allora_etcd::Etcd;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant, SystemTime},
 };
 
-pub(crate) const KIND: &str = "bench";
+/// The kind of the stored schedules that it finds.
+pub const KIND: &str = "bench";
 const STEP: Duration = Duration::from_secs(1);
 const LASTS: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
+/// How occurrences are won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The cursor moves when an occurrence is taken.
     AtMostOnce,
+    /// It moves when the run is finished.
     AtLeastOnce,
 }
 
 /// What a node did.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub(crate) won: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Occurrences that it won.
+    pub won: u64,
     /// In calls that take.
-    pub(crate) taking: Duration,
-    pub(crate) whole: Duration,
+    pub taking: Duration,
+    /// In all calls.
+    pub whole: Duration,
 }
 
 impl Tally {
     /// Takes per second, while it takes.
-    pub(crate) fn takes(&self) -> f64 {
+    pub fn takes(&self) -> f64 {
         self.won as f64 / self.taking.as_secs_f64()
     }
 
     /// Takes with their finishes per second.
-    pub(crate) fn both(&self) -> f64 {
+    pub fn both(&self) -> f64 {
         self.won as f64 / self.whole.as_secs_f64()
     }
 }
 
+#[derive(Debug)]
 struct Job {
     name: String,
     fence: i64,
     next: Time,
 }
 
-pub(crate) struct Node {
-    store: Etcd,
+/// A node with jobs of its own.
+#[derive(Debug)]
+pub struct Node<B> {
+    store: B,
     id: String,
     jobs: Vec<Job>,
 }
 
-impl Node {
-    /// Connects, and looks at where its jobs are.
-    pub(crate) async fn new(urls: &[String], id: &str, names: &[String]) -> Self {
-        let store = open(urls).await;
+impl<B: Backend> Node<B> {
+    /// Looks at where its jobs are.
+    pub async fn new(store: B, id: &str, names: &[String]) -> Self {
         let plans: Vec<Plan<'_>> = names.iter().map(|name| Plan::new(name, Act::Look)).collect();
         let looked = store.reschedule(Reschedule::new(id, now(), &plans)).await.unwrap();
         let job = |answer: Answer| match answer {
@@ -73,7 +83,7 @@ impl Node {
     }
 
     /// Takes and finishes all its jobs, again and again.
-    pub(crate) async fn work(&mut self, delivery: Delivery, lasts: Duration) -> Tally {
+    pub async fn work(&mut self, delivery: Delivery, lasts: Duration) -> Tally {
         let begun = Instant::now();
         let mut tally = Tally::default();
         while begun.elapsed() < lasts {
@@ -83,7 +93,8 @@ impl Node {
         tally
     }
 
-    pub(crate) async fn round(&mut self, delivery: Delivery, tally: &mut Tally) {
+    /// Takes and finishes all its jobs once.
+    pub async fn round(&mut self, delivery: Delivery, tally: &mut Tally) {
         let plans: Vec<Plan<'_>> = self.jobs.iter().map(|job| job.take(delivery)).collect();
         let begun = Instant::now();
         let request = Reschedule::new(&self.id, now(), &plans);
@@ -103,7 +114,8 @@ impl Node {
             });
         }
         if !endings.is_empty() {
-            let settled = self.store.settle(Settle::new(&self.id, now(), &endings)).await.unwrap();
+            let settle = Settle::new(&self.id, now(), &endings);
+            let settled = self.store.leases().unwrap().settle(settle).await.unwrap();
             assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
         }
         for (job, (next, fence)) in self.jobs.iter_mut().zip(moved) {
@@ -112,7 +124,7 @@ impl Node {
     }
 
     /// As [`work`](Self::work) at least once, with what is found in the store.
-    pub(crate) async fn work_on_found(&mut self, limit: usize, lasts: Duration) -> (Tally, f64) {
+    pub async fn work_on_found(&mut self, limit: usize, lasts: Duration) -> (Tally, f64) {
         let begun = Instant::now();
         let (mut tally, mut finding, mut found) = (Tally::default(), Duration::ZERO, 0);
         while begun.elapsed() < lasts {
@@ -163,12 +175,7 @@ impl Job {
     }
 }
 
-pub(crate) async fn open(urls: &[String]) -> Etcd {
-    let builder = Etcd::builder().prefix(crate::raw::PREFIX).timeout(Duration::from_secs(10));
-    builder.connect(urls.to_vec()).await.unwrap()
-}
-
-/// By this machine's clock.
-pub(crate) fn now() -> Now {
+/// The store's clock decides, where it has one.
+pub fn now() -> Now {
     Now::Store { node: SystemTime::now().into() }
 }
