@@ -337,21 +337,22 @@ impl Planner {
     /// The answers to these were lost: they are asked again, takes with the same claim.
     pub(crate) fn unanswered(&mut self, intents: Vec<Intent>, now: Time) {
         for intent in intents {
-            let slot = &mut self.slots[intent.slot as usize];
+            let id = intent.slot;
+            let slot = &mut self.slots[id as usize];
             slot.asked = false;
-            let heard = std::mem::take(&mut slot.heard);
+            if let What::Take { take, .. } = &intent.what {
+                slot.claim = Some(take.claim);
+            }
+            // Asked again before word is heeded: who looks first finds the claim's own run in the
+            // way, and does not know it.
+            if slot.claim.is_some() {
+                self.wake(id, Some(now));
+                continue;
+            }
+            slot.heard = false;
             match intent.what {
-                What::Take { take, .. } => {
-                    // Asked again before anything else: who looks first finds the claim's own run
-                    // in the way, and does not know it.
-                    slot.claim = Some(take.claim);
-                    slot.heard = heard;
-                    self.wake(intent.slot, Some(now));
-                }
-                What::Skip(_) | What::Reap | What::Look => self.hear(intent.slot),
-                What::Register { .. } | What::Redefine { .. } => {
-                    self.run_errand(intent.slot);
-                }
+                What::Register { .. } | What::Redefine { .. } => self.run_errand(id),
+                _ => self.hear(id),
             }
         }
     }

@@ -417,6 +417,56 @@ fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     table.at(60.0).expect(&[60., 60.], &[], 120.);
 }
 
+/// What is lost in an outage, in any order: requests, answers, the ends of runs. `seed` chooses.
+fn lose_in_any_order(entry: Entry, seed: u64) {
+    let mut dice = seed;
+    // SplitMix64.
+    let mut roll = |sides: u64| {
+        dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (dice ^ (dice >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    };
+    let mut table = Table::laid(entry).held().at(0.0);
+    let mut time = 0.0;
+    for _ in 0..12 {
+        time += roll(70) as f64;
+        match roll(6) {
+            0 => table = table.at(time),
+            1 | 2 => table = table.lost_at(time),
+            3 => {
+                let intents = table.turn(at(time), 10);
+                table.planner.unanswered(intents, at(time));
+            }
+            4 => table.planner.heard_of("job"),
+            _ => {
+                if !table.live.is_empty() {
+                    table.end(at(time), Ended::Ran);
+                }
+            }
+        }
+    }
+    table = table.at(time);
+    while !table.live.is_empty() {
+        table.end(at(time), Ended::Ran);
+    }
+    // Longer than marks and leases last.
+    let (begun, back) = (table.ran.len(), time + 200.0);
+    table.holds = false;
+    let table = table.at(back).at(back + 60.0);
+    assert!(table.ran.len() > begun, "seed {seed}: {:?} {:?}", table.told, table.record);
+}
+
+#[test]
+fn runs_go_on_whatever_was_lost() {
+    for seed in 0..2_000 {
+        lose_in_any_order(minutely(), seed);
+        lose_in_any_order(minutely().overlap(Overlap::Wait), seed);
+        lose_in_any_order(minutely().catch_up(CatchUp::All { limit: 1_000 }), seed);
+        lose_in_any_order(minutely().at_least_once(secs(30)), seed);
+    }
+}
+
 #[test]
 fn without_room_nothing_is_taken() {
     let mut table = Table::laid(minutely()).at(0.0);
