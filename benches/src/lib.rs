@@ -1,3 +1,6 @@
 //! Measurements: see `benches/`, and `BENCHMARKS.md` for what they showed.
 
+pub mod fleet;
 pub mod node;
+pub mod peers;
+pub mod report;

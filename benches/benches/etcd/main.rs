@@ -3,7 +3,7 @@
 //! `cargo bench -p allora-benches --features etcd --bench etcd` measures the member and the cluster
 //! whose addresses are in `ALLORA_TEST_ETCD_URL` and `ALLORA_TEST_ETCD_CLUSTER_URLS`
 //! (`cargo xtask services up etcd` says them), under a prefix of its own that is removed at the
-//! end. `-- single|three [rates|stored|counts|late]` measures less.
+//! end. `-- single|three [rates|stored|counts|backlog|late]` measures less.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
@@ -37,6 +37,9 @@ fn main() {
             }
             if wanted(1, "counts") {
                 tables::counts(&urls).await;
+            }
+            if wanted(1, "backlog") {
+                tables::backlog(&urls).await;
             }
             if wanted(1, "late") {
                 tables::late(&urls).await;

@@ -1,17 +1,18 @@
 //! The tables that are printed.
 
 use crate::raw::{clear, limit, requests};
-use allora_benches::node::{Delivery, KIND, Node, Tally, now};
+use allora_benches::{
+    fleet::{self, Due},
+    node::{Delivery, KIND, Node, Tally, now},
+    report::{median, percent, rate},
+};
 use allora_core::{
-    Backend, Run, Scheduler, Time,
+    Backend, Time,
     backend::{Act, NewSchedule, Plan, Reschedule},
-    every,
 };
 use allora_etcd::Etcd;
-use std::{
-    sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
-};
+use futures::future::join_all;
+use std::time::{Duration, SystemTime};
 
 const BATCHES: [usize; 3] = [1, 100, 1_000];
 const NODES: usize = 4;
@@ -42,7 +43,7 @@ async fn load(urls: &[String], nodes: usize, batch: usize, delivery: Delivery) -
         node.round(delivery, &mut Tally::default()).await;
         node.work(delivery, LASTS).await
     };
-    futures::future::join_all((0..nodes).map(one)).await
+    join_all((0..nodes).map(one)).await
 }
 
 /// Takes, and takes with their finishes, beside the raw limit.
@@ -68,9 +69,12 @@ pub(crate) async fn rates(urls: &[String]) {
             let [raw, takes, takes_of, both, both_of] =
                 std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
             println!(
-                "| {batch} | {nodes} | {raw:.0} | {takes:.0} | {:.0} % | {both:.0} | {:.0} % |",
-                takes_of * 100.0,
-                both_of * 100.0,
+                "| {batch} | {nodes} | {} | {} | {} | {} | {} |",
+                rate(raw),
+                rate(takes),
+                percent(takes_of),
+                rate(both),
+                percent(both_of),
             );
         }
     }
@@ -106,7 +110,7 @@ pub(crate) async fn stored(urls: &[String]) {
             rounds.push([finds, tally.both()]);
         }
         let [finds, both] = std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
-        println!("| {stored} | {added:.0} | {finds:.0} | {both:.0} |");
+        println!("| {stored} | {} | {} | {} |", rate(added), rate(finds), rate(both));
         clear(urls).await;
     }
 }
@@ -132,62 +136,30 @@ pub(crate) async fn counts(urls: &[String]) {
         println!("| {batch} | {:.3} | {:.3} |", figures[0], figures[1]);
     }
     clear(urls).await;
-    let scheduler = Scheduler::builder(open(urls).await)
-        .job("daily", every(Duration::from_secs(86_400)), async |_: Run| {})
-        .build()
-        .unwrap();
-    let handle = scheduler.handle();
-    let idle = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let before = requests(urls);
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        let idle = (requests(urls) - before) * 2.0;
-        handle.stop();
-        idle
-    };
-    let (_, idle) = futures::join!(scheduler.run(), idle);
+    let idle = fleet::idle(open(urls).await, async || requests(urls)).await;
     println!("\nAn idle scheduler sends {idle:.0} requests a minute.");
     clear(urls).await;
 }
 
-/// How late the runs of 1 000 jobs begin that are due in the same second.
-pub(crate) async fn late(urls: &[String]) {
-    const JOBS: usize = 1_000;
-    let lates: Arc<Mutex<Vec<f64>>> = Arc::default();
-    let mut builder = Scheduler::builder(open(urls).await);
-    for i in 0..JOBS {
-        let lates = lates.clone();
-        let spread = Duration::from_millis(i as u64);
-        let job = allora_core::job(every(Duration::from_secs(2)), async move |run: Run| {
-            let now: Time = SystemTime::now().into();
-            let late = now - run.scheduled_at() - chrono::TimeDelta::from_std(spread).unwrap();
-            lates.lock().unwrap().push(late.as_seconds_f64() * 1_000.0);
-        });
-        builder = builder.add(name('l', i), job.delay(spread));
+/// Whole schedulers that run what waits, at least once.
+pub(crate) async fn backlog(urls: &[String]) {
+    println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
+    let mut ours = Vec::new();
+    for nodes in [1, NODES] {
+        clear(urls).await;
+        let stores = join_all((0..nodes).map(|_| open(urls))).await;
+        ours.push(rate(fleet::backlog(open(urls).await, stores).await));
     }
-    let scheduler = builder.build().unwrap();
-    let handle = scheduler.handle();
-    let stop = async {
-        tokio::time::sleep(Duration::from_secs(12)).await;
-        handle.stop();
-    };
-    futures::join!(scheduler.run(), stop);
-    let mut lates = std::mem::take(&mut *lates.lock().unwrap());
-    lates.sort_by(f64::total_cmp);
-    let at = |part: f64| lates[((lates.len() - 1) as f64 * part) as usize];
-    println!(
-        "\n{} runs, {JOBS} jobs over each second: late by {:.1} ms (p50), {:.1} ms (p99).",
-        lates.len(),
-        at(0.5),
-        at(0.99)
-    );
+    println!("| allora, at least once | {} |", ours.join(" | "));
     clear(urls).await;
 }
 
-fn median(all: impl Iterator<Item = f64>) -> f64 {
-    let mut all: Vec<f64> = all.collect();
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+/// How late the runs of many jobs begin.
+pub(crate) async fn late(urls: &[String]) {
+    for (nodes, due) in [(1, Due::Spread), (3, Due::Spread), (3, Due::AtOnce)] {
+        fleet::late(join_all((0..nodes).map(|_| open(urls))).await, due).await;
+        clear(urls).await;
+    }
 }
 
 async fn open(urls: &[String]) -> Etcd {

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p allora-benches --bench redis` measures the server whose URL is in
 //! `ALLORA_TEST_REDIS_URL` (`cargo xtask services up redis` says it), in keys of its own that are
-//! removed at the end. `-- rates|stored` measures less.
+//! removed at the end; with `ALLORA_TEST_REDIS_QUORUM_URLS` also a quorum of the first three servers
+//! that it names. `-- rates|stored|counts|backlog|late|quorum` measures less.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
@@ -27,6 +28,22 @@ fn main() {
         if wanted("stored") {
             tables::stored(&url).await;
         }
+        if wanted("counts") {
+            tables::counts(&url).await;
+        }
+        if wanted("backlog") {
+            tables::backlog(&url).await;
+        }
+        if wanted("late") {
+            tables::late(&url).await;
+        }
         raw::clear(&url).await;
+        match std::env::var("ALLORA_TEST_REDIS_QUORUM_URLS") {
+            Ok(urls) if wanted("quorum") => {
+                tables::quorum(&urls.split(',').take(3).collect::<Vec<_>>()).await;
+            }
+            Ok(_) => {}
+            Err(_) => println!("the quorum is left out: its variable is not set"),
+        }
     });
 }

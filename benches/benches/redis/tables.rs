@@ -1,15 +1,22 @@
 //! The tables: rivals of one row are measured in turn, several times over; shown are the medians.
 
-use crate::raw::{Raw, info};
-use allora_benches::node::{Delivery, KIND, Node, Tally, now};
+use crate::raw::{PREFIX, Raw, Table, clear, commands, info};
+use allora_benches::{
+    fleet::{self, Due},
+    node::{Delivery, KIND, Node, Tally, now},
+    peers,
+    report::{median, percent, rate},
+};
 use allora_core::{
     Backend,
     backend::{Act, NewSchedule, Plan, Reschedule},
 };
-use allora_redis::Redis;
+use allora_redis::{Redis, RedisQuorum};
 use futures::future::join_all;
 use std::time::{Duration, Instant, SystemTime};
 
+const BATCHES: [usize; 3] = [1, 100, 1_000];
+const NODES: usize = 4;
 const PART: Duration = Duration::from_millis(300);
 const TIMES: usize = 5;
 
@@ -17,47 +24,55 @@ const TIMES: usize = 5;
 pub(crate) async fn rates(url: &str) {
     println!("\nJobs in code, moves per second\n");
     println!(
-        "| batch | nodes | raw | take, at most once | of raw | take + finish, at least once | of \
-         half the raw |\n|---|---|---|---|---|---|---|"
+        "| batch | nodes | raw, one hash | raw, same keys | take, at most once | of raw | \
+         take + finish, at least once | of half the raw |\n|---|---|---|---|---|---|---|---|"
     );
-    for batch in [1, 100, 1_000] {
-        for nodes in [1, 4] {
+    for batch in BATCHES {
+        for nodes in [1, NODES] {
             row(url, batch, nodes).await;
         }
     }
+    clear(url).await;
 }
 
 async fn row(url: &str, batch: usize, count: usize) {
-    let mut raws = Vec::new();
-    let mut nodes = Vec::new();
+    let (mut hashes, mut raws, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..count {
         let id = format!("{batch}-{count}-{n}");
-        raws.push(Raw::new(url, &id, batch).await);
+        hashes.push(Raw::new(url, &id, batch, Table::OneHash).await);
+        raws.push(Raw::new(url, &id, batch, Table::Keys).await);
         let names: Vec<String> = (0..batch).map(|i| format!("{id}-{i}")).collect();
-        register(url, &names).await;
-        nodes.push(Node::new(open(url).await, &id, &names).await);
+        let store = open(url).await;
+        register(&store, &names).await;
+        nodes.push(Node::new(store, &id, &names).await);
     }
-    let (mut raw, mut take, mut both) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rounds = Vec::new();
     for _ in 0..TIMES {
-        raw.push(join_all(raws.iter_mut().map(|raw| raw.work(PART))).await.iter().sum::<f64>());
-        let once = join_all(nodes.iter_mut().map(|node| node.work(Delivery::AtMostOnce, PART)));
-        take.push(once.await.iter().map(Tally::takes).sum::<f64>());
-        let least = join_all(nodes.iter_mut().map(|node| node.work(Delivery::AtLeastOnce, PART)));
-        both.push(least.await.iter().map(Tally::both).sum::<f64>());
+        let hash = limit(&mut hashes).await;
+        let raw = limit(&mut raws).await;
+        let take = work(&mut nodes, Delivery::AtMostOnce, Tally::takes).await;
+        let both = work(&mut nodes, Delivery::AtLeastOnce, Tally::both).await;
+        rounds.push([hash, raw, take, take / raw, both, both * 2.0 / raw]);
     }
-    let (raw, take, both) = (median(raw), median(take), median(both));
+    let [hash, raw, take, take_of, both, both_of] =
+        std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
     println!(
-        "| {batch} | {count} | {} | {} | {:.0} % | {} | {:.0} % |",
-        short(raw),
-        short(take),
-        100.0 * take / raw,
-        short(both),
-        200.0 * both / raw,
+        "| {batch} | {count} | {} | {} | {} | {} | {} | {} |",
+        rate(hash),
+        rate(raw),
+        rate(take),
+        percent(take_of),
+        rate(both),
+        percent(both_of),
     );
 }
 
+async fn limit(raws: &mut [Raw]) -> f64 {
+    join_all(raws.iter_mut().map(|raw| raw.work(PART))).await.iter().sum()
+}
+
 /// Jobs in code whose schedules began long ago.
-async fn register(url: &str, names: &[String]) {
+async fn register(store: &impl Backend, names: &[String]) {
     let first = Some(SystemTime::now().into()).map(|now: allora_core::Time| {
         allora_core::backend::Next::from(allora_core::time::whole_millis(
             now - chrono::TimeDelta::days(3_650),
@@ -65,7 +80,7 @@ async fn register(url: &str, names: &[String]) {
     });
     let act = || Act::Register { definition: "every 1s", version: 0, first };
     let plans: Vec<Plan<'_>> = names.iter().map(|name| Plan::new(name, act())).collect();
-    open(url).await.reschedule(Reschedule::new("prepares", now(), &plans)).await.unwrap();
+    store.reschedule(Reschedule::new("prepares", now(), &plans)).await.unwrap();
 }
 
 /// What stored schedules cost: to add, to keep, and to find among many that are not due.
@@ -96,32 +111,113 @@ pub(crate) async fn stored(url: &str) {
             store.schedules().unwrap().add(&new, now()).await.unwrap();
             there += names.len();
         }
-        let rate = adding as f64 / begun.elapsed().as_secs_f64();
+        let added = adding as f64 / begun.elapsed().as_secs_f64();
         let bytes = (info(url, "memory", "used_memory").await - empty) / count as f64;
         let mut node = Node::new(open(url).await, "finds", &[]).await;
         let mut whole = Vec::new();
         for _ in 0..TIMES {
             whole.push(node.work_on_found(100, PART).await.0.both());
         }
-        println!("| {count} | {} | {bytes:.0} | {} |", short(rate), short(median(whole)));
+        println!("| {count} | {} | {bytes:.0} | {} |", rate(added), rate(median(whole)));
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Commands per occurrence, and of a scheduler that has nothing to do.
+pub(crate) async fn counts(url: &str) {
+    println!("\n| batch | delivery | scripts called per occurrence | commands with theirs |");
+    println!("|---|---|---|---|");
+    for batch in BATCHES {
+        let names: Vec<String> = (0..batch).map(|i| format!("count-{batch}-{i}")).collect();
+        register(&open(url).await, &names).await;
+        let mut node = Node::new(open(url).await, "one", &names).await;
+        for (delivery, word) in
+            [(Delivery::AtMostOnce, "at most once"), (Delivery::AtLeastOnce, "at least once")]
+        {
+            let (before, mut tally) = (commands(url).await, Tally::default());
+            for _ in 0..20 {
+                node.round(delivery, &mut tally).await;
+            }
+            let after = commands(url).await;
+            let of = |before, after| (after - before) / tally.won as f64;
+            println!(
+                "| {batch} | {word} | {:.4} | {:.2} |",
+                of(before.0, after.0),
+                of(before.1, after.1)
+            );
+        }
+    }
+    clear(url).await;
+    let idle = fleet::idle(open(url).await, async || commands(url).await.1).await;
+    println!(
+        "\nAn idle scheduler has {idle:.0} commands carried out a minute, those of scripts included."
+    );
+    clear(url).await;
 }
 
-/// As `12.3 k`.
-fn short(value: f64) -> String {
-    match value {
-        1_000_000.0.. => format!("{:.2} M", value / 1e6),
-        100_000.0.. => format!("{:.0} k", value / 1e3),
-        1_000.0.. => format!("{:.1} k", value / 1e3),
-        _ => format!("{value:.0}"),
+/// Whole schedulers that run what waits, at least once, beside the peer.
+pub(crate) async fn backlog(url: &str) {
+    println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
+    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    for nodes in [1, NODES] {
+        let stores = join_all((0..nodes).map(|_| open(url))).await;
+        ours.push(rate(fleet::backlog(open(url).await, stores).await));
+        clear(url).await;
+        peer.push(rate(peers::redis(url, PREFIX, nodes).await));
+        clear(url).await;
     }
+    println!("| allora, at least once | {} |", ours.join(" | "));
+    println!("| apalis-redis 1.0 | {} |", peer.join(" | "));
+}
+
+/// How late the runs of many jobs begin.
+pub(crate) async fn late(url: &str) {
+    for (nodes, due) in [(1, Due::Spread), (3, Due::Spread), (1, Due::AtOnce), (3, Due::AtOnce)] {
+        fleet::late(join_all((0..nodes).map(|_| open(url))).await, due).await;
+        clear(url).await;
+    }
+}
+
+/// A quorum of independent servers.
+pub(crate) async fn quorum(urls: &[&str]) {
+    for url in urls {
+        clear(url).await;
+    }
+    let open = || async {
+        let builder = RedisQuorum::builder().prefix(PREFIX);
+        builder.connect(urls).await.unwrap()
+    };
+    open().await.init().await.unwrap();
+    println!("\nA quorum of {}, moves per second\n", urls.len());
+    println!("| batch | nodes | take, at most once | take + finish, at least once |");
+    println!("|---|---|---|---|");
+    for batch in BATCHES {
+        for count in [1, NODES] {
+            let mut nodes = Vec::new();
+            for n in 0..count {
+                let id = format!("{batch}-{count}-{n}");
+                let names: Vec<String> = (0..batch).map(|i| format!("{id}-{i}")).collect();
+                let store = open().await;
+                register(&store, &names).await;
+                nodes.push(Node::new(store, &id, &names).await);
+            }
+            let (mut takes, mut both) = (Vec::new(), Vec::new());
+            for _ in 0..TIMES {
+                takes.push(work(&mut nodes, Delivery::AtMostOnce, Tally::takes).await);
+                both.push(work(&mut nodes, Delivery::AtLeastOnce, Tally::both).await);
+            }
+            println!("| {batch} | {count} | {} | {} |", rate(median(takes)), rate(median(both)));
+        }
+    }
+    for url in urls {
+        clear(url).await;
+    }
+}
+
+/// All nodes at once: the sum of what is counted.
+async fn work<B: Backend>(nodes: &mut [Node<B>], how: Delivery, of: fn(&Tally) -> f64) -> f64 {
+    join_all(nodes.iter_mut().map(|node| node.work(how, PART))).await.iter().map(of).sum()
 }
 
 async fn open(url: &str) -> Redis {
-    Redis::builder().prefix(crate::raw::PREFIX).connect(url).await.unwrap()
+    Redis::builder().prefix(PREFIX).connect(url).await.unwrap()
 }

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p allora-benches --bench sql` measures SQLite, and the servers whose URLs are in
 //! `ALLORA_TEST_POSTGRES_URL` and `ALLORA_TEST_MYSQL_URL` (`cargo xtask services up` says them), in
-//! tables of its own that are removed at the end. `-- DATABASE [rates|stored|counts]` measures
-//! less.
+//! tables of its own that are removed at the end. `-- DATABASE [PART]` measures less; the
+//! parts are rates, stored, counts, backlog, late.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
@@ -46,6 +46,12 @@ fn main() {
             }
             if wanted(1, "counts") {
                 tables::counts(&raw, url).await;
+            }
+            if wanted(1, "backlog") {
+                tables::backlog(&raw, url).await;
+            }
+            if wanted(1, "late") {
+                tables::late(&raw, url).await;
             }
             raw.clear().await;
         });

@@ -4,13 +4,18 @@ use crate::{
     counts,
     raw::{Raw, Table, name},
 };
-use allora_benches::node::{Delivery, KIND, Node, Tally, now};
+use allora_benches::{
+    fleet::{self, Due},
+    node::{Delivery, KIND, Node, Tally, now},
+    peers,
+    report::{median, percent, rate},
+};
 use allora_core::{
-    Backend, Run, Scheduler, Time,
+    Backend, Time,
     backend::{Act, NewSchedule, Plan, Reschedule, Schedules},
-    every,
 };
 use allora_sql::Sql;
+use futures::future::join_all;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
@@ -129,17 +134,37 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
         }
         println!("| {batch} | {} | {} |", figures[0], figures[1]);
     }
-    let scheduler = Scheduler::builder(open(url).await)
-        .job("yearly", every(365 * DAY), async |_: Run| {})
-        .build()
-        .unwrap();
-    let handle = scheduler.handle();
-    let running = tokio::spawn(scheduler.run());
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let idle = counts::of(tokio::time::sleep(Duration::from_secs(60))).await;
-    println!("\nAn idle scheduler sends {idle} statements a minute.");
-    handle.stop_now();
-    running.await.unwrap();
+    let counted = async || counts::so_far() as f64;
+    let idle = fleet::idle(open(url).await, counted).await;
+    println!("\nAn idle scheduler sends {idle:.0} statements a minute.");
+    raw.clear().await;
+}
+
+/// Whole schedulers that run what waits, at least once, beside the peer.
+pub(crate) async fn backlog(raw: &Raw, url: &str) {
+    println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
+    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    for nodes in [1, NODES] {
+        raw.clear().await;
+        let stores = join_all((0..nodes).map(|_| open(url))).await;
+        ours.push(rate(fleet::backlog(open(url).await, stores).await));
+        raw.clear().await;
+        if matches!(raw, Raw::Postgres(_)) {
+            peer.push(rate(peers::postgres(url, nodes).await));
+        }
+    }
+    println!("| allora, at least once | {} |", ours.join(" | "));
+    if !peer.is_empty() {
+        println!("| apalis-postgres 1.0 | {} |", peer.join(" | "));
+    }
+}
+
+/// How late the runs of many jobs begin.
+pub(crate) async fn late(raw: &Raw, url: &str) {
+    for due in [Due::Spread, Due::AtOnce] {
+        raw.clear().await;
+        fleet::late(join_all((0..3).map(|_| open(url))).await, due).await;
+    }
     raw.clear().await;
 }
 
@@ -191,27 +216,6 @@ fn long_ago() -> Time {
 fn whole(at: Time) -> Time {
     let into = at.timestamp_subsec_nanos();
     at - Duration::from_nanos(into.into())
-}
-
-/// Three figures.
-fn rate(rate: f64) -> String {
-    match rate {
-        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
-        r if r >= 1e5 => format!("{:.0} k", r / 1e3),
-        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
-        r if r >= 1e3 => format!("{:.2} k", r / 1e3),
-        r => format!("{r:.0}"),
-    }
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
-}
-
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 async fn open(url: &str) -> Sql {

@@ -1,0 +1,140 @@
+//! The load: whole schedulers, on any store.
+
+#![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
+#![expect(clippy::print_stdout, reason = "its tables are what it is for")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
+
+use crate::{node::KIND, report::at};
+use allora_core::{
+    Backend, CatchUp, Run, Scheduler, Time, cron, every, job,
+    stored::{Schedules, Stored},
+};
+use chrono::TimeDelta;
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const JOBS: usize = 1_000;
+
+fn wall() -> Time {
+    SystemTime::now().into()
+}
+
+/// When the jobs of one second are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// All at the full second.
+    AtOnce,
+    /// Each at a millisecond of its own.
+    Spread,
+}
+
+/// Runs a thousand jobs every other second on a scheduler for each store given, and says how late
+/// their runs begin.
+pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
+    let nodes = stores.len();
+    let lates: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let schedulers = stores.into_iter().map(|store| {
+        let mut builder = Scheduler::builder(store).slots(2 * JOBS);
+        for i in 0..JOBS {
+            let lates = lates.clone();
+            let phase = match due {
+                Due::AtOnce => 0,
+                Due::Spread => i,
+            };
+            let phase = Duration::from_millis(phase as u64);
+            let note = async move |run: Run| {
+                let late = wall() - run.scheduled_at() - TimeDelta::from_std(phase).unwrap();
+                lates.lock().unwrap().push(late.as_seconds_f64() * 1_000.0);
+            };
+            let job = job(cron("*/2 * * * * *").unwrap(), note).delay(phase);
+            builder = builder.add(format!("late-{i}"), job);
+        }
+        builder.build().unwrap()
+    });
+    let schedulers: Vec<Scheduler> = schedulers.collect();
+    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
+    let mut running: FuturesUnordered<_> =
+        schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
+    // The first occurrences belong to the start.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    lates.lock().unwrap().clear();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    handles.iter().for_each(|handle| handle.stop());
+    while let Some(stopped) = running.next().await {
+        stopped.unwrap();
+    }
+    let lates = std::mem::take(&mut *lates.lock().unwrap());
+    let when = if due == Due::AtOnce { "at the same instant" } else { "over one second" };
+    println!(
+        "\n{} runs on {nodes} node(s), {JOBS} jobs {when}: late by {:.1} ms (p50), {:.1} ms (p99), \
+         {:.1} ms (at most).",
+        lates.len(),
+        at(lates.iter().copied(), 0.5),
+        at(lates.iter().copied(), 0.99),
+        lates.iter().copied().fold(f64::MIN, f64::max),
+    );
+}
+
+/// How many runs a second whole schedulers begin and end at least once that have a backlog, which
+/// `prepares` stores: one for each other store given, each with a thousand slots.
+pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>) -> f64 {
+    let behind = 2_000;
+    let first = wall() - TimeDelta::seconds(behind);
+    let stored = |i| {
+        Stored::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
+            .first_run(first)
+            .catch_up(CatchUp::All { limit: 1_000_000 })
+            .at_least_once(Duration::from_secs(60))
+    };
+    let stored: Vec<Stored> = (0..JOBS).map(stored).collect();
+    let schedules = Schedules::new(prepares).unwrap();
+    schedules.add_all(&stored).await.unwrap().into_iter().for_each(|one| drop(one.unwrap()));
+    let runs: Arc<AtomicU64> = Arc::default();
+    let schedulers = stores.into_iter().map(|store| {
+        let runs = runs.clone();
+        let count = async move |_: Run| {
+            runs.fetch_add(1, Ordering::Relaxed);
+        };
+        Scheduler::builder(store).slots(JOBS).kind(KIND, count).build().unwrap()
+    });
+    let schedulers: Vec<Scheduler> = schedulers.collect();
+    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
+    let measured = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (before, begun) = (runs.load(Ordering::Relaxed), std::time::Instant::now());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let rate = (runs.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64();
+        handles.iter().for_each(|handle| handle.stop());
+        rate
+    };
+    let running = schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run()));
+    let (rate, stopped) = futures::join!(measured, join_all(running));
+    for stopped in stopped {
+        stopped.unwrap();
+    }
+    rate
+}
+
+/// What a scheduler asks of its store in a minute that has nothing to do; `asked` counts so far.
+pub async fn idle<B: Backend>(store: B, asked: impl AsyncFn() -> f64) -> f64 {
+    let scheduler = Scheduler::builder(store)
+        .job("yearly", every(365 * DAY), async |_: Run| {})
+        .build()
+        .unwrap();
+    let handle = scheduler.handle();
+    let running = tokio::spawn(scheduler.run());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = asked().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let idle = asked().await - before;
+    handle.stop();
+    running.await.unwrap();
+    idle
+}
