@@ -62,7 +62,8 @@
 //! # What else is here?
 //! [`history`] judges what many nodes wrote down while they were being killed and cut off, for which
 //! [`faults`] has the tools; [`mod@reference`] is the contract on a plain map, for differential tests;
-//! [`differential`] walks on two backends at once. The suite's own tests keep a collection of backends
+//! [`differential`] walks on two backends at once, and [`two_nodes_share_a_job`] shows that a backend
+//! works from a runtime. The suite's own tests keep a collection of backends
 //! with one defect each, and the cases that each must fail.
 
 mod cases;
@@ -75,11 +76,13 @@ pub mod history;
 mod random;
 pub mod reference;
 mod suite;
+mod two_nodes;
 mod walk;
 mod world;
 
 pub use fixture::{Capability, Fixture};
 pub use suite::{Passed, check, names, run};
+pub use two_nodes::two_nodes_share_a_job;
 
 /// Makes a test of each case, with the given [`Fixture`]: `suite!(MyStore);`.
 ///

@@ -6,7 +6,7 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{End, Ending, Leases, Now, Settle, Settled},
+    backend::{End, Ending, Hint, Leases, Now, Settle, Settled},
     record::settle,
 };
 use async_trait::async_trait;
@@ -40,7 +40,7 @@ impl Leases for Etcd {
             // Somebody may be waiting for this run's end.
             let head = record.as_ref().and_then(|record| record.head());
             let waited = answer == Settled::Done && head.is_some_and(|head| head.due_at <= at.now);
-            let hint = waited.then(|| crate::watch::job(ending.name));
+            let hint = waited.then(|| Hint::Job(ending.name.to_owned()));
             Done { answer, hint, is_proved }
         };
         let answers = store.with(asker, &names, true, work).await?;

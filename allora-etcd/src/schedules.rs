@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, MAX_NAME, Result, Time,
-    backend::{Change, NewSchedule, Now, Page, Schedules, State},
+    backend::{Change, Hint, NewSchedule, Now, Page, Schedules, State},
     record::{At, Ledger, Record, TOMBSTONE, change, codec, create, delete},
     time::saturating_add,
 };
@@ -43,7 +43,7 @@ impl Schedules for Etcd {
                 Slot::Parked { reason, .. } => Err(unreadable(new.name, reason)),
             };
             let due = made.as_ref().ok().and_then(|state: &State| state.due_at);
-            Done { answer: made, hint: due.map(crate::watch::due), is_proved: false }
+            Done { answer: made, hint: due.map(Hint::DueAt), is_proved: false }
         };
         let asker = Asker { op: "add", node: OPERATOR, now };
         let mut added = self.store.with(asker, &names, false, work).await?.into_iter();
@@ -122,7 +122,7 @@ impl Store {
     ) -> Result<T> {
         let asker = Asker { op, node: OPERATOR, now };
         let work = |_, slot: Slot<'_>, at: At<'_>, ledger: &mut Ledger| {
-            let hint = Some(crate::watch::job(name));
+            let hint = Some(Hint::Job(name.to_owned()));
             Done { answer: work(slot, at, ledger), hint, is_proved: false }
         };
         let answers = self.with(asker, &[name], false, work).await?;

@@ -16,7 +16,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, Result,
-    backend::Now,
+    backend::{Hint, Now},
     record::{At, Ledger, Record},
 };
 use etcd_client::{Compare, CompareOp, TxnOp};
@@ -71,7 +71,7 @@ pub(crate) struct Asker<'a> {
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     /// What others are to be told if it is written.
-    pub(crate) hint: Option<String>,
+    pub(crate) hint: Option<Hint>,
     /// Whether it may be answered to a write on what was only remembered: the write proves it.
     pub(crate) is_proved: bool,
 }

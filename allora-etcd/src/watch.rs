@@ -2,9 +2,8 @@
 
 use crate::{Etcd, driver::pause, error::failed, marks::clock_in, store::Store};
 use allora_core::{
-    Result, Time,
+    Result,
     backend::{Hint, Watch},
-    time::from_millis,
 };
 use async_trait::async_trait;
 use etcd_client::{EventType, WatchOptions, WatchStream};
@@ -14,21 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// What is written where more than one job changed.
-pub(crate) const LOOK: &str = "look";
-
 /// How long the stream may be silent before it is asked whether it lives.
 const SILENT: Duration = Duration::from_secs(5);
-
-/// The hint for a change of this job.
-pub(crate) fn job(name: &str) -> String {
-    format!("job {name}")
-}
-
-/// The hint for something that is due then.
-pub(crate) fn due(at: Time) -> String {
-    format!("due {}", at.timestamp_millis())
-}
 
 #[async_trait]
 impl Watch for Etcd {
@@ -128,7 +114,7 @@ async fn follow(store: &Weak<Store>, mut stream: WatchStream, tell: &mpsc::Unbou
         for event in said.events() {
             let Some(kv) = event.kv() else { continue };
             let hint = match kv.key().strip_prefix(store.keys.marks().as_bytes()) {
-                None => hint(&String::from_utf8_lossy(kv.value())),
+                None => Hint::parse(&String::from_utf8_lossy(kv.value())),
                 Some(node) => {
                     let node = String::from_utf8_lossy(node);
                     if event.event_type() == EventType::Put {
@@ -149,31 +135,5 @@ async fn follow(store: &Weak<Store>, mut stream: WatchStream, tell: &mpsc::Unbou
                 return;
             }
         }
-    }
-}
-
-/// Whatever cannot be read says at least that something changed.
-fn hint(payload: &str) -> Hint {
-    match payload.split_once(' ') {
-        Some(("job", name)) => Hint::Job(name.to_owned()),
-        Some(("due", ms)) => match ms.parse().ok().and_then(from_millis) {
-            Some(at) => Hint::DueAt(at),
-            None => Hint::Look,
-        },
-        _ => Hint::Look,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_are_read_back() {
-        let at = from_millis(5_000).unwrap();
-        assert_eq!(hint(&due(at)), Hint::DueAt(at));
-        assert_eq!(hint(&job("a b")), Hint::Job("a b".into()));
-        assert_eq!(hint(LOOK), Hint::Look);
-        assert_eq!(hint("due soon"), Hint::Look);
     }
 }

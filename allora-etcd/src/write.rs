@@ -8,6 +8,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, Result,
+    backend::Hint,
     record::{Record, codec},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
@@ -30,7 +31,7 @@ pub(crate) struct Write<T> {
     pub(crate) edition: Option<i64>,
     pub(crate) after: Option<Record>,
     pub(crate) answers: Vec<T>,
-    pub(crate) hints: Vec<String>,
+    pub(crate) hints: Vec<Hint>,
 }
 
 impl<T> Write<T> {
@@ -147,8 +148,8 @@ impl Store {
             let mut hints = batch.iter().flat_map(|write| &write.hints);
             if let Some(hint) = hints.next() {
                 let more = hints.next().is_some();
-                let hint = if more { crate::watch::LOOK } else { hint };
-                nested.push(TxnOp::put(self.keys.told(), hint, None));
+                let hint = if more { &Hint::Look } else { hint };
+                nested.push(TxnOp::put(self.keys.told(), hint.to_string(), None));
             }
             let kinds: HashSet<String> =
                 batch.iter_mut().filter_map(|write| write.kind.take()).collect();

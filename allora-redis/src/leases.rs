@@ -11,7 +11,7 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{Cursor, End, Ended, Ending, Leases, Settle, Settled},
+    backend::{Cursor, End, Ended, Ending, Hint, Leases, Settle, Settled},
     record::{At, Ledger, settle},
     time::{end_of_time, from_millis},
 };
@@ -34,8 +34,8 @@ impl Leases for Redis {
             .collect();
         match waiting.as_slice() {
             [] => {}
-            [name] => store.tell(&crate::watch::job(name)).await,
-            _ => store.tell(crate::watch::LOOK).await,
+            [name] => store.tell(Hint::Job((*name).to_owned())).await,
+            _ => store.tell(Hint::Look).await,
         }
         Ok(done.answers.into_iter().map(|(settled, _)| settled).collect())
     }

@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, Result, Time,
-    backend::{Change, NewSchedule, Now, Page, Schedules, State},
+    backend::{Change, Hint, NewSchedule, Now, Page, Schedules, State},
     record::{At, Ledger, MAX_DATA, Record, change, create, delete},
 };
 use async_trait::async_trait;
@@ -36,7 +36,7 @@ impl Schedules for Redis {
         }
         let due = added.iter().flatten().filter_map(|state| state.due_at).min();
         if let Some(due_at) = due {
-            store.tell(&crate::watch::due(due_at)).await;
+            store.tell(Hint::DueAt(due_at)).await;
         }
         Ok(added)
     }
@@ -79,7 +79,7 @@ impl Schedules for Redis {
             Slot::Parked { reason, .. } => Err(unreadable(name, reason)),
         };
         let state = store.one("modify", name, now, work).await?;
-        store.tell(&crate::watch::job(name)).await;
+        store.tell(Hint::Job(name.to_owned())).await;
         Ok(state)
     }
 
@@ -93,7 +93,7 @@ impl Schedules for Redis {
             Ok(at.now)
         };
         let at = store.one("delete", name, now, work).await?;
-        store.tell(&crate::watch::job(name)).await;
+        store.tell(Hint::Job(name.to_owned())).await;
         // Deleting is what makes tombstones, and so the time to clear old ones away.
         store.forget("delete", name, at).await
     }

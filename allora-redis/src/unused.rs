@@ -12,7 +12,7 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::Now,
+    backend::{Hint, Now},
     record::{At, Ledger, Record, delete},
     time::saturating_add,
 };
@@ -134,7 +134,7 @@ impl Store {
                 _ => Ok(()),
             };
             self.with(OP, &old, "unused", Now::Store { node: now }, &Each(work)).await?;
-            self.tell(crate::watch::LOOK).await;
+            self.tell(Hint::Look).await;
             self.forget(OP, one, now).await?;
         }
         Ok(Some(Place { shard, from }))

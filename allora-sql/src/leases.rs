@@ -10,7 +10,7 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{Leases, Settle, Settled},
+    backend::{Hint, Leases, Settle, Settled},
     record::settle,
 };
 use async_trait::async_trait;
@@ -29,8 +29,8 @@ impl Leases for Sql {
         // Somebody may be waiting for these runs' ends.
         match waiting.as_slice() {
             [] => {}
-            [name] => store.tell(&crate::watch::job(name)).await,
-            _ => store.tell(crate::watch::LOOK).await,
+            [name] => store.tell(Hint::Job((*name).to_owned())).await,
+            _ => store.tell(Hint::Look).await,
         }
         store.trim(OP).await?;
         Ok(answers.into_iter().map(|answer| answer.unwrap_or(Settled::Removed)).collect())

@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, MAX_NAME, Result,
-    backend::{Change, NewSchedule, Now, Page, Schedules, State},
+    backend::{Change, Hint, NewSchedule, Now, Page, Schedules, State},
     check_name,
     record::{At, Ledger, MAX_DATA, Record, change, create, delete},
 };
@@ -28,7 +28,7 @@ impl Schedules for Sql {
         }
         let due = added.iter().flatten().filter_map(|state| state.due_at).min();
         if let Some(due_at) = due {
-            store.tell(&crate::watch::due(due_at)).await;
+            store.tell(Hint::DueAt(due_at)).await;
         }
         Ok(added)
     }
@@ -64,7 +64,7 @@ impl Schedules for Sql {
                 Slot::Parked { reason, .. } => Err(unreadable(name, reason)),
             })
             .await?;
-        store.tell(&crate::watch::job(name)).await;
+        store.tell(Hint::Job(name.to_owned())).await;
         Ok(state)
     }
 
@@ -82,7 +82,7 @@ impl Schedules for Sql {
                 Ok(at.now)
             })
             .await?;
-        store.tell(&crate::watch::job(name)).await;
+        store.tell(Hint::Job(name.to_owned())).await;
         // Deleting is what makes tombstones, and so the time to clear old ones away.
         store.forget("delete", at).await
     }

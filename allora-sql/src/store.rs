@@ -9,7 +9,7 @@ use crate::{
 };
 use allora_core::{
     Error, Kind, Result, Time,
-    backend::{Now, Past, State},
+    backend::{Hint, Now, Past, State},
     record::{At, Ledger, Record, TOMBSTONE},
     time::saturating_add,
 };
@@ -309,8 +309,9 @@ impl Store {
     }
 
     /// Tells those who listen, where the database can. A lost hint is made up for by the poll.
-    pub(crate) async fn tell(&self, payload: &str) {
-        if let Some(statement) = self.dialect.flavour.notify(&self.dialect.prefix, payload) {
+    pub(crate) async fn tell(&self, hint: Hint) {
+        let payload = hint.to_string();
+        if let Some(statement) = self.dialect.flavour.notify(&self.dialect.prefix, &payload) {
             let _ = self.driver.rows(statement).await;
         }
     }

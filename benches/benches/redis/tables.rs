@@ -11,7 +11,7 @@ use allora_core::{
     Backend,
     backend::{Act, NewSchedule, Plan, Reschedule},
 };
-use allora_redis::{Redis, RedisQuorum};
+use allora_redis::{Redis, quorum::RedisQuorum};
 use futures::future::join_all;
 use std::time::{Duration, Instant, SystemTime};
 

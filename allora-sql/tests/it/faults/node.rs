@@ -3,16 +3,17 @@
 use super::patiently;
 use crate::stores::{Db, Place, patiently_opened, runtime};
 use allora_conformance::faults::{Log, Witness, wall};
-use allora_conformance::history::{self, Claims, Event, Law, Outcome, What, check};
+use allora_conformance::history::{
+    self, Claims, Event, Law, Outcome, Violation, What, check, told,
+};
 use allora_core::{Backend, CatchUp, Run, Runtime, Scheduler, backend, every, job, runtime::Tokio};
 use std::{
-    collections::HashSet,
     env, fs,
     io::{BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long a silent node keeps what it has.
@@ -127,34 +128,45 @@ impl Fleet {
         })
     }
 
-    /// Judges what was written down. Takes by nodes that were killed before they could write them
-    /// down are told by the store.
+    /// Judges what nodes wrote down that were stopped or killed: every nominal instant up to the last
+    /// that was taken ran as it should, or is recorded as lost or as passed over. What they left
+    /// open, one more node gets time to run or to record.
     pub(super) fn judge(&self) {
-        let log = self.log();
+        let until = [LEAST, ONCE].map(|job| {
+            let log = self.told(job);
+            assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
+            (job, claims(&log).map(|(_, claims)| claims.occurrence).max().unwrap())
+        });
+        let last = self.start(Duration::ZERO);
+        let end = Instant::now() + Duration::from_secs(30);
+        let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
+        loop {
+            let found = until.map(|(job, until)| self.violations(job, until)).concat();
+            if !found.iter().any(open) || Instant::now() >= end {
+                assert_eq!(found, []);
+                break;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        last.stop();
+    }
+
+    /// What was written down about a job, and what only the store tells.
+    fn told(&self, job: &str) -> Vec<Event> {
+        // The history first: what is in it, nodes have written down before.
+        let past = self.past(job);
+        let mut log = self.log();
+        log.retain(|event| event.job == job);
+        log.extend(told(&log, job, &past));
+        log
+    }
+
+    fn violations(&self, job: &str, until: i64) -> Vec<Violation> {
         let period = i64::try_from(self.period.as_millis()).unwrap();
         let following = |_: &str, at| Some(at + period);
-        for job in [LEAST, ONCE] {
-            let mut log: Vec<Event> = log.iter().filter(|e| e.job == job).cloned().collect();
-            assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
-            let known: HashSet<i64> = claims(&log).map(|(_, claims)| claims.fence).collect();
-            for past in self.past(job) {
-                let first = past.occurrence.at.timestamp_millis();
-                let last = past.last.map_or(first, |last| last.timestamp_millis());
-                let what = match past.outcome {
-                    backend::Outcome::Lost if known.contains(&past.fence) => {
-                        What::Lost { occurrence: first, fence: past.fence }
-                    }
-                    _ if known.contains(&past.fence) => continue,
-                    _ => What::Skip { first, last },
-                };
-                let (job, at) = (job.into(), past.at.timestamp_millis());
-                log.push(Event { job, node: past.node, at, what });
-            }
-            let law = Law::new(&following);
-            let law = if job == ONCE { law.at_most_once() } else { law };
-            let violations = check(&log, &law);
-            assert_eq!(violations, [], "{job}");
-        }
+        let law = Law::new(&following).until(until).settled();
+        let law = if job == ONCE { law.at_most_once() } else { law };
+        check(&self.told(job), &law)
     }
 }
 

@@ -1,0 +1,62 @@
+//! Whole schedulers on a store: the shortest proof that a backend works from a runtime.
+
+use allora_core::{
+    Backend, Run, Runtime, Scheduler,
+    backend::{Act, Answer, Now, Plan, Reschedule},
+    every,
+};
+use futures::{StreamExt, channel::mpsc, future::join_all};
+use std::time::Duration;
+
+/// Two schedulers share a job until it has run three times, each occurrence once; waits for real
+/// time. `stores` are two nodes on one store, which nobody else uses.
+///
+/// ```
+/// use allora_conformance::two_nodes_share_a_job;
+/// use allora_core::runtime::Tokio;
+/// use allora_memory::Memory;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let store = Memory::new();
+/// two_nodes_share_a_job([store.clone(), store], Tokio::current().unwrap()).await;
+/// # }
+/// ```
+///
+/// # Panics
+/// If an occurrence ran twice, or the store does not know what ran.
+pub async fn two_nodes_share_a_job<B: Backend + Clone>(
+    stores: [B; 2],
+    runtime: impl Runtime + Clone,
+) {
+    const JOB: &str = "tick";
+    let (told, mut heard) = mpsc::unbounded();
+    let looks = stores[0].clone();
+    let nodes = stores.map(|store| {
+        let told = told.clone();
+        let tick = async move |run: Run| {
+            // Nobody counts any more when enough have run.
+            let _ = told.unbounded_send(run.scheduled_at());
+        };
+        Scheduler::builder(store)
+            .runtime(runtime.clone())
+            .job(JOB, every(Duration::from_millis(200)), tick)
+            .build()
+            .expect("a scheduler is built")
+    });
+    let handles = nodes.each_ref().map(Scheduler::handle);
+    let three = async {
+        let runs: Vec<_> = heard.by_ref().take(3).collect().await;
+        handles.iter().for_each(|handle| handle.stop());
+        runs
+    };
+    let (mut runs, _) = futures::join!(three, join_all(nodes.map(Scheduler::run)));
+    runs.sort();
+    runs.dedup();
+    assert_eq!(runs.len(), 3, "an occurrence ran twice");
+    let plans = [Plan::new(JOB, Act::Look)];
+    let request = Reschedule::new("looks", Now::Store { node: runtime.wall() }, &plans);
+    let answers = looks.reschedule(request).await.expect("the store is looked at").answers;
+    let Some(Answer::State(state)) = answers.first() else { panic!("no record: {answers:?}") };
+    assert!(state.counters.started >= 3, "{state:?}");
+}
