@@ -64,12 +64,13 @@ impl Flavour for MySqlFlavour {
 
     fn lock(&self, prefix: &str) -> Option<String> {
         // Every DDL statement commits, so that a transaction holds nothing here. The names of such
-        // locks belong to the whole server and have at most 64 characters.
-        Some(format!("SELECT GET_LOCK(MD5(CONCAT('allora/', DATABASE(), '/{prefix}')), 30)"))
+        // locks belong to the whole server and have at most 64 characters. MySQL 9.6 has no MD5 any
+        // more.
+        Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 30)"))
     }
 
     fn unlock(&self, prefix: &str) -> Option<String> {
-        Some(format!("SELECT RELEASE_LOCK(MD5(CONCAT('allora/', DATABASE(), '/{prefix}')))"))
+        Some(format!("SELECT RELEASE_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224))"))
     }
 
     fn pause(&self, ms: u64) -> Option<String> {
