@@ -43,7 +43,7 @@ struct Simulated {
 
 impl Simulated {
     async fn travel(&self) {
-        let most = if self.runtime.random() % 32 == 0 { STALLED } else { USUAL };
+        let most = if self.runtime.random().is_multiple_of(32) { STALLED } else { USUAL };
         let micros = self.runtime.random() % most;
         self.runtime.sleep_until(self.runtime.now() + Duration::from_micros(micros)).await;
     }
