@@ -86,8 +86,9 @@
 //! and is admitted. The search leaves no state out; it also checks that what should happen
 //! can. Searched to the end were worlds of two nodes with three servers: two ballots each, at most
 //! once and with leases; three ballots and a server that forgets, also with leases (4,279,855 states);
-//! a look without a ballot; and with five servers, one ballot each. Searched in part, for 12 million
-//! states: two losses, and a look beside a loss. Five servers with a loss were not. What a server does is Lua in the product and Rust in the model: the two are
+//! a look without a ballot; and with five servers, one ballot each, at most once. Not searched to
+//! the end: two losses, and a look beside a loss. Five servers with a loss were not searched.
+//! What a server does is Lua in the product and Rust in the model: the two are
 //! compared over random messages on a real server. Real servers, killed, emptied and frozen in turn
 //! while nodes race, are the last test.
 //!
