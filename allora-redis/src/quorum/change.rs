@@ -110,15 +110,17 @@ impl Change<'_> {
             let try_began = self.inner.runtime.now();
             let mut last = None;
             let open: Vec<usize> = (0..answers.len()).filter(|i| answers[*i].is_none()).collect();
-            // After a lost duel somebody else has probably done it.
-            let (mut vote, look): (Vec<usize>, Vec<usize>) =
-                open.into_iter().partition(|i| lost == 0 && likely[*i]);
+            // After a lost duel somebody else has probably done it. And whose votes change nothing
+            // would, voting all the time, hold up those that do.
+            let (mut vote, look): (Vec<usize>, Vec<usize>) = open
+                .into_iter()
+                .partition(|i| lost == 0 && likely[*i] && !self.inner.vain.has(self.jobs[*i]));
             if !look.is_empty() {
                 let (heard, clock, seen) = self.look(&era, &look).await?;
                 for (i, value) in look.into_iter().zip(seen) {
                     let Some(value) = value else {
                         // Somebody is about to change it: overtaken, both would begin again.
-                        if lost == 0 || waited >= COURTESY {
+                        if waited >= COURTESY {
                             vote.push(i);
                         }
                         continue;
@@ -158,8 +160,9 @@ impl Change<'_> {
             }
             // Of several that duel, the one that waits less is done before the next one wakes up.
             let round_trips = (now - try_began).max(Duration::from_millis(1));
-            let longer = if waited > 0 { 1 } else { lost.min(10) };
-            self.inner.pause(round_trips.saturating_mul(1 << longer).min(LONGEST_PAUSE)).await;
+            let longer = if waited > 0 { waited } else { lost };
+            let most = round_trips.saturating_mul(1 << longer.min(10)).min(LONGEST_PAUSE);
+            self.inner.pause(most).await;
         }
     }
 
@@ -207,7 +210,7 @@ impl Change<'_> {
             let Some(draft) = self.decide(*i, value, clock, work) else { continue };
             args.push(self.jobs[*i].as_bytes().to_vec());
             args.push(draft.value);
-            drafts.push((*i, draft.answer));
+            drafts.push((*i, draft.is_changed, draft.answer));
         }
         if drafts.is_empty() {
             return Ok((heard, clock, Vec::new()));
@@ -216,9 +219,10 @@ impl Change<'_> {
         let heard = self.ask(&ACCEPT, args, false).await?;
         let votes = promises(&heard, drafts.len());
         let mut won = Vec::with_capacity(drafts.len());
-        for ((i, answer), replies) in drafts.into_iter().zip(votes) {
+        for ((i, is_changed, answer), replies) in drafts.into_iter().zip(votes) {
             self.inner.observe(replies.iter().filter_map(|reply| reply.body));
             if committed(&replies, ballot, self.quorum()) {
+                self.inner.vain.voted(self.jobs[i], is_changed);
                 won.push((i, answer));
             }
         }

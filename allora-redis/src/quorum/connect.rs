@@ -6,6 +6,8 @@ use super::{
     proposer::majority,
     server::{Fault, Server},
     unheard::Unheard,
+    vain::Vain,
+    wire::Line,
 };
 use allora_core::{Error, Kind, Result, Runtime, runtime};
 use futures::{
@@ -101,7 +103,9 @@ impl Builder {
             let client = Client::open(url.as_ref()).map_err(|_| {
                 wrong(format!("the URL of server {} is none of a Redis; redis://HOST:PORT", i + 1))
             })?;
-            servers.push(Server::new(client));
+            let info = client.get_connection_info();
+            let address = format!("{}/{}", info.addr(), info.redis_settings().db());
+            servers.push(Server::new(address, Line::new(client)));
         }
         let names = match &self.names {
             Some(names) => names.clone(),
@@ -123,6 +127,7 @@ impl Builder {
             round: AtomicU64::new(0),
             era: Mutex::new(None),
             unheard: Unheard::default(),
+            vain: Vain::default(),
         });
         inspect(&inner).await?;
         Ok(RedisQuorum { inner })

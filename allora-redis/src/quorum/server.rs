@@ -1,12 +1,14 @@
-//! One server of the quorum: a connection, a deadline for each call, and rest after a failure.
+//! One server of the quorum: a deadline for each call, and rest after a failure.
 
-use super::scripts::{Said, said};
+use super::{
+    scripts::{Said, said},
+    wire::Wire,
+};
 use allora_core::Runtime;
-use futures::future::{Either, select};
-use redis::{AsyncConnectionConfig, Client, RedisError, Script, Value, aio::MultiplexedConnection};
+use futures::future::{BoxFuture, Either, select};
+use redis::{RedisError, RedisResult, Script};
 use std::{
     fmt,
-    pin::pin,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,8 +22,7 @@ const REST: (Duration, Duration) = (Duration::from_millis(50), Duration::from_se
 pub(crate) struct Server {
     /// Where it is, without user and password.
     pub(crate) address: String,
-    client: Client,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    wire: Box<dyn Wire>,
     health: Mutex<Option<Failing>>,
     /// Whether this process is about to admit it.
     pub(crate) is_being_admitted: AtomicBool,
@@ -61,13 +62,10 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    pub(crate) fn new(client: Client) -> Self {
-        let info = client.get_connection_info();
-        let address = format!("{}/{}", info.addr(), info.redis_settings().db());
+    pub(crate) fn new(address: String, wire: impl Wire + 'static) -> Self {
         Self {
             address,
-            client,
-            connection: Mutex::new(None),
+            wire: Box::new(wire),
             health: Mutex::new(None),
             is_being_admitted: AtomicBool::new(false),
         }
@@ -98,16 +96,8 @@ impl Server {
         key: &str,
         args: &[Vec<u8>],
     ) -> Result<Said, Fault> {
-        let mut invocation = script.key(key);
-        for arg in args {
-            invocation.arg(&arg[..]);
-        }
-        let answer: Value = self
-            .within(runtime, deadline, async |mut connection| {
-                invocation.invoke_async(&mut connection).await
-            })
-            .await?;
-        said(answer).ok_or(Fault::Garbled)
+        let answer = self.wire.call(deadline, script, key, args);
+        said(self.within(runtime, deadline, answer).await?).ok_or(Fault::Garbled)
     }
 
     /// What it says of itself.
@@ -116,39 +106,31 @@ impl Server {
         runtime: &dyn Runtime,
         deadline: Duration,
     ) -> Result<redis::InfoDict, Fault> {
-        self.within(runtime, deadline, async |mut connection| {
-            redis::cmd("INFO").query_async(&mut connection).await
-        })
-        .await
+        self.within(runtime, deadline, self.wire.info(deadline)).await
     }
 
     async fn within<T>(
         &self,
         runtime: &dyn Runtime,
         deadline: Duration,
-        ask: impl AsyncFnOnce(MultiplexedConnection) -> Result<T, RedisError>,
+        answer: BoxFuture<'_, RedisResult<T>>,
     ) -> Result<T, Fault> {
         let end = runtime.sleep_until(runtime.now() + deadline);
-        let answer = pin!(async { ask(self.connection(deadline).await?).await });
         let answer = match select(answer, end).await {
             Either::Left((answer, _)) => answer.map_err(Fault::Failed),
             Either::Right(_) => Err(Fault::Silent),
         };
         match &answer {
             Ok(_) => *lock(&self.health) = None,
-            Err(fault) => self.failed(runtime, fault),
+            Err(fault) => {
+                self.wire.failed(match fault {
+                    Fault::Failed(error) => Some(error),
+                    Fault::Silent | Fault::Garbled => None,
+                });
+                self.leave_alone(runtime);
+            }
         }
         answer
-    }
-
-    fn failed(&self, runtime: &dyn Runtime, fault: &Fault) {
-        let said_no = matches!(fault, Fault::Failed(error) if !error.is_unrecoverable_error()
-            && !error.is_io_error() && !error.is_timeout());
-        if !said_no {
-            // What is in it may be carried out later; that does no harm.
-            *lock(&self.connection) = None;
-        }
-        self.leave_alone(runtime);
     }
 
     /// Does not ask it for a while.
@@ -156,18 +138,6 @@ impl Server {
         let mut health = lock(&self.health);
         let rest = health.map_or(REST.0, |failing| (failing.rest * 2).min(REST.1));
         *health = Some(Failing { rest, until: runtime.now() + rest });
-    }
-
-    async fn connection(&self, deadline: Duration) -> Result<MultiplexedConnection, RedisError> {
-        if let Some(connection) = lock(&self.connection).clone() {
-            return Ok(connection);
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(deadline))
-            .set_response_timeout(None);
-        let opened = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        *lock(&self.connection) = Some(opened.clone());
-        Ok(opened)
     }
 
     /// Lets one caller at a time admit it.

@@ -1,6 +1,6 @@
 //! An exhaustive search of the protocol: the functions of the product, in every order of messages.
 //!
-//! Own code and not a model checker from outside: breadth-first search is what is needed of one,
+//! Own code and not a model checker from outside: depth-first search is what is needed of one,
 //! and that is short; a checker's traits would be longer than it, and its upkeep ours to watch.
 //!
 //! A message that was sent can be delivered at any time, any number of times, also after its sender
@@ -52,6 +52,9 @@ impl Setting {
     /// A server forgets, and is admitted again.
     const LOSS: Self = Self { losses: 1, admissions: 1, leases: false, ..Self::QUICK };
 }
+
+/// Where a search does not come to its end in a quarter of an hour, it ends after so many states.
+const MOST: usize = 12_000_000;
 
 /// One ballot for each of two proposers.
 const SHORT: &[&[u64]] = &[&[1], &[2]];
@@ -153,26 +156,56 @@ fn without_any_of_its_rules_the_protocol_breaks() {
     breaks(Defect::ReadBeforeNoted, &loss);
 }
 
-/// Minutes each, and most of an hour together: with `ALLORA_TEST_LONG=1`.
-#[test]
-fn larger_worlds() {
-    if std::env::var_os("ALLORA_TEST_LONG").is_none() {
-        return;
-    }
+/// Minutes each: with `ALLORA_TEST_LONG=1`.
+mod larger {
+    use super::*;
+
     const TWICE: &[&[u64]] = &[&[1, 3], &[2, 4]];
-    let granted = [Goal::Granted];
-    holds(&Setting { rounds: TWICE, leases: false, ..Setting::QUICK }, &granted);
-    holds(&Setting { rounds: TWICE, ..Setting::QUICK }, &[Goal::FinishedAfterTakeOver]);
-    let loss = [Goal::Admitted, Goal::GrantedAfterLoss];
-    const THREE: &[&[&[u64]]] = &[&[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
-    for rounds in THREE {
-        holds(&Setting { rounds, ..Setting::LOSS }, &loss);
+    const LOSS: &[Goal] = &[Goal::Admitted, Goal::GrantedAfterLoss];
+
+    fn holds_too(setting: &Setting, goals: &[Goal]) {
+        if std::env::var_os("ALLORA_TEST_LONG").is_some() {
+            holds(setting, goals);
+        }
     }
-    let most = 12_000_000;
-    let losses = Setting { rounds: SHORT, losses: 2, admissions: 2, most, ..Setting::LOSS };
-    holds(&losses, &loss);
-    holds(&Setting { leases: true, most, ..Setting::LOSS }, &[Goal::FinishedAfterLoss]);
-    holds(&Setting { n: 5, rounds: SHORT, leases: false, most, ..Setting::QUICK }, &granted);
-    let reads = Setting { rounds: SHORT, reads: 1, most, ..Setting::LOSS };
-    holds(&reads, &[Goal::ReadGrant, Goal::Admitted]);
+
+    #[test]
+    fn two_ballots_each() {
+        let once = Setting { rounds: TWICE, leases: false, ..Setting::QUICK };
+        holds_too(&once, &[Goal::Granted]);
+        let leased = Setting { rounds: TWICE, ..Setting::QUICK };
+        holds_too(&leased, &[Goal::FinishedAfterTakeOver]);
+    }
+
+    #[test]
+    fn a_loss_and_three_ballots() {
+        const THREE: &[&[&[u64]]] = &[&[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
+        for rounds in THREE {
+            holds_too(&Setting { rounds, ..Setting::LOSS }, LOSS);
+        }
+    }
+
+    #[test]
+    fn two_losses() {
+        let twice = Setting { rounds: SHORT, losses: 2, admissions: 2, ..Setting::LOSS };
+        holds_too(&Setting { most: MOST, ..twice }, LOSS);
+    }
+
+    #[test]
+    fn leases_and_a_loss() {
+        let leased = Setting { leases: true, ..Setting::LOSS };
+        holds_too(&leased, &[Goal::FinishedAfterLoss]);
+    }
+
+    #[test]
+    fn five_servers() {
+        let five = Setting { n: 5, rounds: SHORT, leases: false, ..Setting::QUICK };
+        holds_too(&five, &[Goal::Granted]);
+    }
+
+    #[test]
+    fn a_loss_and_a_read() {
+        let reads = Setting { rounds: SHORT, reads: 1, most: MOST, ..Setting::LOSS };
+        holds_too(&reads, &[Goal::ReadGrant, Goal::Admitted]);
+    }
 }

@@ -3,7 +3,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 
-use super::{ask, join, look, register, runtime, server::Server, servers, t, take, urls};
+use super::{
+    ask, join, join_within, look, register, runtime, server::Server, servers, t, take, urls,
+};
 use allora_conformance::history::{Claims, Event, Law, Outcome, What, check};
 use allora_core::{
     Kind,
@@ -224,7 +226,7 @@ fn servers_that_hang_in_turn_cost_and_double_nothing() {
 fn without_a_majority_nothing_is_taken_and_with_it_again_all_goes_on() {
     runtime().block_on(async {
         let Some(mut servers) = servers(3).await else { return };
-        let node = join(&urls(&servers), "allora").await;
+        let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
         let seen = register(&node, "job", 1).await;
         servers[0].freeze();
         servers[2].kill();
@@ -247,7 +249,8 @@ fn without_a_majority_nothing_is_taken_and_with_it_again_all_goes_on() {
 fn a_majority_that_forgot_at_once_stops_everything_until_init() {
     runtime().block_on(async {
         let Some(mut servers) = servers(3).await else { return };
-        let node = join(&urls(&servers), "allora").await;
+        // A call is patient for forty deadlines, and each of those below comes to nothing.
+        let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
         register(&node, "job", 1).await;
         for server in &mut servers[..2] {
             server.kill();

@@ -43,9 +43,14 @@ fn runtime() -> &'static Runtime {
 /// Another node. A machine that runs all tests at once is slow: its servers are given time, and
 /// are asked again for a minute.
 async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
+    join_within(Duration::from_secs(1), urls, prefix).await
+}
+
+/// Another node, which gives a server only so long to answer.
+async fn join_within(deadline: Duration, urls: &[String], prefix: &str) -> RedisQuorum {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        let builder = RedisQuorum::builder().prefix(prefix).deadline(Duration::from_secs(1));
+        let builder = RedisQuorum::builder().prefix(prefix).deadline(deadline);
         match builder.connect(urls).await {
             Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => {}
             node => return node.unwrap(),
