@@ -23,7 +23,8 @@ use std::{
 const BATCH: usize = 500;
 /// How long duelling nodes wait at most, before they try again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How often a ballot that is under way is waited for, before it is overtaken.
+/// For which part of a deadline a ballot that is under way is waited for, before it is overtaken:
+/// longer than its node waits for the last clock.
 const COURTESY: u32 = 4;
 /// How many deadlines an operation may take before its outcome is called unknown.
 const PATIENCE: u32 = 40;
@@ -106,6 +107,7 @@ impl Change<'_> {
         let mut answers: Vec<Option<T>> = (0..self.jobs.len()).map(|_| None).collect();
         let mut decided = None;
         let (mut lost, mut waited) = (0_u32, 0_u32);
+        let mut unsettled = None;
         loop {
             let try_began = self.inner.runtime.now();
             let mut last = None;
@@ -120,7 +122,8 @@ impl Change<'_> {
                 for (i, value) in look.into_iter().zip(seen) {
                     let Some(value) = value else {
                         // Somebody is about to change it: overtaken, both would begin again.
-                        if waited >= COURTESY {
+                        let since = *unsettled.get_or_insert(try_began);
+                        if try_began - since >= self.inner.deadline / COURTESY {
                             vote.push(i);
                         }
                         continue;
@@ -137,7 +140,7 @@ impl Change<'_> {
             }
             waited += 1;
             if !vote.is_empty() {
-                (lost, waited) = (lost + 1, 0);
+                (lost, waited, unsettled) = (lost + 1, 0, None);
                 let (heard, clock, won) = self.vote(&era, &vote, &work).await?;
                 for (i, answer) in won {
                     answers[i] = Some(answer);
