@@ -4,6 +4,7 @@ use super::{Definition, Stored};
 use crate::{
     backend::{self, Backend, Change, NewSchedule, Next, Now, Occurrence, Page, Reschedule, State},
     error::{Error, Kind, Result},
+    name::check_free,
     runtime::{Runtime, detect},
     schedule::Schedule as _,
     time::Time,
@@ -597,6 +598,7 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     pub(super) fn first(stored: &'a Stored, now: Time) -> Result<Self> {
+        check_free(&stored.name)?;
         let definition = stored.definition().map_err(|error| {
             Error::new(error.kind(), format!("{:?}: {error}", stored.name)).source(error)
         })?;

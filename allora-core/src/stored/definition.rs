@@ -31,6 +31,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// | `delay 30s`, `spread 1m` | runs so long after the scheduled time; spread by name up to so long |
 /// | `start …`, `end …` | no occurrence before, none after: RFC 3339 instants |
 /// | `max-runs 12` | at most so many occurrences |
+/// | `mutex tapes` | one at a time with all jobs of this group |
 ///
 /// What a newer build writes in another form begins with `@v` and a number, which this one refuses
 /// by that name; words it does not know it refuses at their place.
@@ -192,7 +193,7 @@ fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The settings that can be said.
 #[cfg(feature = "json")]
-pub(super) const SETTINGS: [&str; 12] = [
+pub(super) const SETTINGS: [&str; 13] = [
     "zone",
     "at-least-once",
     "catch-up",
@@ -205,6 +206,7 @@ pub(super) const SETTINGS: [&str; 12] = [
     "start",
     "end",
     "max-runs",
+    "mutex",
 ];
 
 /// What was read so far.
@@ -307,6 +309,7 @@ impl Read {
             "start" => settings.start = Some(words.instant()?),
             "end" => settings.end = Some(words.instant()?),
             "max-runs" => settings.max_runs = Some(words.number()?),
+            "mutex" => settings.mutex = Some(words.value("a group's name")?.1.into()),
             _ => {
                 return Err(wrong(name_at, name, "is not a setting that this build knows")
                     .remedy("correct it, or update this program"));
@@ -440,6 +443,7 @@ mod tests {
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
             settings.max_runs = self.maybe(|random| 1 + random.below(u64::MAX - 1));
+            settings.mutex = self.maybe(|_| "tapes/é".into());
             settings
         }
     }
@@ -472,7 +476,7 @@ mod tests {
     fn garbage_is_refused_and_nothing_panics() {
         let full = "* * * * *; zone Asia/Tokyo; at-least-once 30000ms; catch-up all 3; window 1h; \
                     retry 3 1s 1h; delay 1s; spread 2s; start 2026-01-01T00:00:00.000Z; \
-                    end 2027-01-01T00:00:00.000Z; max-runs 3; timeout 5s";
+                    end 2027-01-01T00:00:00.000Z; max-runs 3; mutex tapes; timeout 5s";
         assert!(Definition::parse("job", full).is_ok());
         let mut random = Random(11);
         for _ in 0..4_000 {
@@ -497,7 +501,8 @@ mod tests {
         let entry = crate::job(schedule::every(Duration::from_secs(90)), async |_: Run| {})
             .at_least_once(Duration::from_secs(30))
             .delay(Duration::from_secs(5))
-            .max_runs(3);
+            .max_runs(3)
+            .mutex("tapes");
         let definition = Definition::parse("job", &entry.definition()).unwrap();
         assert_eq!(definition.settings(), &*entry.settings);
         assert_eq!(definition.to_string(), entry.definition());
