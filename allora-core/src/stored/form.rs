@@ -6,7 +6,7 @@
 
 use super::{
     Stored,
-    definition::{Read, SETTINGS},
+    words::{Read, SETTINGS},
 };
 use crate::{
     job::{Delivery, Retry},

@@ -231,7 +231,7 @@ fn a_paused_group_waits() {
     change(Change::Pause { note: "the tapes are away" });
     lab.until(50.0);
     assert!(began(&lab, "b").is_empty());
-    change(Change::Resume { skip_to: None });
+    change(Change::Resume { skip: None });
     lab.until(60.0);
     assert_eq!(lab.story("b"), ["ran 30"]);
 }

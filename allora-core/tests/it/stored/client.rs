@@ -187,7 +187,7 @@ fn an_interval_stays_on_its_grid_when_what_passed_in_a_pause_is_missed() {
     lab.until(37.0);
     let resumed = lab.sim.block_on(client.resume("a", Gap::Missed)).unwrap();
     assert_eq!(resumed.cursor, Some(at(40.0).into()));
-    assert_eq!(lab.story("a"), ["missed 10-10 ?"]);
+    assert_eq!(lab.story("a"), ["missed 10-30 3"]);
 }
 
 #[test]
