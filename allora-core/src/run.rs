@@ -72,7 +72,7 @@ impl Run {
         self.inner.taken.fence
     }
 
-    /// A number that grows with every turn in the job's [mutex group](crate::job::Entry::mutex), over
+    /// A number that grows with every turn in the job's [mutex group](crate::Entry::mutex), over
     /// all its jobs; `None` without a group. To be used as [`fence`](Self::fence), which grows for
     /// each job by itself, where several jobs of the group write to one thing.
     pub fn mutex_fence(&self) -> Option<i64> {

@@ -66,13 +66,13 @@ pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &World) {
     let run = won(w.node().lease(t(540), "job", 1).await);
     w.node().pause(t(541), "job").await;
     // What was begun is not passed over.
-    let at = |from| Skip::new(seen.edition, from, Passed { last: t(600), ..passed }, None);
-    let begun = w.node().modify(t(610), "job", Change::Resume { skip: Some(at(t(540))) }).await;
+    let at = |from| Skip::new(seen.edition, from, Passed { last: t(570), ..passed }, None);
+    let begun = w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(540))) }).await;
     assert_eq!(begun.expect_err("it was started").kind(), Kind::AlreadyExists);
     let ended =
-        fine(w.node().modify(t(610), "job", Change::Resume { skip: Some(at(t(600))) }).await);
+        fine(w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(560))) }).await);
     assert_eq!((ended.cursor, ended.counters.missed), (None, 16));
-    assert_eq!(w.node().end(t(611), "job", run.fence, ran(t(600))).await, Settled::Done);
+    assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Settled::Done);
     assert_eq!(w.node().look("job").await.cursor, None);
 }
 

@@ -256,7 +256,7 @@ impl Stored {
     }
 
     /// Runs one at a time with all jobs of this group, in code and stored, on all nodes: see
-    /// [`Entry::mutex`](crate::job::Entry::mutex).
+    /// [`Entry::mutex`](crate::Entry::mutex).
     pub fn mutex(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.mutex = Some(group.into());
         self
