@@ -143,7 +143,15 @@ impl Walk {
             0 => Change::Edit { edition, kind, definition: Some(("other", next)), data: None },
             1 => Change::Edit { edition, kind: None, definition: None, data: Some(&data) },
             2 => Change::Pause { note: "by\0 hand" },
-            3 => Change::Resume { skip_to: next.filter(|_| self.random.below(2) == 0) },
+            3 => {
+                let cursor = known.as_ref().and_then(|state| state.cursor);
+                let skip = cursor.filter(|_| self.random.below(2) == 0).map(|cursor| {
+                    let last = now.here().max(cursor.at);
+                    let passed = Passed { count: Some(3), last, overlap: false };
+                    Skip::new(edition, cursor.at, passed, next)
+                });
+                Change::Resume { skip }
+            }
             4 => Change::Rerun { run: &letter },
             5 => Change::Dismiss { run: &letter },
             _ => Change::Trigger { id: ids[self.random.below(3)], at: None },

@@ -78,6 +78,25 @@ pub enum Event {
         /// The run's fence.
         fence: i64,
     },
+    /// The run was cancelled: no extension of its turn in its mutex group was confirmed in time.
+    MutexUnconfirmed {
+        /// The job.
+        name: Arc<str>,
+        /// The group.
+        group: Arc<str>,
+        /// The run's fence.
+        fence: i64,
+    },
+    /// The run was ended: somebody else has its turn in its mutex group, or the group's record was
+    /// deleted.
+    MutexLost {
+        /// The job.
+        name: Arc<str>,
+        /// The group.
+        group: Arc<str>,
+        /// The run's fence.
+        fence: i64,
+    },
     /// The job is now as this node defines it; the store had it otherwise.
     Redefined {
         /// The job.

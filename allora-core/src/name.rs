@@ -39,6 +39,33 @@ pub fn check_name(name: &str) -> Result {
     }
 }
 
+/// What the names of the records begin with that the scheduler keeps for mutex groups.
+pub(crate) const MUTEX: &str = "allora:mutex:";
+
+/// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own.
+pub(crate) fn check_free(name: &str) -> Result {
+    check_name(name)?;
+    if name.starts_with(MUTEX) {
+        let own =
+            format!("names that begin with {MUTEX:?} are those of mutex groups; not {name:?}");
+        return Err(Error::invalid(own));
+    }
+    Ok(())
+}
+
+/// Checks the name of a mutex group: one word that, behind its prefix, still is a name.
+pub(crate) fn check_group(group: &str) -> Result {
+    check_name(group)?;
+    let most = MAX_NAME - MUTEX.len();
+    if group.len() > most || group.contains(|c: char| c.is_whitespace() || c == ';') {
+        return Err(Error::invalid(format!(
+            "the mutex group {:?}: at most {most} bytes without blanks and semicolons",
+            shown(group)
+        )));
+    }
+    Ok(())
+}
+
 /// The first 40 characters: enough to find it, little enough for a log line.
 fn shown(name: &str) -> String {
     match name.char_indices().nth(40) {

@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -70,6 +70,13 @@ impl Run {
     /// writes to: where the highest fence seen is kept, a writer that was believed dead is refused.
     pub fn fence(&self) -> i64 {
         self.inner.taken.fence
+    }
+
+    /// A number that grows with every turn in the job's [mutex group](crate::Entry::mutex), over
+    /// all its jobs; `None` without a group. To be used as [`fence`](Self::fence), which grows for
+    /// each job by itself, where several jobs of the group write to one thing.
+    pub fn mutex_fence(&self) -> Option<i64> {
+        self.control().mutex_fence.get().copied()
     }
 
     /// The id of a manual trigger; `None` for an occurrence of the schedule.
@@ -238,6 +245,8 @@ pub(crate) struct Control {
     pub(crate) execution: AtomicWaker,
     /// How often an extension of its lease was confirmed.
     confirmed: AtomicU64,
+    /// The fence of its turn in its mutex group.
+    mutex_fence: OnceLock<i64>,
     /// What it has said about its end.
     decision: Mutex<Option<Decision>>,
     /// Those who wait for the cancellation, or for a confirmation.
@@ -272,6 +281,11 @@ impl Control {
     pub(crate) fn confirm(&self) {
         self.confirmed.fetch_add(1, Ordering::AcqRel);
         self.wake();
+    }
+
+    pub(crate) fn set_mutex_fence(&self, fence: i64) {
+        // A run has one turn.
+        let _ = self.mutex_fence.set(fence);
     }
 
     fn confirmed(&self) -> u64 {

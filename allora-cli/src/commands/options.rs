@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// While the run before still goes on (at most once only): allow, skip or wait.
     #[arg(long, value_parser = parse_overlap)]
     overlap: Option<Overlap>,
+    /// Runs one at a time with all jobs of this group, on all nodes; '' for none.
+    #[arg(long, value_name = "GROUP")]
+    mutex: Option<String>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
@@ -98,6 +101,9 @@ impl Options {
         settings.timeout = self.timeout.or(settings.timeout);
         settings.catch_up = self.catch_up.unwrap_or(settings.catch_up);
         settings.overlap = self.overlap.unwrap_or(settings.overlap);
+        if let Some(group) = &self.mutex {
+            settings.mutex = Some(group.as_str()).filter(|group| !group.is_empty()).map(Into::into);
+        }
         if self.at_most_once {
             settings.delivery = Delivery::AtMostOnce;
             settings.retry = Retry::NEVER;

@@ -113,6 +113,7 @@ CRONTABS
     ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
     ALLORA_WINDOW=1h                     not run when later than this
     ALLORA_OVERLAP=allow|skip|wait       while the one before still runs
+    ALLORA_MUTEX=tapes                   one at a time with all lines and jobs of this group
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_SPREAD=5m    later than scheduled, each job by its own part
     ALLORA_NODES=one|every               on one of the nodes, or on each
@@ -122,7 +123,8 @@ CRONTABS
 COMMANDS
   run by $SHELL -c in $HOME, in a process group of their own, with PATH=/usr/bin:/bin unless the
   crontab says otherwise. They are told ALLORA_JOB, ALLORA_SCHEDULED_AT, ALLORA_ATTEMPT,
-  ALLORA_FENCE (grows with every run of the job), ALLORA_OCCURRENCE (the same for every attempt) and
+  ALLORA_FENCE (grows with every run of the job), ALLORA_MUTEX_FENCE (with every run of its group),
+  ALLORA_OCCURRENCE (the same for every attempt) and
   ALLORA_NODE. A status other than 0 is a failure.
 
 STORED SCHEDULES

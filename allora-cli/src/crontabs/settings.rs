@@ -81,6 +81,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, W
             "OVERLAP" => {
                 settings.overlap = overlap(value).ok_or_else(|| expected("allow, skip or wait"))?;
             }
+            "MUTEX" => settings.mutex = Some(value.as_str().into()),
             "ATTEMPTS" => {
                 attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
             }
@@ -98,7 +99,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, W
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, SPREAD, OVERLAP, \
-                             ATTEMPTS, RETRY_WAIT, NODES and LABEL";
+                             ATTEMPTS, RETRY_WAIT, MUTEX, NODES and LABEL";
                 let what = format!("no setting is called {name}; behind ALLORA_ there are {known}");
                 return Err(wrong(what));
             }

@@ -206,6 +206,9 @@ fn variables(
     set("ALLORA_SCHEDULED_AT", shown(run.scheduled_at()));
     set("ALLORA_ATTEMPT", run.attempt().to_string());
     set("ALLORA_FENCE", run.fence().to_string());
+    if let Some(fence) = run.mutex_fence() {
+        set("ALLORA_MUTEX_FENCE", fence.to_string());
+    }
     set("ALLORA_OCCURRENCE", run.occurrence_key());
     variables
 }

@@ -104,9 +104,53 @@ fn work_on(url: &str) {
     assert!(place.say(&["list"]).ends_with("0 entries.\n"));
 }
 
+/// Two lines and a stored command of one group, on two daemons.
+fn groups_on(url: &str) {
+    let site = Site::new(
+        "ALLORA_MUTEX=tapes\nSHELL=/bin/sh\n\
+         @every 1s echo + a >> DIR/turns; sleep 0.1; echo - a $ALLORA_MUTEX_FENCE >> DIR/turns\n\
+         ALLORA_DELIVERY=at-least-once\n\
+         @every 1s echo + b >> DIR/turns; sleep 0.1; echo - b $ALLORA_MUTEX_FENCE >> DIR/turns\n",
+    );
+    let prefix = format!("g{:x}", std::process::id());
+    let mut site = site.with(&["--prefix", &prefix, "--stored"]);
+    url.clone_into(&mut site.args[1]);
+    let say = |args: &[&str]| {
+        let at = ["--url", url, "--prefix", &prefix];
+        site.allora(&[&args[..1], &at, &args[1..]].concat()).fine()
+    };
+    say(&["init"]);
+    let turns = site.path("turns").display().to_string();
+    let work = format!("echo + c >> {turns}; sleep 0.1; echo - c $ALLORA_MUTEX_FENCE >> {turns}");
+    let data = serde_json::json!({ "command": ["sh", "-c", work] }).to_string();
+    say(&["add", "c", "command", "@every 1s", &data, "--mutex", "tapes"]);
+    assert!(say(&["show", "c"]).contains("mutex tapes"));
+    let daemons = [site.start(), site.start()];
+    site.more_lines("turns", 40);
+    assert_eq!(daemons.map(|daemon| daemon.stop()), [0, 0]);
+    let turns = site.read("turns");
+    let turns: Vec<Vec<&str>> = turns.lines().map(|line| line.split(' ').collect()).collect();
+    let mut fences = Vec::new();
+    for turn in turns.chunks(2) {
+        let [began, ended] = turn else { panic!("{turns:?}") };
+        assert!(began[0] == "+" && ended[0] == "-" && began[1] == ended[1], "{turns:?}");
+        fences.push(ended[2].parse::<i64>().unwrap());
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+    for name in ["a", "b", "c"] {
+        assert!(turns.iter().any(|turn| turn[1] == name), "{name}: {turns:?}");
+    }
+    // Its lock is to be seen, and free.
+    let lock: Value =
+        serde_json::from_str(&say(&["show", "allora:mutex:tapes", "--json"])).unwrap();
+    assert_eq!(lock["counters"]["ran"], fences.len());
+    assert!(say(&["list", "--all"]).contains("mutex group"));
+}
+
 fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
     if let Some(given) = server(store, variable) {
         work_on(&url(&given));
+        groups_on(&url(&given));
     }
 }
 
@@ -122,6 +166,11 @@ mod operators_and_daemons_work {
     #[cfg(any(feature = "redis", feature = "etcd"))]
     use super::together;
 
+    #[test]
+    fn sqlite_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        super::groups_on(&format!("sqlite:{}", folder.path().join("store.db").display()));
+    }
     #[test]
     fn mysql() {
         on("mysql", "ALLORA_TEST_MYSQL_URL", str::to_owned);

@@ -38,7 +38,7 @@ pub(super) async fn pausing_again_changes_the_note_only(w: &World) {
 pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &World) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip_to: None }).await);
+    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip: None }).await);
     assert_eq!(resumed, seen, "as if nothing had been");
     assert_eq!(w.node().found(&["mail"], t(61), 9).await.0, ["job"]);
     won(w.node().take(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
@@ -47,14 +47,33 @@ pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &World) {
 pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &World) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let skip_to = Some(t(600).into());
-    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip_to }).await);
-    assert_eq!((resumed.cursor, resumed.paused.clone()), (skip_to, None));
-    assert_eq!(resumed.counters.missed, 1);
-    won(w.node().take(t(600), "job", once(&resumed, 1, Some(t(660).into()))).await);
-    let skip_to = Some(t(600).into());
-    let back = w.node().modify(t(601), "job", Change::Resume { skip_to }).await;
-    assert_eq!(back.expect_err("it was started").kind(), Kind::Invalid);
+    let seen = w.node().look("job").await;
+    let passed = Passed { count: Some(8), last: t(480), overlap: false };
+    let next = Some(t(540).into());
+    let to = |from, edition| Change::Resume { skip: Some(Skip::new(edition, from, passed, next)) };
+    for (from, edition) in [(t(0), seen.edition), (t(120), seen.edition), (t(60), seen.edition - 1)]
+    {
+        let other = w.node().modify(t(500), "job", to(from, edition)).await;
+        assert_eq!(other.expect_err("it was read otherwise").kind(), Kind::AlreadyExists);
+    }
+    let back = Skip::new(seen.edition, t(60), passed, Some(t(480).into()));
+    let back = w.node().modify(t(500), "job", Change::Resume { skip: Some(back) }).await;
+    assert_eq!(back.expect_err("it was passed").kind(), Kind::Invalid);
+    assert_eq!(w.node().look("job").await, seen, "nothing was changed");
+    let resumed = fine(w.node().modify(t(500), "job", to(t(60), seen.edition)).await);
+    assert_eq!((resumed.cursor, resumed.paused.clone()), (next, None));
+    assert_eq!(resumed.counters.missed, 8);
+    let run = won(w.node().lease(t(540), "job", 1).await);
+    w.node().pause(t(541), "job").await;
+    // What was begun is not passed over.
+    let at = |from| Skip::new(seen.edition, from, Passed { last: t(570), ..passed }, None);
+    let begun = w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(540))) }).await;
+    assert_eq!(begun.expect_err("it was started").kind(), Kind::AlreadyExists);
+    let ended =
+        fine(w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(560))) }).await);
+    assert_eq!((ended.cursor, ended.counters.missed), (None, 16));
+    assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Settled::Done);
+    assert_eq!(w.node().look("job").await.cursor, None);
 }
 
 pub(super) async fn what_runs_goes_on_while_paused(w: &World) {
@@ -80,7 +99,7 @@ pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &World) {
         let mut take = leased(&fine(Ok(run_again(&paused, run.run.clone()))), 2);
         take.expected = run.run.clone();
         lost(w.node().take(t(500), name, take).await);
-        let resumed = fine(w.node().modify(t(500), name, Change::Resume { skip_to: None }).await);
+        let resumed = fine(w.node().modify(t(500), name, Change::Resume { skip: None }).await);
         assert_eq!(resumed.attempts, 1);
         let again = won(w.node().take(t(500), name, leased(&resumed, 3)).await);
         assert_eq!((again.run, again.attempt), (run.run, 2), "{name}");
@@ -106,7 +125,7 @@ pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &W
     assert_eq!((run.attempt, run.run.trigger), (1, Some("id".into())));
     assert_eq!(w.node().end(t(121), "job", dead.fence, ran(t(180))).await, Settled::Lost);
     assert_eq!(w.node().end(t(121), "job", run.fence, ran_and_stay()).await, Settled::Done);
-    let resumed = fine(w.node().modify(t(200), "job", Change::Resume { skip_to: None }).await);
+    let resumed = fine(w.node().modify(t(200), "job", Change::Resume { skip: None }).await);
     assert_eq!((resumed.head.clone(), resumed.attempts), (Some(t(60).into()), 1));
     assert_eq!(resumed.counters.abandoned, 1);
     assert_eq!(won(w.node().take(t(200), "job", leased(&resumed, 4)).await).attempt, 2);

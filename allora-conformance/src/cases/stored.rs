@@ -87,7 +87,7 @@ pub(super) async fn a_schedule_brings_its_past_along(w: &World) {
     assert_eq!((mine.counters, &mine.dead), (seen.counters, &seen.dead));
     assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
     assert_eq!(w.node().look("job").await, mine);
-    let resumed = fine(w.node().modify(t(51), "job", Change::Resume { skip_to: None }).await);
+    let resumed = fine(w.node().modify(t(51), "job", Change::Resume { skip: None }).await);
     let taken = won(w.node().take(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
     assert_eq!(taken.run, t(60).into());
     assert_eq!(w.node().look("job").await.counters.started, 8);
@@ -113,7 +113,7 @@ pub(super) async fn what_is_not_there_is_not_found(w: &World) {
         assert_eq!(error_of(node.schedules().get(name).await).await, Kind::NotFound);
         for change in [
             Change::Pause { note: "" },
-            Change::Resume { skip_to: None },
+            Change::Resume { skip: None },
             Change::Trigger { id: "x", at: None },
             Change::Edit { edition: 0, kind: None, definition: None, data: None },
         ] {

@@ -64,7 +64,7 @@ pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &World) {
     heard(&mut hints, "job", Some(t(30))).await;
     w.node().pause(t(2), "job").await;
     let mut hints = fine(other.watch().subscribe().await);
-    fine(w.node().modify(t(3), "job", Change::Resume { skip_to: None }).await);
+    fine(w.node().modify(t(3), "job", Change::Resume { skip: None }).await);
     heard(&mut hints, "job", Some(t(30))).await;
     let mut hints = fine(other.watch().subscribe().await);
     w.node().delete(t(4), "job").await;

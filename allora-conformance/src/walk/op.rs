@@ -15,6 +15,7 @@ use allora_core::{
     },
     record::Record,
 };
+use chrono::TimeDelta;
 use std::{collections::BTreeSet, time::Duration};
 
 /// What an operation does.
@@ -405,8 +406,14 @@ impl Walker {
         let changes = match what {
             What::Pause => [0; 2].map(|_| Change::Pause { note: "note" }),
             What::Resume => {
-                let skip_to = next.filter(|_| random.one_in(3));
-                [0; 2].map(|_| Change::Resume { skip_to })
+                let record = self.plain.record(name).filter(|_| random.one_in(2));
+                let skip = record.and_then(|record| {
+                    let at = record.cursor?.at + TimeDelta::seconds(random.below(3) as i64 / 2);
+                    let count = random.one_in(2).then_some(3);
+                    let passed = Passed { count, last: self.now.max(at), overlap: false };
+                    Some(Skip::new(record.edition, at, passed, next))
+                });
+                [0; 2].map(|_| Change::Resume { skip })
             }
             What::Trigger => {
                 let at = next.map(|next| next.at).filter(|_| random.one_in(3));

@@ -1,6 +1,6 @@
 //! Schedules that live in the store: added, changed and removed while everything runs.
 
-use super::{Counters, DeadLetter, Next, Now, Occurrence, Pause, State};
+use super::{Counters, DeadLetter, Next, Now, Occurrence, Pause, Skip, State};
 use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
@@ -223,9 +223,10 @@ pub enum Change<'a> {
     },
     /// Starts the schedule again.
     Resume {
-        /// `Some`: the cursor moves there, and what is passed over is recorded as missed.
-        /// `None`: it stays, and the catch-up policy decides.
-        skip_to: Option<Next>,
+        /// `Some`: what passed since is recorded, and the cursor moves on, if both are as they were
+        /// read; otherwise that is an error. The range begins with the cursor, or, if that was begun,
+        /// behind it. `None`: the cursor stays, and the catch-up policy decides.
+        skip: Option<Skip>,
     },
     /// One run beside the schedule. The same id again, for the same instant if one is given,
     /// changes nothing as long as the record remembers it: until the run has ended, or, without a

@@ -124,6 +124,31 @@ impl Entry {
         self.set(|settings| settings.max_runs = Some(runs))
     }
 
+    /// Runs one at a time with all jobs of this group, on all nodes: a run that was won waits at its
+    /// node for its turn before the job's code begins. Groups are named by one word of up to 187
+    /// bytes; they exist as long as a job names them.
+    ///
+    /// What is promised is what a lease promises. The group's turn lasts as long as the run's own
+    /// lease, or mark, and is extended like that: a node that dies in its turn delays the others by
+    /// that long at most. If an extension is not confirmed in time the run is cancelled, and its
+    /// future dropped before the turn ends ([`MutexUnconfirmed`](crate::Event::MutexUnconfirmed),
+    /// [`MutexLost`](crate::Event::MutexLost)): at least once it runs again, at most once it has
+    /// failed. Code that blocks, or a machine that slept, may notice too late: what the jobs of a
+    /// group write to can tell by [`Run::mutex_fence`](crate::Run::mutex_fence).
+    ///
+    /// Turns come in no particular order. A run that waits has one of its node's slots, keeps its own
+    /// lease, and is given back at once when the scheduler stops; its time limit begins with its
+    /// code. Waiting runs of one job add up, unless it has an [overlap](Self::overlap) policy or is
+    /// delivered at least once. Jobs that run [on every node](Self::on_every_node) wait for each
+    /// other's nodes too.
+    ///
+    /// The group's record is in the store under `allora:mutex:` and the group's name, among the jobs
+    /// in code: paused, it holds the whole group back; deleted, it gives the turn to the next one.
+    pub fn mutex(self, group: impl Into<Arc<str>>) -> Self {
+        let group = group.into();
+        self.set(|settings| settings.mutex = Some(group))
+    }
+
     /// Runs on every node, each by itself, instead of on one: nothing of it is in the store, and
     /// what passed while the node was down is not caught up with.
     pub fn on_every_node(self) -> Self {

@@ -3,11 +3,12 @@
 use crate::{
     backend::Next,
     error::{Error, Result},
+    name::check_group,
     schedule::spread_of,
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 /// Everything about a job beside its schedule and its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Settings {
     pub end: Option<Time>,
     /// At most so many occurrences.
     pub max_runs: Option<u64>,
+    /// Runs one at a time with all jobs of this group.
+    pub mutex: Option<Arc<str>>,
     /// On one node or on every node.
     pub placement: Placement,
     /// The version that the user's build declares.
@@ -193,6 +196,9 @@ impl Settings {
         {
             return wrong("`CatchUp::All` has a limit from 1 to 10 000; `CatchUp::None` runs none");
         }
+        if let Some(group) = &self.mutex {
+            check_group(group)?;
+        }
         if self.max_runs == Some(0) {
             return wrong("`max_runs` is at least 1; a job that never runs need not be added");
         }
@@ -269,6 +275,9 @@ impl Settings {
         if let Some(runs) = self.max_runs {
             words.push(format!("max-runs {runs}"));
         }
+        if let Some(group) = &self.mutex {
+            words.push(format!("mutex {group}"));
+        }
         if let Some(timeout) = self.timeout {
             words.push(format!("timeout {}", millis(timeout)));
         }
@@ -305,6 +314,14 @@ mod tests {
         check(|s| s.spread = 366 * DAY, "");
         check(|s| s.catch_up = CatchUp::All { limit: 10_000 }, "");
         check(|s| s.max_runs = Some(u64::MAX), "");
+        check(|s| s.mutex = Some("x".repeat(187).into()), "");
+    }
+
+    #[test]
+    fn a_mutex_group_is_one_word() {
+        for bad in ["", "a b", "a;b", &"x".repeat(188)] {
+            assert!(Settings { mutex: Some(bad.into()), ..Settings::default() }.check().is_err());
+        }
     }
 
     #[test]

@@ -328,7 +328,7 @@ fn a_trigger_runs_beside_the_schedule_also_when_paused() {
     let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
     let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine", at: None });
     let table = table.at(76.0).expect(&[75.5], &[], 60.);
-    table.operator(130.0, Change::Resume { skip_to: None }).at(130.0).expect(
+    table.operator(130.0, Change::Resume { skip: None }).at(130.0).expect(
         &[75.5, 120.],
         &["missed 60-60 1"],
         180.,

@@ -2,9 +2,9 @@
 
 use super::{Again, At, Ledger, Record, step::first_fence};
 use crate::{
-    backend::{Carried, Change, Counters, DeadLetter, NewSchedule, Next, Occurrence, Pause},
+    backend::{Carried, Change, Counters, DeadLetter, NewSchedule, Next, Occurrence, Pause, Skip},
     error::{Error, Kind, Result},
-    name::check_name,
+    name::{check_free, check_name},
     time::whole_millis,
 };
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub const MAX_TRIGGERS: usize = 1_000;
 /// # Errors
 /// `AlreadyExists` if the name is taken; `Invalid` for a bad name or kind, or too much data.
 pub fn create(slot: &mut Option<Record>, new: &NewSchedule<'_>, at: At<'_>) -> Result {
-    check_name(new.name)?;
+    check_free(new.name)?;
     check_name(new.kind)?;
     check_data(new.data)?;
     check_past(new)?;
@@ -139,10 +139,11 @@ pub fn change(
             let since = record.paused.take().map_or(whole_millis(at.now), |pause| pause.since);
             record.paused = Some(Pause { since, note: note.to_owned() });
         }
-        Change::Resume { skip_to } => {
-            if let Some(next) = skip_to {
-                forward(record, name, Some(next))?;
-                record.move_cursor(name, Some(next), at, ledger);
+        Change::Resume { skip } => {
+            if let Some(skip) = skip {
+                record.check_gap(name, &skip)?;
+                record.pass(name, Occurrence::from(skip.expected), skip.passed, at, ledger);
+                record.cursor = skip.then;
             }
             record.paused = None;
         }
@@ -194,6 +195,24 @@ pub fn delete(slot: &mut Option<Record>, name: &str, at: At<'_>) -> Result {
 }
 
 impl Record {
+    /// Whether what is skipped is what has passed since this cursor.
+    fn check_gap(&self, name: &str, skip: &Skip) -> Result {
+        let follows =
+            self.cursor.is_some_and(|cursor| match self.last_started >= Some(cursor.at) {
+                true => cursor.at < skip.expected,
+                false => cursor.at == skip.expected,
+            });
+        if self.edition != skip.edition || !follows {
+            let changed = format!("{name:?} was changed since it was read; read it again");
+            return Err(Error::new(Kind::AlreadyExists, changed));
+        }
+        let passed = skip.passed.last;
+        if passed < skip.expected || skip.then.is_some_and(|next| next.at <= passed) {
+            return Err(Error::invalid(format!("{name:?} cannot go back to what it has passed")));
+        }
+        Ok(())
+    }
+
     /// Takes a dead letter out.
     fn exhume(&mut self, name: &str, run: &Occurrence) -> Result<DeadLetter> {
         let place = self.dead.iter().position(|letter| letter.run == *run);

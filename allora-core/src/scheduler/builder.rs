@@ -10,7 +10,7 @@ use crate::{
     error::{BoxError, Error, Kind, Result},
     event::Event,
     job::{Delivery, Entry, IntoOutcome, Overlap, Placement, Settings, job},
-    name::check_name,
+    name::{check_free, check_name},
     planner::{Planner, Powers},
     run::Run,
     runtime::{Runtime, detect},
@@ -287,20 +287,26 @@ fn check_config(config: &Config) -> Result {
 
 /// Whether a job can run on this backend at all.
 pub(super) fn check(name: &str, entry: &Entry, backend: &dyn Backend) -> Result {
-    check_name(name)?;
+    check_free(name)?;
     entry.check().map_err(|error| {
         Error::new(error.kind(), format!("the job {name:?}: {error}")).source(error)
     })?;
-    let settings = &entry.settings;
-    if settings.placement == Placement::EveryNode || backend.leases().is_some() {
+    if backend.leases().is_some() {
         return Ok(());
     }
+    let settings = &entry.settings;
     let cannot = |what: &str| {
         let text = format!(
             "the job {name:?} wants {what}, but {backend:?} has no leases; use another backend"
         );
         Err(Error::new(Kind::Unsupported, text))
     };
+    if settings.mutex.is_some() {
+        return cannot("a mutex group");
+    }
+    if settings.placement == Placement::EveryNode {
+        return Ok(());
+    }
     match (settings.delivery, settings.overlap) {
         (Delivery::AtLeastOnce { .. }, _) => cannot("at-least-once delivery"),
         (_, Overlap::Skip | Overlap::Wait) => cannot("an overlap policy"),
@@ -308,7 +314,7 @@ pub(super) fn check(name: &str, entry: &Entry, backend: &dyn Backend) -> Result 
     }
 }
 
-fn random(runtime: &dyn Runtime) -> u128 {
+pub(super) fn random(runtime: &dyn Runtime) -> u128 {
     u128::from(runtime.random()) << 64 | u128::from(runtime.random())
 }
 

@@ -23,18 +23,18 @@ pub(crate) enum How {
     TimedOut(Duration),
     /// It was taken away before it ended.
     Dropped,
+    /// It waited for its turn, and that did not come.
+    NotBegun,
 }
 
 /// Runs a job to its end and reports that, whatever it is, exactly once.
 pub(crate) async fn execute(
-    node: Arc<Node>,
-    live: LiveId,
+    // Dropped after the work, also when the executor throws the whole task away.
+    mut report: Report,
     job: Next,
     run: Run,
     mut timeout: Option<(Duration, BoxFuture<'static, ()>)>,
 ) {
-    // Dropped after the work, also when the executor throws the whole task away.
-    let mut report = Report { node, live, told: false };
     let mut work = Work(None);
     match catch_unwind(AssertUnwindSafe(|| job.start(run.clone()))) {
         Ok(future) => work.0 = Some(future),
@@ -82,16 +82,25 @@ impl Drop for Work {
     }
 }
 
-/// Tells the node how the run ended; when dropped before, that it was taken away.
-struct Report {
+/// Tells the node, once, how the run ended; when dropped before, what that means.
+pub(crate) struct Report {
     node: Arc<Node>,
     live: LiveId,
-    told: bool,
+    dropped: Option<How>,
 }
 
 impl Report {
-    fn end(&mut self, how: How) {
-        if !std::mem::replace(&mut self.told, true) {
+    pub(crate) fn new(node: Arc<Node>, live: LiveId, dropped: How) -> Self {
+        Self { node, live, dropped: Some(dropped) }
+    }
+
+    /// What it means from now on that it is dropped.
+    pub(crate) fn dropped_is(&mut self, how: How) {
+        self.dropped = Some(how);
+    }
+
+    pub(crate) fn end(&mut self, how: How) {
+        if self.dropped.take().is_some() {
             self.node.run_ended(self.live, how);
         }
     }
@@ -99,7 +108,9 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        self.end(How::Dropped);
+        if let Some(how) = self.dropped.take() {
+            self.node.run_ended(self.live, how);
+        }
     }
 }
 

@@ -103,7 +103,7 @@ impl Handle {
     /// # Cancel safety
     /// A dropped call may or may not have resumed it; resume it again.
     pub async fn resume(&self, name: &str) -> Result {
-        self.change(name, Change::Resume { skip_to: None }).await
+        self.change(name, Change::Resume { skip: None }).await
     }
 
     async fn change(&self, name: &str, change: Change<'_>) -> Result {

@@ -252,7 +252,8 @@ impl Keeper {
     fn is_over(&self, now: Instant) -> Option<Stopped> {
         let stopping = self.stopping?;
         let inside = self.node.inside();
-        let settled = self.taken.load(Ordering::Acquire) && inside.live.is_empty();
+        let idle = inside.live.is_empty() && inside.in_turn == 0;
+        let settled = self.taken.load(Ordering::Acquire) && idle;
         let stopped = Stopped { cancelled: self.cancelled, unsettled: inside.live.len() };
         (settled || now >= stopping.give_up_at).then_some(stopped)
     }

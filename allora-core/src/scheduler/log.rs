@@ -38,6 +38,12 @@ pub(crate) fn log(event: &Event) {
         Event::LeaseUnconfirmed { name, fence } => {
             warn!(target: "allora", job = %name, fence, "run cancelled: its lease was not extended in time");
         }
+        Event::MutexUnconfirmed { name, group, fence } => {
+            warn!(target: "allora", job = %name, %group, fence, "run cancelled: its turn in the mutex group was not confirmed in time");
+        }
+        Event::MutexLost { name, group, fence } => {
+            warn!(target: "allora", job = %name, %group, fence, "run ended: its turn in the mutex group is somebody else's now");
+        }
         Event::Redefined { name } => {
             info!(target: "allora", job = %name, "the store had another definition; it has this one now");
         }

@@ -12,6 +12,7 @@ mod handle;
 mod keeper;
 mod local;
 mod log;
+mod mutex;
 mod node;
 mod signal;
 mod taker;

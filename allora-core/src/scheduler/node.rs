@@ -4,15 +4,16 @@ use super::{
     Config,
     around::{Around, Next},
     clock::StoreClock,
-    execution::{How, execute},
+    execution::{How, Report, execute},
     local::Local,
+    mutex::{Groups, Waiting, in_turn},
     signal::Signal,
 };
 use crate::{
     backend::{Backend, Cursor, End, Ended, Outcome},
     error::Error,
     event::Event,
-    job::{Delivery, Entry, Placement},
+    job::{Delivery, Entry, Placement, Settings},
     planner::{Planner, SlotId, Start},
     run::{Beats, Control, Decision, Inner, Run},
     runtime::Runtime,
@@ -52,6 +53,8 @@ pub(crate) struct Node {
     pub(crate) taker: Signal,
     /// Rung when a run has ended or has to be ended.
     pub(crate) keeper: Signal,
+    /// The mutex groups of what runs here.
+    pub(crate) groups: Groups,
     /// How the last call of the store ended: `UP`, `DOWN` or `REFUSES`.
     store: AtomicU8,
     inside: Mutex<Inside>,
@@ -66,6 +69,8 @@ pub(crate) struct Inside {
     pub(crate) live: Slab<Live>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
+    /// Runs that wait for a group's lock, or have not given it back.
+    pub(crate) in_turn: usize,
     /// Something is due, and waits for one of them to end.
     pub(crate) full: bool,
     /// Runs that have ended since the keeper looked.
@@ -101,6 +106,18 @@ pub(crate) struct Live {
     pub(crate) end: Option<Verdict>,
     /// Nobody is waiting for its end: the store has given the occurrence to others.
     pub(crate) lost: bool,
+    pub(crate) turn: Turn,
+}
+
+/// How far a run is in its mutex group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It waits, and its code has not begun.
+    Waits,
+    /// Its code has begun; or there is no group.
+    Begun,
+    /// Somebody else may have the turn now.
+    Lost,
 }
 
 /// A lease or mark, by this node's monotonic clock.
@@ -191,6 +208,7 @@ impl Node {
             local: Local::default(),
             live: Slab::new(),
             running: 0,
+            in_turn: 0,
             full: false,
             ended: Vec::new(),
             scan_at: None,
@@ -208,6 +226,7 @@ impl Node {
             arounds,
             taker: Signal::default(),
             keeper: Signal::default(),
+            groups: Groups::default(),
             store: AtomicU8::new(UP),
             inside: Mutex::new(inside),
         }
@@ -238,17 +257,37 @@ impl Node {
             }
         }
         for (id, run, entry, late) in begun {
-            self.emit([Event::Started {
-                name: run.shared_name(),
-                scheduled_at: run.scheduled_at(),
-                attempt: run.attempt(),
-                fence: run.fence(),
-                late,
-            }]);
-            let timeout = entry.settings.timeout;
+            let (node, timeout) = (self.clone(), entry.settings.timeout);
+            let job = Next::new(self.arounds.clone(), entry.job);
+            if let Some(group) = entry.settings.mutex.clone() {
+                let lasts = self.lasts(&entry.settings);
+                let waiting = Waiting { id, run, job, group, lasts, timeout, late, won: now };
+                self.runtime.spawn(Box::pin(in_turn(node, waiting)));
+                continue;
+            }
+            self.begun(&run, late);
             let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
-            let next = Next::new(self.arounds.clone(), entry.job);
-            self.runtime.spawn(Box::pin(execute(self.clone(), id, next, run, timeout)));
+            let report = Report::new(node, id, How::Dropped);
+            self.runtime.spawn(Box::pin(execute(report, job, run, timeout)));
+        }
+    }
+
+    /// A run's code begins.
+    pub(super) fn begun(&self, run: &Run, late: Duration) {
+        self.emit([Event::Started {
+            name: run.shared_name(),
+            scheduled_at: run.scheduled_at(),
+            attempt: run.attempt(),
+            fence: run.fence(),
+            late,
+        }]);
+    }
+
+    /// How long a lease or mark of this job lasts unless extended.
+    fn lasts(&self, settings: &Settings) -> Duration {
+        match settings.delivery {
+            Delivery::AtLeastOnce { lease } => lease,
+            Delivery::AtMostOnce => self.config.mark,
         }
     }
 
@@ -262,10 +301,7 @@ impl Node {
         now: Instant,
     ) -> Option<(LiveId, Run, Entry, Duration)> {
         let Start { slot, name, entry, taken, then, late } = start;
-        let lasts = match entry.settings.delivery {
-            Delivery::AtLeastOnce { lease } => lease,
-            Delivery::AtMostOnce => self.config.mark,
-        };
+        let lasts = self.lasts(&entry.settings);
         let kept = taken.until.map(|until| Kept::new(sent, since(until, decided), lasts));
         let expired = kept.is_some_and(|kept| now >= kept.cancel_at);
         let data = entry.payload.as_ref().map(|payload| payload.data.clone());
@@ -294,6 +330,7 @@ impl Node {
             kept,
             end,
             lost: false,
+            turn: if entry.settings.mutex.is_some() { Turn::Waits } else { Turn::Begun },
         };
         let id = inside.live.insert(live);
         let stopping = (inside.stop != Stop::No).then_some(now);
@@ -319,20 +356,22 @@ impl Node {
             inside.running -= 1;
             inside.ended.push(id);
             let now = inside.clock.now(mono);
+            let waited_for = std::mem::take(&mut inside.full);
             let Some(live) = inside.live.get_mut(id) else { return };
+            let begun = !matches!(how, How::NotBegun);
             let verdict = live.verdict(how, now);
-            let event = Event::Ended {
+            let event = begun.then(|| Event::Ended {
                 name: live.run.shared_name(),
                 scheduled_at: live.run.scheduled_at(),
                 attempt: live.run.attempt(),
                 fence: live.run.fence(),
                 outcome: verdict.outcome(),
                 took: mono.saturating_duration_since(live.started),
-            };
+            });
             live.end = Some(verdict);
-            (event, std::mem::take(&mut inside.full))
+            (event, waited_for)
         };
-        self.emit([event]);
+        self.emit(event);
         self.keeper.ring();
         if waited_for {
             self.taker.ring();
@@ -341,10 +380,14 @@ impl Node {
 
     /// Stops the scheduler, or stops it faster.
     pub(crate) fn stop(&self, how: Stop) {
-        {
+        let waiting: Vec<Run> = {
             let mut inside = self.inside();
             inside.stop = inside.stop.max(how);
-        }
+            let waiting = inside.live.iter().filter(|(_, live)| live.turn == Turn::Waits);
+            waiting.map(|(_, live)| live.run.clone()).collect()
+        };
+        // What has not begun is given back at once.
+        waiting.iter().for_each(|run| run.control().cancel());
         self.taker.ring();
         self.keeper.ring();
     }
@@ -432,6 +475,8 @@ impl Live {
         let error = match how {
             How::Returned(Ok(())) => return Verdict::Ran,
             How::Dropped => return self.dropped(),
+            // As if it had not been won: at most once too, for it has not begun.
+            How::NotBegun => return Verdict::Released,
             How::Returned(Err(error)) => error,
             How::Panicked(text) => format!("panicked: {text}"),
             How::TimedOut(limit) => format!("timed out after {limit:?}"),
@@ -451,9 +496,12 @@ impl Live {
 
     /// At least once, it may run again elsewhere; at most once, it has begun and will not.
     fn dropped(&self) -> Verdict {
-        match self.entry.settings.delivery {
-            Delivery::AtMostOnce => Verdict::Cancelled,
-            Delivery::AtLeastOnce { .. } => Verdict::Released,
+        match (self.entry.settings.delivery, self.turn) {
+            (Delivery::AtLeastOnce { .. }, _) => Verdict::Released,
+            (Delivery::AtMostOnce, Turn::Lost) => {
+                Verdict::Failed("dropped: its turn in the mutex group was not confirmed".to_owned())
+            }
+            (Delivery::AtMostOnce, _) => Verdict::Cancelled,
         }
     }
 

@@ -188,6 +188,7 @@ impl Taker {
 
     fn hear(&mut self, hint: Hint) {
         let look = match hint {
+            Hint::Job(name) if self.node.groups.heard_of(&name) => return,
             Hint::Job(name) => {
                 self.kinds.is_old = true;
                 return self.node.inside().planner.heard_of(&name);

@@ -1,17 +1,18 @@
 //! What a stored schedule is, as one line of text: its schedule, then what differs from the
 //! defaults.
 
+use super::words::{Read, parts};
 use crate::{
     backend::Next,
     error::{BoxError, Error, Result},
-    job::{CatchUp, Delivery, Entry, Job, Overlap, Retry, Settings, Timetable},
+    job::{Entry, Job, Settings, Timetable},
     run::Run,
-    schedule::{self, AnySchedule, Field, ParseError, Schedule},
+    schedule::{AnySchedule, Field, ParseError, Schedule},
     time::Time,
 };
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 /// What a stored schedule is: when it runs, and all that is said about its runs.
 ///
@@ -31,6 +32,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// | `delay 30s`, `spread 1m` | runs so long after the scheduled time; spread by name up to so long |
 /// | `start …`, `end …` | no occurrence before, none after: RFC 3339 instants |
 /// | `max-runs 12` | at most so many occurrences |
+/// | `mutex tapes` | one at a time with all jobs of this group |
 ///
 /// What a newer build writes in another form begins with `@v` and a number, which this one refuses
 /// by that name; words it does not know it refuses at their place.
@@ -90,7 +92,8 @@ impl Definition {
         for (at, part) in parts {
             read.setting(at, part)?;
         }
-        Self::new(name, schedule, read.zone.as_deref(), read.settings)
+        let (zone, settings) = read.done();
+        Self::new(name, schedule, zone.as_deref(), settings)
     }
 
     /// The schedule's text, as it was given; without the zone if that was given by itself.
@@ -181,185 +184,14 @@ impl Job for Bare {
     }
 }
 
-/// The parts between semicolons, without the blanks around them, each with its byte.
-fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let start = text.as_ptr() as usize;
-    text.split(';').map(move |part| {
-        let part = part.trim_matches(' ');
-        (part.as_ptr() as usize - start, part)
-    })
-}
-
-/// The settings that can be said.
-#[cfg(feature = "json")]
-pub(super) const SETTINGS: [&str; 12] = [
-    "zone",
-    "at-least-once",
-    "catch-up",
-    "window",
-    "overlap",
-    "retry",
-    "timeout",
-    "delay",
-    "spread",
-    "start",
-    "end",
-    "max-runs",
-];
-
-/// What was read so far.
-#[derive(Default)]
-pub(super) struct Read {
-    zone: Option<String>,
-    settings: Settings,
-    seen: Vec<String>,
-}
-
-/// The words of one setting.
-struct Words<'a> {
-    words: Vec<(usize, &'a str)>,
-    at: usize,
-    next: usize,
-}
-
-impl Read {
-    /// On these settings.
-    #[cfg(feature = "json")]
-    pub(super) fn with(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
-    }
-
-    /// One setting that is given by itself.
-    #[cfg(feature = "json")]
-    pub(super) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
-        if name == "at-most-once" {
-            // The other word for the same.
-            if self.seen.iter().any(|seen| seen == "at-least-once") {
-                return Err("the delivery is there twice".to_owned());
-            }
-            self.seen.push("at-least-once".to_owned());
-            self.settings.delivery = Delivery::AtMostOnce;
-            if !self.seen.iter().any(|seen| seen == "retry") {
-                self.settings.retry = Retry::NEVER;
-            }
-            return Ok(());
-        }
-        let part = format!("{name} {value}");
-        self.setting(0, part.trim_end()).map_err(|error| format!("in `{part}`: {error}"))
-    }
-
-    /// The zone, and all other settings.
-    #[cfg(feature = "json")]
-    pub(super) fn done(self) -> (Option<String>, Settings) {
-        (self.zone, self.settings)
-    }
-
-    fn setting(&mut self, at: usize, part: &str) -> Result<(), ParseError> {
-        let start = part.as_ptr() as usize;
-        let words = part.split(' ').filter(|word| !word.is_empty());
-        let words = words.map(|word| (at + word.as_ptr() as usize - start, word)).collect();
-        let mut words = Words { words, at, next: 0 };
-        let Some((name_at, name)) = words.take() else {
-            return Err(wrong(at, "", "is nothing between two semicolons").remedy("leave it away"));
-        };
-        if self.seen.iter().any(|seen| seen == name) {
-            return Err(wrong(name_at, name, "is there twice").remedy("leave one away"));
-        }
-        self.seen.push(name.to_owned());
-        let settings = &mut self.settings;
-        match name {
-            "zone" => {
-                self.zone = Some(words.value("a zone, such as Europe/Rome")?.1.to_owned());
-            }
-            "at-least-once" => {
-                settings.delivery = Delivery::AtLeastOnce { lease: words.period()? };
-            }
-            "catch-up" => {
-                settings.catch_up = match words.value("`latest`, `none` or `all` and a limit")? {
-                    (_, "latest") => CatchUp::Latest,
-                    (_, "none") => CatchUp::None,
-                    (_, "all") => CatchUp::All { limit: words.number()? },
-                    (at, other) => {
-                        return Err(wrong(at, other, "is not a catch-up policy")
-                            .remedy("write latest, none, or all and a limit"));
-                    }
-                }
-            }
-            "window" => settings.window = Some(words.period()?),
-            "overlap" => {
-                settings.overlap = match words.value("`allow`, `skip` or `wait`")? {
-                    (_, "allow") => Overlap::Allow,
-                    (_, "skip") => Overlap::Skip,
-                    (_, "wait") => Overlap::Wait,
-                    (at, other) => {
-                        return Err(wrong(at, other, "is not an overlap policy")
-                            .remedy("write allow, skip or wait"));
-                    }
-                }
-            }
-            "retry" => {
-                let (attempts, first) = (words.number()?, words.period()?);
-                settings.retry = Retry::up_to(attempts, first).at_most_every(words.period()?);
-            }
-            "timeout" => settings.timeout = Some(words.period()?),
-            "delay" => settings.delay = words.period()?,
-            "spread" => settings.spread = words.period()?,
-            "start" => settings.start = Some(words.instant()?),
-            "end" => settings.end = Some(words.instant()?),
-            "max-runs" => settings.max_runs = Some(words.number()?),
-            _ => {
-                return Err(wrong(name_at, name, "is not a setting that this build knows")
-                    .remedy("correct it, or update this program"));
-            }
-        }
-        match words.take() {
-            Some((at, word)) => {
-                Err(wrong(at, word, "is one word too many").remedy("leave it away"))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl<'a> Words<'a> {
-    fn take(&mut self) -> Option<(usize, &'a str)> {
-        let word = self.words.get(self.next).copied();
-        self.next += 1;
-        word
-    }
-
-    fn value(&mut self, what: &str) -> Result<(usize, &'a str), ParseError> {
-        let name = self.words.first().map_or("", |(_, name)| name);
-        self.take().ok_or_else(|| {
-            wrong(self.at, name, "has no value").remedy(format!("write {what} behind it"))
-        })
-    }
-
-    fn period(&mut self) -> Result<Duration, ParseError> {
-        let (at, word) = self.value("a period, such as 90s")?;
-        schedule::period_at(word, at)
-    }
-
-    fn instant(&mut self) -> Result<Time, ParseError> {
-        let (at, word) = self.value("an instant, such as 2026-01-01T00:00:00Z")?;
-        schedule::instant_at(word, at)
-    }
-
-    fn number<N: std::str::FromStr>(&mut self) -> Result<N, ParseError> {
-        let (at, word) = self.value("a number")?;
-        let plain = word.bytes().all(|byte| byte.is_ascii_digit());
-        let number = plain.then(|| word.parse().ok()).flatten();
-        number.ok_or_else(|| wrong(at, word, "is not a number that fits").remedy("write digits"))
-    }
-}
-
-fn wrong(at: usize, found: &str, reason: &'static str) -> ParseError {
-    ParseError::new(Field::Setting, at, found, reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        job::{CatchUp, Delivery, Overlap, Retry},
+        schedule,
+    };
+    use std::time::Duration;
 
     /// What is said about a text; empty: nothing.
     #[track_caller]
@@ -440,6 +272,7 @@ mod tests {
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
             settings.max_runs = self.maybe(|random| 1 + random.below(u64::MAX - 1));
+            settings.mutex = self.maybe(|_| "tapes/é".into());
             settings
         }
     }
@@ -472,7 +305,7 @@ mod tests {
     fn garbage_is_refused_and_nothing_panics() {
         let full = "* * * * *; zone Asia/Tokyo; at-least-once 30000ms; catch-up all 3; window 1h; \
                     retry 3 1s 1h; delay 1s; spread 2s; start 2026-01-01T00:00:00.000Z; \
-                    end 2027-01-01T00:00:00.000Z; max-runs 3; timeout 5s";
+                    end 2027-01-01T00:00:00.000Z; max-runs 3; mutex tapes; timeout 5s";
         assert!(Definition::parse("job", full).is_ok());
         let mut random = Random(11);
         for _ in 0..4_000 {
@@ -497,7 +330,8 @@ mod tests {
         let entry = crate::job(schedule::every(Duration::from_secs(90)), async |_: Run| {})
             .at_least_once(Duration::from_secs(30))
             .delay(Duration::from_secs(5))
-            .max_runs(3);
+            .max_runs(3)
+            .mutex("tapes");
         let definition = Definition::parse("job", &entry.definition()).unwrap();
         assert_eq!(definition.settings(), &*entry.settings);
         assert_eq!(definition.to_string(), entry.definition());

@@ -6,7 +6,7 @@
 
 use super::{
     Stored,
-    definition::{Read, SETTINGS},
+    words::{Read, SETTINGS},
 };
 use crate::{
     job::{Delivery, Retry},
@@ -286,7 +286,7 @@ mod tests {
             new().retry(Retry::up_to(7, second).at_most_every(3 * second)).at_least_once(second),
             new().zone("Europe/Paris").delay(second).spread(second).timeout(second).window(second),
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
-            new().catch_up(CatchUp::None),
+            new().catch_up(CatchUp::None).mutex("tapes"),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),
             new().data_bytes("{ \"b\": 1, \"a\": 2 }"),

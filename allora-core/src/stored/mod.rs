@@ -26,7 +26,8 @@
 //! `Exported`.
 //!
 //! # Can I list them by due time?
-//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first.
+//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first; so does
+//! a list of those in one [`Condition`].
 
 mod client;
 mod definition;
@@ -36,15 +37,21 @@ mod exported;
 mod form;
 #[cfg(feature = "json")]
 mod json;
+mod list;
+mod operate;
+mod planned;
 mod route;
 mod sync;
 mod transfer;
 mod value;
+mod words;
 
-pub use client::{Condition, Filter, Gap, MAX_BACKFILL, Schedules};
+pub use client::Schedules;
 pub use definition::Definition;
 #[cfg(feature = "json")]
 pub use exported::Exported;
+pub use list::{Condition, Filter};
+pub use operate::{Gap, MAX_BACKFILL};
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Route, Routed, Router};
 pub use sync::{Declared, Difference, Step};

@@ -1,9 +1,6 @@
 //! A declared set of schedules, brought about in a store.
 
-use super::{
-    Definition, Filter, Gap, Schedules, Stored,
-    client::{PAGE, Planned},
-};
+use super::{Definition, Filter, Gap, Schedules, Stored, list::PAGE, planned::Planned};
 use crate::{
     backend::State,
     error::{Error, Kind, Result},

@@ -8,7 +8,7 @@ use crate::{
     record::MAX_DATA,
     time::Time,
 };
-use std::{fmt::Display, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 /// The lease of stored schedules, unless given.
 const LEASE: Duration = Duration::from_secs(30);
@@ -252,6 +252,13 @@ impl Stored {
     /// At most so many occurrences are started.
     pub fn max_runs(mut self, runs: u64) -> Self {
         self.settings.max_runs = Some(runs);
+        self
+    }
+
+    /// Runs one at a time with all jobs of this group, in code and stored, on all nodes: see
+    /// [`Entry::mutex`](crate::Entry::mutex).
+    pub fn mutex(mut self, group: impl Into<Arc<str>>) -> Self {
+        self.settings.mutex = Some(group.into());
         self
     }
 

@@ -386,7 +386,7 @@ impl World {
         let change = match dice.below(6) {
             0 | 1 => Change::Trigger { id: &id, at: None },
             2 => Change::Pause { note: "" },
-            3 => Change::Resume { skip_to: None },
+            3 => Change::Resume { skip: None },
             4 => {
                 self.seen.redefined += 1;
                 self.stock();
@@ -418,7 +418,7 @@ impl World {
         self.lab.sim.run_for(secs(1));
         for plan in &self.plans {
             let now = Now::Store { node: self.lab.now() };
-            let resume = allora_core::backend::Change::Resume { skip_to: None };
+            let resume = allora_core::backend::Change::Resume { skip: None };
             self.lab.sim.block_on(schedules.modify(&plan.name, resume, now)).unwrap();
         }
         // Blocked machines go on, again and again.

@@ -4,6 +4,7 @@ mod delivery;
 mod faults;
 mod hostile;
 mod local;
+mod mutex;
 mod operators;
 mod policies;
 mod shutdown;

@@ -46,6 +46,10 @@ pub(crate) struct Faults {
     pub(crate) refuses: AtomicBool,
     /// No call is answered; what is asked is done nevertheless.
     pub(crate) deaf: AtomicBool,
+    /// No take is answered; it is done nevertheless.
+    pub(crate) deaf_to_takes: AtomicBool,
+    /// No ending or extension of this job's is heard by the store.
+    pub(crate) mute: Mutex<Option<String>>,
     pub(crate) calls: AtomicU64,
     pub(crate) lost_takes: AtomicU64,
     pub(crate) settles: AtomicU64,
@@ -151,7 +155,10 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             self.faults.doubled_plans.fetch_add(1, Relaxed);
         }
         let takes = request.plans.iter().any(|plan| matches!(plan.act, Act::Take(_)));
-        let (fate, there, back) = self.fate()?;
+        let (mut fate, there, back) = self.fate()?;
+        if takes && self.faults.deaf_to_takes.load(Relaxed) {
+            fate = Fate::ReplyLost;
+        }
         self.sleep(there).await;
         match fate {
             Fate::Answered => {
@@ -209,6 +216,10 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
 impl<B: Backend + Clone> Leases for Faulty<B> {
     async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
         self.faults.settles.fetch_add(1, Relaxed);
+        let mute = self.faults.mute.lock().unwrap().clone();
+        if mute.is_some_and(|name| request.endings.iter().any(|ending| ending.name == name)) {
+            return pending().await;
+        }
         let (fate, there, back) = self.fate()?;
         self.sleep(there).await;
         let no = || Error::new(Kind::Unsupported, "no leases");

@@ -1,0 +1,187 @@
+//! Lists of schedules: by name, as the stores keep them, and by due time.
+
+use super::{Definition, Schedules};
+use crate::{
+    backend::{Page, State},
+    error::Result,
+    time::Time,
+};
+use std::collections::BinaryHeap;
+
+/// Which schedules to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filter<'a> {
+    /// Names that begin so.
+    pub prefix: &'a str,
+    /// Of this kind only.
+    pub kind: Option<&'a str>,
+    /// In this condition only.
+    pub condition: Option<Condition>,
+}
+
+/// What a schedule is found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It waits for its time.
+    Waiting,
+    /// A run of it is alive.
+    Running,
+    /// It is paused.
+    Paused,
+    /// It has nothing more to run.
+    Ended,
+    /// It has dead letters.
+    Dead,
+    /// Its record or its definition cannot be read.
+    Broken,
+}
+
+impl Condition {
+    /// Whether the schedule is found in it; a paused one may be running, and have dead letters.
+    pub fn holds(self, state: &State) -> bool {
+        let idle = state.parked.is_none() && state.holds.is_empty() && state.paused.is_none();
+        match self {
+            Condition::Waiting => idle && state.due_at.is_some(),
+            Condition::Running => !state.holds.is_empty(),
+            Condition::Paused => state.paused.is_some(),
+            Condition::Ended => idle && state.due_at.is_none(),
+            Condition::Dead => !state.dead.is_empty(),
+            Condition::Broken => {
+                let unread = || Definition::parse(&state.name, &state.definition).is_err();
+                state.parked.is_some() || (!state.kind.is_empty() && unread())
+            }
+        }
+    }
+}
+
+impl<'a> Filter<'a> {
+    /// Names that begin so.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &'a str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Of this kind only.
+    #[must_use]
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// In this condition only.
+    #[must_use]
+    pub fn condition(mut self, condition: Condition) -> Self {
+        self.condition = Some(condition);
+        self
+    }
+}
+/// How many schedules one request of a list reads.
+pub(super) const PAGE: usize = 500;
+impl Schedules {
+    /// The next `limit` jobs whose names come after `after`, by name: the stores keep that order,
+    /// and what comes and goes meanwhile does not shift its pages.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn list(
+        &self,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<State>> {
+        let mut listed = Vec::new();
+        let mut after = after.map(str::to_owned);
+        while listed.len() < limit {
+            // With a condition, most of a page may not be wanted.
+            let size = filter.condition.map_or((limit - listed.len()).min(PAGE), |_| PAGE);
+            let states = self.page(filter, after.as_deref(), size).await?;
+            let is_last = states.len() < size;
+            after = states.last().map(|state| state.name.clone());
+            listed.extend(states.into_iter().filter(|state| is_in(filter, state)));
+            if is_last {
+                break;
+            }
+        }
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
+    /// The `limit` jobs that are due first, the earliest first; those that wait for nothing are
+    /// behind all others. Reads the whole list, and keeps so many: the stores' due index, by which
+    /// work is found, has neither jobs in code nor what is paused or ended, and has what runs at the
+    /// end of its mark.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn list_by_due(&self, filter: Filter<'_>, limit: usize) -> Result<Vec<State>> {
+        let mut first: BinaryHeap<ByDue> = BinaryHeap::new();
+        let mut after: Option<String> = None;
+        loop {
+            let states = self.page(filter, after.as_deref(), PAGE).await?;
+            let is_last = states.len() < PAGE;
+            after = states.last().map(|state| state.name.clone());
+            for state in states.into_iter().filter(|state| is_in(filter, state)) {
+                first.push(ByDue(state));
+                if first.len() > limit {
+                    first.pop();
+                }
+            }
+            if is_last {
+                return Ok(first.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect());
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        filter: Filter<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<State>> {
+        let mut page = Page::first(limit).prefix(filter.prefix);
+        page.after = after;
+        page.kind = filter.kind;
+        self.within("list", self.store()?.list(page)).await
+    }
+}
+
+fn is_in(filter: Filter<'_>, state: &State) -> bool {
+    filter.condition.is_none_or(|condition| condition.holds(state))
+}
+
+/// Ordered by due time and name; what is never due last.
+struct ByDue(State);
+
+impl ByDue {
+    fn key(&self) -> (bool, Option<Time>, &str) {
+        (self.0.due_at.is_none(), self.0.due_at, &self.0.name)
+    }
+}
+
+impl PartialEq for ByDue {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByDue {}
+
+impl PartialOrd for ByDue {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByDue {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}

@@ -1,0 +1,91 @@
+//! When a schedule that is added or changed runs first.
+
+use super::{Definition, Stored};
+use crate::{
+    backend::{NewSchedule, Next, State},
+    error::{Error, Result},
+    time::{Time, whole_millis},
+};
+use chrono::{SecondsFormat, TimeDelta};
+
+/// A schedule that is to be added, and all that the request borrows from.
+pub(super) struct Planned<'a> {
+    stored: &'a Stored,
+    text: String,
+    first: Option<Next>,
+    data: &'a [u8],
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn first(stored: &'a Stored, now: Time) -> Result<Self> {
+        let definition = stored.definition().map_err(|error| {
+            Error::new(error.kind(), format!("{:?}: {error}", stored.name)).source(error)
+        })?;
+        let next = definition.first(&stored.name, now)?;
+        if next.is_none() {
+            return Err(Error::invalid(format!(
+                "{:?} would never run: `{definition}` has no occurrence after {}",
+                stored.name,
+                now.to_rfc3339_opts(SecondsFormat::Millis, true)
+            )));
+        }
+        let (first, data) = (first_run(stored, next)?, stored.bytes()?);
+        Ok(Self { stored, text: definition.to_string(), first, data })
+    }
+
+    pub(super) fn definition(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn as_new(&self) -> NewSchedule<'_> {
+        NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
+            .data(self.data)
+    }
+}
+
+/// The next occurrence under another definition.
+pub(super) fn replanned(
+    stored: &Stored,
+    definition: &Definition,
+    seen: &State,
+    now: Time,
+) -> Result<Option<Next>> {
+    let name = stored.name.as_str();
+    let started = seen.counters.started;
+    let open = seen.cursor.filter(|cursor| seen.last_started < Some(cursor.at));
+    let before = |at: Time| at - TimeDelta::milliseconds(1);
+    let same = Definition::parse(name, &seen.definition).is_ok_and(|old| {
+        (old.schedule(), old.settings().start)
+            == (definition.schedule(), definition.settings().start)
+    });
+    let next = match open {
+        Some(cursor) if same || (cursor.at <= now && definition.has(name, cursor.at)) => {
+            // Within the new bounds, and due as the new delay says.
+            let settings = definition.settings();
+            let ends = settings.end.is_some_and(|end| cursor.at > end)
+                || settings.max_runs.is_some_and(|max| started >= max);
+            if ends { None } else { settings.next(name, cursor.at) }
+        }
+        Some(_) | None => {
+            let last = seen.last_started.map_or(before(now), |last| last.max(before(now)));
+            let after = if same { seen.last_started.unwrap_or(last) } else { last };
+            definition.following(name, after, started)?
+        }
+    };
+    first_run(stored, next)
+}
+
+/// The next occurrence, due when the application says, if it does.
+fn first_run(stored: &Stored, next: Option<Next>) -> Result<Option<Next>> {
+    let (Some(run_at), Some(next)) = (stored.first_run, next) else { return Ok(next) };
+    let due_at = whole_millis(run_at);
+    if due_at < next.at {
+        return Err(Error::invalid(format!(
+            "{:?} cannot run first at {}: its scheduled time is {}, and nothing runs before that",
+            stored.name,
+            due_at.to_rfc3339_opts(SecondsFormat::Millis, true),
+            next.at.to_rfc3339_opts(SecondsFormat::Millis, true)
+        )));
+    }
+    Ok(Some(Next { at: next.at, due_at }))
+}
