@@ -14,6 +14,7 @@ use allora_core::{
         Next, Now, Occurrence, Page, Passed, Plan, Reschedule, Settle, Skip, State, Take,
     },
     record::Record,
+    time::whole_millis,
 };
 use chrono::TimeDelta;
 use std::{collections::BTreeSet, time::Duration};
@@ -410,7 +411,8 @@ impl Walker {
                 let skip = record.and_then(|record| {
                     let at = record.cursor?.at + TimeDelta::seconds(random.below(3) as i64 / 2);
                     let count = random.one_in(2).then_some(3);
-                    let passed = Passed { count, last: self.now.max(at), overlap: false };
+                    let last = whole_millis(self.now).max(at);
+                    let passed = Passed { count, last, overlap: false };
                     Some(Skip::new(record.edition, at, passed, next))
                 });
                 [0; 2].map(|_| Change::Resume { skip })
