@@ -89,8 +89,8 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>) -> f64 {
     let first = wall() - TimeDelta::seconds(behind);
     let stored = |i| {
         Stored::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
-            .first_run(first)
-            .catch_up(CatchUp::All { limit: 1_000_000 })
+            .starting(first)
+            .catch_up(CatchUp::All { limit: 10_000 })
             .at_least_once(Duration::from_secs(60))
     };
     let stored: Vec<Stored> = (0..JOBS).map(stored).collect();

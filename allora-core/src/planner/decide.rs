@@ -184,7 +184,7 @@ impl Due<'_> {
     fn last_of(&self, latest: Time, limit: u32) -> Result<Time, Fault> {
         let fits = |from: Time| -> Result<bool, Fault> {
             Ok(self.window_end(from).is_none_or(|end| end >= self.now)
-                && self.walk(from, latest, limit)?.is_some())
+                && self.are_few(from, latest, limit)?)
         };
         if fits(self.first)? {
             return Ok(self.first);
@@ -214,18 +214,18 @@ impl Due<'_> {
     }
 
     /// Whether at most `limit` instants lie from `from` to `latest`.
-    fn walk(&self, from: Time, latest: Time, limit: u32) -> Result<Option<()>, Fault> {
+    fn are_few(&self, from: Time, latest: Time, limit: u32) -> Result<bool, Fault> {
+        if let Some(after) = self.timetable.count(from, latest)? {
+            return Ok(after < u64::from(limit));
+        }
         let mut at = from;
         for _ in 0..limit {
-            if at >= latest {
-                return Ok(Some(()));
-            }
             match self.timetable.instant_after(at)? {
-                Some(next) => at = next,
-                None => return Ok(Some(())),
+                Some(next) if at < latest => at = next,
+                _ => return Ok(true),
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     fn skip(&self, last: Time, overlap: bool) -> Result<Decision, Fault> {
