@@ -11,7 +11,7 @@ use allora_core::{
         Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
         Next, Now, Page, Passed, Plan, Reschedule, Schedules, Settle, Skip, State, Take,
     },
-    time::from_millis,
+    time::{from_millis, whole_millis},
 };
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ impl Walk {
             3 => {
                 let cursor = known.as_ref().and_then(|state| state.cursor);
                 let skip = cursor.filter(|_| self.random.below(2) == 0).map(|cursor| {
-                    let last = now.here().max(cursor.at);
+                    let last = whole_millis(now.here()).max(cursor.at);
                     let passed = Passed { count: Some(3), last, overlap: false };
                     Skip::new(edition, cursor.at, passed, next)
                 });

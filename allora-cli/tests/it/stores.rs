@@ -140,10 +140,11 @@ fn groups_on(url: &str) {
     for name in ["a", "b", "c"] {
         assert!(turns.iter().any(|turn| turn[1] == name), "{name}: {turns:?}");
     }
-    // Its lock is to be seen, and free.
+    // Its lock is to be seen, and free; a turn that came while its daemon stopped was given back
+    // unused.
     let lock: Value =
         serde_json::from_str(&say(&["show", "allora:mutex:tapes", "--json"])).unwrap();
-    assert_eq!(lock["counters"]["ran"], fences.len());
+    assert!(lock["counters"]["ran"].as_u64().unwrap() >= fences.len() as u64, "{lock}");
     assert!(say(&["list", "--all"]).contains("mutex group"));
 }
 
