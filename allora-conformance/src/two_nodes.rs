@@ -8,19 +8,16 @@ use allora_core::{
 use futures::{StreamExt, channel::mpsc, future::join_all};
 use std::time::Duration;
 
-/// Two schedulers share a job until it has run three times, each occurrence once; waits for real
-/// time. `stores` are two nodes on one store, which nobody else uses.
+/// Two schedulers share a job until it has run three times, each occurrence once, which takes
+/// the runtime's time. `stores` are two nodes on one store, which nobody else uses.
 ///
 /// ```
 /// use allora_conformance::two_nodes_share_a_job;
-/// use allora_core::runtime::Tokio;
+/// use allora_core::runtime::Sim;
 /// use allora_memory::Memory;
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let store = Memory::new();
-/// two_nodes_share_a_job([store.clone(), store], Tokio::current().unwrap()).await;
-/// # }
+/// let (sim, store) = (Sim::new(1), Memory::new());
+/// sim.block_on(two_nodes_share_a_job([store.clone(), store], sim.node()));
 /// ```
 ///
 /// # Panics

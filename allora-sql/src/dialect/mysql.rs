@@ -1,4 +1,4 @@
-//! MySQL, from 8.0, and MariaDB, from 10.5.
+//! MySQL, from 8.0.19, and MariaDB, from 10.5.
 
 use super::{
     Dialect, Flavour,
