@@ -10,7 +10,7 @@ use allora_core::{
     stored::{Schedules, Stored},
 };
 use chrono::TimeDelta;
-use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use futures::future::join_all;
 use std::{
     sync::{
         Arc, Mutex,
@@ -18,12 +18,26 @@ use std::{
     },
     time::{Duration, SystemTime},
 };
+use tokio::time::Sleep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const JOBS: usize = 1_000;
 
 fn wall() -> Time {
     SystemTime::now().into()
+}
+
+/// What `meanwhile` answers, during which these run.
+async fn during<T>(schedulers: Vec<Scheduler>, meanwhile: impl Future<Output = T>) -> T {
+    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
+    let running: Vec<_> =
+        schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
+    let measured = meanwhile.await;
+    handles.iter().for_each(|handle| handle.stop());
+    for stopped in join_all(running).await {
+        stopped.unwrap();
+    }
+    measured
 }
 
 /// When the jobs of one second are due.
@@ -58,18 +72,13 @@ pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
         }
         builder.build().unwrap()
     });
-    let schedulers: Vec<Scheduler> = schedulers.collect();
-    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
-    let mut running: FuturesUnordered<_> =
-        schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
-    // The first occurrences belong to the start.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    lates.lock().unwrap().clear();
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    handles.iter().for_each(|handle| handle.stop());
-    while let Some(stopped) = running.next().await {
-        stopped.unwrap();
-    }
+    let measured = async {
+        // The first occurrences belong to the start.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        lates.lock().unwrap().clear();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    };
+    during(schedulers.collect(), measured).await;
     let lates = std::mem::take(&mut *lates.lock().unwrap());
     let when = if due == Due::AtOnce { "at the same instant" } else { "over one second" };
     println!(
@@ -104,37 +113,25 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>) -> f64 {
         };
         Scheduler::builder(store).slots(JOBS).kind(KIND, count).build().unwrap()
     });
-    let schedulers: Vec<Scheduler> = schedulers.collect();
-    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
     let measured = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let (before, begun) = (runs.load(Ordering::Relaxed), std::time::Instant::now());
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let rate = (runs.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64();
-        handles.iter().for_each(|handle| handle.stop());
-        rate
+        (runs.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64()
     };
-    let running = schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run()));
-    let (rate, stopped) = futures::join!(measured, join_all(running));
-    for stopped in stopped {
-        stopped.unwrap();
-    }
-    rate
+    during(schedulers.collect(), measured).await
 }
 
-/// What a scheduler asks of its store in a minute that has nothing to do; `asked` counts so far.
-pub async fn idle<B: Backend>(store: B, asked: impl AsyncFn() -> f64) -> f64 {
+/// What a scheduler that has nothing to do asks of its store; `count` counts while it awaits the
+/// minute that it is given.
+pub async fn idle<B: Backend>(store: B, count: impl AsyncFnOnce(Sleep) -> f64) -> f64 {
     let scheduler = Scheduler::builder(store)
         .job("yearly", every(365 * DAY), async |_: Run| {})
         .build()
         .unwrap();
-    let handle = scheduler.handle();
-    let running = tokio::spawn(scheduler.run());
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let before = asked().await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    let idle = asked().await - before;
-    handle.stop();
-    running.await.unwrap();
-    idle
+    let measured = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        count(tokio::time::sleep(Duration::from_secs(60))).await
+    };
+    during(vec![scheduler], measured).await
 }

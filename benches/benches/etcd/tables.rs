@@ -136,7 +136,12 @@ pub(crate) async fn counts(urls: &[String]) {
         println!("| {batch} | {:.3} | {:.3} |", figures[0], figures[1]);
     }
     clear(urls).await;
-    let idle = fleet::idle(open(urls).await, async || requests(urls)).await;
+    let count = async |minute: tokio::time::Sleep| {
+        let before = requests(urls);
+        minute.await;
+        requests(urls) - before
+    };
+    let idle = fleet::idle(open(urls).await, count).await;
     println!("\nAn idle scheduler sends {idle:.0} requests a minute.");
     clear(urls).await;
 }

@@ -147,7 +147,12 @@ pub(crate) async fn counts(url: &str) {
         }
     }
     clear(url).await;
-    let idle = fleet::idle(open(url).await, async || commands(url).await.1).await;
+    let count = async |minute: tokio::time::Sleep| {
+        let before = commands(url).await.1;
+        minute.await;
+        commands(url).await.1 - before
+    };
+    let idle = fleet::idle(open(url).await, count).await;
     println!(
         "\nAn idle scheduler has {idle:.0} commands carried out a minute, those of scripts included."
     );

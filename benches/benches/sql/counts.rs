@@ -29,12 +29,6 @@ pub(crate) async fn of(work: impl Future<Output = ()>) -> u64 {
     STATEMENTS.load(Ordering::SeqCst)
 }
 
-/// How many were sent since counting began, which this begins.
-pub(crate) fn so_far() -> u64 {
-    IS_COUNTING.store(true, Ordering::SeqCst);
-    STATEMENTS.load(Ordering::SeqCst)
-}
-
 struct Counter;
 
 impl Subscriber for Counter {

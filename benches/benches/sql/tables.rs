@@ -134,8 +134,7 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
         }
         println!("| {batch} | {} | {} |", figures[0], figures[1]);
     }
-    let counted = async || counts::so_far() as f64;
-    let idle = fleet::idle(open(url).await, counted).await;
+    let idle = fleet::idle(open(url).await, async |minute| counts::of(minute).await as f64).await;
     println!("\nAn idle scheduler sends {idle:.0} statements a minute.");
     raw.clear().await;
 }

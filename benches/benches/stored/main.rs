@@ -3,8 +3,8 @@
 //!
 //! `cargo bench -p allora-benches --bench stored` measures SQLite and the servers whose URLs are in
 //! `ALLORA_TEST_POSTGRES_URL`, `ALLORA_TEST_MYSQL_URL` and `ALLORA_TEST_REDIS_URL`
-//! (`cargo xtask services up` says them), under a prefix of its own. `-- STORE [COUNT]` measures
-//! one store, with so many schedules in it instead of 10 000.
+//! (`cargo xtask services up` says them), under a prefix of its own, and removes what it added.
+//! `-- STORE [COUNT]` measures one store, with so many schedules in it instead of 10 000.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
