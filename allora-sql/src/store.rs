@@ -209,42 +209,28 @@ impl Store {
     }
 
     async fn write(&self, conn: &mut dyn Conn, drafts: &[(&str, Draft)]) -> sqlx::Result<()> {
-        let (mut new, mut known) = (Vec::new(), Vec::new());
+        let (mut new, mut known, mut data) = (Vec::new(), Vec::new(), Vec::new());
         for (name, draft) in drafts {
             let Some(record) = draft.changed() else { continue };
-            let data_edition = self.write_data(conn, name, draft, record).await?;
+            let mut data_edition = draft.data_edition;
+            if draft.has_other_data(record) {
+                data_edition = (!record.data.is_empty()).then_some(record.edition);
+                data.extend(data_edition.map(|edition| (*name, edition, record.data.as_slice())));
+                if !draft.is_new {
+                    conn.run(self.dialect.drop_data(name, data_edition)).await?;
+                }
+            }
             let row = columns(name, record, data_edition);
             if draft.is_new { new.push(row) } else { known.push(row) }
         }
         // Two nodes that register a name at once: the second one finds the key taken, and tries
         // again with the row in its hands.
-        let statements = self.dialect.insert_jobs(&new).into_iter();
-        for statement in statements.chain(self.dialect.put_jobs(&known)) {
+        let statements = self.dialect.put_data(&data).into_iter();
+        let jobs = self.dialect.insert_jobs(&new).into_iter().chain(self.dialect.put_jobs(&known));
+        for statement in statements.chain(jobs) {
             conn.run(statement).await?;
         }
         Ok(())
-    }
-
-    /// Stores the payload if it is another than before; answers with its key.
-    async fn write_data(
-        &self,
-        conn: &mut dyn Conn,
-        name: &str,
-        draft: &Draft,
-        record: &Record,
-    ) -> sqlx::Result<Option<i64>> {
-        let before = draft.before.as_ref().map_or(&[][..], |before| &before.data);
-        if before == record.data && !draft.is_parked() {
-            return Ok(draft.data_edition);
-        }
-        let edition = (!record.data.is_empty()).then_some(record.edition);
-        if let Some(edition) = edition {
-            for statement in self.dialect.put_data(name, edition, &record.data) {
-                conn.run(statement).await?;
-            }
-        }
-        conn.run(self.dialect.drop_data(name, edition)).await?;
-        Ok(edition)
     }
 
     async fn note(&self, conn: &mut dyn Conn, entries: Vec<Past>) -> sqlx::Result<()> {
@@ -441,8 +427,10 @@ impl Draft {
         }
     }
 
-    fn is_parked(&self) -> bool {
-        self.parked.is_some()
+    /// Whether the payload is another than the row's.
+    fn has_other_data(&self, record: &Record) -> bool {
+        let before = self.before.as_ref().map_or(&[][..], |before| &before.data);
+        before != record.data || self.parked.is_some()
     }
 
     /// The record, if it is another than the row's.

@@ -192,9 +192,13 @@ impl Dialect {
         self.insert("job", JOB, rows, &self.flavour.or_replace("name", &names))
     }
 
-    pub(crate) fn put_data(&self, name: &str, edition: i64, data: &[u8]) -> Vec<Statement> {
-        let row = vec![Value::bytes(name), Value::int(edition), Value::bytes(data)];
-        self.insert("data", DATA, &[row], &self.flavour.or_replace("name, edition", &["data"]))
+    /// Stores payloads: name, edition, bytes.
+    pub(crate) fn put_data(&self, data: &[(&str, i64, &[u8])]) -> Vec<Statement> {
+        let row = |(name, edition, data): &(&str, i64, &[u8])| {
+            vec![Value::bytes(name), Value::int(*edition), Value::bytes(data)]
+        };
+        let rows: Vec<Vec<Value>> = data.iter().map(row).collect();
+        self.insert("data", DATA, &rows, &self.flavour.or_replace("name, edition", &["data"]))
     }
 
     /// Removes the payloads of a job but that of this edition.

@@ -121,6 +121,12 @@ impl Flavour for PostgresFlavour {
 }
 
 /// An `UPDATE` of the jobs beside the asker and these rows, which are bound as one array a column.
+///
+/// The rows that meet the condition are found and locked by their keys, one after the other, before
+/// anything is set: in the order in which the names are given, so that two nodes cannot wait for each
+/// other, and by a subquery for each, which no plan can turn round. Beside the key, the condition has
+/// so many parts that the planner, above all while it has no statistics, expects a single row of the
+/// whole table and compares all with all.
 fn update(
     dialect: &Dialect,
     asker: &Asker<'_>,
@@ -140,8 +146,10 @@ fn update(
     let (jobs, names, arrays) = (dialect.prefix.clone(), names.join(", "), arrays.join(", "));
     move |set, condition| {
         format!(
-            "WITH c AS MATERIALIZED ({asker}) UPDATE {jobs}_job j SET {set} \
-             FROM c, unnest({arrays}) AS t ({names}) WHERE {condition}"
+            "WITH c AS MATERIALIZED ({asker}), t AS MATERIALIZED (\
+               SELECT t.* FROM c, unnest({arrays}) AS t ({names}), \
+               LATERAL (SELECT FROM {jobs}_job j WHERE {condition} FOR NO KEY UPDATE) held) \
+             UPDATE {jobs}_job j SET {set} FROM c, t WHERE j.name = t.of_name"
         )
     }
 }
