@@ -1,7 +1,10 @@
 //! A job and its settings.
 
 use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings};
-use crate::{error::Result, time::Time};
+use crate::{
+    error::Result,
+    time::{Time, whole_millis},
+};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -108,14 +111,14 @@ impl Entry {
         self.set(|settings| settings.spread = spread)
     }
 
-    /// No occurrence before this instant.
+    /// No occurrence before this instant (cut to milliseconds, as every scheduled time is).
     pub fn starting(self, at: Time) -> Self {
-        self.set(|settings| settings.start = Some(at))
+        self.set(|settings| settings.start = Some(whole_millis(at)))
     }
 
-    /// No occurrence after this instant.
+    /// No occurrence after this instant (cut to milliseconds).
     pub fn ending(self, at: Time) -> Self {
-        self.set(|settings| settings.end = Some(at))
+        self.set(|settings| settings.end = Some(whole_millis(at)))
     }
 
     /// At most so many occurrences of the schedule are started, over all nodes and restarts;

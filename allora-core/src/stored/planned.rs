@@ -23,10 +23,11 @@ impl<'a> Planned<'a> {
         })?;
         let next = definition.first(&stored.name, now)?;
         if next.is_none() {
+            let from = definition.settings().start.unwrap_or(now);
             return Err(Error::invalid(format!(
-                "{:?} would never run: `{definition}` has no occurrence after {}",
+                "{:?} would never run: `{definition}` has no occurrence from {} on",
                 stored.name,
-                now.to_rfc3339_opts(SecondsFormat::Millis, true)
+                from.to_rfc3339_opts(SecondsFormat::Millis, true)
             )));
         }
         let (first, data) = (first_run(stored, next)?, stored.bytes()?);

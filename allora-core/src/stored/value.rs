@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     job::{CatchUp, Delivery, Overlap, Retry, Settings},
     record::MAX_DATA,
-    time::Time,
+    time::{Time, whole_millis},
 };
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -237,15 +237,15 @@ impl Stored {
     }
 
     /// No occurrence before this instant: the first is the first one at or after it, also if that
-    /// has passed.
+    /// has passed. Cut to milliseconds, as every scheduled time is.
     pub fn starting(mut self, at: Time) -> Self {
-        self.settings.start = Some(at);
+        self.settings.start = Some(whole_millis(at));
         self
     }
 
-    /// No occurrence after this instant.
+    /// No occurrence after this instant (cut to milliseconds).
     pub fn ending(mut self, at: Time) -> Self {
-        self.settings.end = Some(at);
+        self.settings.end = Some(whole_millis(at));
         self
     }
 
