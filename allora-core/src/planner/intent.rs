@@ -14,6 +14,8 @@ pub(crate) struct Turn {
     pub(crate) intents: Vec<Intent>,
     /// When to take the next turn, if nothing happens before.
     pub(crate) wake_at: Option<Time>,
+    /// Something is due that was not asked for.
+    pub(crate) more: bool,
     /// Something is due, and all slots are taken.
     pub(crate) full: bool,
 }

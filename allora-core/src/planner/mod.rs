@@ -7,6 +7,7 @@
 
 mod decide;
 mod intent;
+mod share;
 mod slot;
 mod stocks;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::{
 };
 use decide::{Decision, decide, finish_of};
 use intent::What;
+use share::{BATCH, Share};
 use slot::{Known, Phase, Slot};
 use std::{
     cmp::Reverse,
@@ -32,9 +34,6 @@ use std::{
     time::Duration,
 };
 use stocks::Stocks;
-
-/// How many plans one request carries at most.
-const BATCH: usize = 1_000;
 
 /// The place of a job in the planner.
 pub(crate) type SlotId = u32;
@@ -51,6 +50,9 @@ pub(crate) struct Planner {
     /// Something wants attention that the last turn did not know of.
     roused: bool,
     stored: Stocks,
+    share: Share,
+    /// This node's own, a random one: ranks the jobs.
+    seed: u64,
     /// Never repeated: it began at a random number of 128 bits, and counts.
     next_claim: u128,
     poll: Duration,
@@ -64,6 +66,8 @@ impl Planner {
             next_claim: claims,
             roused: false,
             stored: Stocks::default(),
+            share: Share::default(),
+            seed: claims as u64,
             slots: Vec::new(),
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
@@ -84,7 +88,7 @@ impl Planner {
             return Err(Error::new(Kind::AlreadyExists, twice));
         }
         self.by_name.insert(name.clone(), id);
-        self.slots.push(Slot::new(name, entry));
+        self.slots.push(Slot::new(name, entry, self.seed));
         self.run_errand(id);
         Ok(())
     }
@@ -124,26 +128,61 @@ impl Planner {
             self.slots[id as usize].listed = false;
             intents.extend(self.errand(id, now, events));
         }
+        let most = self.share.size(room);
         let mut takes = 0;
-        while let Some((at, id)) = self.next_up() {
-            if at > now || takes >= room || intents.len() >= BATCH {
+        while takes < most && intents.len() < BATCH {
+            let due = self.due_now(now, most - takes);
+            if due.is_empty() {
                 break;
             }
-            self.queue.pop();
-            self.slots[id as usize].wake_at = None;
-            let intent = self.due(id, now, events);
-            takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
-            // No answer is awaited after which the word would be heeded.
-            let slot = &mut self.slots[id as usize];
-            if intent.is_none() && std::mem::take(&mut slot.heard) {
-                slot.claim = None;
-                self.hear(id);
+            for (at, id) in due {
+                if takes >= most || intents.len() >= BATCH {
+                    self.queue.push(Reverse((at, id)));
+                    continue;
+                }
+                let intent = self.ask_about(id, at, now, events);
+                takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
+                intents.extend(intent);
             }
-            intents.extend(intent);
         }
         let wake_at = self.next_up().map(|(at, _)| at);
-        let full = takes >= room && wake_at.is_some_and(|at| at <= now);
-        Turn { intents, wake_at, full }
+        let more = wake_at.is_some_and(|at| at <= now);
+        Turn { intents, wake_at, more, full: more && takes >= room }
+    }
+
+    /// What to ask about a job that was in the queue for `at`.
+    fn ask_about(
+        &mut self,
+        id: SlotId,
+        at: Time,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Option<Intent> {
+        // It may have been there twice.
+        self.slots[id as usize].wake_at.take_if(|wake_at| *wake_at == at)?;
+        let intent = self.due(id, now, events);
+        // No answer is awaited after which the word would be heeded.
+        let slot = &mut self.slots[id as usize];
+        if intent.is_none() && std::mem::take(&mut slot.heard) {
+            slot.claim = None;
+            self.hear(id);
+        }
+        intent
+    }
+
+    /// Takes from the queue what is due and may be asked for, in the order in which this node asks.
+    fn due_now(&mut self, now: Time, most: usize) -> Vec<(Time, SlotId)> {
+        let choice = self.share.choice(most);
+        let mut due = Vec::new();
+        while due.len() < choice
+            && let Some((at, id)) = self.next_up()
+            && at <= now
+        {
+            self.queue.pop();
+            due.push((at, id));
+        }
+        self.share.order(&mut due, &self.slots);
+        due
     }
 
     /// The earliest entry of the queue that its slot confirms.
@@ -281,6 +320,9 @@ impl Planner {
                 None
             }
             Answer::State(state) => {
+                if let What::Take { .. } = &intent.what {
+                    self.share.note(false);
+                }
                 if let What::Skip(skip) = &intent.what
                     && state.cursor == skip.then
                 {
@@ -298,6 +340,7 @@ impl Planner {
             Answer::Taken(taken) => match intent.what {
                 What::Take { take, then, late } => {
                     slot.refused = 0;
+                    self.share.note(true);
                     Some(self.won(id, &take, then, late, taken, events))
                 }
                 // Not an answer to what was asked: find out what is true.

@@ -3,6 +3,7 @@
 use crate::{
     backend::{Next, Occurrence, State},
     job::Entry,
+    schedule::stable_hash,
     time::Time,
 };
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
     pub(crate) entry: Entry,
+    /// Its place in an order of the jobs that is this node's own.
+    pub(crate) rank: u32,
     pub(crate) phase: Phase,
     /// The claim of a take whose answer was lost: the next take asks with it again.
     pub(crate) claim: Option<u128>,
@@ -37,8 +40,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(name: Arc<str>, entry: Entry) -> Self {
+    /// `seed`: this node's own.
+    pub(crate) fn new(name: Arc<str>, entry: Entry, seed: u64) -> Self {
         Self {
+            rank: stable_hash(&[&seed.to_le_bytes(), name.as_bytes()]) as u32,
             name,
             entry,
             phase: Phase::New,

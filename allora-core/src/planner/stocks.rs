@@ -68,7 +68,7 @@ impl Planner {
     pub(super) fn found_stored(&mut self, state: &State, now: Time, events: &mut Vec<Event>) {
         let Some(entry) = self.routed(state, events) else { return };
         let name: Arc<str> = state.name.as_str().into();
-        let mut slot = Slot::new(name.clone(), entry);
+        let mut slot = Slot::new(name.clone(), entry, self.seed);
         (slot.stored, slot.agreed) = (true, Some(state.edition));
         let id = match self.stored.free.pop() {
             Some(id) => {

@@ -212,8 +212,8 @@ impl Taker {
                 self.find_at = self.find_at.min(look_at);
             }
             let poll = self.node.runtime.now() >= self.poll_at;
-            // Without room, what else is due can wait until there is some.
-            let find = self.find_at <= saturating_add(now, AHEAD) && !turn.full;
+            // What else is due can wait until what is known to be due is asked for.
+            let find = self.find_at <= saturating_add(now, AHEAD) && !turn.more;
             let kinds = self.kinds.look_at.is_some_and(|at| at <= self.node.runtime.now());
             let look = match poll || find || kinds {
                 true if self.finds => Look::Find,
