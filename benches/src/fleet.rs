@@ -4,14 +4,15 @@
 #![expect(clippy::print_stdout, reason = "its tables are what it is for")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
-use crate::{node::KIND, report::at};
+use crate::{node::KIND, report::at as quantile};
 use allora_core::{
-    Backend, CatchUp, Run, Scheduler, Time, cron, every, job,
+    Backend, CatchUp, Run, Scheduler, Time, at, cron, every, job,
     stored::{Schedules, Stored},
 };
 use chrono::TimeDelta;
 use futures::future::join_all;
 use std::{
+    fmt,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -22,6 +23,11 @@ use tokio::time::Sleep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const JOBS: usize = 1_000;
+/// As many as apalis-redis can have waiting: its script moves all that is due in one command, of
+/// which Redis' Lua refuses more than some 8 000 arguments.
+pub(crate) const WAITING: u64 = 7_000;
+/// When what is not done then is not waited for.
+const LONGEST: Duration = Duration::from_secs(30);
 
 fn wall() -> Time {
     SystemTime::now().into()
@@ -85,26 +91,56 @@ pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
         "\n{} runs on {nodes} node(s), {JOBS} jobs {when}: late by {:.1} ms (p50), {:.1} ms (p99), \
          {:.1} ms (at most).",
         lates.len(),
-        at(lates.iter().copied(), 0.5),
-        at(lates.iter().copied(), 0.99),
+        quantile(lates.iter().copied(), 0.5),
+        quantile(lates.iter().copied(), 0.99),
         lates.iter().copied().fold(f64::MIN, f64::max),
     );
 }
 
+/// What waits for whole schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backlog {
+    /// Seven thousand schedules, each to be run once: as at midnight.
+    Once,
+    /// A thousand schedules that are two thousand occurrences behind, each of which waits for the
+    /// one before it: as after a night without workers.
+    Behind,
+}
+
+impl fmt::Display for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backlog::Once => "each due once",
+            Backlog::Behind => "each far behind",
+        })
+    }
+}
+
+impl Backlog {
+    /// Both.
+    pub const ALL: [Self; 2] = [Backlog::Once, Backlog::Behind];
+
+    fn stored(self) -> Vec<Stored> {
+        let first = wall() - TimeDelta::seconds(2_000);
+        let stored = |i| match self {
+            Backlog::Once => Stored::new(format!("once-{i}"), KIND, at(first)),
+            Backlog::Behind => {
+                Stored::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
+                    .catch_up(CatchUp::All { limit: 10_000 })
+            }
+        };
+        let stored = |i| stored(i).starting(first).at_least_once(Duration::from_secs(60));
+        let count = if self == Backlog::Once { WAITING } else { JOBS as u64 };
+        (0..count).map(stored).collect()
+    }
+}
+
 /// How many runs a second whole schedulers begin and end at least once that have a backlog, which
 /// `prepares` stores: one for each other store given, each with a thousand slots.
-pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>) -> f64 {
-    let behind = 2_000;
-    let first = wall() - TimeDelta::seconds(behind);
-    let stored = |i| {
-        Stored::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
-            .starting(first)
-            .catch_up(CatchUp::All { limit: 10_000 })
-            .at_least_once(Duration::from_secs(60))
-    };
-    let stored: Vec<Stored> = (0..JOBS).map(stored).collect();
+pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>, backlog: Backlog) -> f64 {
     let schedules = Schedules::new(prepares).unwrap();
-    schedules.add_all(&stored).await.unwrap().into_iter().for_each(|one| drop(one.unwrap()));
+    let added = schedules.add_all(&backlog.stored()).await.unwrap();
+    added.into_iter().for_each(|one| drop(one.unwrap()));
     let runs: Arc<AtomicU64> = Arc::default();
     let schedulers = stores.into_iter().map(|store| {
         let runs = runs.clone();
@@ -114,12 +150,30 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>) -> f64 {
         Scheduler::builder(store).slots(JOBS).kind(KIND, count).build().unwrap()
     });
     let measured = async {
+        if backlog == Backlog::Once {
+            return work_off(&runs).await;
+        }
         tokio::time::sleep(Duration::from_secs(2)).await;
         let (before, begun) = (runs.load(Ordering::Relaxed), std::time::Instant::now());
         tokio::time::sleep(Duration::from_secs(5)).await;
         (runs.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64()
     };
     during(schedulers.collect(), measured).await
+}
+
+/// How many of the [`WAITING`] are run a second, from the first that are seen to the last: how often
+/// somebody polls is another question.
+pub(crate) async fn work_off(runs: &AtomicU64) -> f64 {
+    let done = || runs.load(Ordering::Relaxed);
+    let end = std::time::Instant::now() + LONGEST;
+    while done() == 0 && std::time::Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (before, begun) = (done(), std::time::Instant::now());
+    while done() < WAITING && std::time::Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    (done() - before) as f64 / begun.elapsed().as_secs_f64()
 }
 
 /// What a scheduler that has nothing to do asks of its store; `count` counts while it awaits the

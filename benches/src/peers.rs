@@ -5,25 +5,18 @@
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
+use crate::fleet::{WAITING, work_off};
 use apalis_core::{
     backend::TaskSink,
     error::BoxDynError,
     worker::{builder::WorkerBuilder, ext::parallelize::ParallelizeExt},
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-/// As many as apalis-redis can have waiting: its script moves all that is due in one command, of
-/// which Redis' Lua refuses more than some 8 000 arguments.
-const WAITING: u64 = 7_000;
 const AT_ONCE: usize = 1_000;
-/// When what is not done then is not waited for.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// Fills one queue and has it worked off by so many workers; a macro because the types of a worker
 /// say everything that it is made of.
@@ -50,18 +43,7 @@ macro_rules! work_off {
                 tokio::spawn(worker.run())
             })
             .collect();
-        let done = || runs.load(Ordering::Relaxed);
-        let end = Instant::now() + LONGEST;
-        let mut first = None;
-        while done() < WAITING && Instant::now() < end {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            if first.is_none() && done() > 0 {
-                first = Some((Instant::now(), done()));
-            }
-        }
-        // From its first runs on: how often it polls is another question.
-        let (begun, before) = first.expect("it runs something");
-        let rate = (done() - before) as f64 / begun.elapsed().as_secs_f64();
+        let rate = work_off(&runs).await;
         for worker in workers {
             worker.abort();
             let _ = worker.await;

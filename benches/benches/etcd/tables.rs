@@ -2,7 +2,7 @@
 
 use crate::raw::{clear, limit, requests};
 use allora_benches::{
-    fleet::{self, Due},
+    fleet::{self, Backlog, Due},
     node::{Delivery, KIND, Node, Tally, now},
     report::{median, percent, rate},
 };
@@ -149,13 +149,15 @@ pub(crate) async fn counts(urls: &[String]) {
 /// Whole schedulers that run what waits, at least once.
 pub(crate) async fn backlog(urls: &[String]) {
     println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
-    let mut ours = Vec::new();
-    for nodes in [1, NODES] {
-        clear(urls).await;
-        let stores = join_all((0..nodes).map(|_| open(urls))).await;
-        ours.push(rate(fleet::backlog(open(urls).await, stores).await));
+    for backlog in Backlog::ALL {
+        let mut ours = Vec::new();
+        for nodes in [1, NODES] {
+            clear(urls).await;
+            let stores = join_all((0..nodes).map(|_| open(urls))).await;
+            ours.push(rate(fleet::backlog(open(urls).await, stores, backlog).await));
+        }
+        println!("| allora, {backlog} | {} |", ours.join(" | "));
     }
-    println!("| allora, at least once | {} |", ours.join(" | "));
     clear(urls).await;
 }
 

@@ -2,7 +2,7 @@
 
 use crate::raw::{PREFIX, Raw, Table, clear, commands, info};
 use allora_benches::{
-    fleet::{self, Due},
+    fleet::{self, Backlog, Due},
     node::{Delivery, KIND, Node, Tally, now},
     peers,
     report::{median, percent, rate},
@@ -162,15 +162,21 @@ pub(crate) async fn counts(url: &str) {
 /// Whole schedulers that run what waits, at least once, beside the peer.
 pub(crate) async fn backlog(url: &str) {
     println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
-    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    for backlog in Backlog::ALL {
+        let mut ours = Vec::new();
+        for nodes in [1, NODES] {
+            clear(url).await;
+            let stores = join_all((0..nodes).map(|_| open(url))).await;
+            ours.push(rate(fleet::backlog(open(url).await, stores, backlog).await));
+        }
+        println!("| allora, {backlog} | {} |", ours.join(" | "));
+    }
+    clear(url).await;
+    let mut peer = Vec::new();
     for nodes in [1, NODES] {
-        let stores = join_all((0..nodes).map(|_| open(url))).await;
-        ours.push(rate(fleet::backlog(open(url).await, stores).await));
-        clear(url).await;
         peer.push(rate(peers::redis(url, PREFIX, nodes).await));
         clear(url).await;
     }
-    println!("| allora, at least once | {} |", ours.join(" | "));
     println!("| apalis-redis 1.0 | {} |", peer.join(" | "));
 }
 

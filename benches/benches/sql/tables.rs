@@ -5,7 +5,7 @@ use crate::{
     raw::{Raw, Table, name},
 };
 use allora_benches::{
-    fleet::{self, Due},
+    fleet::{self, Backlog, Due},
     node::{Delivery, KIND, Node, Tally, now},
     peers,
     report::{median, percent, rate},
@@ -142,18 +142,21 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
 /// Whole schedulers that run what waits, at least once, beside the peer.
 pub(crate) async fn backlog(raw: &Raw, url: &str) {
     println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
-    let (mut ours, mut peer) = (Vec::new(), Vec::new());
-    for nodes in [1, NODES] {
-        raw.clear().await;
-        let stores = join_all((0..nodes).map(|_| open(url))).await;
-        ours.push(rate(fleet::backlog(open(url).await, stores).await));
-        raw.clear().await;
-        if matches!(raw, Raw::Postgres(_)) {
+    for backlog in Backlog::ALL {
+        let mut ours = Vec::new();
+        for nodes in [1, NODES] {
+            raw.clear().await;
+            let stores = join_all((0..nodes).map(|_| open(url))).await;
+            ours.push(rate(fleet::backlog(open(url).await, stores, backlog).await));
+        }
+        println!("| allora, {backlog} | {} |", ours.join(" | "));
+    }
+    raw.clear().await;
+    if matches!(raw, Raw::Postgres(_)) {
+        let mut peer = Vec::new();
+        for nodes in [1, NODES] {
             peer.push(rate(peers::postgres(url, nodes).await));
         }
-    }
-    println!("| allora, at least once | {} |", ours.join(" | "));
-    if !peer.is_empty() {
         println!("| apalis-postgres 1.0 | {} |", peer.join(" | "));
     }
 }

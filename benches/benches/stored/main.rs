@@ -156,7 +156,7 @@ async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
     for i in 0..WAKES {
         let name = format!("wake-{i}");
         let due = wall() - chrono::TimeDelta::milliseconds(1);
-        let stored = Stored::new(&name, "wake", "@yearly").first_run(due);
+        let stored = Stored::new(&name, "wake", allora_core::at(due)).starting(due);
         client.add(&stored).await.unwrap();
         let added = Instant::now();
         let run = async {
