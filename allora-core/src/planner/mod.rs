@@ -38,11 +38,14 @@ use stocks::Stocks;
 /// The place of a job in the planner.
 pub(crate) type SlotId = u32;
 
+/// When a job wants attention, its rank among those that do at that instant, its place.
+type WakeUp = (Time, u32, SlotId);
+
 pub(crate) struct Planner {
     slots: Vec<Slot>,
     by_name: HashMap<Arc<str>, SlotId>,
     /// When each job wants attention; entries that their slot does not confirm are stale.
-    queue: BinaryHeap<Reverse<(Time, SlotId)>>,
+    queue: BinaryHeap<Reverse<WakeUp>>,
     /// Jobs to be registered, redefined or looked at, whenever there is a request.
     errands: VecDeque<SlotId>,
     /// The number of the turn whose answers are awaited or were taken in last.
@@ -135,9 +138,9 @@ impl Planner {
             if due.is_empty() {
                 break;
             }
-            for (at, id) in due {
+            for wake_up @ (at, _, id) in due {
                 if takes >= most || intents.len() >= BATCH {
-                    self.queue.push(Reverse((at, id)));
+                    self.queue.push(Reverse(wake_up));
                     continue;
                 }
                 let intent = self.ask_about(id, at, now, events);
@@ -145,7 +148,7 @@ impl Planner {
                 intents.extend(intent);
             }
         }
-        let wake_at = self.next_up().map(|(at, _)| at);
+        let wake_at = self.next_up().map(|(at, ..)| at);
         let more = wake_at.is_some_and(|at| at <= now);
         Turn { intents, wake_at, more, full: more && takes >= room }
     }
@@ -171,25 +174,25 @@ impl Planner {
     }
 
     /// Takes from the queue what is due and may be asked for, in the order in which this node asks.
-    fn due_now(&mut self, now: Time, most: usize) -> Vec<(Time, SlotId)> {
+    fn due_now(&mut self, now: Time, most: usize) -> Vec<WakeUp> {
         let choice = self.share.choice(most);
         let mut due = Vec::new();
         while due.len() < choice
-            && let Some((at, id)) = self.next_up()
-            && at <= now
+            && let Some(wake_up) = self.next_up()
+            && wake_up.0 <= now
         {
             self.queue.pop();
-            due.push((at, id));
+            due.push(wake_up);
         }
-        self.share.order(&mut due, &self.slots);
+        self.share.order(&mut due);
         due
     }
 
     /// The earliest entry of the queue that its slot confirms.
-    fn next_up(&mut self) -> Option<(Time, SlotId)> {
-        while let Some(Reverse((at, id))) = self.queue.peek().copied() {
+    fn next_up(&mut self) -> Option<WakeUp> {
+        while let Some(Reverse(wake_up @ (at, _, id))) = self.queue.peek().copied() {
             if self.slots[id as usize].wake_at == Some(at) {
-                return Some((at, id));
+                return Some(wake_up);
             }
             self.queue.pop();
         }
@@ -610,7 +613,8 @@ impl Planner {
         if slot.stored && !std::mem::replace(&mut slot.resting, true) {
             self.stored.resting.push(id);
         }
-        self.queue.extend(at.map(|at| Reverse((at, id))));
+        let rank = slot.rank;
+        self.queue.extend(at.map(|at| Reverse((at, rank, id))));
     }
 
     fn look_at(&mut self, id: SlotId, at: Time) {

@@ -1,13 +1,12 @@
 //! How much of what is due a node asks for at once, and where it begins.
 //!
-//! Of nodes that find the same due at the same time, one would win all of it, and the others would
-//! have asked in vain and do so again. A node that loses therefore asks for less at once, and begins
-//! at a place of its own among what is due; where it loses nothing, it asks for more again, the
-//! earliest first. As a sender on a shared line does: halved when others are in the way, doubled
-//! when nobody is (V. Jacobson, "Congestion avoidance and control", 1988, in its idea).
+//! Of nodes that ask for the same at the same time, the first one would win all of it, and the others
+//! would have asked in vain. So each begins at a place of its own among what is due at one instant;
+//! and who loses asks for less at once, and begins at a place of its own among all that is due, until
+//! it loses nothing: halved when others are in the way, doubled when nobody is, as a sender on a
+//! shared line does (V. Jacobson, "Congestion Avoidance and Control", 1988).
 
-use super::{SlotId, slot::Slot};
-use crate::time::Time;
+use super::WakeUp;
 
 /// How many plans one request carries at most.
 pub(super) const BATCH: usize = 1_000;
@@ -56,9 +55,9 @@ impl Share {
     }
 
     /// The order in which this node asks for what is due.
-    pub(super) fn order(&self, due: &mut [(Time, SlotId)], slots: &[Slot]) {
+    pub(super) fn order(&self, due: &mut [WakeUp]) {
         if self.size < BATCH {
-            due.sort_by_key(|(_, id)| slots[*id as usize].rank);
+            due.sort_unstable_by_key(|(_, rank, _)| *rank);
         }
     }
 }
@@ -66,6 +65,86 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Run,
+        backend::Answer,
+        cron, job,
+        planner::{Intent, Planner, decide::Powers},
+        record::{At, Ledger, Record, step},
+        time::{Time, from_millis},
+    };
+    use std::{collections::BTreeMap, time::Duration};
+
+    const JOBS: usize = 3_000;
+
+    /// Nodes that ask at the same time: what each is told, it has decided without the others.
+    struct Fleet {
+        nodes: Vec<(String, Planner)>,
+        records: BTreeMap<String, Option<Record>>,
+        /// How much each node has won, and all have asked for in vain.
+        won: Vec<usize>,
+        lost: usize,
+    }
+
+    impl Fleet {
+        fn of(nodes: u128) -> Self {
+            let node = |seed: u128| {
+                let powers = Powers { mark: Duration::from_secs(30), leases: false };
+                let mut planner = Planner::new(seed << 64 | seed, Duration::from_secs(5), powers);
+                for i in 0..JOBS {
+                    let minutely = job(cron("* * * * *").unwrap(), async |_: Run| {});
+                    planner.add(format!("job-{i}").into(), minutely).unwrap();
+                }
+                (format!("node-{seed}"), planner)
+            };
+            let nodes: Vec<_> = (1..=nodes).map(node).collect();
+            let won = vec![0; nodes.len()];
+            let records = (0..JOBS).map(|i| (format!("job-{i}"), None)).collect();
+            Self { nodes, records, won, lost: 0 }
+        }
+
+        fn at(&mut self, now: Time) {
+            let mut events = Vec::new();
+            loop {
+                let turns = self.nodes.iter_mut();
+                let turns = turns.map(|(_, node)| node.turn(now, 10_000, &mut events).intents);
+                let turns: Vec<Vec<Intent>> = turns.collect();
+                if turns.iter().all(Vec::is_empty) {
+                    return;
+                }
+                for (i, intents) in turns.into_iter().enumerate() {
+                    let (id, node) = &mut self.nodes[i];
+                    for intent in intents {
+                        let record = self.records.get_mut(&*intent.name).unwrap();
+                        let at = At::new(id, now);
+                        let answer = step(record, &intent.plan(), at, &mut Ledger::off());
+                        match &answer {
+                            Answer::Taken(_) => self.won[i] += 1,
+                            _ => self.lost += usize::from(intent.is_take()),
+                        }
+                        node.answered(intent, answer, now, &mut events);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_share_what_is_due_at_one_instant() {
+        let mut fleet = Fleet::of(3);
+        let start = 1_767_225_600_000;
+        for minute in 0..4 {
+            fleet.at(from_millis(start + minute * 60_000).unwrap());
+            if minute == 1 {
+                // By then each has noticed the others.
+                (fleet.won, fleet.lost) = (vec![0; 3], 0);
+            }
+        }
+        assert_eq!(fleet.won.iter().sum::<usize>(), 2 * JOBS, "each occurrence, once");
+        let fair = 2 * JOBS / 3;
+        let all_share = fleet.won.iter().all(|won| (fair / 2..fair * 2).contains(won));
+        assert!(all_share, "{:?} won, {} lost", fleet.won, fleet.lost);
+    }
 
     fn told(share: &mut Share, won: usize, lost: usize) -> usize {
         (0..won).for_each(|_| share.note(true));
