@@ -73,12 +73,16 @@ impl Plain {
 
     /// What [`Find`] looks for, and when the next one wants attention.
     pub fn found(&self, find: Find<'_>) -> (Vec<State>, Option<Time>) {
-        let mut due: Vec<(Time, &str)> = self
-            .live()
-            .filter(|(_, record)| find.kinds.contains(&&*record.kind))
-            .filter_map(|(name, record)| Some((record.notice_at()?, name)))
-            .collect();
+        let mut due: Vec<(Time, &str)> = Vec::new();
+        for kind in find.kinds {
+            let of_kind = self.live().filter(|(_, record)| record.kind == *kind);
+            let noticed = of_kind.filter_map(|(name, record)| Some((record.notice_at()?, name)));
+            let mut noticed: Vec<_> = noticed.collect();
+            noticed.sort_unstable();
+            due.extend(noticed.into_iter().skip(find.skip));
+        }
         due.sort_unstable();
+        due.dedup();
         let ready = due.iter().take(find.limit).take_while(|(at, _)| *at < find.until).count();
         let found = due[..ready].iter().filter_map(|(_, name)| self.get(name).ok());
         (found.collect(), due.get(ready).map(|(at, _)| *at))

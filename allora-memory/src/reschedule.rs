@@ -52,7 +52,7 @@ impl Backend for Memory {
 fn found(store: &Store, find: Find<'_>) -> (Vec<State>, Option<Time>) {
     let mut due: Vec<(Time, &str)> = Vec::new();
     for kind in find.kinds {
-        due.extend(store.due(kind).take(find.limit.saturating_add(1)));
+        due.extend(store.due(kind).skip(find.skip).take(find.limit.saturating_add(1)));
     }
     due.sort_unstable();
     due.dedup();

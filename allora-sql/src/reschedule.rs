@@ -233,8 +233,7 @@ impl Store {
         if kinds.is_empty() {
             return Ok((Vec::new(), None));
         }
-        let limit = find.limit.saturating_add(1);
-        let statement = self.dialect.find(&kinds, i64::try_from(limit).unwrap_or(i64::MAX));
+        let statement = self.dialect.find(&kinds, find.skip, find.limit.saturating_add(1));
         let (clock, rows) = self.look(OP, statement).await?;
         now.get_or_insert_with(|| decides(asked, clock));
         let mut found = Vec::new();

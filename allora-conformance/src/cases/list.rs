@@ -124,6 +124,7 @@ macro_rules! __cases {
                 what_is_due_is_found_by_kind_the_earliest_first: [Schedules];
                 the_kinds_of_what_can_be_found_are_known: [Schedules];
                 what_is_found_is_told_in_full_and_is_kept_up_to_date: [Schedules];
+                no_more_is_passed_over_than_asked_for: [Schedules];
                 what_is_leased_is_found_again_at_the_leases_end: [Leases, Schedules, Expiry];
                 a_mark_that_ends_is_found_to_be_reaped: [Leases, Schedules, Expiry];
             }

@@ -353,6 +353,23 @@ pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &Wor
     assert_eq!(w.node().found(&["mail"], t(9_999), 9).await, (vec![], None));
 }
 
+pub(super) async fn no_more_is_passed_over_than_asked_for(w: &World) {
+    let node = w.node();
+    let names: Vec<String> = (0..6).map(|i| format!("due-{i}")).collect();
+    for (i, name) in (0..).zip(&names) {
+        node.add(t(0), name, "mail", t(i)).await;
+    }
+    for skip in [0, 1, 3, 6, 99] {
+        let find = allora_core::backend::Find::new(&["mail"], t(99), 9).skipping(skip);
+        let request = allora_core::backend::Reschedule::new("n", Now::At(t(0)), &[]).find(find);
+        let found = fine(node.backend.reschedule(request).await).found;
+        let found: Vec<String> = found.into_iter().map(|state| state.name).collect();
+        assert!(found.is_sorted(), "{found:?}");
+        let behind = names.iter().skip(skip);
+        assert!(behind.clone().all(|name| found.contains(name)), "{skip}: {found:?}");
+    }
+}
+
 pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &World) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);

@@ -69,12 +69,22 @@ pub struct Find<'a> {
     pub until: Time,
     /// At most so many; the earliest first.
     pub limit: usize,
+    /// May pass over so many of each kind, the earliest, and passes over no other: other nodes are
+    /// at those. Whoever asks so looks again without it before it believes that nothing is due.
+    pub skip: usize,
 }
 
 impl<'a> Find<'a> {
     /// Looks for records of these kinds that want attention before `until`, at most `limit`.
     pub fn new(kinds: &'a [&'a str], until: Time, limit: usize) -> Self {
-        Self { kinds, until, limit }
+        Self { kinds, until, limit, skip: 0 }
+    }
+
+    /// May pass over so many of each kind, the earliest.
+    #[must_use]
+    pub fn skipping(mut self, skip: usize) -> Self {
+        self.skip = skip;
+        self
     }
 }
 

@@ -153,6 +153,11 @@ impl Planner {
         Turn { intents, wake_at, more, full: more && takes >= room }
     }
 
+    /// Whether others take what this node asks for.
+    pub(crate) fn is_losing(&self) -> bool {
+        self.share.is_losing()
+    }
+
     /// What to ask about a job that was in the queue for `at`.
     fn ask_about(
         &mut self,

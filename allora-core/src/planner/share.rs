@@ -49,14 +49,19 @@ impl Share {
         self.size.min(room)
     }
 
+    /// Whether others take what this node asks for.
+    pub(super) fn is_losing(&self) -> bool {
+        self.size < BATCH
+    }
+
     /// Among how many of what is due to choose `size`.
     pub(super) fn choice(&self, size: usize) -> usize {
-        if self.size < BATCH { BATCH } else { size }
+        if self.is_losing() { BATCH } else { size }
     }
 
     /// The order in which this node asks for what is due.
     pub(super) fn order(&self, due: &mut [WakeUp]) {
-        if self.size < BATCH {
+        if self.is_losing() {
             due.sort_unstable_by_key(|(_, rank, _)| *rank);
         }
     }

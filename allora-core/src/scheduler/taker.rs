@@ -42,6 +42,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// How many records one look finds at most.
 const FOUND: usize = 1_000;
 
+/// At so many places a look may begin where others are at what is due.
+const PLACES: usize = 8;
+
 /// The store's kinds are not asked for more often.
 const KINDS: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,10 @@ pub(crate) struct Taker {
     finds: bool,
     /// When there is something to find, by the store's clock.
     find_at: Time,
+    /// So many of what is due the next look passes over: others are at those.
+    skip: usize,
+    /// More is due than one look finds, and others are at it, too.
+    crowded: bool,
     /// The kinds of what this node runs.
     kinds: Kinds,
     /// When to ask the store although nothing is known to be due.
@@ -106,6 +113,8 @@ impl Taker {
             deaf: Deaf::No,
             finds,
             find_at: Time::MIN_UTC,
+            skip: 0,
+            crowded: false,
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: None },
             poll_at: now,
             wait: FIRST_WAIT,
@@ -299,7 +308,8 @@ impl Taker {
         let mut here: Vec<&str> = vec![""];
         here.extend(node.router.exact());
         here.extend(kinds.iter().map(String::as_str));
-        let find = (look == Look::Find).then(|| Find::new(&here, until, limit));
+        let find = Find::new(&here, until, limit).skipping(self.skip);
+        let find = (look == Look::Find).then_some(find);
         let asked = self.request(&plans, find).await;
         drop(plans);
         drop(here);
@@ -307,7 +317,11 @@ impl Taker {
         match asked {
             Ok((answer, sent)) => {
                 self.wait = FIRST_WAIT;
+                let is_full = answer.found.len() >= limit;
                 self.take_in(shared, answer, sent, look);
+                if look == Look::Find {
+                    self.spread_out(is_full);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -436,6 +450,23 @@ impl Taker {
         }
         node.emit(events);
         node.start(starts, sent, now);
+    }
+
+    /// Where the next look begins: where others are at what is due, and one look does not find all
+    /// of it, at a place that others will hardly choose.
+    fn spread_out(&mut self, is_full: bool) {
+        let passed_over = self.skip > 0;
+        if passed_over {
+            // It is still there.
+            self.find_at = Time::MIN_UTC;
+        }
+        if is_full {
+            self.crowded |= self.node.inside().planner.is_losing();
+        } else if !passed_over {
+            self.crowded = false;
+        }
+        let place = self.node.runtime.random() as usize % PLACES;
+        self.skip = if self.crowded && is_full { FOUND * place } else { 0 };
     }
 
     /// Waits before the store is asked again; a stopping scheduler waits no longer.

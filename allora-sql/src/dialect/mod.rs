@@ -253,8 +253,9 @@ impl Dialect {
     }
 
     /// The jobs of these kinds that are to be noticed, the earliest first: of each kind at most
-    /// `limit`, by the index.
-    pub(crate) fn find(&self, kinds: &[&str], limit: i64) -> Statement {
+    /// `limit` behind the first `skip`, by the index.
+    pub(crate) fn find(&self, kinds: &[&str], skip: usize, limit: usize) -> Statement {
+        let [skip, limit] = [skip, limit].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
         let mut names = String::new();
         let mut args = Vec::new();
         // Names first, from the index alone: rows that are carried through derived tables are
@@ -274,6 +275,9 @@ impl Dialect {
             self.flavour.placeholder(&mut names, args.len());
             names.push_str(" ORDER BY notice_at, name LIMIT ");
             args.push(Value::int(limit));
+            self.flavour.placeholder(&mut names, args.len());
+            names.push_str(" OFFSET ");
+            args.push(Value::int(skip));
             self.flavour.placeholder(&mut names, args.len());
             let _ = write!(names, ") k{}", args.len());
         }
