@@ -7,6 +7,7 @@ mod hash;
 mod history;
 mod inspect;
 mod keys;
+mod known;
 mod leases;
 mod link;
 pub mod quorum;

@@ -1,9 +1,11 @@
-//! The general path of every operation: read the records, let core's state machine decide, write
-//! back what it changed if nobody else wrote in between.
+//! The way of every operation: read the records, let core's state machine decide, write back what it
+//! changed if nobody else wrote in between. Of jobs that are known here already, takes and finishes
+//! are decided before anything is read, so that reading and writing is one call.
 
 use crate::{
     hash::{Fields, NAMES, ms},
     keys::{Keys, Shard},
+    known::{Cache, Known, Move, Span},
     link::{Confirm, Link},
     script::{Call, Scripts},
     unused::Unused,
@@ -19,6 +21,7 @@ use futures::future::try_join_all;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::{
     collections::HashMap,
+    mem,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -52,6 +55,8 @@ pub(crate) struct Store {
     /// Drawn when the store was opened: what this node writes is like nothing that another writes.
     pub(crate) writer: String,
     pub(crate) written: AtomicU64,
+    /// What was seen last.
+    pub(crate) cache: Mutex<Cache>,
 }
 
 /// The record of one name between reading and writing.
@@ -79,24 +84,15 @@ pub(crate) trait Work: Sync {
         None
     }
 
-    /// A script that reads the records and carries out at once what it can; its arguments.
-    fn at_once<'s>(
-        &self,
-        _store: &'s Store,
-        _shard: &Shard,
-        _jobs: &[Vec<usize>],
-    ) -> Option<Call<'s>> {
+    /// If what is decided about the `i`-th depends on the clock only by when it holds and when a run
+    /// ends: that.
+    fn span(&self, _i: usize, _record: &Record) -> Option<Span> {
         None
     }
 
     /// Whether what was decided counts only when enough replicas have it.
     fn is_to_be_confirmed(&self) -> bool {
         false
-    }
-
-    /// What the script answered where it did.
-    fn was_done(&self, _i: usize, _said: &str) -> Option<Self::Answer> {
-        None
     }
 }
 
@@ -148,13 +144,19 @@ impl Store {
         shard: u32,
         names: &[&str],
     ) -> Result<(Head, Vec<Stored>)> {
-        let mut keys = vec![self.keys.shard(shard).state()];
-        keys.extend(names.iter().map(|name| self.keys.shard(shard).job(name)));
-        let mut call = Call::new(&self.scripts.read, &keys);
-        call.arg("");
+        let call = self.reads(&self.keys.shard(shard), names.iter().copied());
         let (head, rest) = self.call(op, shard, &call).await?;
         let read = names.iter().zip(rest).map(|(name, value)| Stored::new(name, value));
         Ok((head, read.collect()))
+    }
+
+    fn reads<'n>(&self, keys: &Shard, names: impl Iterator<Item = &'n str>) -> Call<'_> {
+        let mut call = Call::new(&self.scripts.read, &[keys.state(), keys.lines()]);
+        call.arg(keys.job(""));
+        for name in names {
+            call.arg(name);
+        }
+        call
     }
 
     /// Calls a script whose answer begins with a [`Head`].
@@ -210,6 +212,18 @@ impl Store {
         let mark: Vec<u8> = self.link.ask(&get).await.map_err(failed)?;
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).insert(shard, mark);
         Ok(())
+    }
+
+    /// Keeps in mind what was seen.
+    pub(crate) fn remember(&self, seen: Vec<(String, Known)>) {
+        if self.history > 0 {
+            // Nobody would ask for it.
+            return;
+        }
+        let mut cache = Cache::lock(&self.cache);
+        for (name, known) in seen {
+            cache.put(name, known);
+        }
     }
 
     /// A word that nobody has ever written.
@@ -303,28 +317,42 @@ impl<W: Work> Batch<'_, W> {
     ) -> Result<Answered<W::Answer>> {
         let Self { store, op, work, .. } = self;
         let keys = store.keys.shard(shard);
-        let mut at_once = work.at_once(store, &keys, &jobs);
+        let mut moves = self.moves(&jobs);
+        let token = store.token();
         let mut answered = Vec::new();
         for _ in 0..TRIES {
-            let call = at_once.take().unwrap_or_else(|| self.read(&keys, &jobs));
+            let call = match moves.is_empty() {
+                true => store.reads(&keys, jobs.iter().map(|positions| self.names[positions[0]])),
+                false => self.call(&keys, &jobs, &moves, &token),
+            };
             let (head, values) = store.call(op, shard, &call).await?;
             let now = decides(self.now, head.clock);
+            let mut seen = Vec::new();
             let mut drafts = Vec::new();
-            for (positions, value) in jobs.into_iter().zip(values) {
-                if let Value::BulkString(said) = &value {
-                    let said = std::str::from_utf8(said).map_err(|_| store.odd(op))?;
-                    let done = work.was_done(positions[0], said).ok_or_else(|| store.odd(op))?;
-                    answered.push((positions[0], done));
+            let mut moves = mem::take(&mut moves).into_iter().peekable();
+            for (job, (positions, value)) in jobs.into_iter().zip(values).enumerate() {
+                let moved = moves.next_if(|moved| moved.job == job);
+                if value == Value::Int(1) {
+                    let moved = moved.ok_or_else(|| store.odd(op))?;
+                    let decide = |slot: &mut Option<Record>, now| {
+                        self.decide_one(positions[0], Slot::Sound(slot), now, head.floor)
+                    };
+                    let (answer, known) = moved.known.move_on(&moved.made, &token, now, decide);
+                    seen.extend(known.map(|known| (moved.name, known)));
+                    answered.push((positions[0], answer));
                     continue;
                 }
                 let stored = Stored::new(self.names[positions[0]], value);
-                let draft = self.decide(positions, stored, now, head.floor);
+                let mut draft = self.decide(positions, stored, now, head.floor);
                 if draft.is_changed() {
                     drafts.push(draft);
                 } else {
+                    draft.stored.record = draft.before.map(Ok);
+                    seen.extend(draft.stored.known());
                     answered.extend(draft.answers);
                 }
             }
+            store.remember(seen);
             jobs = self.write(&keys, &head, drafts, &mut answered).await?;
             if jobs.is_empty() {
                 if work.is_to_be_confirmed() {
@@ -337,15 +365,58 @@ impl<W: Work> Batch<'_, W> {
         Err(Error::new(Kind::Unavailable, busy).op(op))
     }
 
-    fn read(&self, keys: &Shard, jobs: &[Vec<usize>]) -> Call<'_> {
-        let mut call = Call::new(&self.store.scripts.read, &self.job_keys(keys, jobs));
-        call.arg("");
+    /// What becomes of those jobs of which it can be said already.
+    fn moves(&self, jobs: &[Vec<usize>]) -> Vec<Moved> {
+        // The history is written in the same step as the record, and scripts cannot count with all
+        // instants.
+        if self.store.history > 0 || given(self.now).is_none() {
+            return Vec::new();
+        }
+        let mut cache = Cache::lock(&self.store.cache);
+        let moved = jobs.iter().enumerate().filter_map(|(job, positions)| {
+            // Two of one job are applied one after the other.
+            let [i] = *positions.as_slice() else { return None };
+            let (name, known) = cache.take(self.names[i])?;
+            let span = self.work.span(i, &known.record)?;
+            let made = known.next(span, |slot, now| {
+                self.decide_one(i, Slot::Sound(slot), now, 0);
+            })?;
+            Some(Moved { job, name, known, made })
+        });
+        moved.collect()
+    }
+
+    /// The call that carries the moves out, and reads the jobs that have none.
+    fn call(&self, keys: &Shard, jobs: &[Vec<usize>], moves: &[Moved], token: &str) -> Call<'_> {
+        let mut call = Call::new(&self.store.scripts.moves, &[keys.state(), keys.lines()]);
+        call.arg(given(self.now).unwrap_or_default());
+        let spans = || moves.iter().map(|moved| moved.made.span);
+        call.optional(spans().filter_map(|span| span.from).max());
+        call.optional(spans().filter_map(|span| span.until).min());
+        call.arg(token).arg(keys.job("")).arg(keys.due("")).arg(jobs.len());
+        for positions in jobs {
+            call.arg(self.names[positions[0]]);
+        }
+        let mut each = |part: fn(&Moved) -> &[u8]| {
+            let mut moves = moves.iter().peekable();
+            for job in 0..jobs.len() {
+                call.arg(moves.next_if(|moved| moved.job == job).map_or(&[][..], part));
+            }
+        };
+        each(|moved| &moved.known.line);
+        each(|moved| moved.made.tail.as_bytes());
+        for Moved { job, known, made, .. } in moves {
+            if let Some(notice) = made.notice {
+                call.arg(job + 1).arg(&known.record.kind);
+                call.optional(notice).optional(made.span.lasts);
+            }
+        }
         call
     }
 
-    fn job_keys(&self, keys: &Shard, jobs: &[Vec<usize>]) -> Vec<String> {
-        let names = jobs.iter().map(|positions| self.names[positions[0]]);
-        std::iter::once(keys.state()).chain(names.map(|name| keys.job(name))).collect()
+    fn decide_one(&self, i: usize, slot: Slot<'_>, now: Time, floor: i64) -> W::Answer {
+        let at = At { node: self.node, now, floor };
+        self.work.decide(i, slot, at, &mut self.store.ledger())
     }
 
     fn decide(
@@ -382,32 +453,45 @@ impl<W: Work> Batch<'_, W> {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let token = store.token();
-        let mut all =
-            vec![keys.state(), keys.names(), keys.gone(), keys.kinds(), keys.past(), keys.told()];
-        all.extend(drafts.iter().map(|draft| keys.job(&draft.stored.name)));
+        let (token, now) = (store.token(), decides(self.now, head.clock));
+        let mut all = vec![keys.state(), keys.lines(), keys.names(), keys.gone()];
+        all.extend([keys.kinds(), keys.past(), keys.told()]);
         let mut call = Call::new(&store.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.job("").len()).arg(head.floor).arg(store.history);
+        call.arg(keys.due("")).arg(keys.job("")).arg(head.floor).arg(store.history);
+        let mut written = Vec::with_capacity(drafts.len());
         for draft in &drafts {
             let fresh = draft.answers.iter().filter_map(|(i, _)| self.work.fresh_until(*i)).min();
             let fresh = fresh.filter(|_| matches!(self.now, Now::Store { .. }));
-            draft.args(&mut call, &token, fresh);
+            written.push(draft.args(&mut call, &token, now, fresh));
         }
         let said = store.link.call(&call).await.map_err(|cause| store.failed(self.op, cause))?;
         let Value::Array(said) = said else { return Err(store.odd(self.op)) };
         if said.len() != drafts.len() {
             return Err(store.odd(self.op));
         }
-        let mut lost = Vec::new();
-        for (draft, said) in drafts.into_iter().zip(said) {
+        let (mut lost, mut seen) = (Vec::new(), Vec::new());
+        for ((draft, fields), said) in drafts.into_iter().zip(written).zip(said) {
             if said == Value::Int(1) {
+                let known =
+                    fields.and_then(|fields| Known::new(fields.record().ok()?, fields.line));
+                seen.extend(known.map(|known| (draft.stored.name, known)));
                 answered.extend(draft.answers);
             } else {
                 lost.push(draft.answers.into_iter().map(|(i, _)| i).collect());
             }
         }
+        store.remember(seen);
         Ok(lost)
     }
+}
+
+/// What becomes of a job, and from what.
+struct Moved {
+    /// Which of a batch.
+    job: usize,
+    name: String,
+    known: Known,
+    made: Move,
 }
 
 /// A job as it was read.
@@ -426,10 +510,11 @@ impl Stored {
             stored.record = Some(Err("it was not answered with its fields".to_owned()));
             return stored;
         };
-        if values.len() != NAMES.len() {
-            // Something of another type. The script that writes reads its line as this.
-            stored.fields = Some(Fields { hot: b"\0".to_vec(), ..Fields::default() });
-            let told = values.into_iter().find_map(bytes).unwrap_or_default();
+        if values.len() != NAMES.len() + 1 {
+            let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
+            let mut next = || values.next().unwrap_or_default();
+            stored.fields = Some(Fields { line: next(), ..Fields::default() });
+            let told = next();
             let told = String::from_utf8_lossy(&told);
             stored.record = Some(Err(format!("its key holds something else: {told}")));
             return stored;
@@ -437,12 +522,22 @@ impl Stored {
         if values.iter().all(|value| *value == Value::Nil) {
             return stored;
         }
+        let has_text = values[3] != Value::Nil;
         let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
         let mut next = || values.next().unwrap_or_default();
-        let fields = Fields { hot: next(), cold: next(), kind: next(), text: next(), data: next() };
-        stored.record = Some(fields.record());
+        let fields =
+            Fields { line: next(), cold: next(), kind: next(), text: next(), data: next() };
+        stored.record = Some(match has_text {
+            true => fields.record(),
+            false => Err("its definition is missing".to_owned()),
+        });
         stored.fields = Some(fields);
         stored
+    }
+
+    /// What is to be kept in mind of it.
+    pub(crate) fn known(self) -> Option<(String, Known)> {
+        Some((self.name, Known::new(self.record?.ok()?, self.fields?.line)?))
     }
 
     /// The job as its readers see it; `None` if there is none or it was deleted.
@@ -494,20 +589,24 @@ impl<T> Draft<T> {
         self.after.is_some() && self.after != self.before
     }
 
-    /// What the script that writes is told.
-    fn args(&self, call: &mut Call<'_>, token: &str, fresh: Option<Time>) {
-        let Some(after) = &self.after else { return };
+    /// What the script that writes is told; answers with what it writes.
+    fn args(
+        &self,
+        call: &mut Call<'_>,
+        token: &str,
+        now: Time,
+        fresh: Option<Time>,
+    ) -> Option<Fields> {
+        let after = self.after.as_ref()?;
         let nothing = Fields::default();
         let before = self.stored.fields.as_ref().unwrap_or(&nothing);
-        let fields = Fields::of(after, token);
-        call.arg(&before.hot);
-        match fresh {
-            Some(fresh) => call.arg(fresh.timestamp_micros()),
-            None => call.arg(""),
-        };
+        let fields = Fields::of(after, token, now.timestamp_micros());
+        call.arg(&self.stored.name).arg(&before.line).arg(&fields.line);
+        call.optional(fresh.map(|fresh| fresh.timestamp_micros()));
         call.arg(if self.parked.is_some() { "new" } else { "" });
+        let is_new = self.parked.is_some() || self.stored.fields.is_none();
         let changed: Vec<_> = (0..NAMES.len())
-            .filter(|i| self.parked.is_some() || before.parts()[*i] != fields.parts()[*i])
+            .filter(|i| is_new || before.parts()[*i] != fields.parts()[*i])
             .collect();
         call.arg(changed.len());
         for i in changed {
@@ -538,6 +637,7 @@ impl<T> Draft<T> {
             let [member, score, text] = crate::history::entry(entry);
             call.arg(member).arg(score).arg(text);
         }
+        Some(fields)
     }
 }
 
@@ -551,6 +651,20 @@ pub(crate) fn decides(now: Now, clock: i64) -> Time {
     match now {
         Now::At(at) => at,
         Now::Store { node } => DateTime::from_timestamp_micros(clock).unwrap_or(node),
+    }
+}
+
+/// The clock as the scripts take it: nothing for the server's own. `None` for one that they cannot
+/// count with.
+fn given(now: Now) -> Option<String> {
+    match now {
+        Now::Store { .. } => Some(String::new()),
+        // Lua's numbers are whole up to there.
+        Now::At(at) => {
+            let us = at.timestamp_micros();
+            let whole = at.timestamp_subsec_nanos().is_multiple_of(1_000);
+            (whole && (0..1 << 52).contains(&us)).then(|| us.to_string())
+        }
     }
 }
 

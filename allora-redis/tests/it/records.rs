@@ -32,7 +32,8 @@ fn a_record_that_cannot_be_read_is_parked_and_in_nobodys_way() {
         store.add(&new, now).await.unwrap();
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
-        let () = raw.hset(key("cut"), "hot", "1 x 5").await.unwrap();
+        let lines = format!("{{{}}}:lines", place.prefix);
+        let () = raw.hset(&lines, "cut", "1 x 5").await.unwrap();
         let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
         let () = raw.del(key("stranger")).await.unwrap();
         let () = raw.set(key("stranger"), "somebody else's").await.unwrap();
@@ -181,6 +182,8 @@ fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not() {
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
         assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());
+        let lines = format!("{{{}}}:lines", place.prefix);
+        assert_eq!(raw.hkeys::<_, Vec<String>>(lines).await.unwrap(), ["b"]);
         assert!(raw.exists::<_, bool>(key("b")).await.unwrap());
         // By a clock that went back to the beginning.
         assert!(add("a", Now::At(at(0))).await.fence > fence);
