@@ -15,7 +15,7 @@ use allora_core::{
     record::{Accepted, Hold, How, Record, codec},
     time::from_millis,
 };
-use std::{fmt::Write, str::FromStr};
+use std::{io::Write, str::FromStr};
 
 /// The version of the line; scripts write it and ask for it, too.
 const LAYOUT: &str = "1";
@@ -45,7 +45,7 @@ impl Fields {
     /// The line and the fields of a record that this token has written at this instant.
     pub(crate) fn of(record: &Record, token: &str, written: i64) -> Self {
         Self {
-            line: format!("{}{}", head(token, written), tail(record, written, None)).into_bytes(),
+            line: [head(token, written).as_bytes(), &tail(record, written, None)].concat(),
             cold: cold(record),
             kind: record.kind.clone().into_bytes(),
             text: record.definition.clone().into_bytes(),
@@ -107,52 +107,94 @@ pub(crate) fn head(token: &str, written: i64) -> String {
 
 /// How it goes on. Of a run that lasts so many microseconds from the instant of the write on, the
 /// end is said by that.
-pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> String {
+pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> Vec<u8> {
     let Record { edition, incarnation, fence, cursor, last_started, counters, .. } = record;
-    let mut line = String::with_capacity(224);
-    // Writing to a string does not fail.
-    let mut words = |words: std::fmt::Arguments<'_>| {
-        let _ = line.write_fmt(words);
-    };
-    words(format_args!("{edition} {incarnation} "));
-    match *fence == written {
-        true => words(format_args!("= ")),
-        false => words(format_args!("{fence} ")),
-    }
-    match cursor {
-        Some(next) => words(format_args!("{} {} ", ms(next.at), ms(next.due_at))),
-        None => words(format_args!("- - ")),
-    }
-    match last_started {
-        Some(at) => words(format_args!("{} ", ms(*at))),
-        None => words(format_args!("- ")),
-    }
-    let last = match record.last {
+    let mut line = Line(Vec::with_capacity(224));
+    line.number(*edition);
+    line.number(*incarnation);
+    line.fence(*fence, written);
+    line.time(cursor.map(|next| next.at));
+    line.time(cursor.map(|next| next.due_at));
+    line.time(*last_started);
+    line.count(counters.started);
+    line.count(counters.ran);
+    line.word(match record.last {
         None => "-",
         Some(Outcome::Ran) => "ran",
         Some(_) => "*",
-    };
-    words(format_args!("{} {} {last} ", counters.started, counters.ran));
+    });
     match record.ended {
-        Some(ended) => words(format_args!("{} {} ", ended.fence, how_letter(ended.how))),
-        None => words(format_args!("- - ")),
+        Some(ended) => {
+            line.number(ended.fence);
+            line.word(how_letter(ended.how));
+        }
+        None => line.word("- -"),
     }
     let Some(hold) = inline(record) else {
-        words(format_args!("-"));
-        return line;
+        line.0.push(b'-');
+        return line.0;
     };
-    words(format_args!("{:032x} ", hold.claim));
-    match hold.fence == *fence {
-        true => words(format_args!("= ")),
-        false => words(format_args!("{} ", hold.fence)),
-    }
-    words(format_args!("{} {} ", ms(hold.run.at), hold.attempt));
+    // Writing to memory does not fail.
+    let _ = write!(line.0, "{:x} ", hold.claim);
+    line.fence(hold.fence, *fence);
+    line.time(Some(hold.run.at));
+    line.count(u64::from(hold.attempt));
     match lasts {
-        Some(lasts) => words(format_args!("+{lasts} ")),
-        None => words(format_args!("{} ", ms(hold.until))),
+        Some(lasts) => {
+            line.0.push(b'+');
+            line.number(lasts);
+        }
+        None => line.time(Some(hold.until)),
     }
-    words(format_args!("{} {}", u8::from(hold.at_least_once), hold.node));
-    line
+    line.word(if hold.at_least_once { "1" } else { "0" });
+    line.0.extend_from_slice(hold.node.as_bytes());
+    line.0
+}
+
+/// A line that is written, each word with a blank after it; by hand, because formatting was much of
+/// what a take costs its node.
+struct Line(Vec<u8>);
+
+impl Line {
+    fn word(&mut self, word: &str) {
+        self.0.extend_from_slice(word.as_bytes());
+        self.0.push(b' ');
+    }
+
+    fn number(&mut self, number: i64) {
+        if number < 0 {
+            self.0.push(b'-');
+        }
+        self.count(number.unsigned_abs());
+    }
+
+    fn count(&mut self, mut number: u64) {
+        let mut digits = [b' '; 21];
+        let mut first = digits.len() - 1;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&digits[first..]);
+    }
+
+    fn fence(&mut self, fence: i64, same: i64) {
+        match fence == same {
+            true => self.word("="),
+            false => self.number(fence),
+        }
+    }
+
+    fn time(&mut self, at: Option<Time>) {
+        match at {
+            Some(at) => self.number(ms(at)),
+            None => self.word("-"),
+        }
+    }
 }
 
 /// The hold that has its place in the line. One of a trigger has no room there, nor has one whose
@@ -172,25 +214,14 @@ pub(crate) fn is_plain(record: &Record) -> bool {
         && record.gone.is_none()
 }
 
-/// Whether two plain records differ in their lines at most.
-pub(crate) fn have_equal_fields(one: &Record, other: &Record) -> bool {
-    one.version == other.version
-        && one.kind == other.kind
-        && one.definition == other.definition
-        && one.data == other.data
-        && one.dead == other.dead
-        && said(one) == said(other)
-        && rare(one.counters) == rare(other.counters)
-}
-
 /// The counters for which the line has no place.
-fn rare(mut counters: Counters) -> Counters {
+pub(crate) fn rare(mut counters: Counters) -> Counters {
     (counters.started, counters.ran) = (0, 0);
     counters
 }
 
 /// How the last run ended, where the line does not say.
-fn said(record: &Record) -> Option<&Outcome> {
+pub(crate) fn said(record: &Record) -> Option<&Outcome> {
     record.last.as_ref().filter(|last| **last != Outcome::Ran)
 }
 
@@ -419,7 +450,7 @@ mod tests {
         let record = Record { fence: 5_000_001, holds: vec![hold], ..records()[1].clone() };
         let tail = tail(&record, 5_000_001, Some(60_000_000));
         for (written, until) in [(5_000_001, 65_000), (9_999_999, 69_999)] {
-            let line = format!("{}{tail}", head("token", written)).into_bytes();
+            let line = [head("token", written).as_bytes(), &tail].concat();
             let fields = Fields { line, ..Fields::of(&record, "token", 0) };
             let read = fields.record().unwrap();
             assert_eq!((read.fence, read.holds[0].fence), (written, written));

@@ -20,7 +20,7 @@ use chrono::DateTime;
 use futures::future::try_join_all;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     mem,
     sync::{
         Mutex, PoisonError,
@@ -215,7 +215,7 @@ impl Store {
     }
 
     /// Keeps in mind what was seen.
-    pub(crate) fn remember(&self, seen: Vec<(String, Known)>) {
+    pub(crate) fn remember(&self, seen: Vec<(String, Box<Known>)>) {
         if self.history > 0 {
             // Nobody would ask for it.
             return;
@@ -282,39 +282,41 @@ struct Batch<'a, W> {
     work: &'a W,
 }
 
+/// Where one name stands in a batch.
+struct Positions {
+    first: usize,
+    more: Vec<usize>,
+}
+
 /// The instant that decided, and the answers by position.
 type Answered<T> = (Time, Vec<(usize, T)>);
 
 impl<W: Work> Batch<'_, W> {
     /// What is to be done in one shard.
     async fn run(&self, shard: u32, which: Vec<usize>) -> Result<Answered<W::Answer>> {
-        let mut jobs: Vec<Vec<usize>> = Vec::new();
+        let mut jobs: Vec<Positions> = Vec::with_capacity(which.len());
         let mut known: HashMap<&str, usize> = HashMap::with_capacity(which.len());
         for i in which {
-            match known.get(self.names[i]) {
-                Some(job) => jobs[*job].push(i),
-                None => {
-                    known.insert(self.names[i], jobs.len());
-                    jobs.push(vec![i]);
+            match known.entry(self.names[i]) {
+                Entry::Occupied(job) => jobs[*job.get()].more.push(i),
+                Entry::Vacant(place) => {
+                    place.insert(jobs.len());
+                    jobs.push(Positions { first: i, more: Vec::new() });
                 }
             }
         }
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(jobs.len());
         let mut latest = None;
-        for jobs in jobs.chunks(CHUNK) {
-            let (now, answered) = self.run_chunk(shard, jobs.to_vec()).await?;
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(CHUNK));
+            let (now, answered) = self.run_chunk(shard, mem::replace(&mut jobs, rest)).await?;
             latest = latest.max(Some(now));
             all.extend(answered);
         }
         Ok((latest.unwrap_or_else(|| self.now.here()), all))
     }
 
-    /// Each of `jobs` is the positions of one name.
-    async fn run_chunk(
-        &self,
-        shard: u32,
-        mut jobs: Vec<Vec<usize>>,
-    ) -> Result<Answered<W::Answer>> {
+    async fn run_chunk(&self, shard: u32, mut jobs: Vec<Positions>) -> Result<Answered<W::Answer>> {
         let Self { store, op, work, .. } = self;
         let keys = store.keys.shard(shard);
         let mut moves = self.moves(&jobs);
@@ -322,7 +324,7 @@ impl<W: Work> Batch<'_, W> {
         let mut answered = Vec::new();
         for _ in 0..TRIES {
             let call = match moves.is_empty() {
-                true => store.reads(&keys, jobs.iter().map(|positions| self.names[positions[0]])),
+                true => store.reads(&keys, jobs.iter().map(|job| self.names[job.first])),
                 false => self.call(&keys, &jobs, &moves, &token),
             };
             let (head, values) = store.call(op, shard, &call).await?;
@@ -333,16 +335,16 @@ impl<W: Work> Batch<'_, W> {
             for (job, (positions, value)) in jobs.into_iter().zip(values).enumerate() {
                 let moved = moves.next_if(|moved| moved.job == job);
                 if value == Value::Int(1) {
-                    let moved = moved.ok_or_else(|| store.odd(op))?;
-                    let decide = |slot: &mut Option<Record>, now| {
-                        self.decide_one(positions[0], Slot::Sound(slot), now, head.floor)
-                    };
-                    let (answer, known) = moved.known.move_on(&moved.made, &token, now, decide);
-                    seen.extend(known.map(|known| (moved.name, known)));
-                    answered.push((positions[0], answer));
+                    let mut moved = moved.ok_or_else(|| store.odd(op))?;
+                    moved.known.went(&moved.made, &token, now);
+                    // As whoever asks again after its answer was lost is told what it won.
+                    let slot = Slot::Sound(moved.known.slot());
+                    let answer = self.decide_one(positions.first, slot, now, head.floor);
+                    seen.push((moved.name, moved.known));
+                    answered.push((positions.first, answer));
                     continue;
                 }
-                let stored = Stored::new(self.names[positions[0]], value);
+                let stored = Stored::new(self.names[positions.first], value);
                 let mut draft = self.decide(positions, stored, now, head.floor);
                 if draft.is_changed() {
                     drafts.push(draft);
@@ -366,7 +368,7 @@ impl<W: Work> Batch<'_, W> {
     }
 
     /// What becomes of those jobs of which it can be said already.
-    fn moves(&self, jobs: &[Vec<usize>]) -> Vec<Moved> {
+    fn moves(&self, jobs: &[Positions]) -> Vec<Moved> {
         // The history is written in the same step as the record, and scripts cannot count with all
         // instants.
         if self.store.history > 0 || given(self.now).is_none() {
@@ -375,10 +377,10 @@ impl<W: Work> Batch<'_, W> {
         let mut cache = Cache::lock(&self.store.cache);
         let moved = jobs.iter().enumerate().filter_map(|(job, positions)| {
             // Two of one job are applied one after the other.
-            let [i] = *positions.as_slice() else { return None };
-            let (name, known) = cache.take(self.names[i])?;
-            let span = self.work.span(i, &known.record)?;
-            let made = known.next(span, |slot, now| {
+            let i = Some(positions.first).filter(|_| positions.more.is_empty())?;
+            let (name, mut known) = cache.take(self.names[i])?;
+            let span = self.work.span(i, known.record()?)?;
+            let made = known.go(span, |slot, now| {
                 self.decide_one(i, Slot::Sound(slot), now, 0);
             })?;
             Some(Moved { job, name, known, made })
@@ -387,15 +389,15 @@ impl<W: Work> Batch<'_, W> {
     }
 
     /// The call that carries the moves out, and reads the jobs that have none.
-    fn call(&self, keys: &Shard, jobs: &[Vec<usize>], moves: &[Moved], token: &str) -> Call<'_> {
+    fn call(&self, keys: &Shard, jobs: &[Positions], moves: &[Moved], token: &str) -> Call<'_> {
         let mut call = Call::new(&self.store.scripts.moves, &[keys.state(), keys.lines()]);
         call.arg(given(self.now).unwrap_or_default());
         let spans = || moves.iter().map(|moved| moved.made.span);
         call.optional(spans().filter_map(|span| span.from).max());
         call.optional(spans().filter_map(|span| span.until).min());
         call.arg(token).arg(keys.job("")).arg(keys.due("")).arg(jobs.len());
-        for positions in jobs {
-            call.arg(self.names[positions[0]]);
+        for job in jobs {
+            call.arg(self.names[job.first]);
         }
         let mut each = |part: fn(&Moved) -> &[u8]| {
             let mut moves = moves.iter().peekable();
@@ -404,10 +406,11 @@ impl<W: Work> Batch<'_, W> {
             }
         };
         each(|moved| &moved.known.line);
-        each(|moved| moved.made.tail.as_bytes());
+        each(|moved| &moved.made.tail);
         for Moved { job, known, made, .. } in moves {
             if let Some(notice) = made.notice {
-                call.arg(job + 1).arg(&known.record.kind);
+                let kind = known.record().map_or("", |record| record.kind.as_str());
+                call.arg(job + 1).arg(kind);
                 call.optional(notice).optional(made.span.lasts);
             }
         }
@@ -421,14 +424,14 @@ impl<W: Work> Batch<'_, W> {
 
     fn decide(
         &self,
-        positions: Vec<usize>,
+        positions: Positions,
         stored: Stored,
         now: Time,
         floor: i64,
     ) -> Draft<W::Answer> {
         let mut draft = Draft::new(stored, now, floor);
         let mut ledger = self.store.ledger();
-        for i in &positions {
+        for i in std::iter::once(&positions.first).chain(&positions.more) {
             let at = At { node: self.node, now, floor: draft.floor };
             let slot = match &draft.parked {
                 None => Slot::Sound(&mut draft.after),
@@ -448,7 +451,7 @@ impl<W: Work> Batch<'_, W> {
         head: &Head,
         drafts: Vec<Draft<W::Answer>>,
         answered: &mut Vec<(usize, W::Answer)>,
-    ) -> Result<Vec<Vec<usize>>> {
+    ) -> Result<Vec<Positions>> {
         let store = self.store;
         if drafts.is_empty() {
             return Ok(Vec::new());
@@ -477,7 +480,9 @@ impl<W: Work> Batch<'_, W> {
                 seen.extend(known.map(|known| (draft.stored.name, known)));
                 answered.extend(draft.answers);
             } else {
-                lost.push(draft.answers.into_iter().map(|(i, _)| i).collect());
+                let mut positions = draft.answers.into_iter().map(|(i, _)| i);
+                let first = positions.next().ok_or_else(|| store.odd(self.op))?;
+                lost.push(Positions { first, more: positions.collect() });
             }
         }
         store.remember(seen);
@@ -490,7 +495,7 @@ struct Moved {
     /// Which of a batch.
     job: usize,
     name: String,
-    known: Known,
+    known: Box<Known>,
     made: Move,
 }
 
@@ -536,7 +541,7 @@ impl Stored {
     }
 
     /// What is to be kept in mind of it.
-    pub(crate) fn known(self) -> Option<(String, Known)> {
+    pub(crate) fn known(self) -> Option<(String, Box<Known>)> {
         Some((self.name, Known::new(self.record?.ok()?, self.fields?.line)?))
     }
 
