@@ -67,6 +67,8 @@ pub(crate) struct Span {
 /// What becomes of a job within a span.
 pub(crate) struct Move {
     pub(crate) span: Span,
+    /// Whether it gets a new fence.
+    draws: bool,
     /// How its new line goes on.
     pub(crate) tail: Vec<u8>,
     /// When it then wants attention at the latest; `None` for a job in code.
@@ -101,19 +103,22 @@ impl Known {
         decide: impl FnOnce(&mut Option<Record>, Time),
     ) -> Option<Move> {
         let before = self.record.as_ref()?;
-        // Above the record's fence, so that a new one is the instant.
+        // Any instant of the span; above the record's fence, so that a new one is the instant.
         let above = before.fence.checked_add(1)?;
-        let from = span.from.map_or(above, |from| from.max(above));
-        span.from = Some(from);
+        let tried = span.from.map_or(above, |from| from.max(above));
         let before = Before::of(before);
-        decide(&mut self.record, DateTime::from_timestamp_micros(from)?);
+        decide(&mut self.record, DateTime::from_timestamp_micros(tried)?);
         let after = self.record.as_mut()?;
         let is_whole = |at: Time| whole_millis(at) == at && at.timestamp() >= 0;
         let whole = after.cursor.is_none_or(|next| is_whole(next.at) && is_whole(next.due_at));
         if !whole || !is_plain(after) || !before.has_become(after) {
             return None;
         }
-        let tail = tail(after, from, span.lasts);
+        let draws = after.fence == tried;
+        if draws {
+            span.from = Some(tried);
+        }
+        let tail = tail(after, tried, span.lasts);
         let notice = if after.kind.is_empty() {
             None
         } else {
@@ -123,23 +128,22 @@ impl Known {
             }
             Some(after.notice_at().map(ms))
         };
-        Some(Move { span, tail, notice })
+        Some(Move { span, draws, tail, notice })
     }
 
     /// The move was made, with this token at this instant.
     pub(crate) fn went(&mut self, made: &Move, token: &str, now: Time) {
         let Some(record) = &mut self.record else { return };
         let written = now.timestamp_micros();
-        let is_new = Some(record.fence) == made.span.from;
         if let Some(hold) = record.holds.first_mut() {
-            if is_new {
+            if made.draws {
                 hold.fence = written;
             }
             if let Some(lasts) = made.span.lasts {
                 hold.until = whole_millis(now + TimeDelta::microseconds(lasts));
             }
         }
-        if is_new {
+        if made.draws {
             record.fence = written;
         }
         self.line = [head(token, written).as_bytes(), &made.tail].concat();
@@ -305,7 +309,7 @@ mod tests {
     fn what_is_kept_is_bounded_and_the_newest_is_among_it() {
         let mut cache = Cache::default();
         for i in 0..3 * MOST {
-            cache.put(i.to_string(), stored().1);
+            cache.put(i.to_string(), Box::new(Known { line: Vec::new(), record: None }));
             assert!(cache.new.len() <= MOST && cache.old.len() <= MOST);
         }
         assert!((2 * MOST..3 * MOST).all(|i| cache.take(&i.to_string()).is_some()));

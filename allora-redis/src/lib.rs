@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod batch;
 mod connect;
 mod hash;
 mod history;
