@@ -342,6 +342,7 @@ impl Builder {
             marks: Mutex::new(HashMap::new()),
             writer: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             written: AtomicU64::new(0),
+            cache: Mutex::default(),
         };
         store.settle_in().await?;
         Ok(Redis { store: Arc::new(store) })

@@ -1,9 +1,13 @@
-//! A record as the fields of its hash: what every take and finish touches is one line of words,
-//! what is rare is one field, and what is large has fields of its own.
+//! A record as a line and fields: what every take and finish touches is one line of words, what is
+//! rare is one field, and what is large has fields of its own.
 //!
 //! The line is text, so that an operator can read it, and so that a script can compare it as a
 //! whole: it carries a token that no other write has, so equal lines mean that nothing was written
-//! in between.
+//! in between, neither to the line nor to the fields.
+//!
+//! A line begins with the instant of its write, and what that decides can be said by it: `=` is a
+//! fence that was drawn at that instant, `+60000000` a lease that ends so many microseconds after it.
+//! So all but the instant is known before the server has read its clock.
 
 use allora_core::{
     Occurrence, Time,
@@ -11,18 +15,18 @@ use allora_core::{
     record::{Accepted, Hold, How, Record, codec},
     time::from_millis,
 };
-use std::{fmt::Write, str::FromStr};
+use std::{io::Write, str::FromStr};
 
-/// The version of the line; scripts ask for it too.
+/// The version of the line; scripts write it and ask for it, too.
 const LAYOUT: &str = "1";
 
-/// The fields of a hash, in the order in which scripts read them.
+/// A line and the fields of a hash, in the order in which scripts read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
-    /// One line: `1 TOKEN EDITION INCARNATION FENCE CURSOR DUE LAST_STARTED STARTED RAN LAST
-    /// ENDED_FENCE ENDED_HOW RARE HOLD`. `RARE` is `!` where the cold field keeps the scripts from
-    /// deciding alone. `HOLD` is `-` or `CLAIM FENCE AT ATTEMPT UNTIL LEASED NODE`.
-    pub(crate) hot: Vec<u8>,
+    /// `1 TOKEN INSTANT EDITION INCARNATION FENCE CURSOR DUE LAST_STARTED STARTED RAN LAST ENDED_FENCE
+    /// ENDED_HOW HOLD`. `HOLD` is `-` or `CLAIM FENCE AT ATTEMPT UNTIL LEASED NODE`; its fence is
+    /// `=` where it is the record's.
+    pub(crate) line: Vec<u8>,
     /// What has no place in the line, as a record in which everything else is blank; often empty.
     pub(crate) cold: Vec<u8>,
     pub(crate) kind: Vec<u8>,
@@ -30,22 +34,19 @@ pub(crate) struct Fields {
     pub(crate) data: Vec<u8>,
 }
 
-/// Their names, in the same order.
-pub(crate) const NAMES: [&str; 5] = ["hot", "cold", "kind", "text", "data"];
+/// The names of the fields, in the same order.
+pub(crate) const NAMES: [&str; 4] = ["cold", "kind", "text", "data"];
 
 impl Fields {
-    pub(crate) fn parts(&self) -> [&[u8]; 5] {
-        [&self.hot, &self.cold, &self.kind, &self.text, &self.data]
+    pub(crate) fn parts(&self) -> [&[u8]; 4] {
+        [&self.cold, &self.kind, &self.text, &self.data]
     }
 
-    /// The fields of a record that this token has written.
-    pub(crate) fn of(record: &Record, token: &str) -> Self {
-        // A hold of a trigger has no room in the line, nor has one that names no node.
-        let fits = |hold: &&Hold| hold.run.trigger.is_none() && !hold.node.contains('\n');
-        let inline = record.holds.first().filter(fits);
+    /// The line and the fields of a record that this token has written at this instant.
+    pub(crate) fn of(record: &Record, token: &str, written: i64) -> Self {
         Self {
-            hot: hot(record, token, inline).into_bytes(),
-            cold: cold(record, usize::from(inline.is_some())),
+            line: [head(token, written).as_bytes(), &tail(record, written, None)].concat(),
+            cold: cold(record),
             kind: record.kind.clone().into_bytes(),
             text: record.definition.clone().into_bytes(),
             data: record.data.clone(),
@@ -54,12 +55,12 @@ impl Fields {
 
     /// The record, or why nobody can read it.
     pub(crate) fn record(&self) -> Result<Record, String> {
-        let line = text(&self.hot, "line")?;
-        let mut words = Words { rest: line };
+        let mut words = Words { rest: text(&self.line, "line")?, written: 0 };
         if words.next()? != LAYOUT {
             return Err("it was written by another version of allora; update this one".to_owned());
         }
         words.next()?;
+        words.written = words.number()?;
         let cold = match self.cold.as_slice() {
             [] => blank(),
             cold => codec::decode(cold).map_err(|why| why.to_string())?,
@@ -70,7 +71,7 @@ impl Fields {
             data: self.data.clone(),
             edition: words.number()?,
             incarnation: words.number()?,
-            fence: words.number()?,
+            fence: words.fence(None)?,
             cursor: words.cursor()?,
             last_started: words.time()?,
             ..cold
@@ -84,8 +85,7 @@ impl Fields {
             _ => return Err("how its last run ended is an unknown word".to_owned()),
         };
         record.ended = words.ended()?;
-        words.next()?;
-        if let Some(hold) = words.hold()? {
+        if let Some(hold) = words.hold(record.fence)? {
             record.holds.insert(0, hold);
         }
         Ok(record)
@@ -93,82 +93,141 @@ impl Fields {
 
     /// The fence, good also where the rest is not.
     pub(crate) fn fence(&self) -> i64 {
-        let line = String::from_utf8_lossy(&self.hot);
-        line.split(' ').nth(4).and_then(|word| word.parse().ok()).unwrap_or(0)
+        let line = String::from_utf8_lossy(&self.line);
+        let word = |i| line.split(' ').nth(i);
+        let word = word(5).and_then(|fence| if fence == "=" { word(2) } else { Some(fence) });
+        word.and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 }
 
-fn hot(record: &Record, token: &str, inline: Option<&Hold>) -> String {
+/// How a line begins.
+pub(crate) fn head(token: &str, written: i64) -> String {
+    format!("{LAYOUT} {token} {written} ")
+}
+
+/// How it goes on. Of a run that lasts so many microseconds from the instant of the write on, the
+/// end is said by that.
+pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> Vec<u8> {
     let Record { edition, incarnation, fence, cursor, last_started, counters, .. } = record;
-    let mut line = String::with_capacity(224);
-    let mut word = |word: &dyn std::fmt::Display| {
-        let space = if line.is_empty() { "" } else { " " };
-        let _ = write!(line, "{space}{word}");
-    };
-    word(&LAYOUT);
-    word(&token);
-    word(edition);
-    word(incarnation);
-    word(fence);
-    match cursor {
-        Some(next) => {
-            word(&ms(next.at));
-            word(&ms(next.due_at));
-        }
-        None => {
-            word(&"-");
-            word(&"-");
-        }
-    }
-    match last_started {
-        Some(at) => word(&ms(*at)),
-        None => word(&"-"),
-    }
-    word(&counters.started);
-    word(&counters.ran);
-    word(&match record.last {
+    let mut line = Line(Vec::with_capacity(224));
+    line.number(*edition);
+    line.number(*incarnation);
+    line.fence(*fence, written);
+    line.time(cursor.map(|next| next.at));
+    line.time(cursor.map(|next| next.due_at));
+    line.time(*last_started);
+    line.count(counters.started);
+    line.count(counters.ran);
+    line.word(match record.last {
         None => "-",
         Some(Outcome::Ran) => "ran",
         Some(_) => "*",
     });
     match record.ended {
         Some(ended) => {
-            word(&ended.fence);
-            word(&how_letter(ended.how));
+            line.number(ended.fence);
+            line.word(how_letter(ended.how));
         }
-        None => {
-            word(&"-");
-            word(&"-");
-        }
+        None => line.word("- -"),
     }
-    word(if is_rare(record, usize::from(inline.is_some())) { &"!" } else { &"." });
-    match inline {
-        Some(hold) => {
-            let Hold { claim, fence, run, attempt, until, at_least_once, node } = hold;
-            let (at, until, leased) = (ms(run.at), ms(*until), u8::from(*at_least_once));
-            word(&format_args!("{claim:032x} {fence} {at} {attempt} {until} {leased} {node}"));
+    let Some(hold) = inline(record) else {
+        line.0.push(b'-');
+        return line.0;
+    };
+    // Writing to memory does not fail.
+    let _ = write!(line.0, "{:x} ", hold.claim);
+    line.fence(hold.fence, *fence);
+    line.time(Some(hold.run.at));
+    line.count(u64::from(hold.attempt));
+    match lasts {
+        Some(lasts) => {
+            line.0.push(b'+');
+            line.number(lasts);
         }
-        None => word(&"-"),
+        None => line.time(Some(hold.until)),
     }
-    line
+    line.word(if hold.at_least_once { "1" } else { "0" });
+    line.0.extend_from_slice(hold.node.as_bytes());
+    line.0
 }
 
-/// Whether only the pure functions may decide.
-fn is_rare(record: &Record, inline: usize) -> bool {
-    record.holds.len() > inline
-        || !record.again.is_empty()
-        || !record.triggers.is_empty()
-        || record.unheld.is_some()
-        || record.paused.is_some()
-        || record.gone.is_some()
+/// A line that is written, each word with a blank after it; by hand, because formatting was much of
+/// what a take costs its node.
+struct Line(Vec<u8>);
+
+impl Line {
+    fn word(&mut self, word: &str) {
+        self.0.extend_from_slice(word.as_bytes());
+        self.0.push(b' ');
+    }
+
+    fn number(&mut self, number: i64) {
+        if number < 0 {
+            self.0.push(b'-');
+        }
+        self.count(number.unsigned_abs());
+    }
+
+    fn count(&mut self, mut number: u64) {
+        let mut digits = [b' '; 21];
+        let mut first = digits.len() - 1;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&digits[first..]);
+    }
+
+    fn fence(&mut self, fence: i64, same: i64) {
+        match fence == same {
+            true => self.word("="),
+            false => self.number(fence),
+        }
+    }
+
+    fn time(&mut self, at: Option<Time>) {
+        match at {
+            Some(at) => self.number(ms(at)),
+            None => self.word("-"),
+        }
+    }
 }
 
-fn cold(record: &Record, inline: usize) -> Vec<u8> {
-    let last = record.last.clone().filter(|last| *last != Outcome::Ran);
-    let mut counters = record.counters;
+/// The hold that has its place in the line. One of a trigger has no room there, nor has one whose
+/// node would end it.
+fn inline(record: &Record) -> Option<&Hold> {
+    let first = record.holds.first();
+    first.filter(|hold| hold.run.trigger.is_none() && !hold.node.contains('\n'))
+}
+
+/// Whether a record has nothing but a cursor and a run that has its place in the line.
+pub(crate) fn is_plain(record: &Record) -> bool {
+    record.holds.len() <= usize::from(inline(record).is_some())
+        && record.again.is_empty()
+        && record.triggers.is_empty()
+        && record.unheld.is_none()
+        && record.paused.is_none()
+        && record.gone.is_none()
+}
+
+/// The counters for which the line has no place.
+pub(crate) fn rare(mut counters: Counters) -> Counters {
     (counters.started, counters.ran) = (0, 0);
-    let holds = record.holds.get(inline..).unwrap_or_default();
-    let nothing = !is_rare(record, inline)
+    counters
+}
+
+/// How the last run ended, where the line does not say.
+pub(crate) fn said(record: &Record) -> Option<&Outcome> {
+    record.last.as_ref().filter(|last| **last != Outcome::Ran)
+}
+
+fn cold(record: &Record) -> Vec<u8> {
+    let (last, counters) = (said(record), rare(record.counters));
+    let nothing = is_plain(record)
         && last.is_none()
         && counters == Counters::default()
         && record.dead.is_empty()
@@ -176,16 +235,17 @@ fn cold(record: &Record, inline: usize) -> Vec<u8> {
     if nothing {
         return Vec::new();
     }
+    let holds = record.holds.get(usize::from(inline(record).is_some())..);
     codec::encode(&Record {
         version: record.version,
         unheld: record.unheld.clone(),
-        holds: holds.to_vec(),
+        holds: holds.unwrap_or_default().to_vec(),
         again: record.again.clone(),
         triggers: record.triggers.clone(),
         paused: record.paused.clone(),
         gone: record.gone,
         dead: record.dead.clone(),
-        last,
+        last: last.cloned(),
         counters,
         ..blank()
     })
@@ -218,6 +278,8 @@ fn blank() -> Record {
 /// The words of a line, one after the other.
 struct Words<'a> {
     rest: &'a str,
+    /// The instant of the write, in microseconds.
+    written: i64,
 }
 
 impl<'a> Words<'a> {
@@ -233,6 +295,25 @@ impl<'a> Words<'a> {
     fn number<N: FromStr>(&mut self) -> Result<N, String> {
         let word = self.next()?;
         word.parse().map_err(|_| format!("{word:?} stands where a number should"))
+    }
+
+    /// A fence; `=` is `same`, or the instant of the write.
+    fn fence(&mut self, same: Option<i64>) -> Result<i64, String> {
+        match self.rest.strip_prefix("= ") {
+            Some(rest) => {
+                self.rest = rest;
+                Ok(same.unwrap_or(self.written))
+            }
+            None => self.number(),
+        }
+    }
+
+    /// The end of a run.
+    fn until(&mut self) -> Result<Option<Time>, String> {
+        let Some(rest) = self.rest.strip_prefix('+') else { return self.time() };
+        self.rest = rest;
+        let lasts: i64 = self.number()?;
+        Ok(self.written.checked_add(lasts).and_then(|end| from_millis(end.div_euclid(1_000))))
     }
 
     fn time(&mut self) -> Result<Option<Time>, String> {
@@ -266,7 +347,7 @@ impl<'a> Words<'a> {
         Ok(Some(Accepted { fence, how }))
     }
 
-    fn hold(&mut self) -> Result<Option<Hold>, String> {
+    fn hold(&mut self, newest: i64) -> Result<Option<Hold>, String> {
         let claim = match self.next()? {
             "-" => return Ok(None),
             claim => u128::from_str_radix(claim, 16).map_err(|_| "its claim is no number")?,
@@ -274,17 +355,17 @@ impl<'a> Words<'a> {
         let missing = || "an instant of its hold is missing".to_owned();
         Ok(Some(Hold {
             claim,
-            fence: self.number()?,
+            fence: self.fence(Some(newest))?,
             run: Occurrence::from(self.time()?.ok_or_else(missing)?),
             attempt: self.number()?,
-            until: self.time()?.ok_or_else(missing)?,
+            until: self.until()?.ok_or_else(missing)?,
             at_least_once: self.next()? == "1",
             node: self.rest.to_owned(),
         }))
     }
 }
 
-/// How an ending is written: [`How::Finished`] is `f` also in the scripts.
+/// How an ending is written.
 fn how_letter(how: How) -> &'static str {
     match how {
         How::Finished => "f",
@@ -355,20 +436,36 @@ mod tests {
     #[test]
     fn records_come_back_as_they_were() {
         for record in records() {
-            let fields = Fields::of(&record, "token");
-            assert_eq!(fields.record(), Ok(record.clone()), "{fields:?}");
-            assert_eq!(fields.fence(), record.fence);
+            for written in [5, 7, i64::MAX] {
+                let fields = Fields::of(&record, "token", written);
+                assert_eq!(fields.record(), Ok(record.clone()), "{fields:?}");
+                assert_eq!(fields.fence(), record.fence);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_instant_decides_is_read_by_the_instant() {
+        let hold = Hold { fence: 5_000_001, until: t(65_000), ..hold("n", None) };
+        let record = Record { fence: 5_000_001, holds: vec![hold], ..records()[1].clone() };
+        let tail = tail(&record, 5_000_001, Some(60_000_000));
+        for (written, until) in [(5_000_001, 65_000), (9_999_999, 69_999)] {
+            let line = [head("token", written).as_bytes(), &tail].concat();
+            let fields = Fields { line, ..Fields::of(&record, "token", 0) };
+            let read = fields.record().unwrap();
+            assert_eq!((read.fence, read.holds[0].fence), (written, written));
+            assert_eq!(read.holds[0].until, t(until));
         }
     }
 
     #[test]
     fn a_line_that_was_cut_is_no_record() {
-        let whole = Fields::of(&records()[1], "token");
-        for end in 0..whole.hot.len() {
-            let cut = Fields { hot: whole.hot[..end].to_vec(), ..whole.clone() };
-            assert!(cut.record().is_err(), "{:?}", String::from_utf8_lossy(&cut.hot));
+        let whole = Fields::of(&records()[1], "token", 5);
+        for end in 0..whole.line.len() {
+            let cut = Fields { line: whole.line[..end].to_vec(), ..whole.clone() };
+            assert!(cut.record().is_err(), "{:?}", String::from_utf8_lossy(&cut.line));
         }
-        let newer = Fields { hot: b"2 x".to_vec(), ..whole };
+        let newer = Fields { line: b"2 x".to_vec(), ..whole };
         assert!(newer.record().unwrap_err().contains("version"));
     }
 }

@@ -53,6 +53,12 @@ impl Shard {
         format!("{}:state", self.tag)
     }
 
+    /// A hash of the lines of all jobs by name: what takes and finishes read and write, so that one
+    /// command does it for a whole batch.
+    pub(crate) fn lines(&self) -> String {
+        format!("{}:lines", self.tag)
+    }
+
     /// A sorted set of all names, for lists; tombstones are not in it.
     pub(crate) fn names(&self) -> String {
         format!("{}:names", self.tag)
@@ -83,7 +89,7 @@ impl Shard {
         format!("{}:kinds", self.tag)
     }
 
-    /// The hash of one job.
+    /// The hash of one job: all but its line.
     pub(crate) fn job(&self, name: &str) -> String {
         format!("{}:job:{name}", self.tag)
     }

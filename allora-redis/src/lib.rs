@@ -2,11 +2,13 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod batch;
 mod connect;
 mod hash;
 mod history;
 mod inspect;
 mod keys;
+mod known;
 mod leases;
 mod link;
 pub mod quorum;

@@ -1,25 +1,25 @@
-//! Plans: the commonest takes in the script that reads, everything else between reading and writing.
+//! Plans, and what is found.
 
 use crate::{
     Redis,
     hash::ms,
     keys::Shard,
+    known::{Span, micros},
     script::Call,
     store::{CHUNK, Slot, Store, Stored, Work, bytes, decides, number},
 };
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Act, Answer, Cursor, Deliver, Find, History, Leases, Now, Plan, Reschedule, Rescheduled,
-        Schedules, State, Take, Taken, Watch,
+        Act, Answer, Deliver, Find, History, Leases, Now, Plan, Reschedule, Rescheduled, Schedules,
+        State, Watch,
     },
-    record::{At, Ledger, step},
-    time::{end_of_time, from_millis},
+    record::{At, Ledger, Record, step},
+    time::from_millis,
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
 use redis::Value;
-use std::time::Duration;
 
 const OP: &str = "reschedule";
 
@@ -28,7 +28,7 @@ impl Backend for Redis {
     async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
         let store = &*self.store;
         let names: Vec<&str> = request.plans.iter().map(|plan| plan.name).collect();
-        let plans = Plans { request: &request, keeps_history: store.history > 0 };
+        let plans = Plans { request: &request };
         let done = store.with(OP, &names, request.node, request.now, &plans).await?;
         if matches!(request.now, Now::Store { .. }) {
             store.forget_unused(plans.is_to_be_confirmed()).await;
@@ -79,7 +79,6 @@ impl Backend for Redis {
 
 struct Plans<'a> {
     request: &'a Reschedule<'a>,
-    keeps_history: bool,
 }
 
 impl Work for Plans<'_> {
@@ -102,140 +101,26 @@ impl Work for Plans<'_> {
         }
     }
 
-    fn at_once<'s>(
-        &self,
-        store: &'s Store,
-        shard: &Shard,
-        jobs: &[Vec<usize>],
-    ) -> Option<Call<'s>> {
-        if self.keeps_history {
-            // The history is written in the same step as the record.
-            return None;
-        }
-        let clock = clock(self.request.now)?;
-        let takes = jobs.iter().map(|positions| match positions.as_slice() {
-            [i] => Simple::of(&self.request.plans[*i]),
-            _ => None,
-        });
-        let takes: Vec<Option<Simple>> = takes.collect();
-        if takes.iter().all(Option::is_none) {
-            return None;
-        }
-        let names = jobs.iter().map(|positions| self.request.plans[positions[0]].name);
-        let keys: Vec<String> =
-            std::iter::once(shard.state()).chain(names.map(|name| shard.job(name))).collect();
-        let mut call = Call::new(&store.scripts.take, &keys);
-        call.arg(clock).arg(self.request.node).arg(store.token());
-        call.arg(shard.due("")).arg(shard.job("").len()).arg(ms(end_of_time()));
-        for take in takes {
-            match take {
-                Some(take) => take.args(&mut call),
-                None => call.empty(8),
-            }
-        }
-        Some(call)
-    }
-
-    fn was_done(&self, i: usize, said: &str) -> Option<Answer> {
+    fn span(&self, i: usize, record: &Record) -> Option<Span> {
         let Act::Take(take) = &self.request.plans[i].act else { return None };
-        let mut words = said.split(' ').map(|word| word.parse::<i64>().ok());
-        let (fence, until, incarnation) = (words.next()??, words.next()??, words.next()??);
-        let mut taken = Taken::new(take.start.clone(), fence, incarnation);
-        taken.until = Some(from_millis(until)?);
-        Some(Answer::Taken(taken))
+        // Where nothing else is in the way, only the cursor has to be due.
+        if take.passed.is_some() || !record.holds.is_empty() {
+            return None;
+        }
+        let lasts = match take.deliver {
+            Deliver::AtMostOnce { mark, .. } => mark?.lasts,
+            Deliver::AtLeastOnce { lease } => lease,
+        };
+        Some(Span {
+            from: Some(record.cursor?.due_at.max(take.start.at).timestamp_micros()),
+            until: take.fresh_until.map(|until| until.timestamp_micros()),
+            lasts: Some(micros(lasts)?),
+        })
     }
 
     fn is_to_be_confirmed(&self) -> bool {
         self.request.plans.iter().any(|plan| matches!(plan.act, Act::Take(_)))
     }
-}
-
-/// The clock as the scripts take it: nothing for the server's own. `None` for one that they cannot
-/// count with.
-pub(crate) fn clock(now: Now) -> Option<String> {
-    match now {
-        Now::Store { .. } => Some(String::new()),
-        // Lua's numbers are whole up to there.
-        Now::At(at) => {
-            let us = at.timestamp_micros();
-            let whole = at.timestamp_subsec_nanos().is_multiple_of(1_000);
-            (whole && (0..1 << 52).contains(&us)).then(|| us.to_string())
-        }
-    }
-}
-
-/// A take of the cursor's occurrence itself.
-struct Simple {
-    claim: u128,
-    fence: i64,
-    expected: i64,
-    then: Option<(i64, i64)>,
-    /// Microseconds.
-    fresh: Option<i64>,
-    /// Microseconds.
-    lasts: i64,
-    leased: bool,
-}
-
-impl Simple {
-    fn of(plan: &Plan<'_>) -> Option<Self> {
-        let Act::Take(take) = &plan.act else { return None };
-        let Take { claim, fence, expected, start, passed, fresh_until, deliver, .. } = take;
-        if start != expected || passed.is_some() || expected.trigger.is_some() {
-            return None;
-        }
-        let (then, lasts, leased) = match *deliver {
-            Deliver::AtMostOnce { then: Cursor::To(then), mark: Some(mark) } => {
-                (then, mark.lasts, false)
-            }
-            Deliver::AtMostOnce { .. } => return None,
-            Deliver::AtLeastOnce { lease } => (None, lease, true),
-        };
-        if then.is_some_and(|then| then.at <= expected.at) {
-            return None;
-        }
-        let then = match then {
-            None => None,
-            Some(then) => Some((whole(then.at)?, whole(then.due_at)?)),
-        };
-        let fresh = match fresh_until {
-            None => None,
-            Some(until) => Some(until.timestamp_micros()).filter(|us| *us < 1 << 52).map(Some)?,
-        };
-        Some(Self {
-            claim: *claim,
-            fence: *fence,
-            expected: whole(expected.at)?,
-            then,
-            fresh,
-            lasts: micros(lasts)?,
-            leased,
-        })
-    }
-
-    fn args(&self, call: &mut Call<'_>) {
-        call.arg(format!("{:032x}", self.claim)).arg(self.fence).arg(self.expected);
-        match self.then {
-            Some((at, due_at)) => call.arg(at).arg(due_at),
-            None => call.arg("-").arg("-"),
-        };
-        match self.fresh {
-            Some(fresh) => call.arg(fresh),
-            None => call.arg(""),
-        };
-        call.arg(self.lasts).arg(u8::from(self.leased));
-    }
-}
-
-/// Milliseconds of an instant that is whole ones, and not before 1970.
-pub(crate) fn whole(at: Time) -> Option<i64> {
-    at.timestamp_subsec_nanos().is_multiple_of(1_000_000).then(|| ms(at)).filter(|ms| *ms >= 0)
-}
-
-/// Microseconds of a time that is whole ones, as far as Lua can count with it.
-pub(crate) fn micros(lasts: Duration) -> Option<i64> {
-    let whole = lasts.subsec_nanos().is_multiple_of(1_000);
-    i64::try_from(lasts.as_micros()).ok().filter(|us| whole && *us < 1 << 52)
 }
 
 /// What was looked for.
@@ -273,7 +158,7 @@ impl Store {
             next = earlier(next, Some(beyond.at));
         }
         entries.truncate(limit);
-        let mut found = Vec::with_capacity(entries.len());
+        let (mut found, mut seen) = (Vec::with_capacity(entries.len()), Vec::new());
         for (shard, entry) in entries {
             let expected = entry.stored.record.as_ref().and_then(|record| {
                 let record = record.as_ref().ok()?;
@@ -287,7 +172,9 @@ impl Store {
             if expected.is_some() || matches!(entry.stored.record, Some(Err(_))) {
                 found.extend(entry.stored.state());
             }
+            seen.extend(entry.stored.known());
         }
+        self.remember(seen);
         let now = decides(now, clock);
         Ok(Found { now, found, next_due: next.and_then(from_millis) })
     }
@@ -300,11 +187,12 @@ impl Store {
         until: i64,
         limit: usize,
     ) -> Result<(i64, Vec<Entry>, Option<i64>)> {
-        let keys: Vec<String> = std::iter::once(shard.state())
+        let keys: Vec<String> = [shard.state(), shard.lines()]
+            .into_iter()
             .chain(kinds.iter().map(|kind| shard.due(kind)))
             .collect();
         let mut call = Call::new(&self.scripts.find, &keys);
-        call.arg("").arg(until).arg(limit).arg(shard.job(""));
+        call.arg(until).arg(limit).arg(shard.job(""));
         let (head, values) = self.call(OP, i, &call).await?;
         let mut found = Vec::with_capacity(values.len());
         let mut next = None;

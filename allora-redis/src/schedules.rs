@@ -182,7 +182,8 @@ impl Store {
     /// Forgets tombstones of the name's shard whose time has come.
     pub(crate) async fn forget(&self, op: &'static str, name: &str, now: Time) -> Result {
         let shard = self.keys.shard(self.keys.shard_of(name));
-        let mut call = Call::new(&self.scripts.forget, &[shard.state(), shard.gone()]);
+        let mut call =
+            Call::new(&self.scripts.forget, &[shard.state(), shard.gone(), shard.lines()]);
         call.arg(ms(now)).arg(shard.job(""));
         self.link.call(&call).await.map_err(|cause| self.failed(op, cause))?;
         Ok(())

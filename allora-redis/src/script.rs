@@ -13,8 +13,7 @@ pub(crate) struct Script {
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) read: Script,
-    pub(crate) take: Script,
-    pub(crate) settle: Script,
+    pub(crate) moves: Script,
     pub(crate) write: Script,
     pub(crate) find: Script,
     pub(crate) mend: Script,
@@ -30,8 +29,7 @@ impl Default for Scripts {
         };
         Self {
             read: script(include_str!("lua/read.lua")),
-            take: script(include_str!("lua/take.lua")),
-            settle: script(include_str!("lua/settle.lua")),
+            moves: script(include_str!("lua/move.lua")),
             write: script(include_str!("lua/write.lua")),
             find: script(include_str!("lua/find.lua")),
             mend: script(include_str!("lua/mend.lua")),
@@ -63,10 +61,11 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// So many arguments that say nothing.
-    pub(crate) fn empty(&mut self, count: usize) {
-        for _ in 0..count {
-            self.command.arg("");
+    /// Empty, if it is nothing.
+    pub(crate) fn optional(&mut self, arg: Option<i64>) -> &mut Self {
+        match arg {
+            Some(arg) => self.arg(arg),
+            None => self.arg(""),
         }
     }
 

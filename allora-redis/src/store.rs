@@ -1,18 +1,20 @@
-//! The general path of every operation: read the records, let core's state machine decide, write
-//! back what it changed if nobody else wrote in between.
+//! The way of every operation: read the records, let core's state machine decide, write back what it
+//! changed if nobody else wrote in between. Of jobs that are known here already, takes and finishes
+//! are decided before anything is read, so that reading and writing is one call.
 
 use crate::{
-    hash::{Fields, NAMES, ms},
+    batch::Batch,
+    hash::{Fields, NAMES},
     keys::{Keys, Shard},
+    known::{Cache, Known, Span},
     link::{Confirm, Link},
     script::{Call, Scripts},
     unused::Unused,
 };
 use allora_core::{
     Error, Kind, Result, Time,
-    backend::{Now, Past, State},
-    record::{At, Ledger, Record, TOMBSTONE},
-    time::saturating_add,
+    backend::{Now, State},
+    record::{At, Ledger, Record},
 };
 use chrono::DateTime;
 use futures::future::try_join_all;
@@ -24,10 +26,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-
-/// How often a batch is read again because another node wrote first. Each time somebody's write has
-/// succeeded, so this is no matter of waiting.
-const TRIES: usize = 64;
 
 /// How many jobs one script touches at most: others wait for it.
 pub(crate) const CHUNK: usize = 1_000;
@@ -52,6 +50,8 @@ pub(crate) struct Store {
     /// Drawn when the store was opened: what this node writes is like nothing that another writes.
     pub(crate) writer: String,
     pub(crate) written: AtomicU64,
+    /// What was seen last.
+    pub(crate) cache: Mutex<Cache>,
 }
 
 /// The record of one name between reading and writing.
@@ -79,24 +79,15 @@ pub(crate) trait Work: Sync {
         None
     }
 
-    /// A script that reads the records and carries out at once what it can; its arguments.
-    fn at_once<'s>(
-        &self,
-        _store: &'s Store,
-        _shard: &Shard,
-        _jobs: &[Vec<usize>],
-    ) -> Option<Call<'s>> {
+    /// If what is decided about the `i`-th depends on the clock only by when it holds and when a run
+    /// ends: that.
+    fn span(&self, _i: usize, _record: &Record) -> Option<Span> {
         None
     }
 
     /// Whether what was decided counts only when enough replicas have it.
     fn is_to_be_confirmed(&self) -> bool {
         false
-    }
-
-    /// What the script answered where it did.
-    fn was_done(&self, _i: usize, _said: &str) -> Option<Self::Answer> {
-        None
     }
 }
 
@@ -148,13 +139,19 @@ impl Store {
         shard: u32,
         names: &[&str],
     ) -> Result<(Head, Vec<Stored>)> {
-        let mut keys = vec![self.keys.shard(shard).state()];
-        keys.extend(names.iter().map(|name| self.keys.shard(shard).job(name)));
-        let mut call = Call::new(&self.scripts.read, &keys);
-        call.arg("");
+        let call = self.reads(&self.keys.shard(shard), names.iter().copied());
         let (head, rest) = self.call(op, shard, &call).await?;
         let read = names.iter().zip(rest).map(|(name, value)| Stored::new(name, value));
         Ok((head, read.collect()))
+    }
+
+    pub(crate) fn reads<'n>(&self, keys: &Shard, names: impl Iterator<Item = &'n str>) -> Call<'_> {
+        let mut call = Call::new(&self.scripts.read, &[keys.state(), keys.lines()]);
+        call.arg(keys.job(""));
+        for name in names {
+            call.arg(name);
+        }
+        call
     }
 
     /// Calls a script whose answer begins with a [`Head`].
@@ -212,6 +209,18 @@ impl Store {
         Ok(())
     }
 
+    /// Keeps in mind what was seen.
+    pub(crate) fn remember(&self, seen: Vec<(String, Box<Known>)>) {
+        if self.history > 0 {
+            // Nobody would ask for it.
+            return;
+        }
+        let mut cache = Cache::lock(&self.cache);
+        for (name, known) in seen {
+            cache.put(name, known);
+        }
+    }
+
     /// A word that nobody has ever written.
     pub(crate) fn token(&self) -> String {
         let count = self.written.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +228,7 @@ impl Store {
     }
 
     /// Makes sure that enough replicas have what was written.
-    async fn confirm(&self, op: &'static str, shard: u32) -> Result {
+    pub(crate) async fn confirm(&self, op: &'static str, shard: u32) -> Result {
         let Some(confirm) = self.confirm else { return Ok(()) };
         let state = self.keys.shard(shard).state();
         let have = self.link.confirm(&state, confirm).await;
@@ -253,160 +262,8 @@ impl Store {
         Error::new(Kind::Other, odd).op(op)
     }
 
-    fn ledger(&self) -> Ledger {
+    pub(crate) fn ledger(&self) -> Ledger {
         if self.history > 0 { Ledger::kept() } else { Ledger::off() }
-    }
-}
-
-/// One batch of one kind of work.
-struct Batch<'a, W> {
-    store: &'a Store,
-    op: &'static str,
-    names: &'a [&'a str],
-    node: &'a str,
-    now: Now,
-    work: &'a W,
-}
-
-/// The instant that decided, and the answers by position.
-type Answered<T> = (Time, Vec<(usize, T)>);
-
-impl<W: Work> Batch<'_, W> {
-    /// What is to be done in one shard.
-    async fn run(&self, shard: u32, which: Vec<usize>) -> Result<Answered<W::Answer>> {
-        let mut jobs: Vec<Vec<usize>> = Vec::new();
-        let mut known: HashMap<&str, usize> = HashMap::with_capacity(which.len());
-        for i in which {
-            match known.get(self.names[i]) {
-                Some(job) => jobs[*job].push(i),
-                None => {
-                    known.insert(self.names[i], jobs.len());
-                    jobs.push(vec![i]);
-                }
-            }
-        }
-        let mut all = Vec::new();
-        let mut latest = None;
-        for jobs in jobs.chunks(CHUNK) {
-            let (now, answered) = self.run_chunk(shard, jobs.to_vec()).await?;
-            latest = latest.max(Some(now));
-            all.extend(answered);
-        }
-        Ok((latest.unwrap_or_else(|| self.now.here()), all))
-    }
-
-    /// Each of `jobs` is the positions of one name.
-    async fn run_chunk(
-        &self,
-        shard: u32,
-        mut jobs: Vec<Vec<usize>>,
-    ) -> Result<Answered<W::Answer>> {
-        let Self { store, op, work, .. } = self;
-        let keys = store.keys.shard(shard);
-        let mut at_once = work.at_once(store, &keys, &jobs);
-        let mut answered = Vec::new();
-        for _ in 0..TRIES {
-            let call = at_once.take().unwrap_or_else(|| self.read(&keys, &jobs));
-            let (head, values) = store.call(op, shard, &call).await?;
-            let now = decides(self.now, head.clock);
-            let mut drafts = Vec::new();
-            for (positions, value) in jobs.into_iter().zip(values) {
-                if let Value::BulkString(said) = &value {
-                    let said = std::str::from_utf8(said).map_err(|_| store.odd(op))?;
-                    let done = work.was_done(positions[0], said).ok_or_else(|| store.odd(op))?;
-                    answered.push((positions[0], done));
-                    continue;
-                }
-                let stored = Stored::new(self.names[positions[0]], value);
-                let draft = self.decide(positions, stored, now, head.floor);
-                if draft.is_changed() {
-                    drafts.push(draft);
-                } else {
-                    answered.extend(draft.answers);
-                }
-            }
-            jobs = self.write(&keys, &head, drafts, &mut answered).await?;
-            if jobs.is_empty() {
-                if work.is_to_be_confirmed() {
-                    store.confirm(op, shard).await?;
-                }
-                return Ok((now, answered));
-            }
-        }
-        let busy = format!("{}: other nodes always wrote first", store.place);
-        Err(Error::new(Kind::Unavailable, busy).op(op))
-    }
-
-    fn read(&self, keys: &Shard, jobs: &[Vec<usize>]) -> Call<'_> {
-        let mut call = Call::new(&self.store.scripts.read, &self.job_keys(keys, jobs));
-        call.arg("");
-        call
-    }
-
-    fn job_keys(&self, keys: &Shard, jobs: &[Vec<usize>]) -> Vec<String> {
-        let names = jobs.iter().map(|positions| self.names[positions[0]]);
-        std::iter::once(keys.state()).chain(names.map(|name| keys.job(name))).collect()
-    }
-
-    fn decide(
-        &self,
-        positions: Vec<usize>,
-        stored: Stored,
-        now: Time,
-        floor: i64,
-    ) -> Draft<W::Answer> {
-        let mut draft = Draft::new(stored, now, floor);
-        let mut ledger = self.store.ledger();
-        for i in &positions {
-            let at = At { node: self.node, now, floor: draft.floor };
-            let slot = match &draft.parked {
-                None => Slot::Sound(&mut draft.after),
-                Some(reason) => Slot::Parked { reason, instead: &mut draft.after },
-            };
-            let answer = self.work.decide(*i, slot, at, &mut ledger);
-            draft.answers.push((*i, answer));
-        }
-        draft.past = ledger.take();
-        draft
-    }
-
-    /// Writes what is still as it was read; answers with what is not.
-    async fn write(
-        &self,
-        keys: &Shard,
-        head: &Head,
-        drafts: Vec<Draft<W::Answer>>,
-        answered: &mut Vec<(usize, W::Answer)>,
-    ) -> Result<Vec<Vec<usize>>> {
-        let store = self.store;
-        if drafts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let token = store.token();
-        let mut all =
-            vec![keys.state(), keys.names(), keys.gone(), keys.kinds(), keys.past(), keys.told()];
-        all.extend(drafts.iter().map(|draft| keys.job(&draft.stored.name)));
-        let mut call = Call::new(&store.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.job("").len()).arg(head.floor).arg(store.history);
-        for draft in &drafts {
-            let fresh = draft.answers.iter().filter_map(|(i, _)| self.work.fresh_until(*i)).min();
-            let fresh = fresh.filter(|_| matches!(self.now, Now::Store { .. }));
-            draft.args(&mut call, &token, fresh);
-        }
-        let said = store.link.call(&call).await.map_err(|cause| store.failed(self.op, cause))?;
-        let Value::Array(said) = said else { return Err(store.odd(self.op)) };
-        if said.len() != drafts.len() {
-            return Err(store.odd(self.op));
-        }
-        let mut lost = Vec::new();
-        for (draft, said) in drafts.into_iter().zip(said) {
-            if said == Value::Int(1) {
-                answered.extend(draft.answers);
-            } else {
-                lost.push(draft.answers.into_iter().map(|(i, _)| i).collect());
-            }
-        }
-        Ok(lost)
     }
 }
 
@@ -426,10 +283,11 @@ impl Stored {
             stored.record = Some(Err("it was not answered with its fields".to_owned()));
             return stored;
         };
-        if values.len() != NAMES.len() {
-            // Something of another type. The script that writes reads its line as this.
-            stored.fields = Some(Fields { hot: b"\0".to_vec(), ..Fields::default() });
-            let told = values.into_iter().find_map(bytes).unwrap_or_default();
+        if values.len() != NAMES.len() + 1 {
+            let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
+            let mut next = || values.next().unwrap_or_default();
+            stored.fields = Some(Fields { line: next(), ..Fields::default() });
+            let told = next();
             let told = String::from_utf8_lossy(&told);
             stored.record = Some(Err(format!("its key holds something else: {told}")));
             return stored;
@@ -437,12 +295,22 @@ impl Stored {
         if values.iter().all(|value| *value == Value::Nil) {
             return stored;
         }
+        let has_text = values[3] != Value::Nil;
         let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
         let mut next = || values.next().unwrap_or_default();
-        let fields = Fields { hot: next(), cold: next(), kind: next(), text: next(), data: next() };
-        stored.record = Some(fields.record());
+        let fields =
+            Fields { line: next(), cold: next(), kind: next(), text: next(), data: next() };
+        stored.record = Some(match has_text {
+            true => fields.record(),
+            false => Err("its definition is missing".to_owned()),
+        });
         stored.fields = Some(fields);
         stored
+    }
+
+    /// What is to be kept in mind of it.
+    pub(crate) fn known(self) -> Option<(String, Box<Known>)> {
+        Some((self.name, Known::new(self.record?.ok()?, self.fields?.line)?))
     }
 
     /// The job as its readers see it; `None` if there is none or it was deleted.
@@ -452,98 +320,6 @@ impl Stored {
             Err(reason) => Some(State::parked(self.name.clone(), reason.clone())),
         }
     }
-}
-
-/// One job between reading and writing.
-struct Draft<T> {
-    stored: Stored,
-    before: Option<Record>,
-    after: Option<Record>,
-    /// Why it cannot be read.
-    parked: Option<String>,
-    floor: i64,
-    answers: Vec<(usize, T)>,
-    past: Vec<Past>,
-}
-
-impl<T> Draft<T> {
-    fn new(mut stored: Stored, now: Time, floor: i64) -> Self {
-        let fence = stored.fields.as_ref().map_or(0, Fields::fence);
-        let (mut before, mut parked, mut above) = (None, None, floor);
-        match stored.record.take() {
-            None => {}
-            Some(Ok(record)) => {
-                // A tombstone whose time has come is as good as none.
-                let gone = record.gone.map(|gone| saturating_add(gone, TOMBSTONE));
-                if gone.is_some_and(|over| over <= now) {
-                    above = floor.max(record.fence);
-                } else {
-                    before = Some(record);
-                }
-            }
-            Some(Err(reason)) => {
-                above = floor.max(fence);
-                parked = Some(reason);
-            }
-        }
-        let after = before.clone();
-        Self { stored, before, after, parked, floor: above, answers: Vec::new(), past: Vec::new() }
-    }
-
-    fn is_changed(&self) -> bool {
-        self.after.is_some() && self.after != self.before
-    }
-
-    /// What the script that writes is told.
-    fn args(&self, call: &mut Call<'_>, token: &str, fresh: Option<Time>) {
-        let Some(after) = &self.after else { return };
-        let nothing = Fields::default();
-        let before = self.stored.fields.as_ref().unwrap_or(&nothing);
-        let fields = Fields::of(after, token);
-        call.arg(&before.hot);
-        match fresh {
-            Some(fresh) => call.arg(fresh.timestamp_micros()),
-            None => call.arg(""),
-        };
-        call.arg(if self.parked.is_some() { "new" } else { "" });
-        let changed: Vec<_> = (0..NAMES.len())
-            .filter(|i| self.parked.is_some() || before.parts()[*i] != fields.parts()[*i])
-            .collect();
-        call.arg(changed.len());
-        for i in changed {
-            call.arg(NAMES[i]).arg(fields.parts()[i]);
-        }
-        let (was, is) = (self.before.as_ref().and_then(indexed), indexed(after));
-        let gone = was.filter(|(kind, _)| is.is_none_or(|(other, _)| other != *kind));
-        call.arg(usize::from(gone.is_some()) + usize::from(is.is_some()));
-        if let Some((kind, _)) = gone {
-            call.arg(kind).arg("");
-        }
-        if let Some((kind, at)) = is {
-            call.arg(kind).arg(at);
-        }
-        let was_live = self.before.as_ref().is_some_and(Record::is_live) || self.parked.is_some();
-        call.arg(match (was_live, after.is_live()) {
-            (false, true) => "+",
-            (true, false) => "-",
-            _ => "",
-        });
-        match (&self.stored.fields, after.gone) {
-            (_, Some(gone)) => call.arg(ms(saturating_add(gone, TOMBSTONE))),
-            (Some(_), None) if !was_live => call.arg("-"),
-            _ => call.arg(""),
-        };
-        call.arg(self.past.len());
-        for entry in &self.past {
-            let [member, score, text] = crate::history::entry(entry);
-            call.arg(member).arg(score).arg(text);
-        }
-    }
-}
-
-/// Where a record is looked for as work, and when.
-fn indexed(record: &Record) -> Option<(&str, i64)> {
-    record.notice_at().map(|at| (record.kind.as_str(), ms(at)))
 }
 
 /// The instant that decides: the request's, or the server's clock.

@@ -9,11 +9,11 @@ local function clock(given)
   return time[1] * 1000000 + time[2]
 end
 
--- All fields of a job, or, where the key is none of ours, why not.
-local function fields(key)
-  local read = redis.pcall('HMGET', key, 'hot', 'cold', 'kind', 'text', 'data')
-  if read.err then return { read.err } end
-  return read
+-- The line and all fields of a job, or, where its key is none of ours, why not.
+local function job(line, key)
+  local read = redis.pcall('HMGET', key, 'cold', 'kind', 'text', 'data')
+  if read.err then return { line, read.err } end
+  return { line, unpack(read, 1, 4) }
 end
 
 -- What every answer begins with: now, the mark of the shard, the floor of its fences.

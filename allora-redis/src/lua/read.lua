@@ -1,4 +1,7 @@
--- Reads jobs. KEYS: state, jobs. ARGV: now.
-local answer = begin(clock(ARGV[1]))
-for i = 2, #KEYS do answer[#answer + 1] = fields(KEYS[i]) end
+-- Reads jobs. KEYS: state, lines. ARGV: prefix of job keys, then names.
+local answer = begin(clock(''))
+if #ARGV > 1 then
+  local lines = redis.call('HMGET', KEYS[2], unpack(ARGV, 2))
+  for i, line in ipairs(lines) do answer[i + 3] = job(line, ARGV[1] .. ARGV[i + 1]) end
+end
 return answer

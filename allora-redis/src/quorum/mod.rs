@@ -83,8 +83,9 @@
 //! # How is that known?
 //! The decisions are pure functions, and the model calls these very functions, and core's, in every
 //! order of messages: lost, late, repeated, with take-overs at any time, with a server that forgets
-//! and is admitted. The search leaves no state out; it also checks that what should happen
-//! can. Searched to the end were worlds of two nodes with three servers: two ballots each, at most
+//! and is admitted. Of states that were visited a hash of 64 bits is kept: one whose hash another
+//! has already would be left out, with all that only it leads to. Among ten million states there are
+//! two alike by chance once in some 370,000 searches. The search also checks that what should happen can. Searched to the end were worlds of two nodes with three servers: two ballots each, at most
 //! once and with leases; three ballots and a server that forgets, also with leases (4,279,855 states);
 //! a look without a ballot; and with five servers, one ballot each, at most once. Not searched to
 //! the end: two losses, and a look beside a loss. Five servers with a loss were not searched.

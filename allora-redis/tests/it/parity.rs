@@ -1,11 +1,61 @@
-//! What users of cron daemons that share a Redis count on, as whole schedulers see it.
+//! What users of cron daemons that share a Redis count on, as whole schedulers see it: Allora of
+//! Ruby (A), and the locks on several servers of Redlock and what was written about them (L).
+//!
+//! `lease::` and `claim::` are cases of the conformance suite, which `conformance` runs on one server,
+//! a cluster and sentinels, and `quorum::conformance` on three and five servers. `allora-core` and
+//! `allora-cli` stand where no store makes a difference, and name the test there.
+//!
+//! | row | promise | shown by |
+//! |---|---|---|
+//! | A1 | every so often, without drift | [`a1_a13_a19_a_job_keeps_its_phase_is_never_very_late_and_doubles_nothing`] |
+//! | A2 | cron with seconds | [`a2_a_job_runs_at_seconds_of_its_cron_text`] |
+//! | A3 | `mon#2`, lists, ranges, names; refused if not understood | [`a3_a_nodes_next_instant_is_what_the_text_says`], and of the text itself `cron::dialect` in `allora-core` |
+//! | A4 | one file, the same on all machines | [`a4_nodes_that_read_one_file_run_its_jobs_once_also_when_they_are_lost_and_come_back`] |
+//! | A5 | no leader | [`a5_whichever_node_is_lost_the_others_go_on`] |
+//! | A6 | on every machine, by choice for each job | [`a6_a_job_for_every_node_runs_on_each_of_them_and_the_others_on_one`] |
+//! | A7 | stopped and started again | [`a7_what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever`], `trace` |
+//! | A8 | a start disturbs nothing | `trace::a_start_postpones_nothing_and_runs_nothing_twice` |
+//! | A9 | a job that crashes harms nobody | [`a9_a_job_that_crashes_is_recorded_and_runs_again_at_its_next_instant`] |
+//! | A10 | schedules and stores of one's own | [`a10_a_schedule_and_a_store_may_be_the_users_own`] |
+//! | A11 | several installations in one server | [`a11_two_prefixes_on_one_server_know_nothing_of_each_other`] |
+//! | A12 | what is unused vanishes, and nothing else | `unused::a_job_that_no_code_has_vanishes_and_no_other_does` |
+//! | A13 | runs begin within the interval and a second | [`a1_a13_a19_a_job_keeps_its_phase_is_never_very_late_and_doubles_nothing`] |
+//! | A14 | what happens is said, if wanted | [`a14_what_a_node_does_it_says`]; as lines: `stop::without_a_log_nothing_is_said` in `allora-cli` |
+//! | A15 | a stop lets runs end | [`a15_a_node_that_is_stopped_lets_its_run_end_and_takes_nothing_more`]; by signal: `stop` in `allora-cli` |
+//! | A16 | the store is away for a while | `faults::outage` |
+//! | A17 | the last definition of a name is in force | [`a17_the_last_definition_of_a_name_is_in_force`] |
+//! | A18 | url, host, port, database, socket, password | `connect::every_way_to_name_a_server_works`, `connect::a_password_is_asked_for_and_never_shown` |
+//! | A19 | a second may slip, and never doubles | [`a1_a13_a19_a_job_keeps_its_phase_is_never_very_late_and_doubles_nothing`] |
+//! | L1 | one of many machines runs it | `quorum::article` (fifty), [`l1_one_of_twenty_machines_runs_each_occurrence`] on one server |
+//! | L2 | servers are lost, or hang | `quorum::article`, `quorum::faults` |
+//! | L3 | a dead holder's run is another's after its lease | `quorum::holders::a_dead_holders_run_is_run_again_after_its_lease_and_its_finish_is_refused`, `faults::fleet` |
+//! | L4 | late, skewed or stubborn machines run nothing again | `quorum::article`, `quorum::clocks`, [`l4_who_comes_late_or_again_finds_that_it_was_done`] |
+//! | L5 | already locked | `lease::nobody_else_takes_what_is_leased` |
+//! | L5 | extend; extend what is over; what is another's | `lease::an_extended_lease_keeps_others_away`, `lease::late_but_not_taken_over_is_accepted`, `lease::once_taken_over_every_ending_is_refused` |
+//! | L5 | unlock what is over; of a random value | `lease::once_taken_over_every_ending_is_refused`, `lease::a_fence_that_was_never_given_is_refused` |
+//! | L5 | in different processes | [`l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one`] |
+//! | L5 | quorum; split votes | `quorum::faults::without_a_majority_nothing_is_taken_and_with_it_again_all_goes_on`, `quorum::contention` (a unit test) |
+//! | L5 | validity, drift | none is worked out: the servers' clocks decide, `quorum::clocks`; a run is cancelled when no extension was confirmed in time, `lease::a_lease_outlasts_no_clock` |
+//! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
 
 use crate::stores::{Kind, Place, runtime};
-use allora_core::{Handle, Run, Runtime as _, Scheduler, every, job, runtime::Tokio};
+use allora_core::{
+    Backend, Builder, Event, Handle, Run, Runtime as _, Schedule, Scheduler, Time,
+    backend::{
+        Act, Answer, Cursor, Deliver, End, Ended, Ending, Leases, Next, Now, Outcome, Plan,
+        Reschedule, Rescheduled, Settle, Settled, State, Take,
+    },
+    cron, crontab, every, job,
+    runtime::Tokio,
+};
 use allora_redis::Redis;
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex},
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
@@ -23,20 +73,19 @@ struct Node {
 impl Node {
     /// With a job of each sort.
     async fn start(place: &Place, runs: &Runs) -> Self {
-        let work = |runs: &Runs| {
-            let runs = runs.clone();
-            async move |run: Run| {
-                let at = run.scheduled_at().timestamp_millis();
-                runs.lock().unwrap().push((run.name().to_owned(), run.node().to_owned(), at));
-            }
+        let jobs = |builder: Builder| {
+            builder
+                .job("one", every(PERIOD), work(runs))
+                .add("each", job(every(PERIOD), work(runs)).on_every_node())
+                .job("fails", every(PERIOD), async |_: Run| panic!("as jobs do"))
         };
-        let scheduler = Scheduler::builder(place.connect(Redis::builder()).await.unwrap())
-            .runtime(Tokio::current().unwrap())
-            .job("one", every(PERIOD), work(runs))
-            .add("each", job(every(PERIOD), work(runs)).on_every_node())
-            .job("fails", every(PERIOD), async |_: Run| panic!("as jobs do"))
-            .build()
-            .unwrap();
+        Self::with(place.connect(Redis::builder()).await.unwrap(), jobs)
+    }
+
+    /// With these jobs.
+    fn with(store: impl Backend, jobs: impl FnOnce(Builder) -> Builder) -> Self {
+        let builder = Scheduler::builder(store).runtime(Tokio::current().unwrap());
+        let scheduler = jobs(builder).build().unwrap();
         let handle = scheduler.handle();
         let runs = runtime().spawn(async move {
             scheduler.run().await;
@@ -57,6 +106,16 @@ impl Node {
     async fn lose(self) {
         self.runs.abort();
         let _ = self.runs.await;
+    }
+}
+
+/// Notes that it ran.
+fn work(runs: &Runs) -> impl Fn(Run) -> Ready<()> + Clone + Send + Sync + 'static {
+    let runs = runs.clone();
+    move |run: Run| {
+        let at = run.scheduled_at().timestamp_millis();
+        runs.lock().unwrap().push((run.name().to_owned(), run.node().to_owned(), at));
+        ready(())
     }
 }
 
@@ -95,7 +154,7 @@ fn on_one_server(test: impl AsyncFnOnce(&Place, &Runs)) {
 }
 
 #[test]
-fn whichever_node_is_lost_the_others_go_on() {
+fn a5_whichever_node_is_lost_the_others_go_on() {
     on_one_server(async |place, runs| {
         let mut nodes = Vec::new();
         for _ in 0..3 {
@@ -115,7 +174,7 @@ fn whichever_node_is_lost_the_others_go_on() {
 }
 
 #[test]
-fn a_job_for_every_node_runs_on_each_of_them_and_the_others_on_one() {
+fn a6_a_job_for_every_node_runs_on_each_of_them_and_the_others_on_one() {
     on_one_server(async |place, runs| {
         let mut nodes = Vec::new();
         for _ in 0..3 {
@@ -139,7 +198,7 @@ fn a_job_for_every_node_runs_on_each_of_them_and_the_others_on_one() {
 }
 
 #[test]
-fn what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever() {
+fn a7_what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever() {
     on_one_server(async |place, runs| {
         let node = Node::start(place, runs).await;
         until("it runs", || of(runs, "one").len() > 2).await;
@@ -161,7 +220,7 @@ fn what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever() {
 }
 
 #[test]
-fn two_prefixes_on_one_server_know_nothing_of_each_other() {
+fn a11_two_prefixes_on_one_server_know_nothing_of_each_other() {
     on_one_server(async |place, runs| {
         let other = Kind::One.place().unwrap();
         let others = Runs::default();
@@ -177,4 +236,340 @@ fn two_prefixes_on_one_server_know_nothing_of_each_other() {
         }
         other.clear().await;
     });
+}
+
+#[test]
+fn a1_a13_a19_a_job_keeps_its_phase_is_never_very_late_and_doubles_nothing() {
+    on_one_server(async |place, runs| {
+        const EACH: i64 = 100;
+        let begun = wall();
+        let late: Arc<Mutex<Duration>> = Arc::default();
+        let mut nodes = Vec::new();
+        for _ in 0..2 {
+            let late = late.clone();
+            let most = move |event: &Event| {
+                if let Event::Started { late: this, .. } = event {
+                    let mut late = late.lock().unwrap();
+                    *late = (*late).max(*this);
+                }
+            };
+            nodes.push(Node::with(place.open().await, |builder| {
+                let every = every(Duration::from_millis(EACH as u64));
+                builder.on_event(most).job("one", every, work(runs))
+            }));
+        }
+        until("it ran a hundred times", || of(runs, "one").len() >= 100).await;
+        for node in nodes {
+            node.stop().await;
+        }
+        each_once(runs);
+        let mut ran = of(runs, "one");
+        ran.sort_unstable();
+        assert!(ran[0] > begun.timestamp_millis(), "the first is after the start");
+        assert!(ran.iter().all(|at| (at - ran[0]) % EACH == 0), "no drift: {ran:?}");
+        let late = *late.lock().unwrap();
+        assert!(late <= Duration::from_millis(1_333), "{late:?}");
+    });
+}
+
+#[test]
+fn a2_a_job_runs_at_seconds_of_its_cron_text() {
+    on_one_server(async |place, runs| {
+        let mut nodes = Vec::new();
+        for _ in 0..2 {
+            let store = place.open().await;
+            let even = cron("*/2 * * * * *").unwrap();
+            nodes.push(Node::with(store, |builder| builder.job("one", even, work(runs))));
+        }
+        until("it runs", || of(runs, "one").len() >= 2).await;
+        for node in nodes {
+            node.stop().await;
+        }
+        each_once(runs);
+        assert!(of(runs, "one").iter().all(|at| at % 2_000 == 0));
+    });
+}
+
+#[test]
+fn a4_nodes_that_read_one_file_run_its_jobs_once_also_when_they_are_lost_and_come_back() {
+    const FILE: &str = "@every 1s first\n@every 1s second\n@hourly third\n";
+    on_one_server(async |place, runs| {
+        let start = async || {
+            let store = place.open().await;
+            Node::with(store, |mut builder| {
+                for entry in crontab::parse(FILE).unwrap() {
+                    builder = match entry.when {
+                        crontab::When::Every(every) => {
+                            builder.job(entry.command, every, work(runs))
+                        }
+                        crontab::When::Cron(cron) => builder.job(entry.command, cron, work(runs)),
+                        _ => unreachable!(),
+                    };
+                }
+                builder
+            })
+        };
+        let mut nodes = vec![start().await, start().await, start().await];
+        for lost in [1, 0, 2, 1] {
+            let before = of(runs, "second").len();
+            until("it runs", || of(runs, "second").len() > before).await;
+            nodes.remove(lost).lose().await;
+            nodes.push(start().await);
+        }
+        for node in nodes {
+            node.stop().await;
+        }
+        for job in ["first", "second"] {
+            let ran = of(runs, job);
+            assert!(ran.len() >= 3 && ran.windows(2).all(|two| two[0] < two[1]), "{job}: {ran:?}");
+        }
+        let third = look(&place.open().await, "third").await;
+        assert_eq!(third.cursor.unwrap().at.timestamp() % 3_600, 0);
+    });
+}
+
+#[test]
+fn a3_a_nodes_next_instant_is_what_the_text_says() {
+    assert!(cron("0 0 * * mon#2,z").is_err(), "nothing is guessed");
+    on_one_server(async |place, runs| {
+        let texts = ["0 9 * * mon#2", "15,45 8-10 * jan-mar,dec mon-fri"];
+        let store = place.open().await;
+        let begun = wall();
+        let node = Node::with(store.clone(), |builder| {
+            let add = |builder: Builder, text| builder.job(text, cron(text).unwrap(), work(runs));
+            texts.into_iter().fold(builder, add)
+        });
+        for text in texts {
+            let due = look(&store, text).await.cursor.unwrap().at;
+            assert_eq!(Some(due), cron(text).unwrap().next_at(begun), "{text}");
+        }
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a9_a_job_that_crashes_is_recorded_and_runs_again_at_its_next_instant() {
+    on_one_server(async |place, runs| {
+        let node = Node::start(place, runs).await;
+        until("others run beside it", || of(runs, "one").len() >= 5).await;
+        node.stop().await;
+        let seen = look(&place.open().await, "fails").await;
+        assert!(seen.counters.failed >= 3, "{seen:?}");
+        assert!(matches!(&seen.last, Some(Outcome::Failed(why)) if why.contains("as jobs do")));
+    });
+}
+
+/// Somebody's own schedule: the whole periods since 1970.
+#[derive(Debug)]
+struct Own;
+
+impl Schedule for Own {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        let period = i64::try_from(PERIOD.as_millis()).unwrap();
+        let at = (after.timestamp_millis().div_euclid(period) + 1) * period;
+        allora_core::time::from_millis(at)
+    }
+}
+
+/// Somebody's own store: counts what goes to the one inside.
+#[derive(Debug)]
+struct Counting(Redis, Arc<AtomicU64>);
+
+#[async_trait::async_trait]
+impl Backend for Counting {
+    async fn reschedule(&self, request: Reschedule<'_>) -> allora_core::Result<Rescheduled> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.reschedule(request).await
+    }
+
+    fn namespace(&self) -> &str {
+        self.0.namespace()
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        self.0.leases()
+    }
+}
+
+#[test]
+fn a10_a_schedule_and_a_store_may_be_the_users_own() {
+    on_one_server(async |place, runs| {
+        let calls: Arc<AtomicU64> = Arc::default();
+        let store = Counting(place.open().await, calls.clone());
+        let node = Node::with(store, |builder| builder.job("one", Own, work(runs)));
+        until("it runs", || of(runs, "one").len() >= 3).await;
+        node.stop().await;
+        each_once(runs);
+        let period = i64::try_from(PERIOD.as_millis()).unwrap();
+        assert!(of(runs, "one").iter().all(|at| at % period == 0));
+        assert!(calls.load(Ordering::Relaxed) >= 3);
+    });
+}
+
+#[test]
+fn a14_what_a_node_does_it_says() {
+    on_one_server(async |place, runs| {
+        let said: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let says = said.clone();
+        let node = Node::with(place.open().await, |builder| {
+            let builder = builder.job("one", every(PERIOD), work(runs));
+            builder.on_event(move |event| {
+                says.lock().unwrap().push(match event {
+                    Event::Ready { jobs: 1, .. } => "ready",
+                    Event::Started { name, .. } if &**name == "one" => "started",
+                    Event::Ended { outcome: Outcome::Ran, .. } => "ran",
+                    _ => "else",
+                });
+            })
+        });
+        until("it runs", || of(runs, "one").len() >= 2).await;
+        node.stop().await;
+        let said: Vec<&str> =
+            said.lock().unwrap().iter().copied().filter(|word| *word != "else").collect();
+        assert_eq!(said[..4], ["ready", "started", "ran", "started"]);
+    });
+}
+
+#[test]
+fn a15_a_node_that_is_stopped_lets_its_run_end_and_takes_nothing_more() {
+    on_one_server(async |place, runs| {
+        let begun: Arc<AtomicU64> = Arc::default();
+        let (begins, ends) = (begun.clone(), runs.clone());
+        let node = Node::with(place.open().await, |builder| {
+            builder.job("one", every(PERIOD), move |run: Run| {
+                let (begins, ends) = (begins.clone(), ends.clone());
+                async move {
+                    begins.fetch_add(1, Ordering::Relaxed);
+                    a_while(700).await;
+                    work(&ends)(run).await;
+                }
+            })
+        });
+        until("one runs", || begun.load(Ordering::Relaxed) > 0).await;
+        node.stop().await;
+        let seen = look(&place.open().await, "one").await;
+        assert_eq!(of(runs, "one").len() as u64, begun.load(Ordering::Relaxed));
+        assert_eq!((seen.counters.started, seen.holds.len()), (seen.counters.ran, 0), "{seen:?}");
+    });
+}
+
+#[test]
+fn a17_the_last_definition_of_a_name_is_in_force() {
+    on_one_server(async |place, runs| {
+        let store = place.open().await;
+        let hourly = every(Duration::from_secs(3_600));
+        let old = Node::with(store.clone(), |builder| builder.job("one", hourly, work(runs)));
+        let before = look(&store, "one").await;
+        old.stop().await;
+        let new =
+            Node::with(store.clone(), |builder| builder.job("one", every(PERIOD), work(runs)));
+        until("it runs as it was defined last", || of(runs, "one").len() >= 2).await;
+        new.stop().await;
+        assert_ne!(look(&store, "one").await.definition, before.definition);
+        let twice = Scheduler::builder(store).runtime(Tokio::current().unwrap());
+        let twice =
+            twice.job("one", every(PERIOD), work(runs)).job("one", every(PERIOD), work(runs));
+        assert_eq!(twice.build().unwrap_err().kind(), allora_core::Kind::AlreadyExists);
+    });
+}
+
+#[test]
+fn l1_one_of_twenty_machines_runs_each_occurrence() {
+    on_one_server(async |place, runs| {
+        let mut nodes = Vec::new();
+        for _ in 0..20 {
+            let store = place.open().await;
+            nodes.push(Node::with(store, |builder| builder.job("one", every(PERIOD), work(runs))));
+        }
+        until("it runs", || of(runs, "one").len() >= 10).await;
+        for node in nodes {
+            node.stop().await;
+        }
+        each_once(runs);
+    });
+}
+
+/// A job that is due at 1 s, and what is seen of it.
+async fn due(store: &Redis) -> i64 {
+    let first = Some(at(1).into());
+    let act = Act::Register { definition: "d", version: 0, first };
+    match act_at(store, 1, act).await {
+        Answer::State(state) => state.fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn at(seconds: i64) -> Time {
+    allora_core::time::from_millis(seconds * 1_000).unwrap()
+}
+
+async fn act_at(store: &Redis, seconds: i64, act: Act<'_>) -> Answer {
+    let plans = [Plan::new("one", act)];
+    let request = Reschedule::new("n", Now::At(at(seconds)), &plans);
+    store.reschedule(request).await.unwrap().answers.remove(0)
+}
+
+/// What the store says of a job, once a node has registered it.
+async fn look(store: &Redis, name: &str) -> State {
+    loop {
+        let plans = [Plan::new(name, Act::Look)];
+        let request = Reschedule::new("n", Now::At(wall()), &plans);
+        match store.reschedule(request).await.unwrap().answers.remove(0) {
+            Answer::State(state) => return *state,
+            Answer::Absent => a_while(20).await,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+async fn finish_at(store: &Redis, seconds: i64, fence: i64, then: Option<Next>) -> Settled {
+    let end = End::Finish { then: Cursor::To(then), outcome: Ended::Ran };
+    let endings = [Ending::new("one", fence, end)];
+    let request = Settle::new("n", Now::At(at(seconds)), &endings);
+    store.leases().unwrap().settle(request).await.unwrap().remove(0)
+}
+
+fn take(claim: u128, fence: i64, lease: Duration) -> Act<'static> {
+    Act::Take(Take::new(claim, fence, at(1).into(), Deliver::AtLeastOnce { lease }))
+}
+
+// There, whoever came nine seconds late, or tried for fifteen seconds, ran it again.
+#[test]
+fn l4_who_comes_late_or_again_finds_that_it_was_done() {
+    on_one_server(async |place, _| {
+        let (one, two) = (place.open().await, place.open().await);
+        let seen = due(&one).await;
+        let lease = Duration::from_secs(3);
+        let Answer::Taken(run) = act_at(&one, 1, take(1, seen, lease)).await else { panic!() };
+        assert_eq!(finish_at(&one, 2, run.fence, Some(at(61).into())).await, Settled::Done);
+        for seconds in [2, 3, 10, 16] {
+            for (claim, fence) in [(2, seen), (3, run.fence)] {
+                let answer = act_at(&two, seconds, take(claim, fence, lease)).await;
+                let Answer::State(state) = answer else { panic!("{answer:?}") };
+                assert_eq!((state.due_at, state.counters.started), (Some(at(61)), 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one() {
+    on_one_server(async |place, _| {
+        let (one, two) = (place.open().await, place.open().await);
+        let seen = due(&one).await;
+        let lease = Duration::from_secs(3);
+        let Answer::Taken(dead) = act_at(&one, 1, take(1, seen, lease)).await else { panic!() };
+        let Answer::Taken(run) = act_at(&two, 4, take(2, dead.fence, lease)).await else {
+            panic!()
+        };
+        assert!(run.fence > dead.fence && run.run == dead.run);
+        assert_eq!(finish_at(&one, 5, dead.fence, None).await, Settled::Lost);
+        // By a process that did not take it, and after the lease.
+        assert_eq!(finish_at(&one, 9, run.fence, None).await, Settled::Done);
+        assert_eq!(finish_at(&two, 9, run.fence, None).await, Settled::Done, "it was done");
+    });
+}
+
+fn wall() -> Time {
+    Tokio::current().unwrap().wall()
 }

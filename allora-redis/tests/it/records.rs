@@ -1,12 +1,20 @@
 //! Keys as they really are: garbage, strangers, hostile names, the server's clock.
 
-use crate::stores::{Kind, Place, runtime};
+use crate::{
+    server::{IN_MEMORY, Server},
+    stores::{Kind, Place, runtime},
+};
 use allora_core::{
     Backend, Time,
-    backend::{Act, Answer, Change, Find, NewSchedule, Now, Page, Plan, Reschedule},
+    backend::{
+        Act, Answer, Change, Cursor, Deliver, End, Ended, Ending, Find, NewSchedule, Now, Page,
+        Plan, Reschedule, Settle, Settled, Take,
+    },
     time::from_millis,
 };
+use allora_redis::Redis;
 use redis::AsyncCommands;
+use std::time::Duration;
 
 fn at(ms: i64) -> Time {
     from_millis(ms).unwrap()
@@ -32,7 +40,8 @@ fn a_record_that_cannot_be_read_is_parked_and_in_nobodys_way() {
         store.add(&new, now).await.unwrap();
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
-        let () = raw.hset(key("cut"), "hot", "1 x 5").await.unwrap();
+        let lines = format!("{{{}}}:lines", place.prefix);
+        let () = raw.hset(&lines, "cut", "1 x 5").await.unwrap();
         let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
         let () = raw.del(key("stranger")).await.unwrap();
         let () = raw.set(key("stranger"), "somebody else's").await.unwrap();
@@ -142,6 +151,54 @@ fn no_name_or_kind_reaches_beyond_its_own_key() {
     }
 }
 
+/// Takes of a job that began at 1 s, one a second.
+fn take(claim: u128, fence: i64, seconds: i64) -> Act<'static> {
+    let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
+    Act::Take(Take::new(claim, fence, at(seconds * 1_000).into(), deliver))
+}
+
+/// Takes and finishes what is due at this second; answers with the fence.
+async fn run(store: &Redis, fence: i64, seconds: i64) -> i64 {
+    let now = Now::At(at(seconds * 1_000 + 500));
+    let plans = [Plan::new("a", take(seconds as u128, fence, seconds))];
+    let answer = store.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
+    let Answer::Taken(taken) = &answer.answers[0] else { panic!("{answer:?}") };
+    let then = Cursor::To(Some(at(seconds * 1_000 + 1_000).into()));
+    let end = End::Finish { then, outcome: Ended::Ran };
+    let endings = [Ending::new("a", taken.fence, end)];
+    let settle = store.leases().unwrap().settle(Settle::new("n", now, &endings));
+    assert_eq!(settle.await.unwrap(), [Settled::Done]);
+    taken.fence
+}
+
+#[test]
+fn what_a_node_knows_of_a_job_saves_it_a_call_and_when_others_moved_it_does_no_harm() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    let place = server.place();
+    runtime().block_on(async {
+        let open = || place.connect(Redis::builder().ephemeral());
+        let (one, two) = (open().await.unwrap(), open().await.unwrap());
+        let first = Some(at(1_000).into());
+        let plans = [Plan::new("a", Act::Register { definition: "d", version: 0, first })];
+        let registered = Reschedule::new("n", Now::At(at(500)), &plans);
+        let answer = one.reschedule(registered).await.unwrap();
+        let Answer::State(state) = &answer.answers[0] else { panic!("{answer:?}") };
+        let calls = || {
+            let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
+            let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+            line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+        };
+        // So that the server knows the scripts.
+        let mut fence = run(&one, state.fence, 1).await;
+        // What another has moved is read, and then written.
+        for (store, seconds, cost) in [(&one, 2, 2), (&two, 3, 3), (&two, 4, 2), (&one, 5, 3)] {
+            let before = calls();
+            fence = run(store, fence, seconds).await;
+            assert_eq!(calls() - before, cost, "at {seconds} s");
+        }
+    });
+}
+
 #[test]
 fn the_servers_clock_decides() {
     on(Kind::One, async |place| {
@@ -181,6 +238,8 @@ fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not() {
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
         assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());
+        let lines = format!("{{{}}}:lines", place.prefix);
+        assert_eq!(raw.hkeys::<_, Vec<String>>(lines).await.unwrap(), ["b"]);
         assert!(raw.exists::<_, bool>(key("b")).await.unwrap());
         // By a clock that went back to the beginning.
         assert!(add("a", Now::At(at(0))).await.fence > fence);
