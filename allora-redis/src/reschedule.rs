@@ -142,9 +142,12 @@ impl Store {
         let limit = find.limit.min(MOST);
         // An index entry is whole milliseconds: it is before `until` if it is before this.
         let until = (find.until + chrono::TimeDelta::nanoseconds(999_999)).timestamp_millis();
+        // Names lie evenly in the shards.
+        let skip = find.skip / self.keys.shards.max(1) as usize;
+        let part = Part { until, skip, limit };
         let shards = self.keys.all().map(|(i, shard)| {
-            let kinds = &kinds;
-            async move { self.find_in(i, &shard, kinds, until, limit).await.map(|found| (i, found)) }
+            let (kinds, part) = (&kinds, &part);
+            async move { self.find_in(i, &shard, kinds, part).await.map(|found| (i, found)) }
         });
         let mut entries = Vec::new();
         let (mut clock, mut next) = (0, None);
@@ -184,15 +187,14 @@ impl Store {
         i: u32,
         shard: &Shard,
         kinds: &[&str],
-        until: i64,
-        limit: usize,
+        part: &Part,
     ) -> Result<(i64, Vec<Entry>, Option<i64>)> {
         let keys: Vec<String> = [shard.state(), shard.lines()]
             .into_iter()
             .chain(kinds.iter().map(|kind| shard.due(kind)))
             .collect();
         let mut call = Call::new(&self.scripts.find, &keys);
-        call.arg(until).arg(limit).arg(shard.job(""));
+        call.arg(part.until).arg(part.skip).arg(part.limit).arg(shard.job(""));
         let (head, values) = self.call(OP, i, &call).await?;
         let mut found = Vec::with_capacity(values.len());
         let mut next = None;
@@ -221,6 +223,13 @@ impl Store {
         self.link.call(&call).await.map_err(|cause| self.failed(OP, cause))?;
         Ok(())
     }
+}
+
+/// What is read of the due index of each shard: before this millisecond, behind the first `skip`.
+struct Part {
+    until: i64,
+    skip: usize,
+    limit: usize,
 }
 
 /// One entry of the due index and the job that it names.

@@ -1,11 +1,11 @@
--- Finds what wants attention, the earliest first. KEYS: state, lines, due keys. ARGV: until, limit,
--- prefix of job keys.
+-- Finds what wants attention, the earliest first. KEYS: state, lines, due keys. ARGV: until, how many
+-- of each kind to pass over, limit, prefix of job keys.
 local answer = begin(clock(''))
-local soon, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local soon, limit = tonumber(ARGV[1]), tonumber(ARGV[3])
 local all = {}
 for k = 3, #KEYS do
   local read =
-    redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, limit + 1)
+    redis.call('ZRANGEBYSCORE', KEYS[k], '-inf', '+inf', 'WITHSCORES', 'LIMIT', ARGV[2], limit + 1)
   for e = 1, #read, 2 do all[#all + 1] = { tonumber(read[e + 1]), read[e], k - 3 } end
 end
 table.sort(all, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
@@ -15,6 +15,6 @@ for e, entry in ipairs(all) do
     break
   end
   local line = redis.call('HGET', KEYS[2], entry[2])
-  answer[#answer + 1] = { text(entry[1]), entry[2], entry[3], job(line, ARGV[3] .. entry[2]) }
+  answer[#answer + 1] = { text(entry[1]), entry[2], entry[3], job(line, ARGV[4] .. entry[2]) }
 end
 return answer
