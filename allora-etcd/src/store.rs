@@ -9,6 +9,7 @@ use crate::{
     base::{Base, Known, Source},
     driver::Driver,
     error::strange,
+    index::Bounds,
     keys::Keys,
     marks::Marks,
     seen::Seen,
@@ -46,6 +47,7 @@ pub(crate) struct Store {
     /// How many operations the server allows in one transaction.
     pub(crate) operations: usize,
     pub(crate) marks: Marks,
+    pub(crate) bounds: Bounds,
     pub(crate) known: Mutex<HashMap<String, Known>>,
 }
 
