@@ -139,3 +139,40 @@ fn what_is_found_is_what_is_due_wherever_the_low_marks_stand() {
         }
     });
 }
+
+#[test]
+fn what_is_added_while_a_low_mark_is_raised_is_found() {
+    runtime().block_on(async {
+        let Some(urls) = or_skip(members::<Single>()) else { return };
+        let prefix = format!("j{:x}", std::process::id());
+        let builder = patient(Etcd::builder().prefix(&prefix));
+        let open = async || builder.clone().connect(urls.clone()).await.unwrap();
+        let store = open().await;
+        let now = Now::Store { node: at(0) };
+        let add = async |name: &str, due: i64| {
+            let new = [NewSchedule::new(name, "mail", "x", Some(at(due).into()))];
+            store.schedules().unwrap().add(&new, now).await.unwrap().remove(0).unwrap();
+        };
+        // So many that they are not read at once, the one with schedules first.
+        let kinds: Vec<String> = (0..99).map(|i| format!("mail{i}")).collect();
+        let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).chain(["mail"]).collect();
+        // A store that is new raises the low marks when it first finds something.
+        let found = async |new: Etcd| {
+            let request = Reschedule::new("n", now, &[]);
+            let find = Find::new(&kinds, end_of_time(), 9);
+            let found = new.reschedule(request.find(find)).await.unwrap().found;
+            found.into_iter().map(|state| state.name).collect::<Vec<_>>()
+        };
+        add("last", 1_000).await;
+        for round in 0..30 {
+            let name = format!("s{round}");
+            let new = open().await;
+            futures::join!(found(new), add(&name, round));
+            // The first look learns where the low mark stands, the second begins there.
+            for _ in 0..2 {
+                assert_eq!(found(store.clone()).await, [&*name, "last"]);
+            }
+            store.schedules().unwrap().delete(&name, now).await.unwrap();
+        }
+    });
+}
