@@ -21,7 +21,8 @@ use std::{
 use tokio::time::Sleep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const JOBS: usize = 1_000;
+/// How many jobs there are.
+pub const JOBS: usize = 1_000;
 
 fn wall() -> Time {
     SystemTime::now().into()
