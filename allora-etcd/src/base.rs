@@ -12,7 +12,7 @@ use allora_core::{
     backend::{Now, State},
     record::{Record, codec},
 };
-use etcd_client::{GetOptions, GetResponse, Txn, TxnOp};
+use etcd_client::{GetResponse, Txn, TxnOp};
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, MutexGuard, PoisonError},
@@ -51,12 +51,8 @@ pub(crate) enum Source {
 impl Store {
     /// The records of these, with their data, as they are now.
     pub(crate) async fn read(&self, asker: Asker<'_>, names: &[&str]) -> Result<Vec<Base>> {
-        let all_marks = || {
-            let options = GetOptions::new().with_prefix().with_keys_only();
-            TxnOp::get(self.keys.marks(), Some(options))
-        };
         let sent = names.chunks((self.operations - 2) / 2).map(|chunk| {
-            let mut ops = vec![TxnOp::get(self.keys.floor(), None), all_marks()];
+            let mut ops = vec![TxnOp::get(self.keys.floor(), None), self.all_marks()];
             for name in chunk {
                 ops.push(TxnOp::get(self.keys.job(name), None));
                 ops.push(TxnOp::get(self.keys.data(name), None));

@@ -43,11 +43,8 @@ impl Store {
             // Of its own runs a node knows the ends; of others', whether their nodes are there.
             besides.extend(kinds.iter().map(|kind| self.keys.helds_of(asker.node, kind)));
         }
-        let all = |prefix: String| {
-            let options = GetOptions::new().with_prefix().with_keys_only();
-            TxnOp::get(prefix, Some(options))
-        };
-        let nodes = [all(self.keys.marks()), all(self.keys.fleets())];
+        let all = GetOptions::new().with_prefix().with_keys_only();
+        let nodes = [self.all_marks(), TxnOp::get(self.keys.fleets(), Some(all))];
         let (parts, nodes) = self.parts(asker.op, besides, &find, &nodes).await?;
         for part in &parts {
             part.due.iter().for_each(|(due, key)| found.add(due.clone(), key));

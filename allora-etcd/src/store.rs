@@ -199,13 +199,6 @@ impl Store {
             Err(reason) => (None, Some(reason)),
         };
         let foreign = matches!(asker.now, Now::Store { .. });
-        if foreign && base.source == Source::Told {
-            let others = before.iter().flat_map(|record| &record.holds);
-            if others.into_iter().any(|hold| hold.node != asker.node) {
-                // Whether its node lives, only a read says.
-                return Made::Unsure;
-            }
-        }
         if before.is_none() && base.floor.is_none() {
             return Made::Unsure;
         }

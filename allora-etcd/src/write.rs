@@ -13,7 +13,10 @@ use allora_core::{
     record::{Record, codec},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// At most so many bytes in one transaction; the server's own limit is 1.5 MiB.
 const BYTES: usize = 1 << 20;
@@ -60,12 +63,14 @@ struct Batch<T> {
     kinds: BTreeSet<String>,
     /// The parts of the index that are written to, with the earliest instant of each.
     parts: BTreeMap<String, String>,
+    /// Whether there is something to be told to other nodes.
+    hints: bool,
 }
 
 impl<T> Default for Batch<T> {
     fn default() -> Self {
         let (kinds, parts) = (BTreeSet::new(), BTreeMap::new());
-        Self { writes: Vec::new(), bytes: 0, weight: 2, kinds, parts }
+        Self { writes: Vec::new(), bytes: 0, weight: 2, kinds, parts, hints: false }
     }
 }
 
@@ -74,14 +79,16 @@ impl<T> Batch<T> {
         let kinds = self.kinds.len() + usize::from(write.kind.is_some());
         let parts = self.parts.len() + usize::from(write.notice.is_some());
         let weight = self.weight.max(write.compares.len()).max(write.puts.len());
-        // Beside the transactions there may be a hint, in the outer one.
-        self.writes.len() + 2 + kinds + parts + weight <= operations
-            && self.bytes + write.bytes <= BYTES
+        let hint = usize::from(self.hints || !write.hints.is_empty());
+        // With the marks, which are read along.
+        let beside = 1 + kinds + parts + hint;
+        self.writes.len() + 1 + beside + weight <= operations && self.bytes + write.bytes <= BYTES
     }
 
     fn add(&mut self, mut write: Write<T>) {
         self.bytes += write.bytes;
         self.weight = self.weight.max(write.compares.len()).max(write.puts.len());
+        self.hints |= !write.hints.is_empty();
         self.kinds.extend(write.kind.take().filter(|kind| !kind.is_empty()));
         if let Some(notice) = write.notice.take() {
             let first = self.parts.entry(notice.beside).or_insert_with(|| notice.at.clone());
@@ -174,6 +181,8 @@ impl Store {
         let names = |write: &Write<T>| groups[write.group].name;
         let sent = batches.iter_mut().map(|batch| {
             let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.writes.len() + 2);
+            // Whoever loses has lost to a node: it must know whether that lives.
+            nested.push(self.all_marks());
             for write in &mut batch.writes {
                 let name = names(write);
                 let truth =
@@ -212,6 +221,10 @@ impl Store {
             let revision = answer.header().map_or(0, |header| header.revision());
             let mut known = self.known();
             let mut told = answer.op_responses().into_iter();
+            let Some(TxnOpResponse::Get(marks)) = told.next() else {
+                return Err(strange(asker.op));
+            };
+            let alive = Arc::new(self.nodes_in(&marks));
             for write in batch.writes {
                 let Some(TxnOpResponse::Txn(answer)) = told.next() else {
                     return Err(strange(asker.op));
@@ -225,7 +238,8 @@ impl Store {
                     let (Some(job), Some(data)) = (truth.next(), truth.next()) else {
                         return Err(strange(asker.op));
                     };
-                    let base = Base::read(&job, &data, Source::Told);
+                    let mut base = Base::read(&job, &data, Source::Told);
+                    base.alive = Some(alive.clone());
                     // What was remembered is proved wrong: also where revisions began anew, as after
                     // a backup was brought back.
                     known.remove(group.name);
