@@ -3,7 +3,7 @@
 use crate::{
     base::{Base, Source, remember},
     error::strange,
-    exchange::{at_once, gets},
+    exchange::{Exchanges, gets},
     keys::Notice,
     store::{Asker, Group, Store},
 };
@@ -178,13 +178,13 @@ impl Store {
             batch.add(write);
             batches.push(batch);
         }
-        let names = |write: &Write<T>| groups[write.group].name;
-        let sent = batches.iter_mut().map(|batch| {
+        let mut sent = Exchanges::new();
+        for batch in &mut batches {
             let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.writes.len() + 2);
             // Whoever loses has lost to a node: it must know whether that lives.
             nested.push(self.all_marks());
             for write in &mut batch.writes {
-                let name = names(write);
+                let name = groups[write.group].name;
                 let truth =
                     [TxnOp::get(self.keys.job(name), None), TxnOp::get(self.keys.data(name), None)];
                 nested.push(TxnOp::txn(
@@ -209,9 +209,9 @@ impl Store {
                 let mark = self.keys.mark(asker.node);
                 txn = txn.when([Compare::create_revision(mark, CompareOp::Greater, 0)]);
             }
-            self.txn_or_again(asker.op, txn.and_then(nested))
-        });
-        let answers = at_once(sent).await?;
+            sent.add(self.txn_or_again(asker.op, txn.and_then(nested))).await?;
+        }
+        let answers = sent.answers().await?;
         for (batch, (answer, again)) in batches.into_iter().zip(answers) {
             if !answer.succeeded() {
                 self.marks.is_gone(asker.node);
