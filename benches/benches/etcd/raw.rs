@@ -3,7 +3,7 @@
 
 use allora_benches::fleet::{Due, JOBS};
 use allora_etcd::etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse,
+    Client, CompactionOptions, Compare, CompareOp, DeleteOptions, Error, Txn, TxnOp, TxnOpResponse,
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use std::{
@@ -18,10 +18,19 @@ pub(crate) const PREFIX: &str = "allora_bench";
 const NESTED: usize = 120;
 const AT_ONCE: usize = 8;
 
+/// Leaves nothing, also no old revisions: etcd walks over deleted keys until they are compacted.
 pub(crate) async fn clear(urls: &[String]) {
-    let client = Client::connect(urls, None).await.unwrap();
+    let mut kv = Client::connect(urls, None).await.unwrap().kv_client();
     let all = DeleteOptions::new().with_prefix();
-    client.kv_client().delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
+    let deleted = kv.delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
+    let physical = CompactionOptions::new().with_physical();
+    let revision = deleted.header().unwrap().revision();
+    match kv.compact(revision, Some(physical)).await {
+        Ok(_) => {}
+        // Nothing has changed since the last time.
+        Err(Error::GRpcStatus(status)) if status.message().contains("compacted") => {}
+        Err(error) => panic!("{error}"),
+    }
 }
 
 pub(crate) async fn version(urls: &[String]) -> String {
