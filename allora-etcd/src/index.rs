@@ -110,7 +110,7 @@ struct Until {
 impl Until {
     fn new(at: Time) -> Self {
         // What is asked for within a millisecond is asked for with all of it.
-        let part = i64::from(at.timestamp_subsec_nanos() % 1_000_000 > 0);
+        let part = i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000));
         let end = at.timestamp_millis().saturating_add(part);
         let before = if end > 0 { digits(end - 1) } else { String::new() };
         Self { at, digits: digits(end), before }
