@@ -2,7 +2,7 @@
 
 use crate::{
     error::strange,
-    exchange::{at_once, gets, number},
+    exchange::{Exchanges, gets, number},
     keys::plain,
     seen::Seen,
     store::{Asker, Store},
@@ -12,7 +12,7 @@ use allora_core::{
     backend::{Now, State},
     record::{Record, codec},
 };
-use etcd_client::{GetOptions, GetResponse, Txn, TxnOp};
+use etcd_client::{GetResponse, Txn, TxnOp};
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, MutexGuard, PoisonError},
@@ -51,20 +51,17 @@ pub(crate) enum Source {
 impl Store {
     /// The records of these, with their data, as they are now.
     pub(crate) async fn read(&self, asker: Asker<'_>, names: &[&str]) -> Result<Vec<Base>> {
-        let all_marks = || {
-            let options = GetOptions::new().with_prefix().with_keys_only();
-            TxnOp::get(self.keys.marks(), Some(options))
-        };
-        let sent = names.chunks((self.operations - 2) / 2).map(|chunk| {
-            let mut ops = vec![TxnOp::get(self.keys.floor(), None), all_marks()];
+        let mut sent = Exchanges::new();
+        for chunk in names.chunks((self.operations - 2) / 2) {
+            let mut ops = vec![TxnOp::get(self.keys.floor(), None), self.all_marks()];
             for name in chunk {
                 ops.push(TxnOp::get(self.keys.job(name), None));
                 ops.push(TxnOp::get(self.keys.data(name), None));
             }
-            self.txn(asker.op, Txn::new().and_then(ops))
-        });
+            sent.add(self.txn(asker.op, Txn::new().and_then(ops))).await?;
+        }
         let mut bases = Vec::with_capacity(names.len());
-        for answer in at_once(sent).await? {
+        for answer in sent.answers().await? {
             let mut answers = gets(&answer).into_iter();
             let (Some(floor), Some(marks)) = (answers.next(), answers.next()) else {
                 return Err(strange(asker.op));

@@ -226,6 +226,7 @@ impl Builder {
             noted: Default::default(),
             operations: self.operations,
             marks: Marks::default(),
+            bounds: Default::default(),
             known: Default::default(),
         };
         store.claim_prefix(self.connect_timeout).await.map_err(|error| {

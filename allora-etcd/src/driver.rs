@@ -4,6 +4,7 @@
 use crate::error::{failed, is_elsewhere, late};
 use allora_core::{Error, Kind, Result};
 use etcd_client::{Client, ConnectOptions};
+use futures::FutureExt;
 use std::{
     sync::{
         Arc,
@@ -74,25 +75,30 @@ impl Driver {
         Ok(Self { handle, members, _thread: thread })
     }
 
-    /// Asks one member after the other, until one answers or the time is up.
+    /// Asks one member after the other, until one answers or the time is up; begins at once, also
+    /// where the answer is not waited for yet.
     ///
     /// # Cancel safety
     /// A dropped call goes on to its end.
-    pub(crate) async fn call<T, F, Fut>(&self, op: &'static str, work: F) -> Result<T>
+    pub(crate) fn call<T, F, Fut>(
+        &self,
+        op: &'static str,
+        work: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F, Fut>
     where
         F: Fn(Client) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, etcd_client::Error>> + Send,
         T: Send + 'static,
     {
-        self.call_within(op, self.members.timeout, work).await
+        self.call_within(op, self.members.timeout, work)
     }
 
-    pub(crate) async fn call_within<T, F, Fut>(
+    pub(crate) fn call_within<T, F, Fut>(
         &self,
         op: &'static str,
         timeout: Duration,
         work: F,
-    ) -> Result<T>
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F, Fut>
     where
         F: Fn(Client) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<T, etcd_client::Error>> + Send,
@@ -100,9 +106,12 @@ impl Driver {
     {
         let members = self.members.clone();
         let asked = self.handle.spawn(async move { members.ask(op, timeout, work).await });
-        asked.await.unwrap_or_else(|cause| {
-            let gone = "the runtime that talks to etcd is gone, or has no timers and no network";
-            Err(Error::new(Kind::Unavailable, gone).op(op).source(cause))
+        asked.map(move |answer| {
+            answer.unwrap_or_else(|cause| {
+                let gone =
+                    "the runtime that talks to etcd is gone, or has no timers and no network";
+                Err(Error::new(Kind::Unavailable, gone).op(op).source(cause))
+            })
         })
     }
 

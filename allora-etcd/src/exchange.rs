@@ -3,7 +3,7 @@
 use crate::{driver::kv, store::Store};
 use allora_core::Result;
 use etcd_client::{GetResponse, Txn, TxnOpResponse};
-use futures::{StreamExt, TryStreamExt};
+use futures::{TryFutureExt, TryStreamExt, stream::FuturesOrdered};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -14,17 +14,21 @@ const AT_ONCE: usize = 8;
 
 impl Store {
     /// Sends one transaction.
-    pub(crate) async fn txn(&self, op: &'static str, txn: Txn) -> Result<etcd_client::TxnResponse> {
-        self.txn_or_again(op, txn).await.map(|(answer, _)| answer)
-    }
-
-    /// Sends one transaction; says whether it was sent more than once, since a member did not
-    /// answer that may have carried it out all the same.
-    pub(crate) async fn txn_or_again(
+    pub(crate) fn txn(
         &self,
         op: &'static str,
         txn: Txn,
-    ) -> Result<(etcd_client::TxnResponse, bool)> {
+    ) -> impl Future<Output = Result<etcd_client::TxnResponse>> + Send + use<> {
+        self.txn_or_again(op, txn).map_ok(|(answer, _)| answer)
+    }
+
+    /// Sends one transaction, at once; says whether it was sent more than once, since a member did not
+    /// answer that may have carried it out all the same.
+    pub(crate) fn txn_or_again(
+        &self,
+        op: &'static str,
+        txn: Txn,
+    ) -> impl Future<Output = Result<(etcd_client::TxnResponse, bool)>> + Send + use<> {
         let sent = Arc::new(AtomicUsize::new(0));
         let counted = sent.clone();
         let asked = self.driver.call(op, move |client| {
@@ -32,17 +36,38 @@ impl Store {
             counted.fetch_add(1, Ordering::Relaxed);
             async move { kv(&client).txn(txn).await }
         });
-        let answer = asked.await?;
-        Ok((answer, sent.load(Ordering::Relaxed) > 1))
+        asked.map_ok(move |answer| (answer, sent.load(Ordering::Relaxed) > 1))
     }
 }
 
-/// Several exchanges beside each other: each waits for the members' disks.
-pub(crate) async fn at_once<T>(
-    sent: impl Iterator<Item = impl Future<Output = Result<T>>>,
-) -> Result<Vec<T>> {
-    let sent: Vec<_> = sent.collect();
-    futures::stream::iter(sent).buffered(AT_ONCE).try_collect().await
+/// Exchanges beside each other: each waits for the members' disks. The next one is made while
+/// those before it are under way.
+pub(crate) struct Exchanges<F: Future, T> {
+    under_way: FuturesOrdered<F>,
+    done: Vec<T>,
+}
+
+impl<T, F: Future<Output = Result<T>>> Exchanges<F, T> {
+    pub(crate) fn new() -> Self {
+        Self { under_way: FuturesOrdered::new(), done: Vec::new() }
+    }
+
+    /// With one more, that is under way; waits for another, where there are too many.
+    pub(crate) async fn add(&mut self, begun: F) -> Result {
+        self.under_way.push_back(begun);
+        if self.under_way.len() >= AT_ONCE {
+            self.done.extend(self.under_way.try_next().await?);
+        }
+        Ok(())
+    }
+
+    /// All answers, in the order of the exchanges.
+    pub(crate) async fn answers(mut self) -> Result<Vec<T>> {
+        while let Some(answer) = self.under_way.try_next().await? {
+            self.done.push(answer);
+        }
+        Ok(self.done)
+    }
 }
 
 /// The answers to the reads of a transaction.

@@ -12,6 +12,22 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
+/// A key of the due index, to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// What its part of the index begins with.
+    pub(crate) beside: String,
+    /// Its instant, as digits.
+    pub(crate) at: String,
+    name: String,
+}
+
+impl Notice {
+    pub(crate) fn key(&self) -> String {
+        format!("{}{}{}", self.beside, self.at, self.name)
+    }
+}
+
 /// A key of the due index, read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Due {
@@ -98,17 +114,22 @@ impl Keys {
         self.under("held/")
     }
 
+    /// Below which instant nothing stands in this part of the index.
+    pub(crate) fn low(&self, beside: &str) -> String {
+        self.under(&format!("low/{}", beside.strip_prefix(&self.prefix).unwrap_or(beside)))
+    }
+
     /// Where the record is to be found by those who look for work: one key or none. What waits for
     /// the end of a run stands under the run's node: by whose clock that end is, and with whom it
     /// may come sooner.
-    pub(crate) fn notice(&self, name: &str, record: Option<&Record>) -> Option<String> {
+    pub(crate) fn notice(&self, name: &str, record: Option<&Record>) -> Option<Notice> {
         let record = record?;
         let at = record.notice_at()?;
         let beside = match record.holds.iter().find(|hold| hold.until == at) {
             Some(hold) => self.helds_of(&hold.node, &record.kind),
             None => self.dues(&record.kind),
         };
-        Some(format!("{beside}{}{name}", digits(at.timestamp_millis())))
+        Some(Notice { beside, at: digits(at.timestamp_millis()), name: name.to_owned() })
     }
 
     /// A tombstone, by when it was made.

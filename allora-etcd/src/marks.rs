@@ -14,7 +14,7 @@ use crate::{
 };
 use allora_core::{Result, Time};
 use chrono::TimeDelta;
-use etcd_client::{PutOptions, Txn, TxnOp};
+use etcd_client::{GetOptions, PutOptions, Txn, TxnOp};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -260,6 +260,11 @@ impl Store {
             false => state.lease = None,
         }
         Ok(lasts)
+    }
+
+    /// Reads all marks.
+    pub(crate) fn all_marks(&self) -> TxnOp {
+        TxnOp::get(self.keys.marks(), Some(GetOptions::new().with_prefix().with_keys_only()))
     }
 
     /// The nodes whose marks are there, from an answer that has them all.

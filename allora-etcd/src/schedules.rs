@@ -23,7 +23,7 @@ const OPERATOR: &str = "operator";
 const CLEARED: i64 = 20;
 
 /// How many records of a list are read at once.
-const AT_ONCE: i64 = 500;
+const AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Schedules for Etcd {
@@ -138,12 +138,18 @@ impl Store {
         let mut from = prefix.clone().into_bytes().max(after.unwrap_or_default().into_bytes());
         let mut states: Vec<State> = Vec::new();
         while states.len() < page.limit {
-            let range = GetOptions::new().with_range(after_all(&prefix)).with_limit(AT_ONCE);
+            // Without a filter, not many more than are wanted are read in vain.
+            let wanted = page.kind.map_or(page.limit - states.len(), |_| AT_ONCE).min(AT_ONCE);
+            let limit = i64::try_from(wanted).unwrap_or(i64::MAX);
+            let range = GetOptions::new().with_range(after_all(&prefix)).with_limit(limit);
             let op = TxnOp::get(from.clone(), Some(range));
             let answer = self.txn(OP, Txn::new().and_then([op])).await?;
             let Some(rows) = gets(&answer).into_iter().next() else { break };
             let mut names = Vec::new();
             for kv in rows.kvs() {
+                if states.len() + names.len() == page.limit {
+                    break;
+                }
                 from = [kv.key(), &[0]].concat();
                 let Some(Ok(name)) = kv.key().strip_prefix(jobs.as_bytes()).map(str::from_utf8)
                 else {
@@ -156,7 +162,7 @@ impl Store {
                     // It has no kind that could be read.
                     Err(_) => page.kind.is_none(),
                 };
-                if wanted && states.len() + names.len() < page.limit {
+                if wanted {
                     names.push(name);
                 }
             }

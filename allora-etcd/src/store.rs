@@ -9,6 +9,7 @@ use crate::{
     base::{Base, Known, Source},
     driver::Driver,
     error::strange,
+    index::Bounds,
     keys::Keys,
     marks::Marks,
     seen::Seen,
@@ -46,6 +47,7 @@ pub(crate) struct Store {
     /// How many operations the server allows in one transaction.
     pub(crate) operations: usize,
     pub(crate) marks: Marks,
+    pub(crate) bounds: Bounds,
     pub(crate) known: Mutex<HashMap<String, Known>>,
 }
 
@@ -197,13 +199,6 @@ impl Store {
             Err(reason) => (None, Some(reason)),
         };
         let foreign = matches!(asker.now, Now::Store { .. });
-        if foreign && base.source == Source::Told {
-            let others = before.iter().flat_map(|record| &record.holds);
-            if others.into_iter().any(|hold| hold.node != asker.node) {
-                // Whether its node lives, only a read says.
-                return Made::Unsure;
-            }
-        }
         if before.is_none() && base.floor.is_none() {
             return Made::Unsure;
         }

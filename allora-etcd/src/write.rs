@@ -3,7 +3,8 @@
 use crate::{
     base::{Base, Source, remember},
     error::strange,
-    exchange::{at_once, gets},
+    exchange::{Exchanges, gets},
+    keys::Notice,
     store::{Asker, Group, Store},
 };
 use allora_core::{
@@ -12,7 +13,10 @@ use allora_core::{
     record::{Record, codec},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// At most so many bytes in one transaction; the server's own limit is 1.5 MiB.
 const BYTES: usize = 1 << 20;
@@ -27,6 +31,8 @@ pub(crate) struct Write<T> {
     pub(crate) promises: bool,
     /// The kind that it has now, if it had another one or none.
     pub(crate) kind: Option<String>,
+    /// What is put into the index.
+    pub(crate) notice: Option<Notice>,
     /// Of which edition the record was.
     pub(crate) edition: Option<i64>,
     pub(crate) after: Option<Record>,
@@ -35,10 +41,6 @@ pub(crate) struct Write<T> {
 }
 
 impl<T> Write<T> {
-    fn weight(&self) -> usize {
-        self.compares.len().max(self.puts.len()).max(2)
-    }
-
     /// Whether it is what was written before the answer was lost: the record has the edition that
     /// was drawn for it, or, where none was drawn, is the one that was to be. Editions are instants
     /// in microseconds: who has drawn the same one as another has asked for the same.
@@ -48,6 +50,51 @@ impl<T> Write<T> {
         // The data is not in what is to be written here, and without a new edition not changed.
         let same = || Record { data: Vec::new(), ..there.clone() } == *after;
         (drawn && there.definition == after.definition && there.kind == after.kind) || same()
+    }
+}
+
+/// What goes into one request.
+struct Batch<T> {
+    writes: Vec<Write<T>>,
+    bytes: usize,
+    /// The most operations of one of them.
+    weight: usize,
+    /// The new kinds, each once.
+    kinds: BTreeSet<String>,
+    /// The parts of the index that are written to, with the earliest instant of each.
+    parts: BTreeMap<String, String>,
+    /// Whether there is something to be told to other nodes.
+    hints: bool,
+}
+
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        let (kinds, parts) = (BTreeSet::new(), BTreeMap::new());
+        Self { writes: Vec::new(), bytes: 0, weight: 2, kinds, parts, hints: false }
+    }
+}
+
+impl<T> Batch<T> {
+    fn fits(&self, write: &Write<T>, operations: usize) -> bool {
+        let kinds = self.kinds.len() + usize::from(write.kind.is_some());
+        let parts = self.parts.len() + usize::from(write.notice.is_some());
+        let weight = self.weight.max(write.compares.len()).max(write.puts.len());
+        let hint = usize::from(self.hints || !write.hints.is_empty());
+        // With the marks, which are read along.
+        let beside = 1 + kinds + parts + hint;
+        self.writes.len() + 1 + beside + weight <= operations && self.bytes + write.bytes <= BYTES
+    }
+
+    fn add(&mut self, mut write: Write<T>) {
+        self.bytes += write.bytes;
+        self.weight = self.weight.max(write.compares.len()).max(write.puts.len());
+        self.hints |= !write.hints.is_empty();
+        self.kinds.extend(write.kind.take().filter(|kind| !kind.is_empty()));
+        if let Some(notice) = write.notice.take() {
+            let first = self.parts.entry(notice.beside).or_insert_with(|| notice.at.clone());
+            *first = notice.at.min(std::mem::take(first));
+        }
+        self.writes.push(write);
     }
 }
 
@@ -71,10 +118,10 @@ impl Store {
         }
         let (mut puts, mut bytes, mut promises) = (Vec::new(), 0, false);
         let (was, is) = (keys.notice(name, before), keys.notice(name, after.as_ref()));
-        if was != is {
-            puts.extend(was.map(|key| TxnOp::delete(key, None)));
-            puts.extend(is.map(|key| TxnOp::put(key, "", None)));
-        }
+        let moved = was != is;
+        puts.extend(was.filter(|_| moved).map(|was| TxnOp::delete(was.key(), None)));
+        let notice = is.filter(|_| moved);
+        puts.extend(notice.iter().map(|is| TxnOp::put(is.key(), "", None)));
         if let Some(record) = &mut after {
             let data = std::mem::take(&mut record.data);
             if before.map_or(&[][..], |before| &before.data) != data {
@@ -102,7 +149,19 @@ impl Store {
         let kind = after.as_ref().map(|after| after.kind.clone()).filter(|kind| *kind != had);
         let edition = before.map(|before| before.edition);
         let (answers, hints) = (Vec::new(), Vec::new());
-        Write { group: 0, compares, puts, bytes, promises, kind, edition, after, answers, hints }
+        Write {
+            group: 0,
+            compares,
+            puts,
+            bytes,
+            promises,
+            kind,
+            notice,
+            edition,
+            after,
+            answers,
+            hints,
+        }
     }
 
     /// Sends what is to be written; whoever loses gets the truth as its base.
@@ -112,30 +171,20 @@ impl Store {
         groups: &mut [Group<'_, T>],
         writes: Vec<Write<T>>,
     ) -> Result {
-        let mut batches: Vec<Vec<Write<T>>> = Vec::new();
-        let (mut bytes, mut weight, mut kinds) = (0, 0, 0);
+        let mut batches: Vec<Batch<T>> = Vec::new();
         for write in writes {
-            weight = weight.max(write.weight());
-            bytes += write.bytes;
-            kinds += usize::from(write.kind.is_some());
-            // Beside the transactions there may be kinds and a hint, in the outer one.
-            let fits = |batch: &Vec<Write<T>>| {
-                batch.len() + kinds + 2 + weight <= self.operations && bytes <= BYTES
-            };
-            match batches.last_mut().filter(|batch| fits(batch)) {
-                Some(batch) => batch.push(write),
-                None => {
-                    (bytes, weight) = (write.bytes, write.weight());
-                    kinds = usize::from(write.kind.is_some());
-                    batches.push(vec![write]);
-                }
-            }
+            let fits = batches.pop_if(|batch| batch.fits(&write, self.operations));
+            let mut batch = fits.unwrap_or_default();
+            batch.add(write);
+            batches.push(batch);
         }
-        let names = |write: &Write<T>| groups[write.group].name;
-        let sent = batches.iter_mut().map(|batch| {
-            let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.len() + 1);
-            for write in batch.iter_mut() {
-                let name = names(write);
+        let mut sent = Exchanges::new();
+        for batch in &mut batches {
+            let mut nested: Vec<TxnOp> = Vec::with_capacity(batch.writes.len() + 2);
+            // Whoever loses has lost to a node: it must know whether that lives.
+            nested.push(self.all_marks());
+            for write in &mut batch.writes {
+                let name = groups[write.group].name;
                 let truth =
                     [TxnOp::get(self.keys.job(name), None), TxnOp::get(self.keys.data(name), None)];
                 nested.push(TxnOp::txn(
@@ -145,24 +194,24 @@ impl Store {
                         .or_else(truth),
                 ));
             }
-            let mut hints = batch.iter().flat_map(|write| &write.hints);
+            let mut hints = batch.writes.iter().flat_map(|write| &write.hints);
             if let Some(hint) = hints.next() {
                 let more = hints.next().is_some();
                 let hint = if more { &Hint::Look } else { hint };
                 nested.push(TxnOp::put(self.keys.told(), hint.to_string(), None));
             }
-            let kinds: HashSet<String> =
-                batch.iter_mut().filter_map(|write| write.kind.take()).collect();
-            let kinds = kinds.iter().filter(|kind| !kind.is_empty());
-            nested.extend(kinds.map(|kind| TxnOp::put(self.keys.kind(kind), "", None)));
+            let kinds = std::mem::take(&mut batch.kinds).into_iter();
+            nested.extend(kinds.map(|kind| TxnOp::put(self.keys.kind(&kind), "", None)));
+            let parts = std::mem::take(&mut batch.parts).into_iter();
+            nested.extend(parts.map(|(beside, at)| self.lowered(&beside, at)));
             let mut txn = Txn::new();
-            if batch.iter().any(|write| write.promises) {
+            if batch.writes.iter().any(|write| write.promises) {
                 let mark = self.keys.mark(asker.node);
                 txn = txn.when([Compare::create_revision(mark, CompareOp::Greater, 0)]);
             }
-            self.txn_or_again(asker.op, txn.and_then(nested))
-        });
-        let answers = at_once(sent).await?;
+            sent.add(self.txn_or_again(asker.op, txn.and_then(nested))).await?;
+        }
+        let answers = sent.answers().await?;
         for (batch, (answer, again)) in batches.into_iter().zip(answers) {
             if !answer.succeeded() {
                 self.marks.is_gone(asker.node);
@@ -172,7 +221,11 @@ impl Store {
             let revision = answer.header().map_or(0, |header| header.revision());
             let mut known = self.known();
             let mut told = answer.op_responses().into_iter();
-            for write in batch {
+            let Some(TxnOpResponse::Get(marks)) = told.next() else {
+                return Err(strange(asker.op));
+            };
+            let alive = Arc::new(self.nodes_in(&marks));
+            for write in batch.writes {
                 let Some(TxnOpResponse::Txn(answer)) = told.next() else {
                     return Err(strange(asker.op));
                 };
@@ -185,7 +238,8 @@ impl Store {
                     let (Some(job), Some(data)) = (truth.next(), truth.next()) else {
                         return Err(strange(asker.op));
                     };
-                    let base = Base::read(&job, &data, Source::Told);
+                    let mut base = Base::read(&job, &data, Source::Told);
+                    base.alive = Some(alive.clone());
                     // What was remembered is proved wrong: also where revisions began anew, as after
                     // a backup was brought back.
                     known.remove(group.name);

@@ -22,7 +22,8 @@ use std::{
 use tokio::time::Sleep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const JOBS: usize = 1_000;
+/// How many jobs there are.
+pub const JOBS: usize = 1_000;
 /// As many as apalis-redis can have waiting: its script moves all that is due in one command, of
 /// which Redis' Lua refuses more than some 8 000 arguments.
 pub(crate) const WAITING: u64 = 7_000;

@@ -8,6 +8,7 @@ mod conformance;
 mod connect;
 #[cfg(unix)]
 mod faults;
+mod index;
 mod records;
 mod runtimes;
 mod stores;

@@ -1,10 +1,11 @@
 //! The raw limit: the smallest transaction that compares and puts, sent over and over, one beside
 //! the other as many as the store sends.
 
+use allora_benches::fleet::{Due, JOBS};
 use allora_etcd::etcd_client::{
-    Client, Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse,
+    Client, CompactionOptions, Compare, CompareOp, DeleteOptions, Error, Txn, TxnOp, TxnOpResponse,
 };
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -17,10 +18,19 @@ pub(crate) const PREFIX: &str = "allora_bench";
 const NESTED: usize = 120;
 const AT_ONCE: usize = 8;
 
+/// Leaves nothing, also no old revisions: etcd walks over deleted keys until they are compacted.
 pub(crate) async fn clear(urls: &[String]) {
-    let client = Client::connect(urls, None).await.unwrap();
+    let mut kv = Client::connect(urls, None).await.unwrap().kv_client();
     let all = DeleteOptions::new().with_prefix();
-    client.kv_client().delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
+    let deleted = kv.delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
+    let physical = CompactionOptions::new().with_physical();
+    let revision = deleted.header().unwrap().revision();
+    match kv.compact(revision, Some(physical)).await {
+        Ok(_) => {}
+        // Nothing has changed since the last time.
+        Err(Error::GRpcStatus(status)) if status.message().contains("compacted") => {}
+        Err(error) => panic!("{error}"),
+    }
 }
 
 pub(crate) async fn version(urls: &[String]) -> String {
@@ -70,6 +80,36 @@ pub(crate) async fn limit(urls: &[String], nodes: usize, batch: usize, lasts: Du
         moved as f64 / begun.elapsed().as_secs_f64()
     };
     futures::future::join_all((0..nodes).map(one)).await.into_iter().sum()
+}
+
+/// By how many milliseconds single transactions are answered late that are sent at the instants of
+/// a thousand jobs every other second: those of one instant nested, and none waits for another.
+pub(crate) async fn late(urls: &[String], clients: usize, due: Due) -> Vec<f64> {
+    let opened = (0..clients).map(|_| Client::connect(urls, None));
+    let clients: Vec<Client> = try_join_all(opened).await.unwrap();
+    let names: Vec<String> = (0..JOBS).map(|i| format!("{PREFIX}/raw/late/{i}")).collect();
+    let begun = tokio::time::Instant::now() + Duration::from_secs(1);
+    let mut sent = Vec::new();
+    for second in (0..20).step_by(2) {
+        let (at_once, apart) = match due {
+            Due::AtOnce => (NESTED, 0),
+            Due::Spread => (1, 1),
+        };
+        for (i, names) in names.chunks(at_once).enumerate() {
+            let at = begun + Duration::from_millis(second * 1_000 + apart * i as u64);
+            let put = |name: &String| TxnOp::put(name.clone(), "0123456789abcdef", None);
+            let any = |name: &String| Compare::version(name.clone(), CompareOp::Greater, -1);
+            let nested = |name| TxnOp::txn(Txn::new().when([any(name)]).and_then([put(name)]));
+            let txn = Txn::new().and_then(names.iter().map(nested).collect::<Vec<_>>());
+            let mut kv = clients[i % clients.len()].kv_client();
+            sent.push(tokio::spawn(async move {
+                tokio::time::sleep_until(at).await;
+                assert!(kv.txn(txn).await.unwrap().succeeded());
+                (tokio::time::Instant::now() - at).as_secs_f64() * 1_000.0
+            }));
+        }
+    }
+    try_join_all(sent).await.unwrap()
 }
 
 /// How many requests the members have been sent since they were started.

@@ -1,14 +1,14 @@
 //! The tables that are printed.
 
-use crate::raw::{clear, limit, requests};
+use crate::raw::{self, clear, limit, requests};
 use allora_benches::{
     fleet::{self, Backlog, Due},
     node::{Delivery, KIND, Node, Tally, now},
-    report::{median, percent, rate},
+    report::{self, median, percent, rate},
 };
 use allora_core::{
     Backend, Time,
-    backend::{Act, NewSchedule, Plan, Reschedule},
+    backend::{Act, NewSchedule, Page, Plan, Reschedule},
 };
 use allora_etcd::Etcd;
 use futures::future::join_all;
@@ -84,8 +84,11 @@ pub(crate) async fn rates(urls: &[String]) {
 /// The same work with more and more schedules in the store.
 pub(crate) async fn stored(urls: &[String]) {
     println!("\n{FOUND} of the stored schedules are due: found, taken and finished\n");
-    println!("| stored | added per second | found per second | find + take + finish |");
-    println!("|---|---|---|---|");
+    println!(
+        "| stored | added per second | found per second | find + take + finish | a page of \
+         {FOUND}, ms |"
+    );
+    println!("|---|---|---|---|---|");
     for stored in [100, 10_000, 100_000] {
         let begun = std::time::Instant::now();
         let now_at: Time = SystemTime::now().into();
@@ -94,10 +97,8 @@ pub(crate) async fn stored(urls: &[String]) {
         let add = async |names: &[String], first: Time| {
             let new = |name| NewSchedule::new(name, KIND, "every 1s", Some(first.into()));
             let new: Vec<NewSchedule<'_>> = names.iter().map(|name| new(name)).collect();
-            for new in new.chunks(5_000) {
-                let added = store.schedules().unwrap().add(new, now()).await.unwrap();
-                assert!(added.iter().all(Result::is_ok));
-            }
+            let added = store.schedules().unwrap().add(&new, now()).await.unwrap();
+            assert!(added.iter().all(Result::is_ok));
         };
         // A day behind, these stay due however often they are taken; the others never are.
         add(&names[..FOUND], now_at - chrono::TimeDelta::days(1)).await;
@@ -110,7 +111,16 @@ pub(crate) async fn stored(urls: &[String]) {
             rounds.push([finds, tally.both()]);
         }
         let [finds, both] = std::array::from_fn(|i| median(rounds.iter().map(|round| round[i])));
-        println!("| {stored} | {} | {} | {} |", rate(added), rate(finds), rate(both));
+        let mut pages = Vec::new();
+        for _ in 0..ROUNDS {
+            let begun = std::time::Instant::now();
+            let page = Page::first(FOUND).after(&names[0]);
+            let listed = store.schedules().unwrap().list(page).await.unwrap().len();
+            assert_eq!(listed, FOUND.min(stored - 1));
+            pages.push(begun.elapsed().as_secs_f64() * 1_000.0);
+        }
+        let (added, finds, both) = (rate(added), rate(finds), rate(both));
+        println!("| {stored} | {added} | {finds} | {both} | {:.1} |", median(pages));
         clear(urls).await;
     }
 }
@@ -165,6 +175,11 @@ pub(crate) async fn backlog(urls: &[String]) {
 pub(crate) async fn late(urls: &[String]) {
     for (nodes, due) in [(1, Due::Spread), (3, Due::Spread), (3, Due::AtOnce)] {
         fleet::late(join_all((0..nodes).map(|_| open(urls))).await, due).await;
+        clear(urls).await;
+        let raw = raw::late(urls, nodes, due).await;
+        let [p50, p99, most] =
+            [0.5, 0.99, 1.0 - 1e-9].map(|part| report::at(raw.iter().copied(), part));
+        println!("One raw transaction: answered after {p50:.1} ms, {p99:.1} ms, {most:.1} ms.");
         clear(urls).await;
     }
 }

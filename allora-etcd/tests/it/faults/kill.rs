@@ -1,30 +1,13 @@
 //! Nodes that die or freeze in the middle of a run.
 
-use super::{
-    members::Members,
-    node::{Fleet, LEAST, Node, ONCE, claims},
-    patiently,
-};
+use super::{members::Members, node::Fleet, patiently};
 use crate::stores::{now, pause, runtime};
-use allora_conformance::history::What;
+use allora_conformance::faults::{LEAST, Node, ONCE};
 use allora_core::backend::Outcome;
 use std::{collections::HashSet, env, time::Duration};
 
 /// Longer than any of these tests takes.
 const FOREVER: Duration = Duration::from_secs(600);
-
-/// The runs of a job that were started so far, and the fences of those that were ended.
-fn runs(fleet: &Fleet, job: &str) -> (Vec<(i64, i64)>, HashSet<i64>) {
-    let (mut started, mut ended) = (Vec::new(), HashSet::new());
-    for event in fleet.log().iter().filter(|event| event.job == job) {
-        match event.what {
-            What::Start { occurrence, fence } => started.push((occurrence, fence)),
-            What::End { fence, .. } => drop(ended.insert(fence)),
-            _ => {}
-        }
-    }
-    (started, ended)
-}
 
 /// Three members, and a node that is in the middle of runs that do not end.
 async fn caught() -> Option<(Members, Fleet)> {
@@ -33,22 +16,16 @@ async fn caught() -> Option<(Members, Fleet)> {
     let mut fleet = Fleet::new(members.urls()).every(Duration::from_secs(1));
     fleet.start(FOREVER);
     for job in [LEAST, ONCE] {
-        patiently("the first node runs", async || !runs(&fleet, job).0.is_empty()).await;
+        patiently("the first node runs", async || !fleet.runs(job).0.is_empty()).await;
     }
     Some((members, fleet))
 }
 
 /// Which attempt it is of the occurrence that was taken over.
 async fn taken_over(fleet: &Fleet, occurrence: i64) -> u32 {
-    let attempt = || {
-        let log = fleet.log();
-        let mut again = claims(&log)
-            .filter(|(event, claims)| event.job == LEAST && claims.occurrence == occurrence)
-            .filter(|(_, claims)| claims.attempt > 1);
-        again.next().map(|(_, claims)| claims.attempt)
-    };
-    patiently("the occurrence is taken over", async || attempt().is_some()).await;
-    attempt().unwrap()
+    let taken = async || fleet.taken_over(occurrence).is_some();
+    patiently("the occurrence is taken over", taken).await;
+    fleet.taken_over(occurrence).unwrap().1.attempt
 }
 
 #[test]
@@ -56,8 +33,8 @@ fn what_a_killed_node_ran_runs_again_or_is_lost_as_it_was_asked() {
     runtime().block_on(async {
         let Some((_members, mut fleet)) = caught().await else { return };
         drop(fleet.nodes.remove(0));
-        let (hung, _) = runs(&fleet, LEAST).0[0];
-        let once: HashSet<i64> = runs(&fleet, ONCE).0.iter().map(|(_, fence)| *fence).collect();
+        let (hung, _) = fleet.runs(LEAST).0[0];
+        let once: HashSet<i64> = fleet.runs(ONCE).0.iter().map(|(_, fence)| *fence).collect();
         fleet.start(Duration::ZERO);
         assert_eq!(taken_over(&fleet, hung).await, 2);
         patiently("what was lost is recorded", async || {
@@ -78,18 +55,18 @@ fn a_node_that_was_frozen_beyond_its_lease_is_fenced_and_goes_on() {
         let Some((_members, mut fleet)) = caught().await else { return };
         fleet.nodes[0].signal("-STOP");
         fleet.start(Duration::ZERO);
-        let (hung, fence) = runs(&fleet, LEAST).0[0];
+        let (hung, fence) = fleet.runs(LEAST).0[0];
         assert_eq!(taken_over(&fleet, hung).await, 2);
         fleet.more_ends(1).await;
         fleet.nodes[0].signal("-CONT");
         // It finds out, and its run is cancelled; the store takes nothing from it.
         patiently("the first node is fenced", async || fleet.said("LeaseLost") > 0).await;
-        let (_, ended) = runs(&fleet, LEAST);
+        let (_, ended) = fleet.runs(LEAST);
         assert!(!ended.contains(&fence));
         // It is not broken by it: alone again, it goes on.
         fleet.nodes.remove(1).stop();
-        let before = runs(&fleet, LEAST).0.len();
-        patiently("the first node goes on", async || runs(&fleet, LEAST).0.len() > before).await;
+        let before = fleet.runs(LEAST).0.len();
+        patiently("the first node goes on", async || fleet.runs(LEAST).0.len() > before).await;
         fleet.judge().await;
     });
 }

@@ -3,27 +3,12 @@
 use super::{members::Members, patiently};
 use crate::stores::{now, patient, pause, runtime};
 use allora_conformance::{
-    faults::{Log, Witness, wall},
-    history::{self, Claims, Event, Law, Outcome, Violation, What, check, told},
+    faults::{Diary, LEAST, Node, ONCE},
+    history::{Claims, Event, Outcome, Violation, What},
 };
-use allora_core::{
-    Backend, CatchUp, Run, Runtime, Scheduler, backend::Past, every, job, runtime::Tokio,
-};
+use allora_core::{Backend, backend::Past, runtime::Tokio};
 use allora_etcd::Etcd;
-use std::{
-    env, fs,
-    io::{BufReader, Read},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
-};
-
-/// At least once.
-pub(super) const LEAST: &str = "at-least-once";
-
-/// At most once.
-pub(super) const ONCE: &str = "at-most-once";
+use std::{ops::Deref, time::Duration};
 
 /// How long a run is believed to live; a node's lease in etcd cannot be shorter than 15 s.
 const LEASE: Duration = Duration::from_secs(3);
@@ -31,90 +16,45 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Between two occurrences of a job, where a test needs no other.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What a node is told by its environment.
-const VARIABLES: [&str; 4] = ["URLS", "LOG", "PERIOD", "WORK"];
-
-fn variable(name: &str) -> String {
-    format!("ALLORA_FAULTS_{name}")
-}
-
 /// The nodes of one test, what they do, and what they wrote down.
 pub(super) struct Fleet {
     folder: tempfile::TempDir,
     urls: Vec<String>,
-    period: Duration,
+    diary: Diary,
     pub(super) nodes: Vec<Node>,
 }
 
-/// A process that runs both jobs; dropped, it is killed.
-pub(super) struct Node(Child);
+impl Deref for Fleet {
+    type Target = Diary;
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // SIGKILL, which also ends a frozen one; one that has ended already is as dead.
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Node {
-    pub(super) fn signal(&self, signal: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
-    }
-
-    /// Stops it as a deployment does; it must end well.
-    pub(super) fn stop(mut self) {
-        drop(self.0.stdin.take());
-        assert!(self.0.wait().unwrap().success());
+    fn deref(&self) -> &Diary {
+        &self.diary
     }
 }
 
 impl Fleet {
     /// Nodes that will reach the members so.
     pub(super) fn new(urls: Vec<String>) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), urls, period: PERIOD, nodes: Vec::new() }
+        let folder = tempfile::tempdir().unwrap();
+        let diary = Diary::new(folder.path().join("log"), PERIOD);
+        Self { folder, urls, diary, nodes: Vec::new() }
     }
 
     /// With so long between two occurrences of a job.
     pub(super) fn every(mut self, period: Duration) -> Self {
-        self.period = period;
+        self.diary = Diary::new(self.folder.path().join("log"), period);
         self
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("log")
     }
 
     /// Starts a node whose runs take so long.
     pub(super) fn start(&mut self, work: Duration) {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["faults::node::a_node_runs_and_stops", "--exact", "--nocapture"]);
-        let path = self.path().display().to_string();
-        let (period, work) = (self.period.as_millis().to_string(), work.as_millis().to_string());
-        let values = [self.urls.join(","), path, period, work];
-        command.envs(VARIABLES.iter().map(|name| variable(name)).zip(values));
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
-        self.nodes.push(Node(command.spawn().unwrap()));
-    }
-
-    /// What was written down so far.
-    pub(super) fn log(&self) -> Vec<Event> {
-        match fs::File::open(self.path()) {
-            Ok(file) => history::read(BufReader::new(file)).unwrap(),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    /// What nodes said about themselves.
-    pub(super) fn said(&self, word: &str) -> usize {
-        let said = fs::read_to_string(self.path().with_extension("said")).unwrap_or_default();
-        said.lines().filter(|line| line.starts_with(word)).count()
-    }
-
-    fn ends(&self, job: &str) -> usize {
-        let ended = |event: &&Event| event.job == job && matches!(event.what, What::End { .. });
-        self.log().iter().filter(ended).count()
+        let values = [
+            ("URLS", self.urls.join(",")),
+            ("LOG", self.path().display().to_string()),
+            ("PERIOD", self.period().as_millis().to_string()),
+            ("WORK", work.as_millis().to_string()),
+        ];
+        self.nodes.push(Node::start("faults::node::a_node_runs_and_stops", &values));
     }
 
     /// Waits for so many more ends of runs.
@@ -141,11 +81,7 @@ impl Fleet {
         let mut until = Vec::new();
         for job in [LEAST, ONCE] {
             let past = self.past(job).await;
-            let mut log = self.log();
-            log.extend(told(&log, job, &past));
-            let of_job: Vec<Event> = log.into_iter().filter(|event| event.job == job).collect();
-            assert!(of_job.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
-            until.push((job, claims(&of_job).map(|(_, claims)| claims.occurrence).max().unwrap()));
+            until.push((job, self.last_taken(job, &past)));
             remembered.extend(past);
         }
         self.start(Duration::ZERO);
@@ -154,7 +90,8 @@ impl Fleet {
         loop {
             let mut found = Vec::new();
             for (job, until) in &until {
-                found.extend(self.violations(job, *until).await);
+                let past = self.past(job).await;
+                found.extend(self.violations(job, &past, *until));
             }
             let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
             if !found.iter().any(open) || now() >= end {
@@ -165,19 +102,6 @@ impl Fleet {
         }
         self.nodes.drain(..).for_each(Node::stop);
         remembered
-    }
-
-    async fn violations(&self, job: &str, until: i64) -> Vec<Violation> {
-        // The history first: what is in it, nodes have written down before.
-        let past = self.past(job).await;
-        let mut log = self.log();
-        log.retain(|event| event.job == job);
-        log.extend(told(&log, job, &past));
-        let period = i64::try_from(self.period.as_millis()).unwrap();
-        let following = |_: &str, at| Some(at + period);
-        let law = Law::new(&following).until(until).settled();
-        let law = if job == ONCE { law.at_most_once() } else { law };
-        check(&log, &law)
     }
 
     /// What was written down around the first of what was found.
@@ -195,22 +119,13 @@ impl Fleet {
     }
 }
 
-/// The takes in a log, with their events.
-pub(super) fn claims(log: &[Event]) -> impl Iterator<Item = (&Event, Claims)> {
-    log.iter().filter_map(|event| match event.what {
-        What::Claim(claims) => Some((event, claims)),
-        _ => None,
-    })
-}
-
 /// Without its environment, a test of itself; with it, the node that the other tests start.
 #[test]
 fn a_node_runs_and_stops() {
-    let values: Vec<_> = VARIABLES.iter().map_while(|name| env::var(variable(name)).ok()).collect();
-    if let Ok([urls, log, period, work]) = <[String; 4]>::try_from(values) {
+    if let Some([urls, log, period, work]) = Node::told(["URLS", "LOG", "PERIOD", "WORK"]) {
         let urls = urls.split(',').map(str::to_owned).collect();
         let ms = |text: String| Duration::from_millis(text.parse().unwrap());
-        runtime().block_on(node(urls, Path::new(&log), ms(period), ms(work)));
+        runtime().block_on(node(urls, Diary::new(log, ms(period)), ms(work)));
         return;
     }
     runtime().block_on(async {
@@ -227,7 +142,7 @@ fn a_node_runs_and_stops() {
     });
 }
 
-async fn node(urls: Vec<String>, path: &Path, period: Duration, work: Duration) {
+async fn node(urls: Vec<String>, diary: Diary, work: Duration) {
     // A store that is just being changed may need a second try, as a deployment would.
     let mut store = None;
     patiently("a node connects", async || {
@@ -235,36 +150,11 @@ async fn node(urls: Vec<String>, path: &Path, period: Duration, work: Duration) 
         store.is_some()
     })
     .await;
-    let (log, said) = (Log::append(path), Log::append(&path.with_extension("said")));
-    let runtime = Tokio::current().unwrap();
-    let work = {
-        let (log, runtime) = (log.clone(), runtime.clone());
-        async move |run: Run| {
-            let occurrence = run.scheduled_at().timestamp_millis();
-            let what = What::Start { occurrence, fence: run.fence() };
-            log.write(run.name(), run.node(), wall(), what);
-            runtime.sleep_until(runtime.now() + work).await;
-        }
-    };
-    let all = CatchUp::All { limit: 1_000 };
-    let least = job(every(period), work.clone()).at_least_once(LEASE).catch_up(all);
-    let once = job(every(period), work).catch_up(all);
-    let scheduler = Scheduler::builder(Witness::new(store.unwrap(), log))
-        .runtime(runtime)
-        .mark(LEASE)
+    let scheduler = diary
+        .scheduler(store.unwrap(), Tokio::current().unwrap(), LEASE, work)
         .slots(1_000)
-        .safety_poll(Duration::from_millis(500))
         .grace(Duration::from_secs(2))
-        .add(LEAST, least)
-        .add(ONCE, once)
-        .on_event(move |event| said.say(event))
         .build()
         .unwrap();
-    let (tell, told) = tokio::sync::oneshot::channel();
-    // The node lives as long as the other end of its standard input.
-    thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        let _ = tell.send(());
-    });
-    scheduler.run_until(async move { told.await.unwrap() }).await;
+    scheduler.run_until(Node::to_stop()).await;
 }

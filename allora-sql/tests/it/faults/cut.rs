@@ -6,7 +6,7 @@ use crate::{
     stores::{Db, Place, on},
 };
 use allora_conformance::{
-    faults::{Log, Proxy, Witness},
+    faults::{Log, Node, Proxy, Witness},
     history::{Law, check, read},
 };
 use allora_core::{
@@ -112,7 +112,7 @@ async fn a_bad_line(place: Place) {
         super::patiently("the nodes lose connections", || fleet.said("StoreDown") >= 3);
         proxy.cut_after(NEVER);
         fleet.more_ends(5);
-        nodes.into_iter().for_each(super::node::Node::stop);
+        nodes.into_iter().for_each(Node::stop);
         fleet.judge();
     });
 }

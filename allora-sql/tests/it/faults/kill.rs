@@ -1,52 +1,25 @@
 //! Nodes that die or freeze in the middle of a run.
 
 use super::{
-    node::{Fleet, LEASE, LEAST, ONCE, claims},
+    node::{Fleet, LEASE},
     patiently,
 };
 use crate::stores::{Db, Place, on};
-use allora_conformance::{
-    faults::wall,
-    history::{Event, What},
-};
+use allora_conformance::faults::{LEAST, Node, ONCE, claims, wall};
 use allora_core::backend::Outcome;
 use std::{collections::HashSet, time::Duration};
 
 /// Longer than any of these tests takes.
 const FOREVER: Duration = Duration::from_secs(600);
 
-/// The fences of a job's runs so far: started, and ended.
-fn runs(fleet: &Fleet, job: &str) -> (Vec<(i64, i64)>, HashSet<i64>) {
-    let (mut started, mut ended) = (Vec::new(), HashSet::new());
-    for event in fleet.log().iter().filter(|event| event.job == job) {
-        match event.what {
-            What::Start { occurrence, fence } => started.push((occurrence, fence)),
-            What::End { fence, .. } => {
-                ended.insert(fence);
-            }
-            _ => {}
-        }
-    }
-    (started, ended)
-}
-
 /// A fleet whose first node is in the middle of runs that do not end.
-fn caught(place: Place) -> (Fleet, super::node::Node) {
+fn caught(place: Place) -> (Fleet, Node) {
     let fleet = Fleet::new(place, Duration::from_secs(1));
     let first = fleet.start(FOREVER);
     for job in [LEAST, ONCE] {
-        patiently("the first node runs", || !runs(&fleet, job).0.is_empty());
+        patiently("the first node runs", || !fleet.runs(job).0.is_empty());
     }
     (fleet, first)
-}
-
-/// The first take of the occurrence that is not the first attempt.
-fn taken_over(fleet: &Fleet, occurrence: i64) -> Option<(Event, u32)> {
-    let log = fleet.log();
-    let mut again = claims(&log)
-        .filter(|(event, claims)| event.job == LEAST && claims.occurrence == occurrence)
-        .filter(|(_, claims)| claims.attempt > 1);
-    again.next().map(|(event, claims)| (event.clone(), claims.attempt))
 }
 
 fn a_killed_nodes_runs(place: Place) {
@@ -55,15 +28,15 @@ fn a_killed_nodes_runs(place: Place) {
     patiently("the second node is ready", || fleet.said("Ready") == 2);
     first.kill();
     let killed = wall();
-    let hung = runs(&fleet, LEAST).0[0].0;
-    patiently("the occurrence is taken over", || taken_over(&fleet, hung).is_some());
-    let (event, attempt) = taken_over(&fleet, hung).unwrap();
-    assert_eq!(attempt, 2);
+    let hung = fleet.runs(LEAST).0[0].0;
+    patiently("the occurrence is taken over", || fleet.taken_over(hung).is_some());
+    let (event, again) = fleet.taken_over(hung).unwrap();
+    assert_eq!(again.attempt, 2);
     // Within the lease and a second; the machine may be busy.
     let limit = i64::try_from(LEASE.as_millis()).unwrap() + 1_000 + 4_000;
     assert!(event.at <= killed + limit, "{} ms after the kill", event.at - killed);
     // What the dead node had started at most once, and not ended, is lost, and only that.
-    let (started, _) = runs(&fleet, ONCE);
+    let (started, _) = fleet.runs(ONCE);
     let first_node = fleet.log().into_iter().find(|event| event.job == ONCE).unwrap().node;
     let lost = || {
         let past = fleet.past(ONCE).into_iter();
@@ -83,18 +56,18 @@ fn a_frozen_node(place: Place) {
     let (fleet, first) = caught(place);
     first.signal("-STOP");
     let second = fleet.start(Duration::ZERO);
-    let (hung, fence) = runs(&fleet, LEAST).0[0];
-    patiently("the occurrence is taken over", || taken_over(&fleet, hung).is_some());
+    let (hung, fence) = fleet.runs(LEAST).0[0];
+    patiently("the occurrence is taken over", || fleet.taken_over(hung).is_some());
     fleet.more_ends(1);
     first.signal("-CONT");
     // It finds out, and its run is cancelled; the store takes nothing from it.
     patiently("the first node is fenced", || fleet.said("Lease") > 0);
-    let (_, ended) = runs(&fleet, LEAST);
+    let (_, ended) = fleet.runs(LEAST);
     assert!(!ended.contains(&fence));
     // It is not broken by it: alone again, it goes on.
     second.stop();
-    let before = runs(&fleet, LEAST).0.len();
-    patiently("the first node goes on", || runs(&fleet, LEAST).0.len() > before);
+    let before = fleet.runs(LEAST).0.len();
+    patiently("the first node goes on", || fleet.runs(LEAST).0.len() > before);
     first.stop();
     fleet.judge();
 }

@@ -2,6 +2,7 @@
 
 use super::{node::Fleet, patiently, server::Server};
 use crate::stores::Db;
+use allora_conformance::faults::Node;
 use std::time::Duration;
 
 /// Two nodes and a server that dies twice, and stays away for longer than a lease once.
@@ -19,7 +20,7 @@ fn an_outage(db: Db) {
         patiently("the nodes are back", || fleet.said("StoreUp") > up);
         fleet.more_ends(10);
     }
-    nodes.into_iter().for_each(super::node::Node::stop);
+    nodes.into_iter().for_each(Node::stop);
     fleet.judge();
 }
 
