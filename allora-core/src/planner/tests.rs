@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
-    backend::{Change, End, Ended, Ending},
+    backend::{Answer, Change, End, Ended, Ending, Settled},
     cron, every, job,
     record::{At, Ledger, Record, change, delete, settle, step},
     time::from_millis,
