@@ -14,6 +14,7 @@ mod local;
 mod log;
 mod mutex;
 mod node;
+mod search;
 mod signal;
 mod taker;
 

@@ -2,6 +2,7 @@
 
 use super::{
     node::{Node, Stop, later},
+    search::Search,
     signal::yield_now,
     within,
 };
@@ -12,7 +13,7 @@ use crate::{
     job::Placement,
     planner::{Intent, Turn},
     record::At,
-    time::{Time, saturating_add, since, whole_millis},
+    time::{Time, since, whole_millis},
 };
 use chrono::TimeDelta;
 use futures::{
@@ -36,18 +37,6 @@ const CLOCK_OFF: TimeDelta = TimeDelta::seconds(1);
 /// A timer that comes so late was held up by something.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// How far ahead of their time records are looked for.
-const AHEAD: Duration = Duration::from_secs(1);
-
-/// How many records one look finds at most.
-const FOUND: usize = 1_000;
-
-/// At so many places a look may begin where others are at what is due.
-const PLACES: usize = 8;
-
-/// The store's kinds are not asked for more often.
-const KINDS: Duration = Duration::from_secs(1);
-
 /// What else to ask than the plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
@@ -65,34 +54,13 @@ pub(crate) struct Taker {
     listen_at: Instant,
     /// Why there are none: told once, if the store answers otherwise.
     deaf: Deaf,
-    /// Whether the backend has what this node cannot know by heart.
-    finds: bool,
-    /// When there is something to find, by the store's clock.
-    find_at: Time,
-    /// So many of what is due the next look passes over: others are at those.
-    skip: usize,
-    /// More is due than one look finds, and others are at it, too.
-    crowded: bool,
-    /// The kinds of what this node runs.
-    kinds: Kinds,
+    search: Search,
     /// When to ask the store although nothing is known to be due.
     poll_at: Instant,
     wait: Duration,
     /// By how much the store's clock was last seen to differ from this node's.
     off: TimeDelta,
     ready: bool,
-}
-
-/// The store's kinds that patterns are for.
-struct Kinds {
-    all: Vec<String>,
-    /// Something may have been added since.
-    is_old: bool,
-    /// Not asked for again before.
-    ask_at: Option<Instant>,
-    /// When to look again, if they should have been asked for and were not: by the monotonic
-    /// clock, which no answer of the store puts back.
-    look_at: Option<Instant>,
 }
 
 /// What became of the last subscription to hints.
@@ -105,17 +73,13 @@ enum Deaf {
 impl Taker {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let now = node.runtime.now();
-        let finds = node.backend.schedules().is_some();
+        let search = Search::new(node.backend.schedules().is_some());
         Self {
             node,
             hints: None,
             listen_at: now,
             deaf: Deaf::No,
-            finds,
-            find_at: Time::MIN_UTC,
-            skip: 0,
-            crowded: false,
-            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: None },
+            search,
             poll_at: now,
             wait: FIRST_WAIT,
             off: TimeDelta::zero(),
@@ -164,7 +128,7 @@ impl Taker {
                 self.hints = Some(hints);
                 self.deaf = Deaf::No;
                 // What happened before, nobody has told.
-                self.find_at = Time::MIN_UTC;
+                self.search.at_once();
             }
             Err(error) => {
                 self.listen_at = now + node.config.poll.max(LONGEST_WAIT);
@@ -196,17 +160,15 @@ impl Taker {
     }
 
     fn hear(&mut self, hint: Hint) {
-        let look = match hint {
-            Hint::Job(name) if self.node.groups.heard_of(&name) => return,
+        match hint {
+            Hint::Job(name) if self.node.groups.heard_of(&name) => {}
             Hint::Job(name) => {
-                self.kinds.is_old = true;
-                return self.node.inside().planner.heard_of(&name);
+                self.search.news();
+                self.node.inside().planner.heard_of(&name);
             }
-            Hint::DueAt(at) => at,
-            Hint::Look => Time::MIN_UTC,
-        };
-        self.kinds.is_old = true;
-        self.find_at = self.find_at.min(look);
+            Hint::DueAt(at) => self.search.heard_of(at),
+            Hint::Look => self.search.heard_of(Time::MIN_UTC),
+        }
     }
 
     fn plan(&mut self) -> (Turn, Look, Time) {
@@ -218,14 +180,14 @@ impl Taker {
             let turn = inside.planner.turn(now, room, &mut events);
             inside.full = turn.full;
             if let Some(look_at) = inside.planner.forgotten_due() {
-                self.find_at = self.find_at.min(look_at);
+                self.search.by(look_at);
             }
             let poll = self.node.runtime.now() >= self.poll_at;
             // What else is due can wait until what is known to be due is asked for.
-            let find = self.find_at <= saturating_add(now, AHEAD) && !turn.more;
-            let kinds = self.kinds.look_at.is_some_and(|at| at <= self.node.runtime.now());
+            let find = self.search.is_due(now) && !turn.more;
+            let kinds = self.search.kinds_at().is_some_and(|at| at <= self.node.runtime.now());
             let look = match poll || find || kinds {
-                true if self.finds => Look::Find,
+                true if self.search.is_on() => Look::Find,
                 true if poll => Look::Poll,
                 _ => Look::No,
             };
@@ -239,15 +201,13 @@ impl Taker {
     async fn sleep(&mut self, turn: &Turn, now: Time) {
         let node = self.node.clone();
         let wake_at = turn.wake_at.filter(|_| !turn.full);
-        // What is found a little ahead wakes by that much earlier.
-        let finds = self.finds && !turn.full;
-        let find_in = finds.then(|| since(self.find_at, now).saturating_sub(AHEAD));
+        let find_in = (!turn.full).then(|| self.search.due_in(now)).flatten();
         let wake_in = wake_at.map(|at| since(at, now));
         let asleep = node.runtime.now();
         let listen_at =
             (self.hints.is_none() && node.backend.watch().is_some()).then_some(self.listen_at);
         let known = [wake_in, find_in].into_iter().flatten().map(|span| later(asleep, span));
-        let first = known.chain(listen_at).chain(self.kinds.look_at);
+        let first = known.chain(listen_at).chain(self.search.kinds_at());
         let first = first.fold(self.poll_at, Instant::min);
         let wake = first.max(asleep) + self.jitter();
         let hint = match &mut self.hints {
@@ -294,33 +254,28 @@ impl Taker {
             return Ok(());
         }
         let node = self.node.clone();
+        let mut kinds = Vec::new();
         if look == Look::Find {
-            self.learn_kinds().await;
+            self.search.learn_kinds(&node, self.poll_at).await;
+            kinds = self.search.kinds(&node);
         }
+        let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).collect();
         let plans: Vec<Plan<'_>> = shared.iter().map(Intent::plan).collect();
-        let now = node.now(&node.inside());
-        // Up to and including what `plan` calls due: instants are whole milliseconds.
-        let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-        // Beyond what is known already, or what cannot be run now would hide what can.
-        let limit = FOUND + node.inside().planner.known_stored();
-        let kinds = std::mem::take(&mut self.kinds.all);
-        // The empty kind is that of jobs in code.
-        let mut here: Vec<&str> = vec![""];
-        here.extend(node.router.exact());
-        here.extend(kinds.iter().map(String::as_str));
-        let find = Find::new(&here, until, limit).skipping(self.skip);
-        let find = (look == Look::Find).then_some(find);
+        let (now, known) = {
+            let inside = node.inside();
+            (node.now(&inside), inside.planner.known_stored())
+        };
+        let find = (look == Look::Find).then(|| self.search.find(&kinds, now, known));
+        let limit = find.map_or(usize::MAX, |find| find.limit);
         let asked = self.request(&plans, find).await;
         drop(plans);
-        drop(here);
-        self.kinds.all = kinds;
         match asked {
             Ok((answer, sent)) => {
                 self.wait = FIRST_WAIT;
-                let is_full = answer.found.len() >= limit;
+                let (is_full, next_due) = (answer.found.len() >= limit, answer.next_due);
                 self.take_in(shared, answer, sent, look);
                 if look == Look::Find {
-                    self.spread_out(is_full);
+                    self.search.answered(&node, next_due, is_full);
                 }
                 Ok(())
             }
@@ -330,34 +285,6 @@ impl Taker {
                 inside.planner.unanswered(shared, now);
                 Err(error)
             }
-        }
-    }
-
-    /// Which of the store's kinds are for the patterns of this node. Asked again when something may
-    /// have been added, but not every time: a busy store has many hints and few new kinds.
-    async fn learn_kinds(&mut self) {
-        let node = self.node.clone();
-        let now = node.runtime.now();
-        let (true, Some(store)) = (node.router.has_patterns(), node.backend.schedules()) else {
-            return;
-        };
-        let asked_before = self.kinds.look_at.take().is_some();
-        if !self.kinds.is_old && !asked_before && now < self.poll_at {
-            return;
-        }
-        self.kinds.look_at = self.kinds.ask_at.filter(|ask_at| *ask_at > now);
-        if self.kinds.look_at.is_some() {
-            return;
-        }
-        match within(&node, "kinds", store.kinds()).await {
-            Ok(kinds) => {
-                let exact = |kind: &String| node.router.exact().any(|exact| exact == kind);
-                let mine = |kind: &String| node.router.matches(kind) && !exact(kind);
-                self.kinds.all = kinds.into_iter().filter(mine).collect();
-                self.kinds.is_old = false;
-                self.kinds.ask_at = Some(later(now, KINDS));
-            }
-            Err(error) => node.store_failed(error),
         }
     }
 
@@ -442,31 +369,11 @@ impl Taker {
             }
             starts
         };
-        if look == Look::Find {
-            self.find_at = answer.next_due.unwrap_or(Time::MAX_UTC);
-        }
-        if look == Look::Find || !self.finds {
+        if look == Look::Find || !self.search.is_on() {
             self.poll_at = later(node.runtime.now(), node.config.poll);
         }
         node.emit(events);
         node.start(starts, sent, now);
-    }
-
-    /// Where the next look begins: where others are at what is due, and one look does not find all
-    /// of it, at a place that others will hardly choose.
-    fn spread_out(&mut self, is_full: bool) {
-        let passed_over = self.skip > 0;
-        if passed_over {
-            // It is still there.
-            self.find_at = Time::MIN_UTC;
-        }
-        if is_full {
-            self.crowded |= self.node.inside().planner.is_losing();
-        } else if !passed_over {
-            self.crowded = false;
-        }
-        let place = self.node.runtime.random() as usize % PLACES;
-        self.skip = if self.crowded && is_full { FOUND * place } else { 0 };
     }
 
     /// Waits before the store is asked again; a stopping scheduler waits no longer.

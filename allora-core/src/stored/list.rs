@@ -77,8 +77,10 @@ impl<'a> Filter<'a> {
         self
     }
 }
+
 /// How many schedules one request of a list reads.
 pub(super) const PAGE: usize = 500;
+
 impl Schedules {
     /// The next `limit` jobs whose names come after `after`, by name: the stores keep that order,
     /// and what comes and goes meanwhile does not shift its pages.

@@ -90,3 +90,21 @@ fn first_run(stored: &Stored, next: Option<Next>) -> Result<Option<Next>> {
     }
     Ok(Some(Next { at: next.at, due_at }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::at;
+
+    #[test]
+    fn what_is_due_at_its_very_start_runs() {
+        let now = Time::from_timestamp(1_767_225_600, 0).unwrap();
+        let start = now - TimeDelta::microseconds(1_500);
+        let once = Stored::new("once", "kind", at(start));
+        let bounded = once.clone().starting(start);
+        let first = Planned::first(&bounded, now).unwrap().first.map(|next| next.at);
+        assert_eq!(first, Some(whole_millis(start)), "both are cut");
+        let without = Planned::first(&once, now).map(|_| ()).unwrap_err().to_string();
+        assert!(without.contains("no occurrence from 2026-01-01T00:00:00.000Z on"), "{without}");
+    }
+}
