@@ -167,8 +167,12 @@ impl Dialect {
 
     /// `SELECT` of whole jobs; `j` is the job.
     pub(crate) fn select(&self, tail: &str) -> String {
+        self.select_from(&format!("{}_job j", self.prefix), tail)
+    }
+
+    fn select_from(&self, jobs: &str, tail: &str) -> String {
         format!(
-            "SELECT {clock}, {columns}, d.data FROM {p}_job j LEFT JOIN {p}_data d \
+            "SELECT {clock}, {columns}, d.data FROM {jobs} LEFT JOIN {p}_data d \
              ON d.name = j.name AND d.edition = j.data_edition {tail}",
             clock = self.flavour.clock(),
             columns = self.job_columns("j"),
@@ -309,27 +313,30 @@ impl Dialect {
         Statement::new(text, vec![Value::bytes(name)], b"")
     }
 
-    /// A page of the list.
+    /// A page of the list. Its names first, by the key alone: a planner without statistics would
+    /// rather join all jobs with all payloads than so few.
     pub(crate) fn list_jobs(&self, page: &Page<'_>) -> Statement {
-        let mut tail = "WHERE j.gone_at IS NULL AND j.name > ".to_owned();
+        let mut names =
+            format!("SELECT name FROM {}_job WHERE gone_at IS NULL AND name > ", self.prefix);
         let mut args = vec![Value::bytes(page.after.unwrap_or_default())];
-        self.flavour.placeholder(&mut tail, 1);
+        self.flavour.placeholder(&mut names, 1);
         let mut also = |condition: &str, value: Value| {
             args.push(value);
-            tail.push_str(condition);
-            self.flavour.placeholder(&mut tail, args.len());
+            names.push_str(condition);
+            self.flavour.placeholder(&mut names, args.len());
         };
         if !page.prefix.is_empty() {
-            also(" AND j.name >= ", Value::bytes(page.prefix));
+            also(" AND name >= ", Value::bytes(page.prefix));
             // UTF-8 has no byte 0xFF, so that this is behind all names that begin so.
-            also(" AND j.name < ", Value::bytes([page.prefix.as_bytes(), &[0xFF]].concat()));
+            also(" AND name < ", Value::bytes([page.prefix.as_bytes(), &[0xFF]].concat()));
         }
         if let Some(kind) = page.kind {
-            also(" AND j.kind = ", Value::bytes(kind));
+            also(" AND kind = ", Value::bytes(kind));
         }
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
-        also(" ORDER BY j.name LIMIT ", Value::int(limit));
-        Statement::new(self.select(&tail), args, &JOB_SHAPE)
+        also(" ORDER BY name LIMIT ", Value::int(limit));
+        let jobs = format!("({names}) k JOIN {}_job j ON j.name = k.name", self.prefix);
+        Statement::new(self.select_from(&jobs, "ORDER BY j.name"), args, &JOB_SHAPE)
     }
 
     /// Names and fences of tombstones whose time has come.
