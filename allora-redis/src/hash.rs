@@ -116,8 +116,8 @@ pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> Vec<u8>
     line.time(cursor.map(|next| next.at));
     line.time(cursor.map(|next| next.due_at));
     line.time(*last_started);
-    line.count(counters.started);
-    line.count(counters.ran);
+    line.number(counters.started);
+    line.number(counters.ran);
     line.word(match record.last {
         None => "-",
         Some(Outcome::Ran) => "ran",
@@ -138,7 +138,7 @@ pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> Vec<u8>
     let _ = write!(line.0, "{:x} ", hold.claim);
     line.fence(hold.fence, *fence);
     line.time(Some(hold.run.at));
-    line.count(u64::from(hold.attempt));
+    line.number(hold.attempt);
     match lasts {
         Some(lasts) => {
             line.0.push(b'+');
@@ -151,8 +151,7 @@ pub(crate) fn tail(record: &Record, written: i64, lasts: Option<i64>) -> Vec<u8>
     line.0
 }
 
-/// A line that is written, each word with a blank after it; by hand, because formatting was much of
-/// what a take costs its node.
+/// A line that is written, each word with a blank after it.
 struct Line(Vec<u8>);
 
 impl Line {
@@ -161,25 +160,8 @@ impl Line {
         self.0.push(b' ');
     }
 
-    fn number(&mut self, number: i64) {
-        if number < 0 {
-            self.0.push(b'-');
-        }
-        self.count(number.unsigned_abs());
-    }
-
-    fn count(&mut self, mut number: u64) {
-        let mut digits = [b' '; 21];
-        let mut first = digits.len() - 1;
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        self.0.extend_from_slice(&digits[first..]);
+    fn number(&mut self, number: impl itoa::Integer) {
+        self.word(itoa::Buffer::new().format(number));
     }
 
     fn fence(&mut self, fence: i64, same: i64) {

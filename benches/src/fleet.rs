@@ -17,7 +17,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::time::Sleep;
 
@@ -155,7 +155,7 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>, backlog: Backlog) 
             return work_off(&runs).await;
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let (before, begun) = (runs.load(Ordering::Relaxed), std::time::Instant::now());
+        let (before, begun) = (runs.load(Ordering::Relaxed), Instant::now());
         tokio::time::sleep(Duration::from_secs(5)).await;
         (runs.load(Ordering::Relaxed) - before) as f64 / begun.elapsed().as_secs_f64()
     };
@@ -166,12 +166,12 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>, backlog: Backlog) 
 /// somebody polls is another question.
 pub(crate) async fn work_off(runs: &AtomicU64) -> f64 {
     let done = || runs.load(Ordering::Relaxed);
-    let end = std::time::Instant::now() + LONGEST;
-    while done() == 0 && std::time::Instant::now() < end {
+    let end = Instant::now() + LONGEST;
+    while done() == 0 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let (before, begun) = (done(), std::time::Instant::now());
-    while done() < WAITING && std::time::Instant::now() < end {
+    let (before, begun) = (done(), Instant::now());
+    while done() < WAITING && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     (done() - before) as f64 / begun.elapsed().as_secs_f64()

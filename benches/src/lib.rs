@@ -3,4 +3,5 @@
 pub mod fleet;
 pub mod node;
 pub mod peers;
+pub mod process;
 pub mod report;

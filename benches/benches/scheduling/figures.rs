@@ -1,9 +1,9 @@
 //! What is measured: firings, lateness, processor time, memory.
 
 use crate::load::{Load, MEASURED};
+use allora_benches::process::{cpu, memory};
 use std::{
     fmt,
-    fs::read_to_string,
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant, SystemTime},
 };
@@ -55,9 +55,9 @@ impl Measuring {
         tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))
             .await;
         LATE.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
-        let cpu = cpu();
+        let cpu_before = cpu();
         tokio::time::sleep(MEASURED).await;
-        let cpu = (super::figures::cpu() - cpu).as_secs_f64() / MEASURED.as_secs_f64();
+        let cpu = (cpu() - cpu_before).as_secs_f64() / MEASURED.as_secs_f64();
         let late: Vec<u32> = LATE.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let Probe { load, jobs, memory: before, .. } = self.probe;
         let expected = if load == Load::Idle { 0 } else { jobs as u64 * MEASURED.as_secs() };
@@ -102,19 +102,4 @@ impl fmt::Display for Figures {
         }
         write!(f, " {:.4} | {} | {:.2}", self.cpu, self.per_job, self.added.as_secs_f64())
     }
-}
-
-/// Processor time of this process, in ticks of the kernel's hundredths of a second.
-fn cpu() -> Duration {
-    let stat = read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
-}
-
-/// Resident memory of this process, in bytes.
-fn memory() -> u64 {
-    let status = read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
 }

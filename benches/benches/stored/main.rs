@@ -12,6 +12,7 @@
 
 use allora_benches::{
     node::KIND,
+    process,
     report::{at, rate},
 };
 use allora_core::{
@@ -140,7 +141,7 @@ async fn pages(client: &Schedules, after: Option<&str>) -> Vec<f64> {
 async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
     let began: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
     let note = began.clone();
-    let before = resident();
+    let before = process::memory();
     let worker = Scheduler::builder(other)
         .safety_poll(Duration::from_secs(3_600))
         .kind("wake", async move |run: Run| {
@@ -151,7 +152,7 @@ async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
     let handle = worker.handle();
     let running = tokio::spawn(worker.run());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let grown = resident().saturating_sub(before);
+    let grown = process::memory().saturating_sub(before) / 1_024;
     let mut waited = Vec::new();
     for i in 0..WAKES {
         let name = format!("wake-{i}");
@@ -194,11 +195,4 @@ async fn remove_all<B: Backend>(client: &Schedules, store: &B) {
         let delete = page.iter().map(|state| client.delete(&state.name));
         stream::iter(delete).buffer_unordered(64).for_each(async |one| one.unwrap()).await;
     }
-}
-
-/// KiB.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
