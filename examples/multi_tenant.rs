@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use allora::{
-    BoxError, Memory, Result, Run, Scheduler, Schedules, Stored,
+    BoxError, Memory, Result, Run, Scheduler, Schedules, StoredSchedule,
     stored::{Filter, Gap},
 };
 use std::{
@@ -18,7 +18,7 @@ use std::{
 const CUSTOMERS: usize = 10_000;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What was run: how often each occurrence, and how many on each node.
+/// The observed runs: how often each occurrence ran, and how many ran on each node.
 #[derive(Default)]
 struct Seen {
     occurrences: HashMap<String, u32>,
@@ -33,7 +33,7 @@ fn node(store: Memory, label: &str, seen: &Arc<Mutex<Seen>>) -> Result<Scheduler
     let seen = seen.clone();
     Scheduler::builder(store)
         .label(label)
-        .slots(200)
+        .concurrency(200)
         .kind("report", async move |run: Run| {
             let mut seen = seen.lock().expect("no run panics");
             *seen.occurrences.entry(run.occurrence_key()).or_default() += 1;
@@ -49,9 +49,9 @@ async fn main() -> Result<(), BoxError> {
 
     let began = Instant::now();
     // Each within the period at a time of its own, which follows from its name.
-    let all: Vec<Stored> = (0..CUSTOMERS)
+    let all: Vec<StoredSchedule> = (0..CUSTOMERS)
         .map(|customer| {
-            let report = Stored::new(name(customer), "report", "@every 10s").spread(PERIOD);
+            let report = StoredSchedule::new(name(customer), "report", "@every 10s").jitter(PERIOD);
             report.data(&serde_json::json!({ "customer": customer }))
         })
         .collect();
@@ -71,8 +71,8 @@ async fn main() -> Result<(), BoxError> {
 
     tokio::time::sleep(PERIOD / 2).await;
     // One customer wants another time, one pauses, one leaves.
-    let twice = Stored::of(&schedules.get(&name(1)).await?)?.schedule("@every 5s");
-    schedules.modify(&twice.spread(Duration::ZERO)).await?;
+    let twice = StoredSchedule::of(&schedules.get(&name(1)).await?)?.schedule("@every 5s");
+    schedules.modify(&twice.jitter(Duration::ZERO)).await?;
     schedules.pause(&name(2), "on holiday").await?;
     schedules.delete(&name(3)).await?;
     for _ in 0..3 {

@@ -14,7 +14,7 @@ use std::{
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// What the service would do: weekly invoices, on Monday morning in Rome.
+/// The service under test: weekly invoices, on Monday morning in Rome.
 fn invoices(store: &Memory, node: &SimNode, sent: &Arc<Mutex<Vec<Time>>>) -> Result<Scheduler> {
     let sent = sent.clone();
     let send = async move |run: Run| {

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use allora::{
-    BoxError, Memory, Next, Pattern, Result, Retry, Run, Scheduler, Schedules, Stored,
+    BoxError, Memory, Next, Pattern, Result, Retry, Run, Scheduler, Schedules, StoredSchedule,
     stored::{Condition, Filter},
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ struct Mail {
     subject: String,
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Default)]
 struct Office {
     sent: AtomicU32,
@@ -52,7 +52,7 @@ fn worker(store: Memory, office: &Arc<Office>) -> Result<Scheduler> {
         // Whatever is left, if it looks like this. Other kinds wait for a worker that knows them.
         .kind(Pattern::regex("^(sweep|clean)$")?, async |_: Run| {})
         // Around every run of this worker.
-        .around(async |run: Run, next: Next| {
+        .middleware(async |run: Run, next: Next| {
             let what = format!("{} ({}), attempt {}", run.name(), run.kind(), run.attempt());
             println!("{what}");
             let ended = next.run(run).await;
@@ -70,7 +70,7 @@ async fn main() -> Result<(), BoxError> {
     let schedules = Schedules::new(store.clone())?;
     let once = |name: &str, kind: &str| {
         let retry = Retry::up_to(3, Duration::from_millis(300));
-        Stored::new(name, kind, "@every 1s").max_runs(1).retry(retry)
+        StoredSchedule::new(name, kind, "@every 1s").max_runs(1).retry(retry)
     };
     let letter = Mail { to: "ann@acme.example".into(), subject: "your digest".into() };
     let all = [
@@ -94,19 +94,19 @@ async fn main() -> Result<(), BoxError> {
             let letter = &state.dead[0];
             println!("dead letter of {}: {}", state.name, letter.error);
             if state.kind == "mail" {
-                schedules.dismiss(&state.name, &letter.run).await?;
+                schedules.dismiss(&state.name, &letter.occurrence).await?;
             } else {
-                // There is paper again: the same occurrence, its attempts counted anew.
+                // There is paper again: the same occurrence, its attempts counted from 1.
                 office.press_works.store(true, Relaxed);
-                schedules.rerun(&state.name, &letter.run).await?;
+                schedules.rerun(&state.name, &letter.occurrence).await?;
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         handle.stop();
         Ok::<(), BoxError>(())
     };
-    let (_, told) = tokio::join!(scheduler.run(), operator);
-    told?;
+    let (_, operated) = tokio::join!(scheduler.run(), operator);
+    operated?;
 
     let waiting = schedules.get("rocket").await?;
     println!(

@@ -1,4 +1,4 @@
-//! The facade: everything a service needs of allora, under one name.
+//! The facade: the public items of all crates of allora, under one name.
 //!
 #![doc = include_str!("../README.md")]
 //!
@@ -13,17 +13,20 @@
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
 //! | `json` | data of stored schedules as values that serde knows | yes |
+//! | `codec` | [`record`]`::codec`: records as bytes, for a store of your own | |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |
 //! | `redis` | `redis`: a store in Redis: one server, Sentinel, Cluster | |
+//! | `redis-quorum` | `redis_quorum`: a store over three or five independent Redis servers; no stored schedules | |
 //!
 //! # Where to read on
 //!
 //! - [`Scheduler`] and [`Builder`]: put jobs together and run them.
-//! - [`Entry`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, spread.
+//! - [`JobSpec`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, jitter.
 //! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: when.
-//! - [`Job`]: a job type of your own. [`Backend`]: a store of your own.
-//! - [`Schedules`] and [`Stored`]: schedules that live in the store, added and changed while
+//! - [`Job`]: a job type of your own. [`store::RecordStore`]: a store of your own, in three methods;
+//!   [`Backend`]: a wrapper around another store.
+//! - [`Schedules`] and [`StoredSchedule`]: schedules that live in the store, added and changed while
 //!   everything runs; [`Builder::kind`] runs them. How do I add a schedule for a customer? See the
 //!   module [`stored`].
 //! - [`runtime::Sim`]: test schedules without waiting.
@@ -38,6 +41,9 @@ pub use allora_memory::Memory;
 /// Stores in Redis.
 #[cfg(feature = "redis")]
 pub use allora_redis as redis;
+/// A store over three or five independent Redis servers.
+#[cfg(feature = "redis-quorum")]
+pub use allora_redis_quorum as redis_quorum;
 /// Stores in SQL databases: SQLite, PostgreSQL, MySQL and MariaDB.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use allora_sql as sql;

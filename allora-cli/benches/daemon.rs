@@ -1,9 +1,9 @@
-//! How soon after the full minute the commands of a crontab begin, and what the daemon costs, beside
+//! The delay of a crontab's commands after the full minute, and the cost of the daemon, beside
 //! Debian's cron on the same machine.
 //!
-//! `cargo bench -p allora-cli --bench daemon` runs a crontab of twenty lines, each due every minute,
-//! for five minutes under `allora run` with its own SQLite file, and then, for a root that has
-//! `cron` and `unshare`, as long under that: in a namespace of its own, in which it finds this
+//! `cargo bench -p allora-cli --bench daemon` runs a crontab of twenty lines, each due every
+//! minute, for five minutes under `allora run` with its own SQLite file, and then, for a root that
+//! has `cron` and `unshare`, as long under that: in a namespace of its own, in which it finds this
 //! crontab and no other. `-- LINES MINUTES` measures others.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
@@ -87,7 +87,7 @@ fn measure(name: &str, daemon: &mut Command, (lines, minutes): (u64, u64), folde
     );
 }
 
-/// How far the clock is in its minute.
+/// The time since the last full minute.
 fn into_minute() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Duration::from_nanos((since.as_nanos() % MINUTE.as_nanos()) as u64)

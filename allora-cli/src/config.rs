@@ -10,20 +10,21 @@
 //! ```
 
 use crate::failure::{Failure, Outcome};
+use allora_core::schedule::zone_name;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 use toml::{Table, Value};
 
-/// What a configuration says about one environment. No `Debug`: the URL may hold a password.
+/// The settings of one environment in a configuration. No `Debug`: the URL may hold a password.
 #[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) url: Option<String>,
     pub(crate) prefix: Option<String>,
     /// The zone of schedules that are added without one.
     pub(crate) timezone: Option<String>,
-    /// How many entries of history are kept.
+    /// The number of history entries that are kept.
     pub(crate) history: Option<u64>,
 }
 
@@ -89,8 +90,7 @@ fn read(section: &Table) -> Result<Environment, String> {
             "prefix" => environment.prefix = Some(text()?),
             "timezone" => {
                 let zone = text()?;
-                let cron = allora_core::cron("* * * * *").map_err(|error| error.to_string())?;
-                cron.in_zone(&zone).map_err(|error| format!("`timezone`: {error}"))?;
+                zone_name(&zone).map_err(|error| format!("`timezone`: {error}"))?;
                 environment.timezone = Some(zone);
             }
             "history" => {

@@ -1,7 +1,7 @@
-//! How the command fails: one clear line on standard error, and an exit code that says which sort.
+//! Failures of the command: one line on standard error, and an exit code for each sort.
 
 use crate::output;
-use allora_core::Kind;
+use allora_core::ErrorKind;
 use std::{error::Error, fmt::Write as _, io, process::ExitCode};
 
 /// `Result` of a command.
@@ -42,7 +42,7 @@ impl From<allora_core::Error> for Failure {
     fn from(error: allora_core::Error) -> Self {
         let what = chain(&error);
         match error.kind() {
-            Kind::Unavailable => {
+            ErrorKind::Unavailable => {
                 Self::Unavailable(format!("{what}; is the store up, and the URL right?"))
             }
             _ => Self::Failed(what),
@@ -51,7 +51,7 @@ impl From<allora_core::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// What could not be written. A reader that has seen enough is not a failure.
+    /// Failed output. A reader that closed the pipe is not a failure.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Said(0),
@@ -74,7 +74,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// What clap has to say: help and version as they are, everything else on one line.
+/// The message of clap: help and version as they are, everything else on one line.
 pub(crate) fn of_clap(error: &clap::Error) -> Failure {
     use clap::error::ErrorKind;
     let text = error.render();

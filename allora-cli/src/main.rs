@@ -3,7 +3,7 @@
 mod clock;
 mod commands;
 mod config;
-mod crontabs;
+mod crontab_files;
 mod daemon;
 mod failure;
 mod output;

@@ -1,4 +1,4 @@
-//! What the command says: results on standard output, everything else on standard error.
+//! The command's output: results on standard output, everything else on standard error.
 
 use std::{
     env,
@@ -18,11 +18,11 @@ pub(crate) fn complain(sort: &str, what: &str) {
     } else {
         format!("{sort}:")
     };
-    // Nobody is left to be told that standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = writeln!(io::stderr(), "{sort} {}", on_one_line(what));
 }
 
-/// How far long work has come: a line at the end of a terminal, which is rewritten; nothing
+/// The progress of long work: a line at the end of a terminal, which is rewritten; nothing
 /// elsewhere. Dropped, it is cleared.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -59,7 +59,7 @@ impl Drop for Progress {
     }
 }
 
-/// Whether to use colours there: only on a terminal, and not where <https://no-color.org> is asked.
+/// True if colours are to be used: on a terminal, unless <https://no-color.org> is requested.
 fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

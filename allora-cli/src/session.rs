@@ -1,14 +1,14 @@
-//! What commands on stored schedules share: a runtime, a store, and how its schedules are shown.
+//! The runtime and the store of commands on stored schedules, and the display of schedules.
 
 use crate::{
     failure::{Failure, Outcome},
     output::on_one_line,
-    store::{Place, Store, Tables},
+    store::{Store, StoreArgs, Tables},
     values::shown,
 };
 use allora_core::{
     Schedules,
-    backend::{Held, Past, State},
+    backend::{HistoryEntry, JobState, Lease},
     runtime::Tokio,
     stored::Definition,
 };
@@ -22,9 +22,20 @@ pub(crate) struct Session {
 }
 
 /// Opens the store, and does this with it.
-pub(crate) fn with<T>(place: &Place, work: impl AsyncFnOnce(Session) -> Outcome<T>) -> Outcome<T> {
+pub(crate) fn with<T>(
+    place: &StoreArgs,
+    work: impl AsyncFnOnce(Session) -> Outcome<T>,
+) -> Outcome<T> {
     run(async {
         let store = place.open(Tables::Keep, None).await?;
+        if store.queries().is_none() {
+            return Err(Failure::failed(
+                "this store runs the lines of crontabs only: it has no stored schedules, no list of \
+                 jobs and no history. `allora run FILE` and `allora init` work with it; for this \
+                 command use a store in SQLite, PostgreSQL, MySQL, Redis (one server, Sentinel, \
+                 Cluster) or etcd",
+            ));
+        }
         let schedules = Schedules::on(store.clone(), Tokio::current()?)?;
         work(Session { store, schedules }).await
     })
@@ -42,24 +53,24 @@ pub(crate) fn run<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     answer
 }
 
-/// What a schedule's definition says, as far as it can be read.
-pub(crate) struct Told {
+/// The definition of a schedule, as far as it can be read.
+pub(crate) struct Described {
     pub(crate) schedule: String,
     pub(crate) zone: String,
     pub(crate) delay: Duration,
 }
 
 /// Reads a definition for people: one that cannot be read is shown as it is.
-pub(crate) fn told(state: &State) -> Told {
+pub(crate) fn describe(state: &JobState) -> Described {
     match Definition::parse(&state.name, &state.definition) {
-        Ok(definition) => Told {
+        Ok(definition) => Described {
             schedule: definition.text().to_owned(),
             zone: zone(&definition),
             delay: definition.settings().delay,
         },
         Err(_) => {
             let schedule = state.definition.clone();
-            Told { schedule, zone: "?".into(), delay: Duration::ZERO }
+            Described { schedule, zone: "?".into(), delay: Duration::ZERO }
         }
     }
 }
@@ -72,7 +83,7 @@ fn zone(definition: &Definition) -> String {
 }
 
 /// The payload as people read it.
-pub(crate) fn data(state: &State) -> String {
+pub(crate) fn data(state: &JobState) -> String {
     if state.data.is_empty() {
         return "{}".into();
     }
@@ -83,8 +94,8 @@ pub(crate) fn data(state: &State) -> String {
 }
 
 /// Everything about a schedule, for programs.
-pub(crate) fn state_json(state: &State) -> Value {
-    let Told { schedule, zone, delay } = told(state);
+pub(crate) fn state_json(state: &JobState) -> Value {
+    let Described { schedule, zone, delay } = describe(state);
     let data =
         serde_json::from_slice(&state.data).unwrap_or_else(|_| match state.data.is_empty() {
             true => json!({}),
@@ -99,59 +110,59 @@ pub(crate) fn state_json(state: &State) -> Value {
         "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         "definition": state.definition,
         "data": data,
-        "next_at": state.cursor.map(|next| shown(next.at)),
+        "scheduled_at": state.cursor.map(|next| shown(next.scheduled_at)),
         "due_at": state.due_at.map(shown),
         "trigger": head.and_then(|head| head.trigger.clone()),
         "attempts": state.attempts,
         "last_started": state.last_started.map(shown),
         "last_outcome": state.last.as_ref().map(allora_core::backend::Outcome::word),
         "last_error": state.last.as_ref().map(allora_core::backend::Outcome::error).filter(|error| !error.is_empty()),
-        "running": state.holds.iter().map(held_json).collect::<Vec<_>>(),
+        "running": state.leases.iter().map(lease_json).collect::<Vec<_>>(),
         "paused": state.paused.as_ref().map(|pause| json!({ "since": shown(pause.since), "note": pause.note })),
         "dead": state.dead.iter().map(|dead| json!({
-            "at": shown(dead.run.at),
-            "trigger": dead.run.trigger,
+            "scheduled_at": shown(dead.occurrence.scheduled_at),
+            "trigger": dead.occurrence.trigger,
             "attempts": dead.attempts,
             "error": dead.error,
         })).collect::<Vec<_>>(),
-        "parked": state.parked,
+        "unreadable": state.unreadable,
         "fence": state.fence,
-        "edition": state.edition,
+        "generation": state.generation,
         "counters": {
             "started": state.counters.started,
-            "ran": state.counters.ran,
+            "succeeded": state.counters.succeeded,
             "failed": state.counters.failed,
             "cancelled": state.counters.cancelled,
             "skipped": state.counters.skipped,
             "missed": state.counters.missed,
             "lost": state.counters.lost,
-            "abandoned": state.counters.abandoned,
+            "expired": state.counters.expired,
         },
     })
 }
 
-fn held_json(held: &Held) -> Value {
+fn lease_json(lease: &Lease) -> Value {
     json!({
-        "node": held.node,
-        "fence": held.fence,
-        "at": shown(held.run.at),
-        "attempt": held.attempt,
-        "until": shown(held.until),
+        "node": lease.node,
+        "fence": lease.fence,
+        "scheduled_at": shown(lease.occurrence.scheduled_at),
+        "attempt": lease.attempt,
+        "until": shown(lease.until),
     })
 }
 
 /// An entry of the history, for programs.
-pub(crate) fn past_json(past: &Past) -> Value {
+pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
     json!({
         "name": past.name,
         "fence": past.fence,
-        "at": shown(past.occurrence.at),
+        "scheduled_at": shown(past.occurrence.scheduled_at),
         "trigger": past.occurrence.trigger,
         "last": past.last.map(shown),
         "count": past.count,
         "attempt": past.attempt,
         "node": past.node,
-        "recorded_at": shown(past.at),
+        "recorded_at": shown(past.recorded_at),
         "outcome": past.outcome.word(),
         "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
     })

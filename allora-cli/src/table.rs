@@ -25,7 +25,7 @@ pub(crate) fn print<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     Ok(out.flush()?)
 }
 
-/// How many columns of a terminal a text takes: wide characters of East Asia and emoji take two,
+/// The width of a text in columns of a terminal: wide characters of East Asia and emoji take two,
 /// combining marks none. Near enough for a table.
 fn width(text: &str) -> usize {
     text.chars()

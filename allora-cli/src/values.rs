@@ -1,19 +1,20 @@
 //! Values on the command line: instants and durations, and how instants are shown.
 
-use allora_core::{Every, Time, time::from_millis};
-use chrono::{DateTime, SecondsFormat, Utc};
+use allora_core::{Every, Time, schedule::parse_instant, time::from_millis};
+use chrono::SecondsFormat;
 use std::time::Duration;
 
 /// Reads an instant: RFC 3339, or seconds since 1970 began.
 pub(crate) fn instant(text: &str) -> Result<Time, String> {
-    let expected = "write RFC 3339, as 2026-03-07T12:00:00Z, or seconds since 1970";
-    let at: Time = match text.parse::<i64>() {
-        Ok(seconds) => DateTime::from_timestamp(seconds, 0),
-        Err(_) => DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc)),
+    if let Ok(seconds) = text.parse::<i64>() {
+        return seconds
+            .checked_mul(1_000)
+            .and_then(from_millis)
+            .ok_or_else(|| "outside the years 1970 to 9999, which are all there are".into());
     }
-    .ok_or_else(|| format!("not an instant; {expected}"))?;
-    from_millis(at.timestamp_millis())
-        .ok_or_else(|| "outside the years 1970 to 9999, which are all there are".into())
+    parse_instant(text).map_err(|error| {
+        format!("it {}; {}, or write seconds since 1970", error.reason(), error.advice())
+    })
 }
 
 /// Reads a duration: `90s`, `1h30m`, or seconds.
@@ -52,6 +53,9 @@ mod tests {
         for text in ["", "now", "2026-03-07", "-1", "1e9", "253402300800", "9223372036854775807"] {
             assert!(instant(text).is_err(), "{text}");
         }
+        let wrong = instant("tomorrow").unwrap_err();
+        assert!(wrong.contains("RFC 3339") && wrong.contains("seconds since 1970"), "{wrong}");
+        assert!(instant("2026-03-07T12:00:00.1234567Z").unwrap_err().contains("millisecond"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the suite asks of whoever brings a backend: a store to work on.
+//! The interface between the suite and a backend: a store to work on.
 
 use allora_core::{Backend, Result};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// case. If something is left there from a run that was killed, it is thrown away first.
     ///
     /// # Errors
-    /// [`Unsupported`](allora_core::Kind::Unsupported) if there is no such store on this machine:
+    /// [`Unsupported`](allora_core::ErrorKind::Unsupported) if there is no such store on this machine:
     /// the case is then skipped, with the message, and fails where the variable `CI` is set. Any
     /// other error is a failure.
     async fn set_up(namespace: &str) -> Result<Self>;
@@ -46,36 +46,34 @@ pub trait Fixture: Sized + Send + Sync + 'static {
         drop(std::thread::spawn(move || Self::block_on(task)));
     }
 
-    /// How many occurrences the nodes of a case of contention share: a multiple of 100, 10 000
-    /// unless given. For stores on which each of them costs many messages.
+    /// Number of occurrences that the nodes of a case of contention share, a multiple of 100.
+    /// Default: 10 000. Use less for stores on which each occurrence costs many messages.
     fn occurrences() -> u64 {
         10_000
     }
 
-    /// What this store cannot do, by declaration. What is declared here is checked to be denied by
-    /// the backend, and the cases that need it pass without being run. What is not declared must
-    /// be there.
-    fn lacks() -> &'static [Capability] {
+    /// The capabilities that this store lacks. The suite checks that the backend denies each of
+    /// them, and the cases that need one pass without being run. All others must be there.
+    fn unsupported() -> &'static [Capability] {
         &[]
     }
 }
 
-/// What a case may need beyond [`Backend::reschedule`].
+/// A capability that a case may need beyond [`Backend::reschedule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Capability {
-    /// [`Backend::leases`].
-    Leases,
-    /// [`Backend::schedules`].
-    Schedules,
+    /// [`Backend::queries`].
+    Queries,
     /// [`Backend::history`]; a fixture that has it keeps at least 10 000 entries.
     History,
-    /// [`Backend::watch`].
-    Watch,
-    /// Leases and marks end by the instant that a request carries as
-    /// [`Now::At`](allora_core::backend::Now::At). Not so where they end by themselves, as on etcd.
+    /// [`Backend::notifier`].
+    Notifications,
+    /// Leases end at the instants that batches carry as
+    /// [`TimeSource::Fixed`](allora_core::backend::TimeSource::Fixed), and show their ends by them.
+    /// Not so where the store itself ends them, as on etcd.
     Expiry,
-    /// Fences, editions and incarnations are drawn as by
+    /// Fences, generations and incarnations are drawn as by
     /// [`next_fence`](allora_core::record::next_fence). Where they are not, as on etcd, the random
     /// walks do not compare them with those of the pure functions.
     Microseconds,
@@ -83,22 +81,15 @@ pub enum Capability {
 
 impl Capability {
     /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::Leases,
-        Self::Schedules,
-        Self::History,
-        Self::Watch,
-        Self::Expiry,
-        Self::Microseconds,
-    ];
+    pub const ALL: &[Self] =
+        &[Self::Queries, Self::History, Self::Notifications, Self::Expiry, Self::Microseconds];
 
-    /// Whether the backend says that it can; `None` if it is not the backend that says so.
+    /// True if the backend offers it; `None` if the backend does not declare it.
     pub(crate) fn is_offered(self, backend: &dyn Backend) -> Option<bool> {
         match self {
-            Self::Leases => Some(backend.leases().is_some()),
-            Self::Schedules => Some(backend.schedules().is_some()),
+            Self::Queries => Some(backend.queries().is_some()),
             Self::History => Some(backend.history().is_some()),
-            Self::Watch => Some(backend.watch().is_some()),
+            Self::Notifications => Some(backend.notifier().is_some()),
             Self::Expiry | Self::Microseconds => None,
         }
     }
@@ -112,7 +103,7 @@ pub(crate) trait Stores: Send + Sync {
     fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
     fn start(&self, task: BoxFuture<'static, ()>);
     fn occurrences(&self) -> u64;
-    fn lacks(&self) -> &'static [Capability];
+    fn unsupported(&self) -> &'static [Capability];
 }
 
 impl<F: Fixture> Stores for F {
@@ -131,8 +122,8 @@ impl<F: Fixture> Stores for F {
     fn occurrences(&self) -> u64 {
         F::occurrences()
     }
-    fn lacks(&self) -> &'static [Capability] {
-        F::lacks()
+    fn unsupported(&self) -> &'static [Capability] {
+        F::unsupported()
     }
 }
 

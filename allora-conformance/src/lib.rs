@@ -45,13 +45,13 @@
 //! ```
 //!
 //! # What if my store cannot do all that?
-//! [`Fixture::lacks`] declares it. The cases that need it pass without being run, and one case
+//! [`Fixture::unsupported`] declares it. The cases that need it pass without being run, and one case
 //! checks that the backend denies it as well. A store that is not on this machine is another
-//! matter: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::Kind::Unsupported), the case
+//! matter: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::ErrorKind::Unsupported), the case
 //! says that it was skipped, and fails where the variable `CI` is set.
 //!
 //! # How is time told?
-//! It is given with each request, as [`Now::At`](allora_core::backend::Now::At): no case waits for
+//! It is given with each request, as [`TimeSource::Fixed`](allora_core::backend::TimeSource::Fixed): no case waits for
 //! a lease to end. Where that cannot be, the fixture lacks [`Capability::Expiry`].
 //!
 //! # A random walk failed. What now?
@@ -62,11 +62,13 @@
 //! # What else is here?
 //! [`history`] judges what many nodes wrote down while they were being killed and cut off, for which
 //! [`faults`] has the tools; [`mod@reference`] is the contract on a plain map, for differential tests;
-//! [`differential`] walks on two backends at once, and [`two_nodes_share_a_job`] shows that a backend
+//! [`differential`] walks on two backends at once, [`stores`] has tests with a store's own clock
+//! and with a damaged record, and [`two_nodes_share_a_job`] shows that a backend
 //! works from a runtime. The suite's own tests keep a collection of backends
 //! with one defect each, and the cases that each must fail.
 
 mod cases;
+mod cluster;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
@@ -75,10 +77,12 @@ mod fixture;
 pub mod history;
 mod random;
 pub mod reference;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+pub mod stores;
 mod suite;
+mod text;
 mod two_nodes;
 mod walk;
-mod world;
 
 pub use fixture::{Capability, Fixture};
 pub use suite::{Passed, check, names, run};

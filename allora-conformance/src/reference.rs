@@ -1,51 +1,51 @@
-//! The pure functions of the record on a plain map: what every backend is compared with.
+//! The state machine on a plain map: the model that every backend is compared with.
 
 use allora_core::{
-    Error, Kind, Result, Time,
-    backend::{
-        Change, Find, NewSchedule, Page, Past, Reschedule, Rescheduled, Settle, Settled, State,
-    },
-    record::{At, Ledger, Record, change, create, delete, settle, step},
+    Result, Time,
+    backend::{Applied, Batch, Due, DueQuery, HistoryEntry, JobState, Operation, Page, Reply},
+    record::{HistoryBuffer, OpContext, Record, apply},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A store as plain as can be: no lock, no index, no clock, no `async`; it never forgets.
+/// A store without lock, index, clock or `async`, which removes nothing.
 ///
-/// For differential tests of a backend's own, and as a start for backends that are broken on
-/// purpose.
+/// For differential tests of a backend, and as a start for backends that are broken on purpose.
 ///
 /// ```
-/// use allora_conformance::reference::Plain;
-/// use allora_core::{backend::{Act, Answer, Now, Plan, Reschedule}, time::from_millis};
+/// use allora_conformance::reference::ReferenceModel;
+/// use allora_core::{backend::{Batch, Operation, Reply, TimeSource}, time::from_millis};
 ///
-/// let now = Now::At(from_millis(0).unwrap());
-/// let answer = Plain::default().reschedule(Reschedule::new("node", now, &[Plan::new("x", Act::Look)]));
-/// assert_eq!(answer.answers, [Answer::Absent]);
+/// let now = TimeSource::Fixed(from_millis(0).unwrap());
+/// let batch = [Operation::read("report")];
+/// let applied = ReferenceModel::default().reschedule(Batch::new("node", now, &batch));
+/// assert_eq!(applied.single().unwrap(), Reply::Absent);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Plain {
+pub struct ReferenceModel {
     records: BTreeMap<String, Option<Record>>,
-    past: BTreeMap<(i64, String), Past>,
+    history: BTreeMap<(i64, String), HistoryEntry>,
 }
 
-impl Plain {
-    /// What history shows as the node of an operator's change.
-    pub const OPERATOR: &str = "operator";
+impl ReferenceModel {
+    /// Applies one operation.
+    ///
+    /// # Errors
+    /// As [`apply`].
+    pub fn apply(&mut self, operation: &Operation<'_>, context: OpContext<'_>) -> Result<Reply> {
+        self.with(operation.name, |record, history| apply(record, operation, context, history))
+    }
 
-    /// Gives `work` the record of `name`, and keeps what it noted for the history.
+    /// Calls `change` with the record of `name`, and keeps the history that it records.
     pub fn with<T>(
         &mut self,
         name: &str,
-        node: &str,
-        now: Time,
-        work: impl FnOnce(&mut Option<Record>, At<'_>, &mut Ledger) -> T,
+        change: impl FnOnce(&mut Option<Record>, &mut HistoryBuffer) -> T,
     ) -> T {
-        let mut ledger = Ledger::kept();
-        let slot = self.records.entry(name.to_owned()).or_default();
-        let answer = work(slot, At::new(node, now), &mut ledger);
-        self.past
-            .extend(ledger.take().into_iter().map(|past| ((past.fence, past.name.clone()), past)));
-        answer
+        let mut history = HistoryBuffer::kept();
+        let result = change(self.records.entry(name.to_owned()).or_default(), &mut history);
+        let entries = history.take().into_iter();
+        self.history.extend(entries.map(|entry| ((entry.fence, entry.name.clone()), entry)));
+        result
     }
 
     /// The record of `name`, or its tombstone.
@@ -53,74 +53,45 @@ impl Plain {
         self.records.get(name)?.as_ref()
     }
 
-    /// Writes the record of `name` as it was `before`: what a store does that reads and writes
+    /// Writes the record of `name` as it was `before`: the fault of a store that reads and writes
     /// without comparing.
-    pub fn put_back(&mut self, name: &str, before: &Self) {
-        self.records.insert(name.to_owned(), before.records.get(name).cloned().flatten());
+    pub fn put_back(&mut self, name: &str, before: Option<Record>) {
+        self.records.insert(name.to_owned(), before);
     }
 
     /// As [`Backend::reschedule`](allora_core::Backend::reschedule).
-    pub fn reschedule(&mut self, request: Reschedule<'_>) -> Rescheduled {
-        let now = request.now.here();
-        let plans = request.plans.iter();
-        let answers = plans.map(|plan| {
-            self.with(plan.name, request.node, now, |slot, at, ledger| step(slot, plan, at, ledger))
-        });
-        let answers = answers.collect();
-        let (found, next_due) = request.find.map_or((Vec::new(), None), |find| self.found(find));
-        Rescheduled::new(now, answers).found(found, next_due)
+    pub fn reschedule(&mut self, batch: Batch<'_>) -> Applied {
+        let now = batch.time.without_store_clock();
+        let context = OpContext::new(batch.node, now);
+        let replies = batch.operations.iter().map(|operation| self.apply(operation, context));
+        let replies = replies.collect();
+        Applied::new(now, replies)
     }
 
-    /// What [`Find`] looks for, and when the next one wants attention.
-    pub fn found(&self, find: Find<'_>) -> (Vec<State>, Option<Time>) {
+    /// As [`Queries::find_due`](allora_core::backend::Queries::find_due).
+    pub fn find_due(&self, query: DueQuery<'_>, now: Time) -> Due {
         let mut due: Vec<(Time, &str)> = Vec::new();
-        for kind in find.kinds {
+        for kind in query.kinds {
             let of_kind = self.live().filter(|(_, record)| record.kind == *kind);
-            let noticed = of_kind.filter_map(|(name, record)| Some((record.notice_at()?, name)));
-            let mut noticed: Vec<_> = noticed.collect();
-            noticed.sort_unstable();
-            due.extend(noticed.into_iter().skip(find.skip));
+            let indexed = of_kind.filter_map(|(name, record)| Some((record.index_at()?, name)));
+            let mut indexed: Vec<_> = indexed.collect();
+            indexed.sort_unstable();
+            due.extend(indexed.into_iter().skip(query.skip));
         }
         due.sort_unstable();
         due.dedup();
-        let ready = due.iter().take(find.limit).take_while(|(at, _)| *at < find.until).count();
-        let found = due[..ready].iter().filter_map(|(_, name)| self.get(name).ok());
-        (found.collect(), due.get(ready).map(|(at, _)| *at))
+        let ready = due.iter().take(query.limit).take_while(|(at, _)| *at < query.until).count();
+        let found = due[..ready].iter().filter_map(|(_, name)| self.get(name));
+        Due::new(now, found.collect(), due.get(ready).map(|(at, _)| *at))
     }
 
-    /// As [`Leases::settle`](allora_core::backend::Leases::settle).
-    pub fn settle(&mut self, request: Settle<'_>) -> Vec<Settled> {
-        let now = request.now.here();
-        let endings = request.endings.iter();
-        let settled = endings.map(|ending| {
-            self.with(ending.name, request.node, now, |slot, at, ledger| {
-                settle(slot, ending, at, ledger)
-            })
-        });
-        settled.collect()
+    /// As [`Queries::get`](allora_core::backend::Queries::get); `None` if there is no such job.
+    pub fn get(&self, name: &str) -> Option<JobState> {
+        self.record(name).filter(|record| record.is_live()).map(|record| record.state(name))
     }
 
-    /// As [`Schedules::add`](allora_core::backend::Schedules::add), of one schedule.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add(&mut self, new: NewSchedule<'_>, now: Time) -> Result<State> {
-        self.with(new.name, Self::OPERATOR, now, |slot, at, _| create(slot, &new, at))?;
-        self.get(new.name)
-    }
-
-    /// As [`Schedules::get`](allora_core::backend::Schedules::get).
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn get(&self, name: &str) -> Result<State> {
-        let record = self.records.get(name).and_then(Option::as_ref);
-        let live = record.filter(|record| record.is_live()).map(|record| record.state(name));
-        live.ok_or_else(|| Error::new(Kind::NotFound, format!("there is no job {name:?}")))
-    }
-
-    /// As [`Schedules::list`](allora_core::backend::Schedules::list).
-    pub fn list(&self, page: Page<'_>) -> Vec<State> {
+    /// As [`Queries::list`](allora_core::backend::Queries::list).
+    pub fn list(&self, page: Page<'_>) -> Vec<JobState> {
         self.live()
             .filter(|(name, _)| page.after.is_none_or(|after| *name > after))
             .filter(|(name, _)| name.starts_with(page.prefix))
@@ -130,39 +101,25 @@ impl Plain {
             .collect()
     }
 
-    /// As [`Schedules::kinds`](allora_core::backend::Schedules::kinds).
+    /// As [`Queries::kinds`](allora_core::backend::Queries::kinds).
     pub fn kinds(&self) -> Vec<String> {
-        let noticed = self.live().filter(|(_, record)| record.notice_at().is_some());
-        let kinds: BTreeSet<&str> = noticed.map(|(_, record)| &*record.kind).collect();
+        let indexed = self.live().filter(|(_, record)| record.index_at().is_some());
+        let kinds: BTreeSet<&str> = indexed.map(|(_, record)| &*record.kind).collect();
         kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned).collect()
     }
 
-    /// As [`Schedules::modify`](allora_core::backend::Schedules::modify).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn modify(&mut self, name: &str, what: Change<'_>, now: Time) -> Result<State> {
-        self.with(name, Self::OPERATOR, now, |slot, at, ledger| {
-            change(slot, name, &what, at, ledger)
-        })?;
-        self.get(name)
-    }
-
-    /// As [`Schedules::delete`](allora_core::backend::Schedules::delete).
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn delete(&mut self, name: &str, now: Time) -> Result {
-        self.with(name, Self::OPERATOR, now, |slot, at, _| delete(slot, name, at))
-    }
-
-    /// As [`History::past`](allora_core::backend::History::past).
-    pub fn past(&self, name: Option<&str>, before: Option<i64>, limit: usize) -> Vec<Past> {
-        self.past
+    /// As [`History::entries`](allora_core::backend::History::entries).
+    pub fn entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Vec<HistoryEntry> {
+        self.history
             .values()
             .rev()
-            .filter(|past| before.is_none_or(|before| past.fence < before))
-            .filter(|past| name.is_none_or(|name| past.name == name))
+            .filter(|entry| before.is_none_or(|before| entry.fence < before))
+            .filter(|entry| name.is_none_or(|name| entry.name == name))
             .take(limit)
             .cloned()
             .collect()

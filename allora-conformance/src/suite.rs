@@ -2,18 +2,18 @@
 
 use crate::{
     cases::{CASES, Case},
+    cluster::Cluster,
     fixture::{Capability, Fixture, open},
-    world::World,
+    text::{chain, namespace},
 };
-use allora_core::Kind;
+use allora_core::ErrorKind;
 use futures::FutureExt;
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How a case ended that did not fail.
+/// The result of a case that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passed {
@@ -67,7 +67,7 @@ fn find(name: &str) -> &'static Case {
 }
 
 fn run_case<F: Fixture>(case: &Case) -> Result<Passed, Box<dyn Any + Send>> {
-    if let Some(what) = case.needs.iter().find(|what| F::lacks().contains(what)) {
+    if let Some(what) = case.needs.iter().find(|what| F::unsupported().contains(what)) {
         return Ok(Passed::Denied(*what));
     }
     // Unwinding is caught to tear down what was set up; nothing of it is used afterwards.
@@ -75,12 +75,12 @@ fn run_case<F: Fixture>(case: &Case) -> Result<Passed, Box<dyn Any + Send>> {
         F::block_on(async {
             let stores = match open::<F>(&namespace()).await {
                 Ok(stores) => stores,
-                Err(error) if error.kind() == Kind::Unsupported => {
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
                     return Ok(Passed::Skipped(error.to_string()));
                 }
                 Err(error) => panic!("the fixture cannot be set up: {}", chain(&error)),
             };
-            let world = World::new(stores).await;
+            let world = Cluster::new(stores).await;
             let held = AssertUnwindSafe((case.body)(&world)).catch_unwind().await;
             let torn = world.tear_down().await;
             held?;
@@ -89,24 +89,6 @@ fn run_case<F: Fixture>(case: &Case) -> Result<Passed, Box<dyn Any + Send>> {
         })
     }));
     outcome.and_then(|inner| inner)
-}
-
-/// A name that no other case has, in this process or in another.
-pub(crate) fn namespace() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("c{:x}_{number:x}", std::process::id())
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -2,7 +2,7 @@
 
 use allora_core::{
     Backend, Run, Runtime, Scheduler,
-    backend::{Act, Answer, Now, Plan, Reschedule},
+    backend::{Applied, Batch, Operation, Reply, TimeSource},
     every,
 };
 use futures::{StreamExt, channel::mpsc, future::join_all};
@@ -28,7 +28,7 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
 ) {
     const JOB: &str = "tick";
     let (told, mut heard) = mpsc::unbounded();
-    let looks = stores[0].clone();
+    let reader = stores[0].clone();
     let nodes = stores.map(|store| {
         let told = told.clone();
         let tick = async move |run: Run| {
@@ -51,9 +51,10 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     runs.sort();
     runs.dedup();
     assert_eq!(runs.len(), 3, "an occurrence ran twice");
-    let plans = [Plan::new(JOB, Act::Look)];
-    let request = Reschedule::new("looks", Now::Store { node: runtime.wall() }, &plans);
-    let answers = looks.reschedule(request).await.expect("the store is looked at").answers;
-    let Some(Answer::State(state)) = answers.first() else { panic!("no record: {answers:?}") };
+    let operations = [Operation::read(JOB)];
+    let time = TimeSource::Store { fallback: runtime.wall() };
+    let applied = reader.reschedule(Batch::new("reader", time, &operations)).await;
+    let reply = applied.and_then(Applied::single).expect("the record is read");
+    let Reply::State(state) = reply else { panic!("no record: {reply:?}") };
     assert!(state.counters.started >= 3, "{state:?}");
 }

@@ -1,5 +1,7 @@
-//! The one error of the library: what went wrong, where, and, by its kind, what the caller does next.
+//! The error type of the library: the failure, its place, and a kind that tells the caller how to
+//! proceed.
 
+use allora_schedule::{ParseError, ScheduleError, crontab::BadCrontab};
 use std::{borrow::Cow, error, fmt};
 
 /// Any error, as a job may return it.
@@ -8,72 +10,72 @@ pub type BoxError = Box<dyn error::Error + Send + Sync + 'static>;
 /// `Result` with the library's [`Error`].
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// What the caller does next.
+/// The action that an error asks of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
-    /// The input is wrong: correct it; asking again changes nothing.
+pub enum ErrorKind {
+    /// The input is wrong. Correct it; the same request fails again.
     Invalid,
     /// There is no such job.
     NotFound,
     /// The name is taken, or the record changed since it was read.
     AlreadyExists,
-    /// Somebody else has taken the occurrence over: stop working on it.
+    /// Another node has claimed the occurrence. Stop working on it.
     LeaseLost,
     /// The backend cannot do this at all.
     Unsupported,
-    /// The store did not answer, or the outcome is unknown: ask again.
+    /// The store did not answer, or the outcome is unknown. Try again.
     Unavailable,
-    /// Anything else: read the message.
+    /// Any other failure. Read the message.
     Other,
 }
 
-/// An error with its [`Kind`], the operation it happened in, and its cause.
+/// An error with its [`ErrorKind`], the operation it happened in, and its cause.
 ///
 /// `Display` prints one level; the cause is the [`source`](error::Error::source).
 ///
 /// ```
-/// use allora_core::{Error, Kind};
+/// use allora_core::{Error, ErrorKind};
 ///
-/// let error = Error::new(Kind::Unavailable, "the store did not answer within 1 s").op("reschedule");
-/// assert_eq!(error.kind(), Kind::Unavailable);
+/// let error = Error::new(ErrorKind::Unavailable, "the store did not answer within 1 s").op("reschedule");
+/// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// assert_eq!(error.to_string(), "reschedule: the store did not answer within 1 s");
 /// ```
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     op: Option<&'static str>,
     message: Cow<'static, str>,
     source: Option<BoxError>,
 }
 
 impl Error {
-    /// An error of this kind; `message` says what, where, and what to do next.
-    pub fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
+    /// An error of this kind. `message` states the failure, its place, and the remedy.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, op: None, message: message.into(), source: None }
     }
 
-    /// Shorthand for [`Kind::Invalid`].
+    /// Shorthand for [`ErrorKind::Invalid`].
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Kind::Invalid, message)
+        Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Names the operation that failed, as `reschedule` or `build`.
+    /// Sets the operation that failed, such as `reschedule` or `build`.
     #[must_use]
     pub fn op(mut self, op: &'static str) -> Self {
         self.op = Some(op);
         self
     }
 
-    /// Keeps the cause.
+    /// Sets the cause.
     #[must_use]
     pub fn source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What the caller does next.
-    pub fn kind(&self) -> Kind {
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 }
@@ -84,6 +86,27 @@ impl fmt::Display for Error {
             Some(op) => write!(f, "{op}: {}", self.message),
             None => f.write_str(&self.message),
         }
+    }
+}
+
+impl From<ParseError> for Error {
+    /// [`ErrorKind::Invalid`], with the whole message.
+    fn from(error: ParseError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<ScheduleError> for Error {
+    /// [`ErrorKind::Invalid`], with the message.
+    fn from(error: ScheduleError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<BadCrontab> for Error {
+    /// [`ErrorKind::Invalid`], with all lines in the message.
+    fn from(bad: BadCrontab) -> Self {
+        Self::invalid(bad.to_string())
     }
 }
 

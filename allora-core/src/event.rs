@@ -1,159 +1,150 @@
-//! What a scheduler tells about itself.
+//! Events: the changes that a scheduler reports about itself.
 
 use crate::{backend::Outcome, error::Error, time::Time};
 use std::{sync::Arc, time::Duration};
 
-/// Something that happened on this node.
+/// A change that happened on this node.
 ///
-/// Given to the closure of [`Builder::on_event`](crate::Builder::on_event), in the order in which
-/// it happened, and logged through `tracing` under the target `allora`.
+/// The scheduler passes each event to the closure of
+/// [`Builder::on_event`](crate::Builder::on_event), in the order in which the events happen, and
+/// logs it through `tracing` under the target `allora`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The scheduler was built with jobs that run at most once, and the store, as it is set up, may
-    /// forget that they ran.
-    Caveat {
-        /// What it may forget, and what to do about it.
+    /// The scheduler has jobs that run at most once, and the store, in its present setup, can lose
+    /// the record of their runs.
+    DurabilityWarning {
+        /// The risk and its remedy.
         what: String,
     },
     /// The scheduler has reached its store for the first time.
     Ready {
         /// This node's id.
         node: Arc<str>,
-        /// How many jobs it knows.
+        /// The number of jobs registered on this node.
         jobs: usize,
     },
     /// A run has started.
     Started {
         /// The job.
         name: Arc<str>,
-        /// The nominal instant.
+        /// The nominal time.
         scheduled_at: Time,
-        /// Which attempt, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// Its fence.
         fence: i64,
-        /// How long after it was due.
+        /// The time between `due_at` and the start.
         late: Duration,
     },
     /// A run has ended.
     Ended {
         /// The job.
         name: Arc<str>,
-        /// The nominal instant.
+        /// The nominal time.
         scheduled_at: Time,
-        /// Which attempt, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// Its fence.
         fence: i64,
-        /// How.
+        /// The result of the run.
         outcome: Outcome,
-        /// How long it ran.
+        /// The duration of the run.
         took: Duration,
     },
-    /// Instants were passed over.
-    Passed {
+    /// Occurrences were missed or skipped.
+    OccurrencesMissed {
         /// The job.
         name: Arc<str>,
         /// The first of them.
         first: Time,
         /// The last of them.
         last: Time,
-        /// How many; `None` if counting them would have cost too much.
+        /// The number of occurrences; `None` if counting them would take too long.
         count: Option<u64>,
         /// [`Outcome::Skipped`] or [`Outcome::Missed`].
         outcome: Outcome,
     },
-    /// Somebody else has taken the run's occurrence over, or gave it up as lost: it is cancelled.
+    /// Another node has claimed the run's occurrence, or the run is recorded as lost, or the lease
+    /// on its concurrency key belongs to another run. The run is cancelled.
     LeaseLost {
         /// The job.
         name: Arc<str>,
+        /// The concurrency key; `None` for the run's own lease.
+        key: Option<Arc<str>>,
         /// The run's fence.
         fence: i64,
     },
-    /// The run was cancelled: no extension was confirmed before its lease's end.
-    LeaseUnconfirmed {
+    /// The run was cancelled: the store confirmed no extension before the end of its lease, or of
+    /// the lease on its concurrency key.
+    LeaseRenewalFailed {
         /// The job.
         name: Arc<str>,
+        /// The concurrency key; `None` for the run's own lease.
+        key: Option<Arc<str>>,
         /// The run's fence.
         fence: i64,
     },
-    /// The run was cancelled: no extension of its turn in its mutex group was confirmed in time.
-    MutexUnconfirmed {
-        /// The job.
-        name: Arc<str>,
-        /// The group.
-        group: Arc<str>,
-        /// The run's fence.
-        fence: i64,
-    },
-    /// The run was ended: somebody else has its turn in its mutex group, or the group's record was
-    /// deleted.
-    MutexLost {
-        /// The job.
-        name: Arc<str>,
-        /// The group.
-        group: Arc<str>,
-        /// The run's fence.
-        fence: i64,
-    },
-    /// The job is now as this node defines it; the store had it otherwise.
+    /// The store had another definition of the job. It was replaced by this node's definition.
     Redefined {
         /// The job.
         name: Arc<str>,
     },
-    /// Another node has defined the job otherwise: this node leaves it alone until it is restarted.
-    Outdated {
+    /// Another node has defined the job differently. This node does not run the job until it is
+    /// restarted.
+    DefinitionConflict {
         /// The job.
         name: Arc<str>,
     },
-    /// The job was deleted in the store: this node leaves it alone until it is restarted.
+    /// The job was deleted in the store. This node does not run the job until it is restarted.
     Deleted {
         /// The job.
         name: Arc<str>,
     },
-    /// The store had forgotten the job, and it was registered again: somebody emptied the store.
-    Forgotten {
+    /// The store had no record of the job any more, and the job was registered again. The store may
+    /// have been emptied.
+    Reregistered {
         /// The job.
         name: Arc<str>,
     },
-    /// The job cannot be run by this node, which leaves it alone.
-    Unplannable {
+    /// This node cannot run the job, and ignores it.
+    JobInvalid {
         /// The job.
         name: Arc<str>,
-        /// Why, and what to do.
+        /// The reason and its remedy.
         reason: String,
     },
-    /// The store does not answer; the scheduler asks again, every 800 ms at the latest.
+    /// The store does not answer. The scheduler tries again after at most 800 ms.
     StoreDown {
-        /// What it said.
+        /// The error of the request.
         error: Arc<Error>,
     },
     /// The store answers again.
     StoreUp,
-    /// The store refused a request for a reason that waiting does not mend.
-    StoreRefused {
-        /// What it said.
+    /// The store rejected a request. Waiting does not help.
+    StoreError {
+        /// The error of the request.
         error: Arc<Error>,
     },
-    /// This node's clock differs from the store's by more than 1 s. Harmless: the store's decides.
-    ClockOff {
-        /// Whether the node's clock is ahead.
+    /// This node's clock differs from the store's by more than 1 s. This does no harm: the
+    /// scheduler uses the store's clock.
+    ClockSkew {
+        /// `true` if the node's clock is ahead.
         ahead: bool,
-        /// By how much.
+        /// The difference.
         by: Duration,
     },
-    /// A timer of the scheduler came late by so long: something blocks the executor, or the machine
-    /// slept. Work that blocks belongs on a thread of its own.
-    Stalled {
-        /// How late.
+    /// A timer of the scheduler fired late: a task blocks the executor, or the machine slept. Move
+    /// blocking work to a thread of its own.
+    TimerDelayed {
+        /// The delay.
         by: Duration,
     },
     /// The scheduler has stopped.
     Stopped {
-        /// Runs that were cancelled because the grace was over.
+        /// The number of runs cancelled at the end of the grace period.
         cancelled: usize,
-        /// Runs whose end could not be told to the store.
-        unsettled: usize,
+        /// The number of runs whose result was not recorded in the store.
+        unrecorded: usize,
     },
 }

@@ -1,7 +1,6 @@
-//! The heart of allora: schedules, the record and its state machine, the planner, the scheduler.
+//! The core of allora: jobs, the record and its state machine, the planner, the scheduler.
 
 pub mod backend;
-pub mod crontab;
 mod error;
 mod event;
 mod job;
@@ -12,21 +11,23 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
+pub mod store;
+mod store_clock;
 pub mod stored;
-pub mod time;
 
+pub use allora_schedule::{crontab, time};
 pub use backend::{Backend, Occurrence};
-pub use error::{BoxError, Error, Kind, Result};
+pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, Delivery, Entry, IntoOutcome, Job, Overlap, Placement, Retry, Settings, job,
+    CatchUp, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry, Settings, job,
 };
 pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
-pub use stored::{Pattern, Schedules, Stored};
+pub use stored::{Pattern, Schedules, StoredSchedule};
 pub use time::Time;

@@ -8,8 +8,8 @@ pub const MAX_NAME: usize = 200;
 /// Checks the name of a job, a kind or a node's label.
 ///
 /// # Errors
-/// `Invalid` if it is empty, longer than [`MAX_NAME`] bytes, begins or ends with white space, or
-/// has a control, line-separating or text-direction character in it.
+/// `Invalid` if the name is empty, is longer than [`MAX_NAME`] bytes, begins or ends with white
+/// space, or contains a control, line-separating or text-direction character.
 ///
 /// ```
 /// use allora_core::check_name;
@@ -39,34 +39,36 @@ pub fn check_name(name: &str) -> Result {
     }
 }
 
-/// What the names of the records begin with that the scheduler keeps for mutex groups.
+/// The prefix of the records that the scheduler keeps for mutex groups.
 pub(crate) const MUTEX: &str = "allora:mutex:";
 
-/// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own.
+/// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own
+/// names.
 pub(crate) fn check_free(name: &str) -> Result {
     check_name(name)?;
     if name.starts_with(MUTEX) {
-        let own =
-            format!("names that begin with {MUTEX:?} are those of mutex groups; not {name:?}");
+        let own = format!(
+            "the job name {name:?} begins with {MUTEX:?}, which is reserved for mutex groups; use another name"
+        );
         return Err(Error::invalid(own));
     }
     Ok(())
 }
 
-/// Checks the name of a mutex group: one word that, behind its prefix, still is a name.
+/// Checks the name of a mutex group: one word that is a valid name with its prefix.
 pub(crate) fn check_group(group: &str) -> Result {
     check_name(group)?;
     let most = MAX_NAME - MUTEX.len();
     if group.len() > most || group.contains(|c: char| c.is_whitespace() || c == ';') {
         return Err(Error::invalid(format!(
-            "the mutex group {:?}: at most {most} bytes without blanks and semicolons",
+            "the mutex group {:?} is not valid; use 1 to {most} bytes without blanks and semicolons",
             shown(group)
         )));
     }
     Ok(())
 }
 
-/// The first 40 characters: enough to find it, little enough for a log line.
+/// The first 40 characters: enough to recognise the name in a log line.
 fn shown(name: &str) -> String {
     match name.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &name[..end]),

@@ -1,9 +1,8 @@
-//! One execution of an occurrence, as the job sees it.
+//! One execution of an occurrence, for the code of the job.
 
 use crate::{
-    backend::{Cursor, End, Ended, Ending, Taken},
-    error::{Error, Kind, Result},
-    job::Payload,
+    backend::{Claimed, Completion, Cursor, Operation},
+    error::{Error, ErrorKind, Result},
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -20,6 +19,12 @@ use std::{
     time::Duration,
 };
 
+/// The kind and the data of a stored schedule, for its runs.
+pub(crate) struct Payload {
+    pub(crate) kind: String,
+    pub(crate) data: Arc<[u8]>,
+}
+
 /// One execution of an occurrence. A clone is the same run.
 #[derive(Clone)]
 pub struct Run {
@@ -30,12 +35,12 @@ pub(crate) struct Inner {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) node: Arc<str>,
-    pub(crate) taken: Taken,
+    pub(crate) claimed: Claimed,
     pub(crate) then: Cursor,
     pub(crate) data: Arc<[u8]>,
     pub(crate) payload: Option<Arc<Payload>>,
-    /// Who extends its lease or mark, if it has one.
-    pub(crate) beats: Option<Weak<dyn Beats>>,
+    /// The node, which extends the run's lease.
+    pub(crate) heartbeat: Weak<dyn Heartbeat>,
     /// It is delivered at least once.
     pub(crate) can_retry: bool,
     pub(crate) control: Control,
@@ -56,32 +61,33 @@ impl Run {
         &self.inner.node
     }
 
-    /// The nominal instant, the same for every attempt; of a manual trigger, when it was pulled.
+    /// The nominal time, the same for every attempt. For a manual trigger: the time of the trigger.
     pub fn scheduled_at(&self) -> Time {
-        self.inner.taken.run.at
+        self.inner.claimed.occurrence.scheduled_at
     }
 
-    /// Which attempt at the occurrence this is, from 1.
+    /// The number of this attempt at the occurrence, from 1.
     pub fn attempt(&self) -> u32 {
-        self.inner.taken.attempt
+        self.inner.claimed.attempt
     }
 
-    /// A number that grows with every take of this job and never repeats. Hand it to what the job
-    /// writes to: where the highest fence seen is kept, a writer that was believed dead is refused.
+    /// The fencing token: grows with every claim of this job and never repeats. Pass it to the
+    /// systems that the job writes to. A system that stores the highest fence it has seen can
+    /// reject the writes of an older run.
     pub fn fence(&self) -> i64 {
-        self.inner.taken.fence
+        self.inner.claimed.fence
     }
 
-    /// A number that grows with every turn in the job's [mutex group](crate::Entry::mutex), over
-    /// all its jobs; `None` without a group. To be used as [`fence`](Self::fence), which grows for
-    /// each job by itself, where several jobs of the group write to one thing.
+    /// The fencing token of the job's [mutex group](crate::JobSpec::mutex): grows with every lock,
+    /// over all jobs of the group. `None` without a group. Use it where several jobs of the group
+    /// write to one system; [`fence`](Self::fence) grows for each job separately.
     pub fn mutex_fence(&self) -> Option<i64> {
         self.control().mutex_fence.get().copied()
     }
 
     /// The id of a manual trigger; `None` for an occurrence of the schedule.
     pub fn trigger(&self) -> Option<&str> {
-        self.inner.taken.run.trigger.as_deref()
+        self.inner.claimed.occurrence.trigger.as_deref()
     }
 
     /// The payload of a stored schedule; empty for a job in code.
@@ -94,75 +100,73 @@ impl Run {
         self.inner.payload.as_ref().map_or("", |payload| &payload.kind)
     }
 
-    /// Has this run counted as failed when it returns, whatever it returns, and tried again after
-    /// so long: in place of the retry policy's wait, and beyond its limit. The attempt counts.
+    /// Requests a retry: when this run returns, it counts as failed, whatever its result, and is
+    /// tried again after `after`. This replaces the wait of the retry policy and ignores its limit.
+    /// The attempt counts.
     ///
     /// # Errors
-    /// `Unsupported` if it is delivered at most once.
+    /// `Unsupported` if the job runs at most once.
     pub fn retry(&self, after: Duration, error: impl fmt::Display) -> Result {
-        self.decide("tried again", Decision::Retry { after, error: error.to_string() })
+        self.decide("retried", Requested::Retry { after, error: error.to_string() })
     }
 
-    /// Gives the occurrence back when this run returns, whatever it returns: any node takes it at
-    /// once, and the attempt does not count.
+    /// Requests a release: when this run returns, whatever its result, any node can claim the
+    /// occurrence at once. The attempt does not count.
     ///
     /// # Errors
-    /// `Unsupported` if it is delivered at most once.
+    /// `Unsupported` if the job runs at most once.
     pub fn release(&self) -> Result {
-        self.decide("given back", Decision::Release)
+        self.decide("released", Requested::Release)
     }
 
-    /// If this run fails, it is not tried again, whatever the retry policy says: at least once, it
-    /// is a dead letter.
+    /// Rules out another attempt: if this run fails, the retry policy is not applied. An
+    /// at-least-once occurrence becomes a dead letter.
     pub fn give_up(&self) {
-        self.control().set_decision(Decision::GiveUp);
+        self.control().set_requested(Requested::GiveUp);
     }
 
-    fn decide(&self, what: &str, decision: Decision) -> Result {
+    fn decide(&self, what: &str, decision: Requested) -> Result {
         if !self.inner.can_retry {
-            let once = format!("{:?} is delivered at most once, and cannot be {what}", self.name());
-            return Err(Error::new(Kind::Unsupported, once));
+            let once = format!("{:?} runs at most once and cannot be {what}", self.name());
+            return Err(Error::new(ErrorKind::Unsupported, once));
         }
-        self.control().set_decision(decision);
+        self.control().set_requested(decision);
         Ok(())
     }
 
-    /// Extends the lease or mark now, instead of when a third of it has passed, and waits until the
-    /// store has confirmed that: the occurrence is still this run's. Seldom needed: runs are kept
-    /// alive by the scheduler.
+    /// Extends the lease now and waits until the store has confirmed it. Rarely needed: the
+    /// scheduler extends the lease when a third of it has passed.
     ///
     /// # Errors
-    /// `LeaseLost` if it is not, or may not be: stop working on it. `Unsupported` if there is no
-    /// lease to extend.
+    /// `LeaseLost` if the occurrence does not, or may not, belong to this run any more: stop
+    /// working on it. `Unsupported` if there is no lease to extend.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the wait; the lease may be extended all the same.
+    /// Dropping the future ends the wait. The lease may be extended all the same.
     pub async fn heartbeat(&self) -> Result {
-        let lost = || Error::new(Kind::LeaseLost, format!("{:?} is not this run's", self.name()));
-        let Some(beats) = &self.inner.beats else {
-            let none = format!("the backend keeps no lease of {:?}", self.name());
-            return Err(Error::new(Kind::Unsupported, none));
-        };
+        let lost =
+            || Error::new(ErrorKind::LeaseLost, format!("{:?} is not this run's", self.name()));
         let control = self.control();
         let before = control.confirmed();
-        beats.upgrade().ok_or_else(lost)?.beat(self.name(), self.fence());
+        self.inner.heartbeat.upgrade().ok_or_else(lost)?.heartbeat(self.name(), self.fence());
         poll_fn(|cx| control.poll_confirmed(before, cx)).await.then_some(()).ok_or_else(lost)
     }
 
-    /// Names the occurrence for the outside world: the same for every attempt, different from every
-    /// other occurrence, also of a job of the same name that was deleted before. An idempotency key.
+    /// An idempotency key: identifies the occurrence to other systems. It is the same for every
+    /// attempt and different for every other occurrence, including those of a deleted job of the
+    /// same name.
     pub fn occurrence_key(&self) -> String {
-        let Inner { namespace, name, taken, .. } = &*self.inner;
-        let at = taken.run.at.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let Inner { namespace, name, claimed: taken, .. } = &*self.inner;
+        let at = taken.occurrence.scheduled_at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let incarnation = taken.incarnation;
-        match &taken.run.trigger {
+        match &taken.occurrence.trigger {
             Some(id) => format!("{namespace}/{name}/{incarnation}/{at}/{id}"),
             None => format!("{namespace}/{name}/{incarnation}/{at}"),
         }
     }
 
-    /// Whether the run should end: its lease is running out, it was deleted, or the scheduler's
-    /// grace is nearly over. Its future is dropped soon.
+    /// `true` if the run should end: its lease is about to end, the job was deleted, or the
+    /// scheduler's grace period is nearly over. The future is dropped soon.
     pub fn is_cancelled(&self) -> bool {
         self.inner.control.is_cancelled()
     }
@@ -170,17 +174,16 @@ impl Run {
     /// Waits until [`is_cancelled`](Self::is_cancelled).
     ///
     /// # Cancel safety
-    /// Dropping the future ends the wait, nothing else.
+    /// Dropping the future only ends the wait.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { run: self.clone() }
     }
 
-    /// The ending that says this run has ended well: for backends that let a job finish its
-    /// occurrence inside its own transaction. What the scheduler itself tells the store afterwards
-    /// is then a repetition, and answered alike.
-    pub fn finish(&self) -> Ending<'_> {
-        let end = End::Finish { then: self.inner.then, outcome: Ended::Ran };
-        Ending::new(self.name(), self.fence(), end)
+    /// The operation that completes this run as succeeded. Backends use it to complete an
+    /// occurrence inside the job's own transaction. The scheduler sends the same completion later;
+    /// the store accepts the repetition.
+    pub fn complete(&self) -> Operation<'_> {
+        Operation::complete(self.name(), self.fence(), self.inner.then, Completion::Succeeded)
     }
 
     pub(crate) fn then(&self) -> Cursor {
@@ -222,34 +225,34 @@ impl Future for Cancelled {
     }
 }
 
-/// Who extends leases and marks.
-pub(crate) trait Beats: Send + Sync {
-    /// Extends that of this run now.
-    fn beat(&self, name: &str, fence: i64);
+/// Extends leases.
+pub(crate) trait Heartbeat: Send + Sync {
+    /// Extends the lease of this run now.
+    fn heartbeat(&self, name: &str, fence: i64);
 }
 
-/// What a run has said about its end.
+/// The result that a run has requested for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum Requested {
     Retry { after: Duration, error: String },
     Release,
     GiveUp,
 }
 
-/// How the scheduler reaches a run: first it asks, then it takes the future away.
+/// The scheduler's control of a run: cancellation first, then the end of its future.
 #[derive(Default)]
 pub(crate) struct Control {
     /// [`RUNS`], [`CANCELLED`] or [`DROPPED`].
     stage: AtomicU8,
-    /// The execution's task.
+    /// The task that executes the run.
     pub(crate) execution: AtomicWaker,
-    /// How often an extension of its lease was confirmed.
+    /// The number of confirmed extensions of its lease.
     confirmed: AtomicU64,
-    /// The fence of its turn in its mutex group.
+    /// The fence of its lock in its mutex group.
     mutex_fence: OnceLock<i64>,
-    /// What it has said about its end.
-    decision: Mutex<Option<Decision>>,
-    /// Those who wait for the cancellation, or for a confirmation.
+    /// The result that the run has requested.
+    requested: Mutex<Option<Requested>>,
+    /// The tasks that wait for the cancellation or for a confirmation.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -266,25 +269,25 @@ impl Control {
         self.stage.load(Ordering::Acquire) == DROPPED
     }
 
-    /// Asks the run to end.
+    /// Cancels the run: its code is notified.
     pub(crate) fn cancel(&self) {
         self.advance(CANCELLED);
     }
 
-    /// Ends it.
+    /// Drops the run's future.
     pub(crate) fn drop_now(&self) {
         self.advance(DROPPED);
         self.execution.wake();
     }
 
-    /// The store has extended its lease or mark.
+    /// Records that the store has extended the lease.
     pub(crate) fn confirm(&self) {
         self.confirmed.fetch_add(1, Ordering::AcqRel);
         self.wake();
     }
 
     pub(crate) fn set_mutex_fence(&self, fence: i64) {
-        // A run has one turn.
+        // A run locks its group once.
         let _ = self.mutex_fence.set(fence);
     }
 
@@ -292,12 +295,12 @@ impl Control {
         self.confirmed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn decision(&self) -> Option<Decision> {
-        self.decision.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn requested(&self) -> Option<Requested> {
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_decision(&self, decision: Decision) {
-        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
+    fn set_requested(&self, decision: Requested) {
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = Some(decision);
     }
 
     fn advance(&self, to: u8) {
@@ -313,7 +316,8 @@ impl Control {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether an extension was confirmed since; false if the run is to end.
+    /// Returns `true` once an extension is confirmed after `since`, and `false` once the run is
+    /// cancelled.
     fn poll_confirmed(&self, since: u64, cx: &mut Context<'_>) -> Poll<bool> {
         if self.confirmed() != since {
             return Poll::Ready(true);

@@ -1,4 +1,4 @@
-//! What the compiler says of the commonest mistakes with closures is designed, and pinned here.
+//! The compiler errors for the most common mistakes with closures are designed, and pinned here.
 //!
 //! The texts belong to one release of the compiler: after an update of the toolchain, read the
 //! new ones and accept them with `TRYBUILD=overwrite`.

@@ -1,23 +1,18 @@
-//! How a store is opened: by the members' addresses, with a builder, or over a client that is
-//! there already.
+//! Opening a store: by the members' addresses, with a builder, or over an existing client.
 
 use crate::{
-    Etcd,
-    driver::{Driver, Reach, kv},
-    error::strange,
-    exchange::gets,
-    keys::Keys,
-    marks::Marks,
-    store::Store,
+    client::{Client, Endpoints, gets, kv},
+    error::unexpected_response,
+    store::{Etcd, Store},
 };
 use allora_core::{Error, Result};
 use etcd_client::{
-    Certificate, Client, Compare, CompareOp, ConnectOptions, Identity, TlsOptions, Txn, TxnOp,
+    Certificate, Compare, CompareOp, ConnectOptions, Identity, TlsOptions, Txn, TxnOp,
     TxnOpResponse,
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The layout's version.
+/// The version of the layout of the keys.
 const VERSION: &str = "1";
 
 /// Opens a store; see [`Etcd::builder`].
@@ -34,8 +29,7 @@ pub struct Builder {
     handle: Option<tokio::runtime::Handle>,
 }
 
-/// What is needed beyond the system's certificates to talk to members whose addresses begin with
-/// `https`.
+/// Certificates for members whose addresses begin with `https`.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Tls {
@@ -50,19 +44,19 @@ impl Tls {
         Self::default()
     }
 
-    /// Trusts this authority, too: a certificate in PEM.
+    /// Trusts this authority as well: a certificate in PEM.
     pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(pem.into());
         self
     }
 
-    /// Shows this certificate to the members, which is proved by this key: both in PEM.
+    /// Presents this certificate to the members, with its private key: both in PEM.
     pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The name that the members' certificates have, where it is not that of the address.
+    /// The name in the members' certificates, if it differs from the host in the address.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -108,73 +102,92 @@ impl Default for Builder {
     }
 }
 
+impl Etcd {
+    /// Connects with the default settings: `Etcd::connect(["http://127.0.0.1:2379"])`.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// As [`Builder::connect`].
+    pub async fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
+        Self::builder().connect(endpoints).await
+    }
+
+    /// Connects with other settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
-    /// Everything is kept under this word and a slash, and it is the store's namespace: two
-    /// prefixes are invisible to each other. `^[a-z_][a-z0-9_]{0,39}$`; `allora` unless given.
+    /// The store's namespace: all keys are under it and a slash. Stores with different prefixes share
+    /// nothing. Form: `^[a-z_][a-z0-9_]{0,39}$`. Default: `allora`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Logs in. The user's role must be allowed to read and write every key under the prefix and
-    /// a slash, and needs nothing else.
+    /// Logs in. The user's role needs permission to read and write every key under the prefix and a
+    /// slash, and nothing else.
     pub fn login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.login = Some((user.into(), password.into()));
         self
     }
 
-    /// With these certificates; only for addresses that begin with `https`, for which the system's
-    /// are used unless others are given.
+    /// Uses these certificates. Only for addresses that begin with `https`. Default: the system's
+    /// certificates.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// How long a call may take before it counts as unanswered, 50 ms to 10 min; 1 s unless given.
-    /// Longer than an election takes is of no use: the next call goes to another member.
+    /// The deadline of a call. A deadline longer than an election is of no use: the next call goes to
+    /// another member. Default: 1 s. Range: 50 ms to 10 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long to try to connect, 50 ms to 10 min; 5 s unless given.
+    /// The deadline of connecting. Default: 5 s. Range: 50 ms to 10 min.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Keeps the newest `entries` of history, at most 100 000; 0 keeps none, which is the default.
-    /// A tenth more may be there for a while. etcd keeps all of its data in memory and every change
-    /// of it until it is compacted: keep this small.
+    /// The number of history entries to keep; 0 keeps none. A tenth more may exist for a while. etcd
+    /// keeps all data in memory, and every change until it is compacted: keep this small.
+    /// Default: 0. Range: 0 to 100 000.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self
     }
 
-    /// How many operations the members allow in one transaction (their `--max-txn-ops`), 16 to
-    /// 100 000; 128 unless given, as there.
+    /// The number of operations that the members allow in one transaction: their `--max-txn-ops`.
+    /// Default: 128, as there. Range: 16 to 100 000.
     pub fn operations(mut self, operations: usize) -> Self {
         self.operations = operations;
         self
     }
 
-    /// Talks to etcd on this tokio runtime, which must have its timers and its network on and must
-    /// outlast the store, instead of on a thread of the store's own.
+    /// Talks to etcd on this tokio runtime instead of on a thread of the store's own. The runtime must
+    /// have timers and network, and must outlast the store.
     pub fn handle(mut self, handle: tokio::runtime::Handle) -> Self {
         self.handle = Some(handle);
         self
     }
 
-    /// Connects to a cluster by the addresses of its members, as `http://10.0.0.1:2379`: all of
-    /// them, so that another can be asked when one does not answer. One that answers is enough.
+    /// Connects to a cluster by the addresses of its members, such as `http://10.0.0.1:2379`. Name all
+    /// members, so that a call that one does not answer can be sent to another. One that answers is
+    /// enough.
     ///
     /// # Errors
-    /// `Invalid` for a bad address or setting, a login that is refused or lacking, keys that may
-    /// not be read and written, keys of a newer version. `Unavailable` if nobody answers in time,
-    /// or not as an etcd does.
+    /// `Invalid` for an invalid address or setting, a login that is rejected or missing, keys without
+    /// permission to read and write them, keys of a newer version. `Unavailable` if no member answers
+    /// in time, or none as etcd does.
     ///
     /// # Cancel safety
-    /// A dropped call may have written the version's key; connecting again goes on from there.
+    /// A dropped call may have written the key of the version; another call succeeds all the same.
     pub async fn connect<E: Into<String>>(
         self,
         endpoints: impl IntoIterator<Item = E>,
@@ -198,41 +211,29 @@ impl Builder {
         if let Some((user, password)) = &self.login {
             options = options.with_user(user, password).with_auto_token_refresh(true);
         }
-        self.open(Reach::At(endpoints, Box::new(options))).await
+        self.open(Endpoints::Addresses(endpoints, Box::new(options))).await
     }
 
-    /// Works over a client that is there already, with its members, its login and its
-    /// certificates. It must have been made on the runtime whose [`handle`](Self::handle) is
-    /// given, or on one that lives as long.
+    /// Uses an existing client, with its members, its login and its certificates. It must have been
+    /// made on the runtime whose [`handle`](Self::handle) is given, or on one that lives as long.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// As [`connect`](Self::connect).
-    pub async fn client(self, client: Client) -> Result<Etcd> {
+    pub async fn client(self, client: etcd_client::Client) -> Result<Etcd> {
         self.check()?;
-        self.open(Reach::By(Box::new(client))).await
+        self.open(Endpoints::Client(Box::new(client))).await
     }
 
-    async fn open(self, reach: Reach) -> Result<Etcd> {
-        let driver = Driver::new(reach, self.timeout, self.handle)?;
-        let store = Store {
-            driver,
-            keys: Keys::new(&self.prefix),
-            namespace: self.prefix,
-            timeout: self.timeout,
-            history: self.history,
-            noted: Default::default(),
-            operations: self.operations,
-            marks: Marks::default(),
-            bounds: Default::default(),
-            known: Default::default(),
-        };
-        store.claim_prefix(self.connect_timeout).await.map_err(|error| {
-            let all: Vec<&str> = store.driver.endpoints().collect();
-            let what = format!("no store at {}", all.join(", "));
-            Error::new(error.kind(), what).op("connect").source(error)
+    async fn open(self, endpoints: Endpoints) -> Result<Etcd> {
+        let client = Client::new(endpoints, self.timeout, self.operations, self.handle)?;
+        let store = Store::new(client, self.prefix, self.history);
+        store.check_version(self.connect_timeout).await.map_err(|error| {
+            let all: Vec<&str> = store.client.endpoints().collect();
+            let text = format!("cannot open the store at {}", all.join(", "));
+            Error::new(error.kind(), text).op("connect").source(error)
         })?;
         Ok(Etcd { store: Arc::new(store) })
     }
@@ -245,22 +246,28 @@ impl Builder {
         if !first || prefix.len() > 40 || !prefix.iter().all(rest) {
             let shown: String = self.prefix.chars().take(40).collect();
             return invalid(format!(
-                "the prefix {shown:?} is not 1 to 40 of a-z, 0-9 and _ that begin with no digit"
+                "the prefix {shown:?} is invalid; use 1 to 40 of a-z, 0-9 and _, without a digit first"
             ));
         }
         let range = Duration::from_millis(50)..=Duration::from_secs(600);
         for asked in [self.timeout, self.connect_timeout] {
             if !range.contains(&asked) {
-                return invalid(format!("a time-out of {asked:?}; give 50 ms to 10 min"));
+                return invalid(format!(
+                    "the timeout {asked:?} is out of range; use 50 ms to 10 min"
+                ));
             }
         }
         if self.history > 100_000 {
             let asked = self.history;
-            return invalid(format!("{asked} entries of history; give at most 100000"));
+            return invalid(format!(
+                "a history of {asked} entries is too large; use at most 100000"
+            ));
         }
         if !(16..=100_000).contains(&self.operations) {
             let asked = self.operations;
-            return invalid(format!("{asked} operations in a transaction; give 16 to 100000"));
+            return invalid(format!(
+                "{asked} operations per transaction is out of range; use 16 to 100000"
+            ));
         }
         Ok(())
     }
@@ -283,37 +290,37 @@ impl fmt::Debug for Builder {
 
 /// `http://host:port` or `https://host:port`, and nothing else.
 fn check_endpoint(endpoint: &str, tls: bool) -> Result {
-    // What stands before an @ may be a password.
+    // The part before an @ may contain a password.
     let shown = endpoint.rsplit('@').next().unwrap_or_default();
     let invalid = |why: &str| {
-        let what = format!("the address {shown:?} {why}; give it as http://host:2379");
-        Err(Error::invalid(what).op("connect"))
+        let text = format!("the address {shown:?} {why}; write it as http://host:2379");
+        Err(Error::invalid(text).op("connect"))
     };
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     if scheme != "http" && scheme != "https" {
         return invalid("begins with neither http:// nor https://");
     }
     if rest.contains('@') {
-        return invalid("has a login in it, which belongs into `Builder::login`");
+        return invalid("contains a login; give the login to `Builder::login`");
     }
     let host = rest.trim_end_matches('/');
     if host.is_empty() || host.contains(['/', '?', '#', ' ']) {
         return invalid("is not a host and a port");
     }
     if tls && scheme == "http" {
-        return invalid("does not use the certificates that are given: it begins with http");
+        return invalid("begins with http, but certificates are given");
     }
     Ok(())
 }
 
 impl Store {
-    /// Makes sure that the namespace is there and of our version, and that it can be written.
-    async fn claim_prefix(&self, timeout: Duration) -> Result {
+    /// Makes sure that the namespace exists with this version of the layout, and can be written.
+    async fn check_version(&self, timeout: Duration) -> Result {
         const OP: &str = "connect";
         let key = self.keys.version();
         let txn = Txn::new()
             .when([Compare::value(key.clone(), CompareOp::Equal, VERSION)])
-            // Written in any case: whoever may only read is told so now.
+            // Written in any case: a user who may only read receives an error now.
             .and_then([TxnOp::put(key.clone(), VERSION, None)])
             .or_else([TxnOp::txn(
                 Txn::new()
@@ -321,16 +328,16 @@ impl Store {
                     .and_then([TxnOp::put(key.clone(), VERSION, None)])
                     .or_else([TxnOp::get(key, None)]),
             )]);
-        let asked = self.driver.call_within(OP, timeout, move |client| {
+        let reply = self.client.call_within(OP, timeout, move |client| {
             let txn = txn.clone();
             async move { kv(&client).txn(txn).await }
         });
-        let answer = asked.await?;
-        if answer.succeeded() {
+        let reply = reply.await?;
+        if reply.succeeded() {
             return Ok(());
         }
-        let Some(TxnOpResponse::Txn(inner)) = answer.op_responses().into_iter().next() else {
-            return Err(strange(OP));
+        let Some(TxnOpResponse::Txn(inner)) = reply.op_responses().into_iter().next() else {
+            return Err(unexpected_response(OP));
         };
         if inner.succeeded() {
             return Ok(());
@@ -338,12 +345,12 @@ impl Store {
         let found = gets(&inner).into_iter().next();
         let found = found.and_then(|get| Some(get.kvs().first()?.value().to_vec()));
         let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
-        let wrong = format!(
-            "the keys under {:?} have version {found:?}, and this build knows {VERSION:?}: update \
-             it, or take another prefix",
+        let text = format!(
+            "the keys under {:?} have version {found:?}, and this build reads version {VERSION:?}; \
+             update this build, or use another prefix",
             self.keys.all()
         );
-        Err(Error::invalid(wrong).op(OP))
+        Err(Error::invalid(text).op(OP))
     }
 }
 

@@ -1,8 +1,8 @@
-//! What went wrong with etcd, in the words of the caller: what to do next.
+//! Errors of calls to etcd, with the next step for the caller.
 
-use allora_core::{Error, Kind};
+use allora_core::{Error, ErrorKind};
 
-/// The codes of gRPC that matter here; their numbers are the protocol's.
+/// The gRPC codes that matter here; their numbers are the protocol's.
 mod code {
     pub(super) const CANCELLED: i32 = 1;
     pub(super) const UNKNOWN: i32 = 2;
@@ -18,50 +18,50 @@ mod code {
 
 /// The error of a call, for its caller.
 pub(crate) fn failed(op: &'static str, cause: etcd_client::Error) -> Error {
-    let (kind, what) = match &cause {
+    let (kind, text) = match &cause {
         etcd_client::Error::GRpcStatus(status) => match status.code() as i32 {
             code::PERMISSION_DENIED => (
-                Kind::Invalid,
-                "etcd permits this user too little; it needs to read and write every key under \
-                 the prefix and a slash",
+                ErrorKind::Invalid,
+                "the etcd user lacks permission; grant it readwrite on every key under the prefix \
+                 and a slash",
             ),
-            code::UNAUTHENTICATED => (Kind::Invalid, "etcd does not accept the login"),
+            code::UNAUTHENTICATED => (ErrorKind::Invalid, "etcd rejected the login"),
             code::INVALID_ARGUMENT if status.message().contains("user name is empty") => {
-                (Kind::Invalid, "etcd asks for a login; give a user and a password")
+                (ErrorKind::Invalid, "etcd requires a login; give a user and a password")
             }
             code::INVALID_ARGUMENT if status.message().contains("authentication failed") => {
-                (Kind::Invalid, "etcd does not accept the user and the password")
+                (ErrorKind::Invalid, "etcd rejected the user and the password of the login")
             }
-            code::INVALID_ARGUMENT => (Kind::Invalid, "etcd refused the request"),
+            code::INVALID_ARGUMENT => (ErrorKind::Invalid, "etcd rejected the request"),
             code::RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => (
-                Kind::Unavailable,
+                ErrorKind::Unavailable,
                 "etcd has used up its space; compact and defragment it, then disarm the alarm",
             ),
-            _ => (Kind::Unavailable, "etcd did not answer, or has no leader"),
+            _ => (ErrorKind::Unavailable, "etcd did not answer, or has no leader"),
         },
         etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_) => {
-            (Kind::Unavailable, "etcd cannot be reached")
+            (ErrorKind::Unavailable, "etcd cannot be reached")
         }
         etcd_client::Error::InvalidArgs(_) | etcd_client::Error::InvalidUri(_) => {
-            (Kind::Invalid, "the address or an option is wrong")
+            (ErrorKind::Invalid, "the address or an option is invalid")
         }
-        _ => (Kind::Unavailable, "the exchange with etcd was broken off"),
+        _ => (ErrorKind::Unavailable, "the connection to etcd failed during the call"),
     };
-    Error::new(kind, what).op(op).source(Said(text(&cause)))
+    Error::new(kind, text).op(op).source(DriverError(text_of(&cause)))
 }
 
-/// Nobody answered in time.
-pub(crate) fn late(op: &'static str, timeout: std::time::Duration) -> Error {
-    Error::new(Kind::Unavailable, format!("etcd did not answer within {timeout:?}")).op(op)
+/// The error of a call without a reply in time.
+pub(crate) fn timed_out(op: &'static str, timeout: std::time::Duration) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("etcd did not answer within {timeout:?}")).op(op)
 }
 
-/// The answer is not one to what was asked.
-pub(crate) fn strange(op: &'static str) -> Error {
-    Error::new(Kind::Unavailable, "etcd's answer does not fit what it was asked").op(op)
+/// The error of a reply that does not fit the request.
+pub(crate) fn unexpected_response(op: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, "etcd's reply does not fit the request").op(op)
 }
 
-/// Whether another member may answer better.
-pub(crate) fn is_elsewhere(cause: &etcd_client::Error) -> bool {
+/// True if another member may answer the same request.
+pub(crate) fn may_succeed_elsewhere(cause: &etcd_client::Error) -> bool {
     match cause {
         etcd_client::Error::GRpcStatus(status) => matches!(
             status.code() as i32,
@@ -76,8 +76,8 @@ pub(crate) fn is_elsewhere(cause: &etcd_client::Error) -> bool {
     }
 }
 
-/// Whether a lease is gone.
-pub(crate) fn is_no_lease(cause: &etcd_client::Error) -> bool {
+/// True if the etcd lease of a call does not exist any more.
+pub(crate) fn is_lease_not_found(cause: &etcd_client::Error) -> bool {
     match cause {
         etcd_client::Error::GRpcStatus(status) => status.code() as i32 == code::NOT_FOUND,
         etcd_client::Error::LeaseKeepAliveError(_) => true,
@@ -85,20 +85,20 @@ pub(crate) fn is_no_lease(cause: &etcd_client::Error) -> bool {
     }
 }
 
-/// What the driver said, with its causes, which it does not hand on. There is no secret in it:
-/// the driver's own `Debug`, which has the password, is not used.
+/// The driver's error text with its causes, which the driver's error does not return. It contains
+/// no secret: the driver's own `Debug`, which has the password, is not used.
 #[derive(Debug)]
-struct Said(String);
+struct DriverError(String);
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for DriverError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Said {}
+impl std::error::Error for DriverError {}
 
-fn text(cause: &etcd_client::Error) -> String {
+fn text_of(cause: &etcd_client::Error) -> String {
     let mut text = match cause {
         etcd_client::Error::GRpcStatus(status) => status.message().to_owned(),
         other => other.to_string(),
@@ -109,10 +109,10 @@ fn text(cause: &etcd_client::Error) -> String {
         _ => None,
     };
     while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
+        let next = cause.to_string();
+        if !text.contains(&next) {
             text += ": ";
-            text += &said;
+            text += &next;
         }
         source = cause.source();
     }

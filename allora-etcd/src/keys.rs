@@ -1,8 +1,8 @@
-//! Where everything stands in the key space: all of it under the prefix and a slash.
+//! The layout of the key space: every key is under the prefix and a slash.
 //!
-//! Names come last, so that no byte in them can be taken for a separator; node ids and kinds are
-//! followed by a zero byte, which neither has. Instants and fences are sixteen hexadecimal digits,
-//! so that the order of keys is theirs.
+//! Names come last, so that no byte of a name is read as a separator. Node ids and kinds are
+//! followed by a zero byte, which neither contains. Times and fences are sixteen hexadecimal digits,
+//! so that the order of the keys is their order.
 
 use allora_core::{Time, record::Record, time::from_millis};
 
@@ -14,23 +14,23 @@ pub(crate) struct Keys {
 
 /// A key of the due index, to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
-    /// What its part of the index begins with.
-    pub(crate) beside: String,
-    /// Its instant, as digits.
+pub(crate) struct IndexKey {
+    /// The prefix of its part of the index.
+    pub(crate) part: String,
+    /// Its time, as digits.
     pub(crate) at: String,
     name: String,
 }
 
-impl Notice {
+impl IndexKey {
     pub(crate) fn key(&self) -> String {
-        format!("{}{}{}", self.beside, self.at, self.name)
+        format!("{}{}{}", self.part, self.at, self.name)
     }
 }
 
 /// A key of the due index, read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Due {
+pub(crate) struct IndexEntry {
     pub(crate) at: Time,
     pub(crate) name: String,
 }
@@ -53,14 +53,14 @@ impl Keys {
         self.under("version")
     }
 
-    /// No fence at or below it is given to a name whose tombstone is forgotten.
-    pub(crate) fn floor(&self) -> String {
-        self.under("floor")
+    /// No fence at or below it is given to a name whose tombstone was removed.
+    pub(crate) fn min_fence(&self) -> String {
+        self.under("min_fence")
     }
 
-    /// The latest hint: only its changes matter.
-    pub(crate) fn told(&self) -> String {
-        self.under("told")
+    /// The latest notification: only its changes matter.
+    pub(crate) fn notification(&self) -> String {
+        self.under("notification")
     }
 
     /// The record of a job.
@@ -68,27 +68,27 @@ impl Keys {
         self.under(&format!("job/{name}"))
     }
 
-    /// Its data, if it has any: apart, so that a take does not write it again.
+    /// The data of a job, if it has any. It has a key of its own, so that a claim does not write it.
     pub(crate) fn data(&self, name: &str) -> String {
         self.under(&format!("data/{name}"))
     }
 
-    /// A node that is alive: bound to its lease, gone with it.
-    pub(crate) fn mark(&self, node: &str) -> String {
-        self.under(&format!("node/{}", plain(node)))
+    /// The session of a node that is alive: bound to its etcd lease, and removed with it.
+    pub(crate) fn session(&self, node: &str) -> String {
+        self.under(&format!("session/{}", escape(node)))
     }
 
-    /// A node that has been alive, and may have left runs.
-    pub(crate) fn fleet(&self, node: &str) -> String {
-        self.under(&format!("fleet/{}", plain(node)))
+    pub(crate) fn sessions(&self) -> String {
+        self.under("session/")
     }
 
-    pub(crate) fn marks(&self) -> String {
-        self.under("node/")
+    /// A node that has had a session, and may have left runs.
+    pub(crate) fn node(&self, node: &str) -> String {
+        self.under(&format!("nodes/{}", escape(node)))
     }
 
-    pub(crate) fn fleets(&self) -> String {
-        self.under("fleet/")
+    pub(crate) fn nodes(&self) -> String {
+        self.under("nodes/")
     }
 
     /// A kind that stored schedules have, or had.
@@ -96,99 +96,100 @@ impl Keys {
         self.under(&format!("kind/{kind}"))
     }
 
-    /// What wants attention, by kind and time.
-    pub(crate) fn dues(&self, kind: &str) -> String {
+    /// The records of a kind that want attention, by time.
+    pub(crate) fn due(&self, kind: &str) -> String {
         self.under(&format!("due/{kind}\0"))
     }
 
-    /// What wants attention when a run ends, by the clock of its node or with that node.
-    pub(crate) fn helds(&self, node: &str) -> String {
-        self.under(&format!("held/{}\0", plain(node)))
+    /// The records that want attention when a lease of this node ends: by the node's clock, or with
+    /// its session.
+    pub(crate) fn leased_by(&self, node: &str) -> String {
+        self.under(&format!("lease/{}\0", escape(node)))
     }
 
-    pub(crate) fn helds_of(&self, node: &str, kind: &str) -> String {
-        format!("{}{kind}\0", self.helds(node))
+    pub(crate) fn leased_by_of(&self, node: &str, kind: &str) -> String {
+        format!("{}{kind}\0", self.leased_by(node))
     }
 
-    pub(crate) fn all_helds(&self) -> String {
-        self.under("held/")
+    pub(crate) fn all_leased(&self) -> String {
+        self.under("lease/")
     }
 
-    /// Below which instant nothing stands in this part of the index.
-    pub(crate) fn low(&self, beside: &str) -> String {
-        self.under(&format!("low/{}", beside.strip_prefix(&self.prefix).unwrap_or(beside)))
+    /// The low mark of this part of the index: no entry has an earlier time.
+    pub(crate) fn low_mark(&self, part: &str) -> String {
+        self.under(&format!("index_low/{}", part.strip_prefix(&self.prefix).unwrap_or(part)))
     }
 
-    /// Where the record is to be found by those who look for work: one key or none. What waits for
-    /// the end of a run stands under the run's node: by whose clock that end is, and with whom it
-    /// may come sooner.
-    pub(crate) fn notice(&self, name: &str, record: Option<&Record>) -> Option<Notice> {
+    /// The record's key in the due index, if it has one. A record that waits for the end of a lease
+    /// is listed under the lease's node: the end is by that node's clock, and comes sooner if the
+    /// node dies.
+    pub(crate) fn index_key(&self, name: &str, record: Option<&Record>) -> Option<IndexKey> {
         let record = record?;
-        let at = record.notice_at()?;
-        let beside = match record.holds.iter().find(|hold| hold.until == at) {
-            Some(hold) => self.helds_of(&hold.node, &record.kind),
-            None => self.dues(&record.kind),
+        let at = record.index_at()?;
+        let part = match record.leases.iter().find(|lease| lease.until == at) {
+            Some(lease) => self.leased_by_of(&lease.node, &record.kind),
+            None => self.due(&record.kind),
         };
-        Some(Notice { beside, at: digits(at.timestamp_millis()), name: name.to_owned() })
+        Some(IndexKey { part, at: digits(at.timestamp_millis()), name: name.to_owned() })
     }
 
-    /// A tombstone, by when it was made.
-    pub(crate) fn gone(&self, at: Time, name: &str) -> String {
-        self.under(&format!("gone/{}{name}", digits(at.timestamp_millis())))
+    /// A tombstone, by the time of the deletion.
+    pub(crate) fn tombstone(&self, at: Time, name: &str) -> String {
+        self.under(&format!("tombstone/{}{name}", digits(at.timestamp_millis())))
     }
 
-    pub(crate) fn all_gone(&self) -> String {
-        self.under("gone/")
+    pub(crate) fn tombstones(&self) -> String {
+        self.under("tombstone/")
     }
 
-    /// An entry of the history; the newest are the first.
-    pub(crate) fn past(&self, fence: i64, name: &str) -> String {
-        format!("{}{name}", self.past_from(fence))
+    /// A history entry; the highest fence comes first.
+    pub(crate) fn history_entry(&self, fence: i64, name: &str) -> String {
+        format!("{}{name}", self.history_from(fence))
     }
 
-    /// Where the entries of this fence begin.
-    pub(crate) fn past_from(&self, fence: i64) -> String {
-        self.under(&format!("past/{}", digits(i64::MAX - fence.max(0))))
+    /// The first key of the history entries with this fence.
+    pub(crate) fn history_from(&self, fence: i64) -> String {
+        self.under(&format!("history/{}", digits(i64::MAX - fence.max(0))))
     }
 
-    pub(crate) fn pasts(&self) -> String {
-        self.under("past/")
+    pub(crate) fn history(&self) -> String {
+        self.under("history/")
     }
 
-    /// The time and the name at the end of a key that begins with `beside`.
-    pub(crate) fn read(beside: &str, key: &[u8]) -> Option<Due> {
-        let rest = key.strip_prefix(beside.as_bytes())?;
+    /// The time and the name at the end of a key that begins with `part`.
+    pub(crate) fn index_entry(part: &str, key: &[u8]) -> Option<IndexEntry> {
+        let rest = key.strip_prefix(part.as_bytes())?;
         let (at, name) = rest.split_at_checked(16)?;
         let at = i64::from_str_radix(std::str::from_utf8(at).ok()?, 16).ok()?;
-        Some(Due { at: from_millis(at)?, name: String::from_utf8(name.to_vec()).ok()? })
+        Some(IndexEntry { at: from_millis(at)?, name: String::from_utf8(name.to_vec()).ok()? })
     }
 
-    /// Kind, time and name of a key under [`all_helds`](Self::all_helds).
-    pub(crate) fn read_held(&self, key: &[u8]) -> Option<(String, Due)> {
-        let rest = key.strip_prefix(self.all_helds().as_bytes())?;
+    /// Kind, time and name of a key under [`all_leased`](Self::all_leased).
+    pub(crate) fn leased_entry(&self, key: &[u8]) -> Option<(String, IndexEntry)> {
+        let rest = key.strip_prefix(self.all_leased().as_bytes())?;
         let mut parts = rest.splitn(3, |byte| *byte == 0);
         let (_, kind) = (parts.next()?, parts.next()?);
-        Some((String::from_utf8(kind.to_vec()).ok()?, Self::read("", parts.next()?)?))
+        Some((String::from_utf8(kind.to_vec()).ok()?, Self::index_entry("", parts.next()?)?))
     }
 }
 
-/// An instant of the index as its digits, to end a range with.
+/// A number as digits whose order as text is the order of the numbers.
 pub(crate) fn digits(number: i64) -> String {
     format!("{:016x}", number.max(0))
 }
 
-/// The first key after all that begin so.
-pub(crate) fn after_all(prefix: &str) -> Vec<u8> {
+/// The first key after all that begin with `prefix`.
+pub(crate) fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
-    // No byte of UTF-8 is 0xff: there is always one to count up.
+    // No byte of UTF-8 is 0xff: the last one can always be incremented.
     if let Some(last) = end.last_mut() {
         *last += 1;
     }
     end
 }
 
-/// A node's id is anything; the zero byte separates.
-pub(crate) fn plain(node: &str) -> String {
+/// A node's id without zero bytes, which are separators.
+pub(crate) fn escape(node: &str) -> String {
     node.replace('%', "%25").replace('\0', "%00")
 }
 
@@ -199,21 +200,22 @@ mod tests {
     #[test]
     fn keys_of_the_index_are_read_back() {
         let keys = Keys::new("a");
-        let due = Due { at: from_millis(1_893_456_000_000).unwrap(), name: "x/\u{1}y".into() };
-        let beside = keys.dues("mail");
-        let key = format!("{beside}{}{}", digits(due.at.timestamp_millis()), due.name);
-        assert_eq!(Keys::read(&beside, key.as_bytes()), Some(due.clone()));
-        assert_eq!(Keys::read(&beside, beside.as_bytes()), None, "cut off");
-        let beside = keys.helds_of("n%\0/", "mail");
-        let key = format!("{beside}{}{}", digits(due.at.timestamp_millis()), due.name);
-        assert_eq!(keys.read_held(key.as_bytes()), Some(("mail".into(), due)));
+        let at = from_millis(1_893_456_000_000).unwrap();
+        let entry = IndexEntry { at, name: "x/\u{1}y".into() };
+        let part = keys.due("mail");
+        let key = format!("{part}{}{}", digits(at.timestamp_millis()), entry.name);
+        assert_eq!(Keys::index_entry(&part, key.as_bytes()), Some(entry.clone()));
+        assert_eq!(Keys::index_entry(&part, part.as_bytes()), None, "cut off");
+        let part = keys.leased_by_of("n%\0/", "mail");
+        let key = format!("{part}{}{}", digits(at.timestamp_millis()), entry.name);
+        assert_eq!(keys.leased_entry(key.as_bytes()), Some(("mail".into(), entry)));
     }
 
     #[test]
     fn later_is_behind_and_newer_is_in_front() {
         let keys = Keys::new("a");
         assert!(digits(9) < digits(10) && digits(255) < digits(256));
-        assert!(keys.past(10, "z") < keys.past(9, "a"));
-        assert_eq!(after_all("a/"), b"a0");
+        assert!(keys.history_entry(10, "z") < keys.history_entry(9, "a"));
+        assert_eq!(end_of("a/"), b"a0");
     }
 }

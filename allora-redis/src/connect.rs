@@ -2,17 +2,18 @@
 
 use crate::{
     Redis,
-    inspect::{Expected, Server},
+    client::{Confirm, Connection, Target},
+    error::refused,
     keys::Keys,
-    link::{Confirm, Link, Target},
+    prune::Unused,
     script::Scripts,
+    server_info::{Expected, ServerInfo},
     store::Store,
-    unused::Unused,
 };
-use allora_core::{Error, Kind, Result};
+use allora_core::{Error, ErrorKind, Result};
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError,
-    TlsCertificates, TlsMode,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates,
+    TlsMode,
     cluster::ClusterClient,
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
@@ -55,7 +56,7 @@ pub struct Builder {
     sentinels: Option<Login>,
 }
 
-/// What sentinels are told.
+/// The user and password of sentinels.
 #[derive(Clone)]
 struct Login {
     user: String,
@@ -86,73 +87,77 @@ impl Default for Builder {
 
 impl Builder {
     /// The first part of every key, and the store's namespace: two prefixes are invisible to each
-    /// other. `^[a-z_][a-z0-9_]{0,39}$`; `allora` unless given.
+    /// other. Default: `allora`. Range: `^[a-z_][a-z0-9_]{0,39}$`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Over how many hash tags the jobs are spread, 1 to 1024; 1 unless given. The nodes of a
-    /// cluster share the work only as far as there are tags; a batch costs one call for each that it
-    /// touches. Fixed with the first connection: another number later is refused.
+    /// The number of hash tags over which the jobs are spread. The nodes of a cluster share the work
+    /// only as far as there are tags; a batch costs one call for each tag that it touches. Fixed by
+    /// the first connection: another number later is an error. Default: 1. Range: 1 to 1024.
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Keeps the newest `entries` of history, at most 10 million; 0 keeps none, which is the
-    /// default. With several shards, each keeps so many. With history on, takes and endings cost two
-    /// calls a batch and not one.
+    /// Keeps the newest `entries` of history; with several shards, each keeps this number. With
+    /// history, claims and completions cost two calls a batch instead of one. Default: 0, which keeps
+    /// none. Range: 0 to 10 million.
     pub fn history(mut self, entries: u64) -> Self {
         self.history = entries;
         self
     }
 
-    /// How long to wait for a connection, and for an answer, 10 ms to 1 min; 1 s unless given.
+    /// The longest time to wait for a connection, and for a reply. Default: 1 s. Range: 10 ms to
+    /// 1 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// An occurrence counts as taken only when so many replicas have it, up to 100; 0 unless given:
-    /// a failover can forget what the replicas did not have yet. If they do not confirm within half
-    /// of the [`timeout`](Self::timeout), nothing is started, and the take is asked for again.
+    /// The number of replicas that must have a claim before its run starts: a failover loses the
+    /// writes that the promoted replica does not have. If they do not confirm within half of the
+    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. Default: 0.
+    /// Range: 0 to 100.
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Accepts a server that keeps nothing on disk: its restart forgets everything, and what was
-    /// run already may run again.
+    /// Accepts a server that keeps nothing on disk: its restart loses everything, and occurrences
+    /// that have run may run again.
     pub fn ephemeral(mut self) -> Self {
         self.ephemeral = true;
         self
     }
 
-    /// Forgets jobs in code that no node has had for this long, 1 s to 10 years; never unless given.
+    /// Deletes jobs in code that no node has had for this long. Default: never. Range: 1 s to
+    /// 10 years.
     ///
-    /// A job counts as had by nobody when one of its occurrences has been due for so long, and in
-    /// all that time none of the nodes that have this setting was away for more than a quarter of
-    /// it together, and still nobody has taken, skipped or moved the occurrence. So give days, and
-    /// more than the longest outage after which jobs should go on where they were. A job is never
-    /// forgotten while it is paused, or when it has no further occurrence: what runs by triggers
-    /// only, or has ended, would begin anew. Stored schedules stay.
+    /// A job is unused if one of its occurrences has been due for this long, if in all that time the
+    /// nodes that have this setting were never all away for more than a quarter of it, and if no node
+    /// has claimed, skipped or moved the occurrence. So give days, and more than the longest outage
+    /// after which jobs should continue where they were. A paused job is never deleted, nor is one
+    /// without a further occurrence: a job that runs by triggers only, or has ended, would begin
+    /// anew. Stored schedules stay. Nodes search when they poll: give more than ten times their
+    /// `poll_interval`.
     ///
-    /// A forgotten job has left a tombstone, as a deleted one: should its name come back, it begins
-    /// anew, and its fences go on.
+    /// The deleted job leaves a tombstone: if its name comes back, the job begins anew, with higher
+    /// fences.
     pub fn forget_unused(mut self, after: Duration) -> Self {
         self.unused = Some(after);
         self
     }
 
-    /// The authority to trust instead of the system's, and the certificate to show, for addresses
-    /// that begin with `rediss://`; other addresses are then refused.
+    /// The authority to trust instead of the system's, and the certificate to present, for addresses
+    /// that begin with `rediss://`; other addresses are then an error.
     pub fn certificates(mut self, certificates: TlsCertificates) -> Self {
         self.certificates = Some(certificates);
         self
     }
 
-    /// How to log in to sentinels, where that is not as to the server; the user is `default` where
+    /// The login for the sentinels, if it differs from that for the server; the user is `default` if
     /// they have a password only.
     pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.sentinels = Some(Login { user: user.into(), password: password.into() });
@@ -170,15 +175,15 @@ impl Builder {
     /// password.
     ///
     /// # Cancel safety
-    /// A dropped call may have left a mark in the store; connecting again goes on from there.
+    /// A dropped call may have left the installation's id in the store; connecting again uses it.
     pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<Redis> {
-        let info = self.address(server)?;
+        let info = connection_info(server, self.certificates.as_ref())?;
         let place = place_of(&info);
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
         self.open(Target::One(Box::new(client)), place, Expected::One).await
     }
 
-    /// Works with a client that is there already, with all that was set in it.
+    /// Uses an existing client with its settings.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -205,8 +210,11 @@ impl Builder {
         sentinels: impl IntoIterator<Item = T>,
         master: &str,
     ) -> Result<Redis> {
-        let sentinels: Vec<ConnectionInfo> =
-            sentinels.into_iter().map(|one| self.address(one)).collect::<Result<_>>()?;
+        let certificates = self.certificates.as_ref();
+        let sentinels: Vec<ConnectionInfo> = sentinels
+            .into_iter()
+            .map(|one| connection_info(one, certificates))
+            .collect::<Result<_>>()?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
         let client = self.sentinels(&sentinels, first, master);
@@ -215,7 +223,7 @@ impl Builder {
         self.open(target, place, Expected::One).await
     }
 
-    /// Connects to the cluster that these nodes belong to; any of them that answers will do.
+    /// Connects to the cluster of these nodes; one of them must reply.
     ///
     /// # Errors
     /// As [`connect`](Self::connect); `Invalid` for an address with a database other than 0, which
@@ -227,8 +235,11 @@ impl Builder {
         self,
         nodes: impl IntoIterator<Item = T>,
     ) -> Result<Redis> {
-        let nodes: Vec<ConnectionInfo> =
-            nodes.into_iter().map(|one| self.address(one)).collect::<Result<_>>()?;
+        let certificates = self.certificates.as_ref();
+        let nodes: Vec<ConnectionInfo> = nodes
+            .into_iter()
+            .map(|one| connection_info(one, certificates))
+            .collect::<Result<_>>()?;
         let Some(first) = nodes.first() else { return Err(none("node")) };
         let place = format!("{} (cluster)", place_of(first));
         if let Some(other) = nodes.iter().find(|node| node.redis_settings().db() != 0) {
@@ -242,9 +253,9 @@ impl Builder {
             .connection_timeout(self.timeout)
             .response_timeout(self.timeout)
             .overall_response_timeout(Some(self.timeout))
-            // While a slot moves, its keys are in two places, and scripts are told to try again. They
-            // do, some 25 ms apart, until the time is over; further tries are core's, with the same
-            // claims. The driver's own waits are longer than that time.
+            // While a slot moves, its keys are in two places, and scripts fail with `TRYAGAIN`. They
+            // are sent again every 25 ms until the time is over; further attempts are core's, with
+            // the same claim ids. The driver's default waits are longer than that time.
             .min_retry_wait(1)
             .max_retry_wait(50)
             .retry_wait_formula(50, 1)
@@ -259,24 +270,6 @@ impl Builder {
             Expected::Cluster,
         )
         .await
-    }
-
-    /// An address, with the certificates for it.
-    fn address(&self, server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
-        let info = address(server)?;
-        let Some(certificates) = &self.certificates else { return Ok(info) };
-        let place = place_of(&info);
-        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            let open = format!("{place} is not talked to by TLS, but certificates are given");
-            return Err(Error::invalid(format!("{open}; write rediss://")).op(OP));
-        }
-        match Client::build_with_tls(info, certificates.clone()) {
-            Ok(client) => Ok(client.get_connection_info().clone()),
-            Err(cause) => {
-                let unreadable = "the certificates or the key cannot be read; give PEM";
-                Err(Error::invalid(unreadable).op(OP).source(cause))
-            }
-        }
     }
 
     fn sentinels(
@@ -319,46 +312,39 @@ impl Builder {
     async fn open(self, target: Target, place: String, expected: Expected) -> Result<Redis> {
         self.check()?;
         install_crypto();
-        let link = Link::new(target, self.timeout);
-        let servers = Server::ask(&link).await.map_err(|cause| refused(&place, cause))?;
+        let connection = Connection::new(target, self.timeout);
+        let servers = ServerInfo::ask(&connection).await.map_err(|cause| refused(&place, cause))?;
         for server in &servers {
             server.check(&place, expected, self.ephemeral)?;
         }
-        let caveat = servers.iter().find_map(|server| server.caveat(self.replicas));
+        let durability_warning =
+            servers.iter().find_map(|server| server.durability_warning(self.replicas));
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|cause| {
-            Error::new(Kind::Other, "the system gives no random numbers").op(OP).source(cause)
+            Error::new(ErrorKind::Other, "the system gives no random numbers").op(OP).source(cause)
         })?;
         let within = self.timeout / 2;
         let store = Store {
-            link,
+            connection,
             keys: Keys { prefix: self.prefix, shards: self.shards },
             scripts: Scripts::default(),
             place,
-            caveat,
+            durability_warning,
             history: self.history,
             unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
-            marks: Mutex::new(HashMap::new()),
+            store_ids: Mutex::new(HashMap::new()),
             writer: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             written: AtomicU64::new(0),
             cache: Mutex::default(),
         };
-        store.settle_in().await?;
+        store.initialise().await?;
         Ok(Redis { store: Arc::new(store) })
     }
 
     fn check(&self) -> Result {
         let wrong = |what: String| Err(Error::invalid(what).op(OP));
-        let prefix = self.prefix.as_bytes();
-        let first = prefix.first().is_some_and(|b| b.is_ascii_lowercase() || *b == b'_');
-        let rest = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
-        if !first || prefix.len() > 40 || !prefix.iter().all(rest) {
-            let shown: String = self.prefix.chars().take(40).collect();
-            return wrong(format!(
-                "the prefix {shown:?} is not 1 to 40 of a-z, 0-9 and _ that begin with no digit"
-            ));
-        }
+        check_prefix(&self.prefix)?;
         if !(1..=1_024).contains(&self.shards) {
             return wrong(format!("{} shards; give 1 to 1024", self.shards));
         }
@@ -372,7 +358,7 @@ impl Builder {
         let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);
         if self.unused.is_some_and(|after| !range.contains(&after)) {
             let after = self.unused.unwrap_or_default();
-            return wrong(format!("unused jobs forgotten after {after:?}; give 1 s to 10 years"));
+            return wrong(format!("unused jobs deleted after {after:?}; give 1 s to 10 years"));
         }
         if self.replicas > 100 {
             return wrong(format!("{} replicas to wait for; give at most 100", self.replicas));
@@ -382,20 +368,21 @@ impl Builder {
 }
 
 impl Store {
-    /// Finds out whether this installation is what it is said to be, and marks what is new.
-    async fn settle_in(&self) -> Result {
+    /// Checks the settings of this installation, and gives ids to new shards.
+    async fn initialise(&self) -> Result {
         let failed = |cause| self.failed(OP, cause);
         let meta = self.keys.meta();
         let mut set = redis::cmd("HSETNX");
         set.arg(&meta).arg("shards").arg(self.keys.shards);
-        self.link.ask::<bool>(&set).await.map_err(|cause| refused(&self.place, cause))?;
+        self.connection.ask::<bool>(&set).await.map_err(|cause| refused(&self.place, cause))?;
         let mut get = redis::cmd("HGET");
-        let shards: u32 = self.link.ask(get.arg(&meta).arg("shards")).await.map_err(failed)?;
+        let shards: u32 =
+            self.connection.ask(get.arg(&meta).arg("shards")).await.map_err(failed)?;
         if shards != self.keys.shards {
             let (place, prefix, asked) = (&self.place, &self.keys.prefix, self.keys.shards);
             return Err(Error::invalid(format!(
-                "{place}: {prefix:?} is spread over {shards} shards, not {asked}; connect with \
-                 the same number, or use another prefix"
+                "{place}: {prefix:?} has {shards} shards, not {asked}; connect with the same \
+                 number, or use another prefix"
             ))
             .op(OP));
         }
@@ -406,15 +393,57 @@ impl Store {
     }
 }
 
-/// TLS needs somebody to do the arithmetic. Where the application has chosen already, its choice
-/// stands.
-fn install_crypto() {
+/// Checks that this can be a store's namespace.
+///
+/// # Errors
+/// `Invalid` if it is not `^[a-z_][a-z0-9_]{0,39}$`.
+pub fn check_prefix(prefix: &str) -> Result {
+    let bytes = prefix.as_bytes();
+    let first = bytes.first().is_some_and(|b| b.is_ascii_lowercase() || *b == b'_');
+    let rest = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
+    if first && bytes.len() <= 40 && bytes.iter().all(rest) {
+        return Ok(());
+    }
+    let shown: String = prefix.chars().take(40).collect();
+    Err(Error::invalid(format!(
+        "the prefix {shown:?} is not 1 to 40 of a-z, 0-9 and _ that begin with no digit"
+    ))
+    .op(OP))
+}
+
+/// Installs `ring` as the cryptography of TLS, unless the application has installed another.
+pub fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A server's address, with the certificates for it.
+///
+/// # Errors
+/// `Invalid` for an address or certificates that cannot be read, and for certificates with an address
+/// without TLS.
+pub fn connection_info(
+    server: impl IntoConnectionInfo,
+    certificates: Option<&TlsCertificates>,
+) -> Result<ConnectionInfo> {
+    let info = address(server)?;
+    let Some(certificates) = certificates else { return Ok(info) };
+    let place = place_of(&info);
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        let open = format!("{place} has no TLS, but certificates are given; write rediss://");
+        return Err(Error::invalid(open).op(OP));
+    }
+    match Client::build_with_tls(info, certificates.clone()) {
+        Ok(client) => Ok(client.get_connection_info().clone()),
+        Err(cause) => {
+            let unreadable = "the certificates or the key cannot be read; give PEM";
+            Err(Error::invalid(unreadable).op(OP).source(cause))
+        }
+    }
 }
 
 fn address(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
     server.into_connection_info().map_err(|_| {
-        // The cause may quote what it could not read.
+        // The cause may quote the address with its password.
         Error::invalid(
             "the address cannot be read; give redis://user:password@host:port/db, rediss:// for \
              TLS, redis+unix:///path for a socket, with reserved characters percent-encoded",
@@ -427,7 +456,7 @@ fn none(what: &str) -> Error {
     Error::invalid(format!("no {what} is given; name at least one")).op(OP)
 }
 
-/// Where a server is, without user and password.
+/// The address of a server without user and password.
 fn place_of(info: &ConnectionInfo) -> String {
     struct Place<'a>(&'a ConnectionInfo);
     impl fmt::Display for Place<'_> {
@@ -445,65 +474,4 @@ fn place_of(info: &ConnectionInfo) -> String {
         }
     }
     Place(info).to_string()
-}
-
-/// Whether one of the causes says so: what TLS has to say arrives as text.
-fn said(cause: &RedisError, what: &str) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(cause);
-    while let Some(error) = cause {
-        if error.to_string().contains(what) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-/// Why nobody could connect, and what to do about it.
-fn refused(place: &str, cause: RedisError) -> Error {
-    let detail = cause.detail().unwrap_or_default().to_ascii_lowercase();
-    let (kind, why) = match (cause.kind(), cause.code()) {
-        (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
-            (Kind::Invalid, format!("{place} refused the user or the password"))
-        }
-        (_, Some("NOPERM")) => {
-            (Kind::Invalid, format!("{place} does not permit this user what allora needs"))
-        }
-        (_, Some("READONLY")) => (Kind::Invalid, format!("{place} can only be read")),
-        (_, Some("WRONGTYPE")) => {
-            (Kind::Invalid, format!("{place} has something else under allora's keys"))
-        }
-        (ErrorKind::MasterNameNotFoundBySentinel, _) => (
-            Kind::Invalid,
-            format!("{place}: no sentinel that answers knows a primary of this name"),
-        ),
-        (ErrorKind::InvalidClientConfig, _) => {
-            (Kind::Invalid, format!("{place}: the address or its settings are wrong"))
-        }
-        (ErrorKind::Parse, _) => {
-            (Kind::Invalid, format!("{place} does not speak as a Redis does: is it one?"))
-        }
-        (ErrorKind::Server(_), _) if detail.contains("db index") => {
-            (Kind::Invalid, format!("{place}: there is no such database"))
-        }
-        (ErrorKind::Server(_) | ErrorKind::Extension, _) => {
-            (Kind::Unavailable, format!("{place} refused a command"))
-        }
-        _ if said(&cause, "peer certificate") => (
-            Kind::Invalid,
-            format!(
-                "{place} shows a certificate that is not trusted, or is another's; its authority \
-                 goes into `Builder::certificates`"
-            ),
-        ),
-        _ if said(&cause, "fatal alert") => (
-            Kind::Invalid,
-            format!("{place} refused TLS as it was offered: it may want another certificate"),
-        ),
-        _ if cause.is_timeout() => {
-            (Kind::Unavailable, format!("{place} did not answer within the time-out"))
-        }
-        _ => (Kind::Unavailable, format!("{place} cannot be reached")),
-    };
-    Error::new(kind, why).op(OP).source(cause)
 }

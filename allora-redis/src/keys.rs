@@ -1,8 +1,8 @@
-//! Where things are kept: the names of keys.
+//! The names of keys.
 //!
 //! All keys of a shard have one hash tag, so that a cluster keeps them together and one script may
-//! touch them. The tag stands first in the key and has no brace in it, and a job's name stands last:
-//! whatever the name is made of, it can neither change the tag nor look like another key.
+//! touch them. The tag is first in the key and has no brace in it, and a job's name is last: no name
+//! can change the tag or equal another key.
 
 /// The keys of one installation.
 #[derive(Clone, Debug)]
@@ -12,17 +12,17 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// What is true of the installation as a whole.
+    /// A hash: the settings of the whole installation.
     pub(crate) fn meta(&self) -> String {
         format!("{{{}}}:meta", self.prefix)
     }
 
-    /// The channel on which nodes tell each other what changed.
-    pub(crate) fn hints(&self) -> String {
-        format!("{}:hints", self.prefix)
+    /// The channel of the notifications.
+    pub(crate) fn notifications(&self) -> String {
+        format!("{}:notifications", self.prefix)
     }
 
-    /// The shard of a job: the same on every node and for ever, since it says where the job is.
+    /// The shard of a job: the same on every node and for ever, because the job is stored there.
     pub(crate) fn shard_of(&self, name: &str) -> u32 {
         u32::try_from(hash(name.as_bytes()) % u64::from(self.shards)).unwrap_or(0)
     }
@@ -35,7 +35,7 @@ impl Keys {
         Shard { tag }
     }
 
-    /// All of them.
+    /// All shards.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Shard)> + '_ {
         (0..self.shards).map(|i| (i, self.shard(i)))
     }
@@ -48,15 +48,15 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// A hash: the mark by which an emptied shard is known, and the floor of its fences.
+    /// A hash: the id by which an emptied shard is detected, and its lowest fence.
     pub(crate) fn state(&self) -> String {
         format!("{}:state", self.tag)
     }
 
-    /// A hash of the lines of all jobs by name: what takes and finishes read and write, so that one
-    /// command does it for a whole batch.
-    pub(crate) fn lines(&self) -> String {
-        format!("{}:lines", self.tag)
+    /// A hash of the hot records of all jobs by name. One command reads or writes those of a whole
+    /// batch.
+    pub(crate) fn hot(&self) -> String {
+        format!("{}:hot", self.tag)
     }
 
     /// A sorted set of all names, for lists; tombstones are not in it.
@@ -64,32 +64,32 @@ impl Shard {
         format!("{}:names", self.tag)
     }
 
-    /// A sorted set of tombstones by the time at which they may be forgotten.
-    pub(crate) fn gone(&self) -> String {
-        format!("{}:gone", self.tag)
+    /// A sorted set of tombstones by the time at which they may be removed.
+    pub(crate) fn tombstones(&self) -> String {
+        format!("{}:tombstones", self.tag)
     }
 
-    /// The history: a sorted set of entries by their fence.
-    pub(crate) fn past(&self) -> String {
-        format!("{}:past", self.tag)
+    /// The history: a sorted set of the names of entries by their fence.
+    pub(crate) fn history(&self) -> String {
+        format!("{}:history", self.tag)
     }
 
-    /// The history: a hash of what the entries say.
-    pub(crate) fn told(&self) -> String {
-        format!("{}:told", self.tag)
+    /// The history: a hash of the entries by their names.
+    pub(crate) fn history_entries(&self) -> String {
+        format!("{}:entries", self.tag)
     }
 
-    /// Sorted sets of names by when they want attention, one for each kind.
+    /// A sorted set of the names of one kind by the time at which they want attention.
     pub(crate) fn due(&self, kind: &str) -> String {
         format!("{}:due:{kind}", self.tag)
     }
 
-    /// A set of the kinds of which there ever was something due.
+    /// A set of all kinds that were ever in the due index.
     pub(crate) fn kinds(&self) -> String {
         format!("{}:kinds", self.tag)
     }
 
-    /// The hash of one job: all but its line.
+    /// The hash of one job: all but its hot record.
     pub(crate) fn job(&self, name: &str) -> String {
         format!("{}:job:{name}", self.tag)
     }

@@ -2,22 +2,23 @@
 //!
 #![doc = include_str!("../README.md")]
 
-mod batch;
+mod cache;
+mod client;
 mod connect;
-mod hash;
-mod history;
-mod inspect;
+mod encoding;
+mod error;
+mod fast_path;
+#[doc(hidden)]
+pub mod internal;
 mod keys;
-mod known;
-mod leases;
-mod link;
-pub mod quorum;
-mod reschedule;
-mod schedules;
+mod notifier;
+mod prune;
+mod queries;
+mod records;
 mod script;
+mod server_info;
+mod shards;
 mod store;
-mod unused;
-mod watch;
 
 pub use connect::Builder;
 pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};

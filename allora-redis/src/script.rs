@@ -2,39 +2,39 @@
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
-/// A script and the name under which a server that has seen it knows it.
+/// A script and its hash, by which a server that has seen it finds it.
 #[derive(Debug)]
 pub(crate) struct Script {
     script: redis::Script,
     text: String,
 }
 
-/// All of them.
+/// All scripts.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) read: Script,
-    pub(crate) moves: Script,
+    pub(crate) update: Script,
     pub(crate) write: Script,
-    pub(crate) find: Script,
-    pub(crate) mend: Script,
-    pub(crate) forget: Script,
-    pub(crate) watch: Script,
+    pub(crate) find_due: Script,
+    pub(crate) repair_index: Script,
+    pub(crate) purge_tombstones: Script,
+    pub(crate) watch_unused: Script,
 }
 
 impl Default for Scripts {
     fn default() -> Self {
         let script = |body: &str| {
-            let text = format!("{}{body}", include_str!("lua/head.lua"));
+            let text = format!("{}{body}", include_str!("lua/prelude.lua"));
             Script { script: redis::Script::new(&text), text }
         };
         Self {
             read: script(include_str!("lua/read.lua")),
-            moves: script(include_str!("lua/move.lua")),
+            update: script(include_str!("lua/update.lua")),
             write: script(include_str!("lua/write.lua")),
-            find: script(include_str!("lua/find.lua")),
-            mend: script(include_str!("lua/mend.lua")),
-            forget: script(include_str!("lua/forget.lua")),
-            watch: script(include_str!("lua/watch.lua")),
+            find_due: script(include_str!("lua/find_due.lua")),
+            repair_index: script(include_str!("lua/repair_index.lua")),
+            purge_tombstones: script(include_str!("lua/purge_tombstones.lua")),
+            watch_unused: script(include_str!("lua/watch_unused.lua")),
         }
     }
 }
@@ -42,7 +42,7 @@ impl Default for Scripts {
 /// One call of a script.
 pub(crate) struct Call<'a> {
     script: &'a Script,
-    /// The call by the script's name.
+    /// The call by the script's hash.
     command: Cmd,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Empty, if it is nothing.
+    /// An empty argument for `None`.
     pub(crate) fn optional(&mut self, arg: Option<i64>) -> &mut Self {
         match arg {
             Some(arg) => self.arg(arg),
@@ -69,12 +69,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// By name, which is shorter.
-    pub(crate) fn by_name(&self) -> &Cmd {
+    /// With the script's hash, which is shorter.
+    pub(crate) fn by_hash(&self) -> &Cmd {
         &self.command
     }
 
-    /// With its text, for a server that does not know the name.
+    /// With the script's text, for a server that does not know the hash.
     pub(crate) fn with_text(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(&self.script.text);

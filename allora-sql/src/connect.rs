@@ -1,14 +1,15 @@
-//! How a store is opened: by a URL, with a builder, or over a pool that is there already.
+//! Opening a store: by a URL, with a builder, or over a pool of the application.
 
 use crate::{
     Sql, Url,
+    client::Client,
     dialect::{Dialect, Flavour},
     driver::Driver,
+    error::refused,
     migrate::Migrate,
-    store::Store,
     url::System,
 };
-use allora_core::{Error, Kind, Result};
+use allora_core::{Error, Result, backend::TimeSource};
 use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -39,36 +40,36 @@ impl Default for Builder {
 
 impl Builder {
     /// The first part of the tables' names, and the store's namespace: two prefixes are invisible
-    /// to each other. `^[a-z_][a-z0-9_]{0,39}$`; `allora` unless given.
+    /// to each other. `^[a-z_][a-z0-9_]{0,39}$`. Default: `allora`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// At most so many connections, 1 to 1000; 5 unless given. SQLite has one more, for writing;
-    /// PostgreSQL has one more for the hints of each scheduler. Not used with a pool that is given.
+    /// The most connections. Default: 5. Range: 1 to 1000. SQLite has one more, for writing;
+    /// PostgreSQL has one more for the notifications of each scheduler. Not used with a given pool.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How long to wait for a connection, 100 ms to 10 min; 5 s unless given. Not used with a pool
-    /// that is given.
+    /// The longest wait for a connection. Default: 5 s. Range: 100 ms to 10 min. Not used with a
+    /// given pool.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Keeps the newest `entries` of history; 0 keeps none, which is the default. A tenth more may
-    /// be there for a while. With history on, takes cost one transaction a batch and not one
+    /// Keeps the newest `entries` of history. Default: 0, which keeps none. A tenth more may be there
+    /// for a while. With history on, a batch of claims costs a read and a commit instead of one
     /// statement.
     pub fn history(mut self, entries: u64) -> Self {
         self.history = entries;
         self
     }
 
-    /// Does not touch the tables' definitions: for a role that may not create tables. Whatever is
-    /// missing is an error then.
+    /// Does not change the tables' definitions: for a role that may not create tables. A missing table
+    /// or index is an error then.
     pub fn without_migrations(mut self) -> Self {
         self.migrate = Migrate::No;
         self
@@ -88,7 +89,7 @@ impl Builder {
         self.connect_to(Url::parse(url)?).await
     }
 
-    /// As [`connect`](Self::connect), with a URL that was read already.
+    /// As [`connect`](Self::connect), with a parsed URL.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -98,8 +99,8 @@ impl Builder {
         self.open(driver, None, flavour, url).await
     }
 
-    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
-    /// sessions are used as they are; what they must not be is refused: an SQLite without WAL and `synchronous = FULL`.
+    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
+    /// used as they are. Refused: an SQLite without WAL and `synchronous = FULL`.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -111,13 +112,13 @@ impl Builder {
         let driver = |pool: sqlx::SqlitePool| -> Box<dyn Driver> {
             Box::new(crate::driver::sqlite::SqliteDriver { writer: pool.clone(), readers: pool })
         };
-        let leases = driver(crate::driver::beside(&pool, 1));
+        let beside = driver(crate::driver::beside(&pool, 1));
         let flavour = Arc::new(crate::dialect::sqlite::SqliteFlavour);
-        self.open(driver(pool), Some(leases), flavour, url).await
+        self.open(driver(pool), Some(beside), flavour, url).await
     }
 
-    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
-    /// sessions are used as they are; what they must not be is refused: a PostgreSQL with `synchronous_commit` off.
+    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
+    /// used as they are. Refused: a PostgreSQL with `synchronous_commit` off.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -129,13 +130,13 @@ impl Builder {
         let driver = |pool| -> Box<dyn Driver> {
             Box::new(crate::driver::postgres::PostgresDriver::new(pool))
         };
-        let leases = driver(crate::driver::beside(&pool, 1));
+        let beside = driver(crate::driver::beside(&pool, 1));
         let flavour = Arc::new(crate::dialect::postgres::PostgresFlavour);
-        self.open(driver(pool), Some(leases), flavour, url).await
+        self.open(driver(pool), Some(beside), flavour, url).await
     }
 
-    /// Works over a pool that is there already, [and beside it](crate#a-pool-that-is-given). Its
-    /// sessions are used as they are; what they must not be is refused: a MySQL session whose time zone is not `+00:00` (sqlx sets it so).
+    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
+    /// used as they are. Refused: a MySQL session whose time zone is not `+00:00` (sqlx sets it so).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -147,9 +148,9 @@ impl Builder {
         let driver = |pool| -> Box<dyn Driver> {
             Box::new(crate::driver::mysql::MySqlDriver { pool, ours: false })
         };
-        let leases = driver(crate::driver::beside(&pool, 1));
+        let beside = driver(crate::driver::beside(&pool, 1));
         let flavour = Arc::new(crate::dialect::mysql::MySqlFlavour);
-        self.open(driver(pool), Some(leases), flavour, url).await
+        self.open(driver(pool), Some(beside), flavour, url).await
     }
 
     fn check(&self) -> Result {
@@ -172,11 +173,11 @@ impl Builder {
         let range = Duration::from_millis(100)..=Duration::from_secs(600);
         if !range.contains(&self.timeout) {
             let asked = self.timeout;
-            let wrong = format!("a connect time-out of {asked:?}; give 100 ms to 10 min");
+            let wrong = format!("a connect timeout of {asked:?}; give 100 ms to 10 min");
             return Err(Error::invalid(wrong).op("connect"));
         }
         if i64::try_from(self.history).is_err() {
-            let wrong = format!("{} entries of history; give at most {}", self.history, i64::MAX);
+            let wrong = format!("{} history entries; give at most {}", self.history, i64::MAX);
             return Err(Error::invalid(wrong).op("connect"));
         }
         Ok(())
@@ -185,27 +186,26 @@ impl Builder {
     async fn open(
         self,
         driver: Box<dyn Driver>,
-        leases: Option<Box<dyn Driver>>,
+        beside: Option<Box<dyn Driver>>,
         flavour: Arc<dyn Flavour>,
         place: Url,
     ) -> Result<Sql> {
-        let caveat = driver.inspect().await?;
-        let dialect = Dialect { prefix: self.prefix, flavour };
-        let store = |driver| Store {
+        let durability_warning = driver.inspect().await?;
+        let client = Client {
             driver,
-            dialect: dialect.clone(),
-            place: place.clone(),
-            history: self.history,
-            noted: AtomicU64::new(0),
+            beside,
+            dialect: Dialect { prefix: self.prefix, flavour },
+            place,
+            history_limit: self.history,
+            appended: AtomicU64::new(0),
         };
-        let leases = leases.map(|driver| Arc::new(store(driver)));
-        if let Some(leases) = &leases {
-            // Made now: an extension has no time to lose.
-            leases.time("connect").await?;
+        if client.beside.is_some() {
+            // Connected now: an extension has no time to lose.
+            let time = TimeSource::Store { fallback: allora_core::time::end_of_time() };
+            client.now("connect", time).await?;
         }
-        let store = Arc::new(store(driver));
-        store.open(self.migrate).await?;
-        Ok(Sql { leases: leases.unwrap_or_else(|| store.clone()), store, caveat })
+        client.open(self.migrate).await?;
+        Ok(Sql { client: Arc::new(client), durability_warning })
     }
 
     async fn driver(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
@@ -357,8 +357,8 @@ impl Builder {
     }
 }
 
-/// Opens a pool. A pool tries again where nobody listens, until its time is up, and then does not
-/// say why; one connection beside it does.
+/// Opens a pool. Where no server listens, a pool tries until its time is up, and then does not return
+/// the reason; one connection beside it does.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 async fn either<P, C>(
     opening: impl Future<Output = sqlx::Result<P>>,
@@ -370,47 +370,4 @@ async fn either<P, C>(
         Either::Left((Ok(_), opening)) => opening.await,
         Either::Right((opened, _)) => opened,
     }
-}
-
-/// Whether the two could not agree on TLS. What the library for TLS finds wrong with a certificate
-/// comes as data that an I/O error calls invalid.
-fn is_tls(cause: &sqlx::Error) -> bool {
-    match cause {
-        sqlx::Error::Tls(_) => true,
-        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
-        _ => false,
-    }
-}
-
-/// Why nobody could connect, and what to do about it.
-fn refused(url: &Url, cause: sqlx::Error) -> Error {
-    let code = cause.as_database_error().and_then(|error| error.code().map(|c| c.into_owned()));
-    let (kind, said) = match (&cause, code.as_deref()) {
-        (_, Some("28P01" | "28000")) => {
-            (Kind::Invalid, format!("{url} refused the user or the password"))
-        }
-        (_, Some("3D000" | "42000")) => {
-            (Kind::Invalid, format!("{url} has no such database, or not for this user"))
-        }
-        _ if is_tls(&cause) => (
-            Kind::Invalid,
-            format!(
-                "{url} could not be verified by TLS: is the name the certificate's, and its \
-                 authority known, or named by ca=FILE? tls=off in the URL is plain text"
-            ),
-        ),
-        (sqlx::Error::PoolTimedOut, _) => {
-            (Kind::Unavailable, format!("{url} did not answer within the connect time-out"))
-        }
-        (sqlx::Error::Io(_), _) => (Kind::Unavailable, format!("{url} cannot be reached")),
-        (_, Some("8" | "1032" | "1288")) => {
-            (Kind::Invalid, format!("{url} may only be read; a store must be written"))
-        }
-        (_, Some("14")) => {
-            (Kind::Invalid, format!("{url} cannot be opened or made; is its folder there?"))
-        }
-        (_, Some("26")) => (Kind::Invalid, format!("{url} is not an SQLite database")),
-        _ => (Kind::Unavailable, format!("{url} could not be opened")),
-    };
-    Error::new(kind, said).op("connect").source(cause)
 }

@@ -6,35 +6,35 @@
     allow(dead_code, unused_imports, unused_macros, reason = "without a database it does nothing")
 )]
 
+mod client;
 mod connect;
 mod dialect;
 mod driver;
-mod history;
-mod leases;
+mod encoding;
+mod error;
+mod fast_path;
 mod migrate;
-mod reschedule;
-mod row;
-mod schedules;
-mod store;
+mod notifier;
+mod prune;
+mod queries;
+mod records;
 mod transactional;
 mod url;
-mod watch;
 
 pub use connect::Builder;
+pub use records::Version;
 pub use transactional::Connection;
 pub use url::{System, Tls, Url};
 
 use allora_core::Result;
+use client::Client;
 use std::{fmt, sync::Arc};
-use store::Store;
 
 /// A store in an SQL database; a clone shares its connections.
 #[derive(Clone)]
 pub struct Sql {
-    store: Arc<Store>,
-    /// The same; over a pool that was given, through a connection that nobody else can keep busy.
-    leases: Arc<Store>,
-    caveat: Option<Arc<str>>,
+    client: Arc<Client>,
+    durability_warning: Option<Arc<str>>,
 }
 
 impl Sql {
@@ -58,8 +58,8 @@ impl Sql {
 impl fmt::Debug for Sql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sql")
-            .field("place", &self.store.place)
-            .field("prefix", &self.store.dialect.prefix)
+            .field("place", &self.client.place)
+            .field("prefix", &self.client.dialect.prefix)
             .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,16 @@
 //! The tables: created, brought up to date, and checked, also by several nodes at once.
 
 use crate::{
+    client::{Client, number, retry},
     dialect::{SCHEMA, Step},
-    driver::{Conn, Statement, Value},
-    store::{Store, again},
+    driver::{Conn, Statement},
+    error::permanent,
 };
-use allora_core::{Error, Kind, Result};
+use allora_core::{Error, ErrorKind, Result};
 
 const OP: &str = "connect";
 
-/// What to do about tables that are not there or are old.
+/// The treatment of tables that are missing or old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Migrate {
     /// Bring them up to date.
@@ -18,8 +19,8 @@ pub(crate) enum Migrate {
     No,
 }
 
-impl Store {
-    /// Brings the tables up to date if need be, and checks that everything is there.
+impl Client {
+    /// Brings the tables up to date if necessary, and checks that all are there.
     pub(crate) async fn open(&self, migrate: Migrate) -> Result {
         let found = self.version().await?;
         if found < SCHEMA {
@@ -31,7 +32,7 @@ impl Store {
                 ))
                 .op(OP));
             }
-            again!(self, OP, self.migrate()).map_err(lasting)?;
+            retry!(self, OP, self.migrate()).map_err(permanent)?;
         }
         let found = self.version().await?;
         if found != SCHEMA {
@@ -54,8 +55,8 @@ impl Store {
     }
 
     async fn ask(&self, statement: Statement) -> Result<Option<i64>> {
-        let rows = again!(self, OP, self.driver.rows(statement.clone())).map_err(lasting)?;
-        Ok(rows.into_iter().flatten().next().and_then(Value::into_int))
+        let rows = retry!(self, OP, self.driver.rows(statement.clone())).map_err(permanent)?;
+        Ok(number(rows))
     }
 
     async fn migrate(&self) -> sqlx::Result<()> {
@@ -65,7 +66,7 @@ impl Store {
             tx.conn().run(Statement::new(text, Vec::new(), b"")).await?;
         }
         let done = self.bring_up_to_date(tx.conn()).await;
-        // Where the lock is the session's it would stay with the connection in the pool.
+        // A lock of the session would stay with the connection in the pool.
         if let Some(text) = flavour.unlock(&self.dialect.prefix) {
             tx.conn().run(Statement::new(text, Vec::new(), b"")).await?;
         }
@@ -84,8 +85,8 @@ impl Store {
             for step in self.dialect.migration(version) {
                 match step {
                     Step::Run(sql) => conn.script(sql).await?,
-                    Step::Index { is_there, create } => {
-                        if one(conn, is_there).await?.is_none() {
+                    Step::Index { exists, create } => {
+                        if one(conn, exists).await?.is_none() {
                             conn.script(create).await?;
                         }
                     }
@@ -101,15 +102,15 @@ impl Store {
     /// Every table with its columns, every index.
     async fn check(&self) -> Result {
         for (table, probe) in self.dialect.probes() {
-            again!(self, OP, self.driver.rows(probe.clone())).map_err(lasting).map_err(
+            retry!(self, OP, self.driver.rows(probe.clone())).map_err(permanent).map_err(
                 |cause| {
-                    if cause.kind() != Kind::Invalid {
+                    if cause.kind() != ErrorKind::Invalid {
                         return cause;
                     }
                     Error::new(
-                        Kind::Invalid,
+                        ErrorKind::Invalid,
                         format!(
-                            "the table {table} in {} is missing, is not ours, or may not be read: \
+                            "the table {table} in {} is missing, is another program's, or may not be read: \
                          restore it, or choose another prefix",
                             self.place
                         ),
@@ -123,7 +124,7 @@ impl Store {
             if self.ask(statement).await?.is_none() {
                 return Err(Error::invalid(format!(
                     "the index {index} of the table {table} in {} is missing, and without it \
-                     every look would read all jobs: restore it",
+                     every query would read all jobs: restore it",
                     self.place
                 ))
                 .op(OP));
@@ -135,17 +136,5 @@ impl Store {
 
 async fn one(conn: &mut dyn Conn, statement: Statement) -> sqlx::Result<Option<i64>> {
     let rows = conn.rows(statement).await?;
-    Ok(rows.into_iter().flatten().next().and_then(Value::into_int))
-}
-
-/// An error that asking again does not mend: something is missing, or this user may not use it.
-fn lasting(error: Error) -> Error {
-    let cause = std::error::Error::source(&error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<sqlx::Error>());
-    let code = cause.and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
-    // The class of the SQL standard, and SQLite's code for all that is wrong with a statement.
-    if code.is_some_and(|code| code.starts_with("42") || code == "1") {
-        return Error::new(Kind::Invalid, error.to_string()).source(error);
-    }
-    error
+    Ok(number(rows))
 }

@@ -1,21 +1,25 @@
-//! A run that is finished inside the job's own transaction.
+//! A run that is completed inside the job's own transaction.
 
 use crate::{
     Sql,
+    client::{decides, read_rows, retry},
     driver::Conn,
-    store::{Slot, again},
+    encoding::history_columns,
+    records::{Version, write_of},
 };
 use allora_core::{
-    Error, Kind, Result, Run,
-    backend::{Now, Settled},
-    record::settle,
+    Error, ErrorKind, Result, Run,
+    backend::{Operation, Reply, TimeSource},
+    record::{HistoryBuffer, OpContext, apply, apply_unreadable},
+    time::end_of_time,
 };
+use std::sync::atomic::Ordering;
 
-/// A connection in which a run can be finished: that of the store's database.
+/// A connection in which a run can be completed: one to the store's database.
 pub trait Connection: sealed::Sealed {}
 
 mod sealed {
-    /// Which database the connection is of.
+    /// The database of the connection.
     pub trait Sealed: crate::driver::Conn {
         const SYSTEM: crate::System;
     }
@@ -38,13 +42,13 @@ connection!(sqlx::PgConnection, Postgres);
 connection!(sqlx::MySqlConnection, MySql);
 
 impl Sql {
-    /// Finishes a run inside a transaction of the job's own, so that what the job wrote in it and
-    /// the finish are committed together or not at all: each occurrence takes effect exactly once.
+    /// Completes a run inside a transaction of the job's own, so that the job's writes in it and the
+    /// completion are committed together or not at all: each occurrence takes effect exactly once.
     ///
     /// Call it last in the transaction: until the commit, other writers of this job's record wait.
-    /// The scheduler finishes the run once more when the job returns; that is a repetition, and
-    /// answered alike. The transaction must be of the store's database, and its session one that
-    /// reads what is committed (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
+    /// The scheduler completes the run once more when the job returns; that is a repetition, and is
+    /// accepted again. The transaction must be of the store's database, and its session one that
+    /// reads committed data (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).
     ///
     /// ```no_run
     /// # async fn job(store: allora_sql::Sql, pool: sqlx::SqlitePool, run: allora_core::Run)
@@ -54,61 +58,85 @@ impl Sql {
     ///     .bind(run.occurrence_key())
     ///     .execute(&mut *tx)
     ///     .await?;
-    /// store.finish_in(&mut *tx, &run).await?;
+    /// store.complete_in(&mut *tx, &run).await?;
     /// tx.commit().await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// `LeaseLost` if somebody else has taken the occurrence over; `NotFound` if the job was
-    /// deleted; `Invalid` for a connection to another kind of database; `Unavailable`. After an
-    /// error roll back.
+    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted;
+    /// `Invalid` for a connection to another kind of database; `Unavailable`. After an error roll
+    /// back.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; roll back.
-    pub async fn finish_in<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
-        const OP: &str = "finish_in";
-        let store = &*self.store;
-        if C::SYSTEM != store.place.system {
+    /// A dropped call may or may not have been applied; roll back.
+    pub async fn complete_in<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
+        const OP: &str = "complete_in";
+        let client = &*self.client;
+        if C::SYSTEM != client.place.system {
             let wrong = "the transaction is not of the store's database";
             return Err(Error::invalid(wrong).op(OP));
         }
-        let ending = run.finish();
-        // A statement that has failed may have ended the transaction: nothing is tried again.
-        let node = allora_core::time::end_of_time();
-        let done = store
-            .with_rows(
-                conn as &mut dyn Conn,
-                &[run.name()],
-                run.node(),
-                Now::Store { node },
-                |_, slot, at, ledger| match slot {
-                    Slot::Sound(record) => settle(record, &ending, at, ledger),
-                    Slot::Parked { .. } => Settled::Lost,
-                },
-            )
-            .await
-            .map_err(|cause| store.failed(OP, cause))?;
-        let name = run.name();
-        let fence = run.fence();
-        match done.answers.first() {
-            Some(Settled::Done) => Ok(()),
-            Some(Settled::Lost) => Err(Error::new(
-                Kind::LeaseLost,
-                format!("{name:?} was taken over from the run with fence {fence}; roll back"),
-            )
-            .op(OP)),
-            Some(Settled::Refused) => Err(Error::invalid(format!(
+        let operation = run.complete();
+        // A statement that has failed may have ended the transaction: nothing is sent again.
+        let reply = self.apply_in(conn, &operation, run.node()).await;
+        let (name, fence) = (run.name(), run.fence());
+        match reply.map_err(|cause| client.failed(OP, cause))?? {
+            Reply::Accepted => Ok(()),
+            Reply::LeaseLost => {
+                let lost = format!(
+                    "another claim took {name:?} from the run with fence {fence}; roll back"
+                );
+                Err(Error::new(ErrorKind::LeaseLost, lost).op(OP))
+            }
+            Reply::Invalid => Err(Error::invalid(format!(
                 "{name:?} would not go forward from {}: its next_at is wrong",
                 run.scheduled_at()
             ))
             .op(OP)),
-            _ => Err(Error::new(Kind::NotFound, format!("there is no job {name:?}")).op(OP)),
+            _ => {
+                let missing = format!("there is no job {name:?}; roll back");
+                Err(Error::new(ErrorKind::NotFound, missing).op(OP))
+            }
         }
     }
 
-    /// Whether the database answers: for health checks.
+    /// Applies the end of a run to its record, which is locked until the end of the transaction.
+    async fn apply_in(
+        &self,
+        conn: &mut dyn Conn,
+        operation: &Operation<'_>,
+        node: &str,
+    ) -> sqlx::Result<Result<Reply>> {
+        let client = &*self.client;
+        let rows = conn.rows(client.dialect.load_locked(operation.name)).await?;
+        let read = read_rows(rows);
+        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let context = OpContext::new(node, now);
+        let Some(row) = read.rows.into_iter().next() else { return Ok(Ok(Reply::Absent)) };
+        let before = match row.record {
+            Ok(record) => record,
+            Err(reason) => return Ok(apply_unreadable(&reason, operation, context, &mut None)),
+        };
+        let mut history = match client.history_limit {
+            0 => HistoryBuffer::off(),
+            _ => HistoryBuffer::kept(),
+        };
+        let mut slot = Some(before.clone());
+        let reply = apply(&mut slot, operation, context, &mut history);
+        if let Some(after) = slot.filter(|after| *after != before) {
+            // The data was not read, on either side: it stays.
+            let version = Version::of(row.version, row.data_generation);
+            let mut write = write_of(operation.name, version, Some(&before), &after);
+            write.history = history.take().iter().map(history_columns).collect();
+            client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
+            client.put(conn, &[&write]).await?;
+        }
+        Ok(reply)
+    }
+
+    /// Checks that the database answers: for health checks.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -116,17 +144,18 @@ impl Sql {
     /// # Cancel safety
     /// Reads only.
     pub async fn ping(&self) -> Result {
-        let store = &*self.store;
-        again!(store, "ping", store.driver.rows(store.dialect.now())).map(drop)
+        let client = &*self.client;
+        retry!(client, "ping", client.driver.rows(client.dialect.now())).map(drop)
     }
 
-    /// Closes the connections; every later call is `Unavailable`. A pool that was given is closed
-    /// with it.
+    /// Closes the connections; every later call is `Unavailable`. A given pool is closed too.
     ///
     /// # Cancel safety
     /// Some connections may be open still.
     pub async fn close(&self) {
-        self.leases.driver.close().await;
-        self.store.driver.close().await;
+        if let Some(beside) = &self.client.beside {
+            beside.close().await;
+        }
+        self.client.driver.close().await;
     }
 }

@@ -3,7 +3,7 @@
 use allora_core::{Error, Result};
 use std::{fmt, path::PathBuf};
 
-/// Which database a URL is of.
+/// The database of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// SQLite: `sqlite:FILE`.
@@ -14,12 +14,12 @@ pub enum System {
     MySql,
 }
 
-/// How a connection is protected.
+/// The protection of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
     /// Not at all: plain text. The default for this machine.
     Off,
-    /// Encrypted; the server may be anybody.
+    /// Encrypted; the server is not verified.
     Require,
     /// Encrypted, and the server's certificate is signed by an authority we know.
     VerifyCa,
@@ -92,7 +92,7 @@ impl Url {
         }
     }
 
-    /// What can be said about a pool that was given to us.
+    /// The parts that are known of a pool that the application provides.
     pub(crate) fn of_pool(system: System, database: String) -> Self {
         let host = "pool".to_owned();
         let (port, user, password, socket, ca) = (None, None, None, None, None);
@@ -202,14 +202,14 @@ impl Url {
         Ok(tls)
     }
 
-    /// On this machine, where nobody can listen on the way.
+    /// On this machine, where there is no network between.
     fn is_local(&self) -> bool {
         let loopback =
             |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         self.socket.is_some() || self.host == "localhost" || loopback(&self.host)
     }
 
-    /// How the connection is protected.
+    /// The protection of the connection.
     pub fn tls(&self) -> Tls {
         self.tls
     }

@@ -1,4 +1,4 @@
-//! What parsing a cron expression costs, and what the next instant costs, beside two other crates.
+//! The costs of parsing a cron expression and of the next instant, beside two other crates.
 //!
 //! `cargo bench -p allora-benches --bench next_at`
 

@@ -7,7 +7,7 @@
 use crate::{node::KIND, report::at as quantile};
 use allora_core::{
     Backend, CatchUp, Run, Scheduler, Time, at, cron, every, job,
-    stored::{Schedules, Stored},
+    stored::{Condition, Filter, Schedules, StoredSchedule},
 };
 use chrono::TimeDelta;
 use futures::future::join_all;
@@ -22,7 +22,7 @@ use std::{
 use tokio::time::Sleep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many jobs there are.
+/// The number of jobs.
 pub const JOBS: usize = 1_000;
 /// As many as apalis-redis can have waiting: its script moves all that is due in one command, of
 /// which Redis' Lua refuses more than some 8 000 arguments.
@@ -34,7 +34,7 @@ fn wall() -> Time {
     SystemTime::now().into()
 }
 
-/// What `meanwhile` answers, during which these run.
+/// The output of `meanwhile`, during which these schedulers run.
 async fn during<T>(schedulers: Vec<Scheduler>, meanwhile: impl Future<Output = T>) -> T {
     let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
     let running: Vec<_> =
@@ -62,7 +62,7 @@ pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
     let nodes = stores.len();
     let lates: Arc<Mutex<Vec<f64>>> = Arc::default();
     let schedulers = stores.into_iter().map(|store| {
-        let mut builder = Scheduler::builder(store).slots(2 * JOBS);
+        let mut builder = Scheduler::builder(store).concurrency(2 * JOBS);
         for i in 0..JOBS {
             let lates = lates.clone();
             let phase = match due {
@@ -98,7 +98,7 @@ pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
     );
 }
 
-/// What waits for whole schedulers.
+/// The runs that wait for whole schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backlog {
     /// Seven thousand schedules, each to be run once: as at midnight.
@@ -121,35 +121,27 @@ impl Backlog {
     /// Both.
     pub const ALL: [Self; 2] = [Backlog::Once, Backlog::Behind];
 
-    fn stored(self) -> Vec<Stored> {
+    fn stored(self, count: u64) -> Vec<StoredSchedule> {
         let first = wall() - TimeDelta::seconds(2_000);
         let stored = |i| match self {
-            Backlog::Once => Stored::new(format!("once-{i}"), KIND, at(first)),
+            Backlog::Once => StoredSchedule::new(format!("once-{i}"), KIND, at(first)),
             Backlog::Behind => {
-                Stored::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
+                StoredSchedule::new(format!("behind-{i}"), KIND, every(Duration::from_secs(1)))
                     .catch_up(CatchUp::All { limit: 10_000 })
             }
         };
         let stored = |i| stored(i).starting(first).at_least_once(Duration::from_secs(60));
-        let count = if self == Backlog::Once { WAITING } else { JOBS as u64 };
         (0..count).map(stored).collect()
     }
 }
 
-/// How many runs a second whole schedulers begin and end at least once that have a backlog, which
-/// `prepares` stores: one for each other store given, each with a thousand slots.
+/// The runs a second that whole schedulers with a backlog begin and end at least once. `prepares`
+/// stores the backlog; each of `stores` has one scheduler with a concurrency of a thousand.
 pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>, backlog: Backlog) -> f64 {
     let schedules = Schedules::new(prepares).unwrap();
-    let added = schedules.add_all(&backlog.stored()).await.unwrap();
-    added.into_iter().for_each(|one| drop(one.unwrap()));
+    add(&schedules, backlog, if backlog == Backlog::Once { WAITING } else { JOBS as u64 }).await;
     let runs: Arc<AtomicU64> = Arc::default();
-    let schedulers = stores.into_iter().map(|store| {
-        let runs = runs.clone();
-        let count = async move |_: Run| {
-            runs.fetch_add(1, Ordering::Relaxed);
-        };
-        Scheduler::builder(store).slots(JOBS).kind(KIND, count).build().unwrap()
-    });
+    let schedulers = stores.into_iter().map(|store| worker(store, &runs));
     let measured = async {
         if backlog == Backlog::Once {
             return work_off(&runs).await;
@@ -162,8 +154,49 @@ pub async fn backlog<B: Backend>(prepares: B, stores: Vec<B>, backlog: Backlog) 
     during(schedulers.collect(), measured).await
 }
 
-/// How many of the [`WAITING`] are run a second, from the first that are seen to the last: how often
-/// somebody polls is another question.
+/// Runs per second of one scheduler with a concurrency of a thousand on `store`, on which so many
+/// stored schedules are due at once: from its start until the last run has begun. `prepares`
+/// adds them.
+///
+/// # Panics
+/// If they are not all run once and completed.
+pub async fn at_once<B: Backend>(prepares: B, store: B, count: u64) -> f64 {
+    let schedules = Schedules::new(prepares).unwrap();
+    add(&schedules, Backlog::Once, count).await;
+    let runs: Arc<AtomicU64> = Arc::default();
+    let worker = worker(store, &runs);
+    let begun = Instant::now();
+    let measured = async {
+        while runs.load(Ordering::Relaxed) < count && begun.elapsed() < LONGEST {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        begun.elapsed()
+    };
+    let took = during(vec![worker], measured).await;
+    assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
+    let all = usize::try_from(count).unwrap() + 1;
+    let filter = Filter::default().kind(KIND).condition(Condition::Ended);
+    let ended = schedules.list(filter, None, all).await.unwrap();
+    assert_eq!(ended.len() as u64, count, "not every run was completed");
+    count as f64 / took.as_secs_f64()
+}
+
+async fn add(schedules: &Schedules, backlog: Backlog, count: u64) {
+    let added = schedules.add_all(&backlog.stored(count)).await.unwrap();
+    added.into_iter().for_each(|one| drop(one.unwrap()));
+}
+
+/// A scheduler that counts its runs of the stored schedules.
+fn worker<B: Backend>(store: B, runs: &Arc<AtomicU64>) -> Scheduler {
+    let runs = runs.clone();
+    let count = async move |_: Run| {
+        runs.fetch_add(1, Ordering::Relaxed);
+    };
+    Scheduler::builder(store).concurrency(JOBS).kind(KIND, count).build().unwrap()
+}
+
+/// The runs a second of the [`WAITING`], from the first that are seen to the last, so that the poll
+/// interval does not count.
 pub(crate) async fn work_off(runs: &AtomicU64) -> f64 {
     let done = || runs.load(Ordering::Relaxed);
     let end = Instant::now() + LONGEST;
@@ -177,16 +210,33 @@ pub(crate) async fn work_off(runs: &AtomicU64) -> f64 {
     (done() - before) as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// What a scheduler that has nothing to do asks of its store; `count` counts while it awaits the
-/// minute that it is given.
-pub async fn idle<B: Backend>(store: B, count: impl AsyncFnOnce(Sleep) -> f64) -> f64 {
+/// The polls of an idle scheduler while its requests are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Polls {
+    /// The time between two polls.
+    pub every: Duration,
+    /// The number of polls that are counted.
+    pub counted: u32,
+}
+
+/// A minute of the default settings.
+pub const MINUTE: Polls = Polls { every: Duration::from_secs(5), counted: 12 };
+
+/// The requests of an idle scheduler to its store; `count` counts while it awaits the polls that
+/// it is given.
+pub async fn idle<B: Backend>(
+    store: B,
+    polls: Polls,
+    count: impl AsyncFnOnce(Sleep) -> f64,
+) -> f64 {
     let scheduler = Scheduler::builder(store)
+        .poll_interval(polls.every)
         .job("yearly", every(365 * DAY), async |_: Run| {})
         .build()
         .unwrap();
     let measured = async {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        count(tokio::time::sleep(Duration::from_secs(60))).await
+        tokio::time::sleep(polls.every.max(Duration::from_secs(1))).await;
+        count(tokio::time::sleep(polls.every * polls.counted)).await
     };
     during(vec![scheduler], measured).await
 }

@@ -5,3 +5,4 @@ pub mod node;
 pub mod peers;
 pub mod process;
 pub mod report;
+pub mod server;

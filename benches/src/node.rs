@@ -1,4 +1,4 @@
-//! The load: nodes that take what is due and finish it, as fast as they can, on any store.
+//! The load: nodes that claim and complete occurrences as fast as they can, on any store.
 
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
@@ -6,10 +6,12 @@
 use allora_core::{
     Backend, Time,
     backend::{
-        Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Mark, Now, Plan,
-        Reschedule, Settle, Settled, Take,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, JobState, NewSchedule, NextRun,
+        Operation, Reply, Sharing, TimeSource,
     },
+    time::whole_millis,
 };
+use chrono::TimeDelta;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant, SystemTime},
@@ -20,35 +22,44 @@ pub const KIND: &str = "bench";
 const STEP: Duration = Duration::from_secs(1);
 const LASTS: Duration = Duration::from_secs(60);
 
-/// How occurrences are won.
+/// The delivery of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// The cursor moves when an occurrence is taken.
+    /// The claim moves the cursor.
     AtMostOnce,
-    /// It moves when the run is finished.
+    /// The completion moves it.
     AtLeastOnce,
 }
 
-/// What a node did.
+/// The work of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Occurrences that it won.
-    pub won: u64,
-    /// In calls that take.
-    pub taking: Duration,
+    /// Occurrences that it claimed.
+    pub claimed: u64,
+    /// Times that all jobs of the node were tried.
+    pub rounds: u64,
+    /// In calls that claim.
+    pub claiming: Duration,
+    /// In calls that complete.
+    pub completing: Duration,
     /// In all calls.
     pub whole: Duration,
 }
 
 impl Tally {
-    /// Takes per second, while it takes.
-    pub fn takes(&self) -> f64 {
-        self.won as f64 / self.taking.as_secs_f64()
+    /// Claims per second, while it claims.
+    pub fn claims(&self) -> f64 {
+        self.claimed as f64 / self.claiming.as_secs_f64()
     }
 
-    /// Takes with their finishes per second.
+    /// Completions per second, while it completes.
+    pub fn completions(&self) -> f64 {
+        self.claimed as f64 / self.completing.as_secs_f64()
+    }
+
+    /// Claims with their completions per second.
     pub fn both(&self) -> f64 {
-        self.won as f64 / self.whole.as_secs_f64()
+        self.claimed as f64 / self.whole.as_secs_f64()
     }
 }
 
@@ -68,21 +79,18 @@ pub struct Node<B> {
 }
 
 impl<B: Backend> Node<B> {
-    /// Looks at where its jobs are.
+    /// Reads the cursors of its jobs.
     pub async fn new(store: B, id: &str, names: &[String]) -> Self {
-        let plans: Vec<Plan<'_>> = names.iter().map(|name| Plan::new(name, Act::Look)).collect();
-        let looked = store.reschedule(Reschedule::new(id, now(), &plans)).await.unwrap();
-        let job = |answer: Answer| match answer {
-            Answer::State(state) => {
-                let next = state.cursor.unwrap().at;
-                Job { name: state.name, fence: state.fence, next }
-            }
-            other => panic!("a job that was prepared is not there: {other:?}"),
+        let reads: Vec<Operation<'_>> = names.iter().map(|name| Operation::read(name)).collect();
+        let replies = apply(&store, id, &reads).await;
+        let job = |reply: Reply| match reply {
+            Reply::State(state) => Job::of(*state),
+            other => panic!("a job that was prepared is missing: {other:?}"),
         };
-        Self { store, id: id.to_owned(), jobs: looked.answers.into_iter().map(job).collect() }
+        Self { store, id: id.to_owned(), jobs: replies.into_iter().map(job).collect() }
     }
 
-    /// Takes and finishes all its jobs, again and again.
+    /// Claims and completes all its jobs, again and again.
     pub async fn work(&mut self, delivery: Delivery, lasts: Duration) -> Tally {
         let begun = Instant::now();
         let mut tally = Tally::default();
@@ -93,30 +101,31 @@ impl<B: Backend> Node<B> {
         tally
     }
 
-    /// Takes and finishes all its jobs once.
+    /// Claims and completes all its jobs once.
     pub async fn round(&mut self, delivery: Delivery, tally: &mut Tally) {
-        let plans: Vec<Plan<'_>> = self.jobs.iter().map(|job| job.take(delivery)).collect();
+        let claims: Vec<Operation<'_>> = self.jobs.iter().map(|job| job.claim(delivery)).collect();
         let begun = Instant::now();
-        let request = Reschedule::new(&self.id, now(), &plans);
-        let answers = self.store.reschedule(request).await.unwrap().answers;
-        tally.taking += begun.elapsed();
-        let mut endings = Vec::new();
+        let replies = apply(&self.store, &self.id, &claims).await;
+        tally.claiming += begun.elapsed();
+        tally.rounds += 1;
+        let mut completions = Vec::new();
         let mut moved = Vec::with_capacity(self.jobs.len());
-        for (job, answer) in self.jobs.iter().zip(&answers) {
-            moved.push(match answer {
-                Answer::Taken(taken) => {
-                    tally.won += 1;
-                    endings.push(job.finish(delivery, taken.fence));
-                    (job.next + STEP, taken.fence)
+        for (job, reply) in self.jobs.iter().zip(&replies) {
+            moved.push(match reply {
+                Reply::Claimed(claimed) => {
+                    tally.claimed += 1;
+                    completions.push(job.complete(delivery, claimed.fence));
+                    (job.next + STEP, claimed.fence)
                 }
-                Answer::State(state) => (state.cursor.unwrap().at, state.fence),
-                other => panic!("a job is gone: {other:?}"),
+                Reply::State(state) => (state.cursor.unwrap().scheduled_at, state.fence),
+                other => panic!("a job is missing: {other:?}"),
             });
         }
-        if !endings.is_empty() {
-            let settle = Settle::new(&self.id, now(), &endings);
-            let settled = self.store.leases().unwrap().settle(settle).await.unwrap();
-            assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
+        if !completions.is_empty() {
+            let begun = Instant::now();
+            let replies = apply(&self.store, &self.id, &completions).await;
+            tally.completing += begun.elapsed();
+            assert!(replies.iter().all(Reply::is_accepted), "{replies:?}");
         }
         for (job, (next, fence)) in self.jobs.iter_mut().zip(moved) {
             (job.next, job.fence) = (next, fence);
@@ -129,16 +138,11 @@ impl<B: Backend> Node<B> {
         let (mut tally, mut finding, mut found) = (Tally::default(), Duration::ZERO, 0);
         while begun.elapsed() < lasts {
             let find_begun = Instant::now();
-            let find = Find::new(&[KIND], SystemTime::now().into(), limit);
-            let request = Reschedule::new(&self.id, now(), &[]).find(find);
-            let states = self.store.reschedule(request).await.unwrap().found;
+            let query = DueQuery::new(&[KIND], SystemTime::now().into(), limit).node(&self.id);
+            let due = self.store.queries().unwrap().find_due(query, now()).await.unwrap();
             finding += find_begun.elapsed();
-            found += states.len();
-            let job = |state: allora_core::backend::State| {
-                let next = state.cursor.unwrap().at;
-                Job { name: state.name, fence: state.fence, next }
-            };
-            self.jobs = states.into_iter().map(job).collect();
+            found += due.found.len();
+            self.jobs = due.found.into_iter().map(Job::of).collect();
             self.round(Delivery::AtLeastOnce, &mut tally).await;
         }
         tally.whole = begun.elapsed();
@@ -147,35 +151,61 @@ impl<B: Backend> Node<B> {
 }
 
 impl Job {
+    fn of(state: JobState) -> Self {
+        let next = state.cursor.unwrap().scheduled_at;
+        Self { name: state.name, fence: state.fence, next }
+    }
+
     fn then(&self) -> Cursor {
         Cursor::To(Some((self.next + STEP).into()))
     }
 
-    fn take(&self, delivery: Delivery) -> Plan<'_> {
-        static CLAIM: AtomicU64 = AtomicU64::new(1);
-        let claim = CLAIM.fetch_add(1, Ordering::Relaxed).into();
-        let deliver = match delivery {
-            // With the mark that every node sets where the store has leases.
-            Delivery::AtMostOnce => Deliver::AtMostOnce {
-                then: self.then(),
-                mark: Some(Mark { lasts: LASTS, beside: Beside::Others }),
-            },
-            Delivery::AtLeastOnce => Deliver::AtLeastOnce { lease: LASTS },
+    fn claim(&self, delivery: Delivery) -> Operation<'_> {
+        static CLAIM_ID: AtomicU64 = AtomicU64::new(1);
+        let id = CLAIM_ID.fetch_add(1, Ordering::Relaxed).into();
+        let (fence, next) = (self.fence, self.next.into());
+        let claim = match delivery {
+            Delivery::AtMostOnce => {
+                Claim::at_most_once(id, fence, next, self.then(), LASTS, Sharing::Shared)
+            }
+            Delivery::AtLeastOnce => Claim::at_least_once(id, fence, next, LASTS),
         };
-        let take = Take::new(claim, self.fence, self.next.into(), deliver);
-        Plan::new(&self.name, Act::Take(take))
+        Operation::claim(&self.name, claim)
     }
 
-    fn finish(&self, delivery: Delivery, fence: i64) -> Ending<'_> {
+    fn complete(&self, delivery: Delivery, fence: i64) -> Operation<'_> {
         let then = match delivery {
             Delivery::AtMostOnce => Cursor::Keep,
             Delivery::AtLeastOnce => self.then(),
         };
-        Ending::new(&self.name, fence, End::Finish { then, outcome: Ended::Ran })
+        Operation::complete(&self.name, fence, then, Completion::Succeeded)
     }
 }
 
+/// Registers jobs in code that have been due every second for ten years.
+pub async fn register(store: &impl Backend, names: &[String]) {
+    let first = whole_millis(Time::from(SystemTime::now()) - TimeDelta::days(3_650));
+    let (definition, first) = ("every 1s", Some(NextRun::from(first)));
+    let register = |name| Operation::new(name, Action::Register { definition, version: 0, first });
+    let operations: Vec<Operation<'_>> = names.iter().map(|name| register(name)).collect();
+    apply(store, "prepares", &operations).await;
+}
+
+/// Creates stored schedules of [`KIND`] with these first occurrences.
+pub async fn create(store: &impl Backend, names: &[String], first: Time, data: &[u8]) {
+    let new = NewSchedule::new(KIND, "every 1s", Some(first.into())).data(data);
+    let create = |name| Operation::new(name, Action::Create(new));
+    let operations: Vec<Operation<'_>> = names.iter().map(|name| create(name)).collect();
+    let replies = apply(store, "prepares", &operations).await;
+    assert!(replies.iter().all(|reply| matches!(reply, Reply::State(_))), "{replies:?}");
+}
+
+async fn apply(store: &impl Backend, node: &str, operations: &[Operation<'_>]) -> Vec<Reply> {
+    let applied = store.reschedule(Batch::new(node, now(), operations)).await.unwrap();
+    applied.replies.into_iter().map(Result::unwrap).collect()
+}
+
 /// The store's clock decides, where it has one.
-pub fn now() -> Now {
-    Now::Store { node: SystemTime::now().into() }
+pub fn now() -> TimeSource {
+    TimeSource::Store { fallback: SystemTime::now().into() }
 }

@@ -52,7 +52,7 @@ macro_rules! work_off {
     }};
 }
 
-/// What so many workers run a second of what waits in Redis; its keys begin with `prefix`.
+/// The runs a second of so many workers, of a backlog in Redis whose keys begin with `prefix`.
 pub async fn redis(url: &str, prefix: &str, workers: usize) -> f64 {
     use apalis_redis::{Config, RedisStorage};
     let queue = format!("{{{prefix}}}:peer:{workers}");
@@ -64,8 +64,8 @@ pub async fn redis(url: &str, prefix: &str, workers: usize) -> f64 {
     work_off!(open(), workers)
 }
 
-/// What so many workers run a second of what waits in PostgreSQL, in a database of its own on the
-/// server of `url`.
+/// The runs a second of so many workers, of a backlog in PostgreSQL, in a database of its own on
+/// the server of `url`.
 pub async fn postgres(url: &str, workers: usize) -> f64 {
     use apalis_postgres::{Config, PgPool, PostgresStorage};
     const DATABASE: &str = "allora_bench_peer";

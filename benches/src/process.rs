@@ -1,4 +1,4 @@
-//! What this process has cost so far.
+//! The resources that this process has used so far.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 

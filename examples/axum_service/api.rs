@@ -1,6 +1,6 @@
 //! The API: what is asked over HTTP is asked of the stored schedules.
 
-use allora::{Error, Kind, Schedules, Stored, backend::State, stored::Filter};
+use allora::{Error, ErrorKind, Schedules, StoredSchedule, backend::JobState, stored::Filter};
 use axum::{
     Json, Router,
     extract::{Path, State as Shared},
@@ -18,10 +18,10 @@ pub(crate) fn router(schedules: Schedules) -> Router {
         .with_state(schedules)
 }
 
-/// The body is the schedule; what is wrong with it is told with its place, and nothing is added.
+/// The body is the schedule; an error names its place, and nothing is added.
 async fn add(
     Shared(schedules): Shared<Schedules>,
-    Json(stored): Json<Stored>,
+    Json(stored): Json<StoredSchedule>,
 ) -> Result<(StatusCode, Json<Value>), Refused> {
     let state = schedules.add(&stored).await?;
     Ok((StatusCode::CREATED, Json(shown(&state))))
@@ -56,13 +56,13 @@ async fn trigger(
     Ok(StatusCode::ACCEPTED)
 }
 
-fn shown(state: &State) -> Value {
+fn shown(state: &JobState) -> Value {
     json!({
         "name": state.name,
         "kind": state.kind,
         "definition": state.definition,
-        "next_at": state.cursor.map(|next| next.at.to_rfc3339()),
-        "ran": state.counters.ran,
+        "scheduled_at": state.cursor.map(|next| next.scheduled_at.to_rfc3339()),
+        "succeeded": state.counters.succeeded,
         "failed": state.counters.failed,
     })
 }
@@ -79,10 +79,10 @@ impl From<Error> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = match self.0.kind() {
-            Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
-            Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::AlreadyExists => StatusCode::CONFLICT,
-            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::AlreadyExists => StatusCode::CONFLICT,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(json!({ "error": self.0.to_string() }))).into_response()

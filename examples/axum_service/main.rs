@@ -83,7 +83,7 @@ mod tests {
         let new =
             r#"{"name":"acme/ping","kind":"greet","schedule":"@daily","data":{"whom":"Ann"}}"#;
         let (status, body) = ask(at, "POST /schedules", new).await;
-        assert!(status == 201 && body.contains("\"next_at\":\""), "{status} {body}");
+        assert!(status == 201 && body.contains("\"scheduled_at\":\""), "{status} {body}");
         assert_eq!(ask(at, "POST /schedules", new).await.0, 409);
         let (status, body) = ask(at, "POST /schedules", &new.replace("@daily", "* * *")).await;
         assert!(status == 422 && body.contains("column"), "{status} {body}");
@@ -92,12 +92,12 @@ mod tests {
         let mut body = String::new();
         for _ in 0..200 {
             body = ask(at, "GET /schedules/acme/ping", "").await.1;
-            if body.contains("\"ran\":1") {
+            if body.contains("\"succeeded\":1") {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(body.contains("\"ran\":1"), "{body}");
+        assert!(body.contains("\"succeeded\":1"), "{body}");
 
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 204);
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 404);

@@ -4,7 +4,7 @@ use crate::{jobs::Span, machine::Orders, processes::Plan};
 use allora::BoxError;
 use std::{path::PathBuf, time::Duration};
 
-/// What this process is to do.
+/// The task of this process.
 pub(crate) enum Task {
     /// A day on fast clocks, in memory.
     Day { nodes: usize, seconds: u32 },

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Who ran what: job, scheduled time, node.
+/// The runs that began: job, scheduled time, node.
 type Log = Arc<Mutex<Vec<(String, Time, usize)>>>;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -63,10 +63,10 @@ fn machine(
         .label(format!("machine-{node}"))
         .runtime(clock.clone())
         // A real second is a good hour here, also for the limits that guard against a slow store.
-        .call_deadline(Duration::from_secs(60))
-        .safety_poll(Duration::from_secs(60 * 60))
-        .mark(Duration::from_secs(60 * 60))
-        .jitter(Duration::from_secs(1));
+        .store_timeout(Duration::from_secs(60))
+        .poll_interval(Duration::from_secs(60 * 60))
+        .lost_after(Duration::from_secs(60 * 60))
+        .claim_jitter(Duration::from_secs(1));
     for entry in entries {
         let When::Cron(schedule) = &entry.when else { continue };
         let log = log.clone();

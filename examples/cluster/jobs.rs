@@ -20,7 +20,7 @@ pub(crate) struct Chore {
     pub(crate) schedule: Arc<dyn Schedule>,
     /// Of an at-least-once job.
     pub(crate) lease: Option<Duration>,
-    /// How long its work takes.
+    /// The duration of its work.
     pub(crate) takes: Duration,
 }
 

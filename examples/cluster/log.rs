@@ -53,14 +53,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Line>, BoxError> {
 }
 
 impl Line {
-    /// Whether the machine of this label wrote it.
+    /// True if the machine of this label wrote it.
     pub(crate) fn is_by(&self, label: &str) -> bool {
         // Behind the label, a node's id has a random part.
         self.node.strip_prefix(label).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
-/// What this machine began and has not come to the end of.
+/// The runs that this machine began and did not end.
 pub(crate) fn unfinished<'a>(lines: &'a [Line], label: &str) -> Vec<&'a Line> {
     let mut open = BTreeMap::new();
     for line in lines.iter().filter(|line| line.is_by(label)) {

@@ -5,10 +5,10 @@ use crate::{
     log::{BEGAN, ENDED, Log},
     store,
 };
-use allora::{BoxError, CatchUp, Entry, Run, Runtime, Scheduler, job, runtime::Tokio};
+use allora::{BoxError, CatchUp, JobSpec, Run, Runtime, Scheduler, job, runtime::Tokio};
 use std::{io::Read, path::PathBuf, time::Duration};
 
-/// What a process is told by the one that starts it.
+/// The orders of a process, from the one that starts it.
 pub(crate) struct Orders {
     pub(crate) label: String,
     pub(crate) url: String,
@@ -17,7 +17,7 @@ pub(crate) struct Orders {
     pub(crate) span: Span,
 }
 
-/// How long an at-most-once run of a silent machine is believed to live.
+/// The lease of an at-most-once run, after which the run of a silent machine is lost.
 pub(crate) const MARK: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(orders: &Orders) -> Result<(), BoxError> {
@@ -26,8 +26,8 @@ pub(crate) async fn run(orders: &Orders) -> Result<(), BoxError> {
     let store = store::open(&orders.url, &orders.prefix).await?;
     let mut builder = Scheduler::builder(store)
         .label(orders.label.as_str())
-        .mark(MARK)
-        .safety_poll(Duration::from_secs(1))
+        .lost_after(MARK)
+        .poll_interval(Duration::from_secs(1))
         .grace(Duration::from_secs(5));
     for chore in jobs::all(orders.span)? {
         let name = chore.name.clone();
@@ -38,7 +38,7 @@ pub(crate) async fn run(orders: &Orders) -> Result<(), BoxError> {
 }
 
 /// Work that takes a while, and writes down its beginning and its end.
-fn entry(chore: Chore, span: Span, log: &Log, clock: &Tokio) -> Entry {
+fn entry(chore: Chore, span: Span, log: &Log, clock: &Tokio) -> JobSpec {
     let (log, clock, takes) = (log.clone(), clock.clone(), chore.takes);
     let entry = job(chore.schedule, async move |run: Run| -> Result<(), BoxError> {
         log.note(BEGAN, &run)?;

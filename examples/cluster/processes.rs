@@ -10,7 +10,7 @@ use crate::{
 };
 use allora::{
     Backend, BoxError, Runtime, Time,
-    backend::{Page, State},
+    backend::{JobState, Page},
     runtime::Tokio,
 };
 use std::{
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// What the command line asks for.
+/// The settings of the command line.
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
     pub(crate) lasts: Duration,
@@ -29,9 +29,9 @@ pub(crate) struct Plan {
 
 /// Until the first occurrence: time for a process to start and to register the jobs.
 const LEAD: Duration = Duration::from_secs(4);
-/// How soon the killed machine is replaced.
+/// The time until the killed machine is replaced.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long what is under way at the end may take.
+/// The time limit for the runs that are active at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(plan: &Plan) -> Result<(), BoxError> {
@@ -66,11 +66,11 @@ pub(crate) async fn run(plan: &Plan) -> Result<(), BoxError> {
         fleet.start()?;
     }
     clock.sleep_until(at(&clock, span.until)).await;
-    let states = settled(&*store, &clock).await?;
+    let states = completed(&*store, &clock).await?;
     fleet.stop()?;
 
     let history = store.history().ok_or("the store keeps no history")?;
-    let past = history.past(None, None, usize::MAX).await?;
+    let past = history.entries(None, None, usize::MAX).await?;
     let lines = log::read(&fleet.orders.log)?;
     let evidence = Evidence {
         chores: &chores,
@@ -89,17 +89,17 @@ fn at(clock: &Tokio, wall: Time) -> std::time::Instant {
     clock.now() + (wall - clock.wall()).to_std().unwrap_or_default()
 }
 
-async fn states(store: &dyn Backend) -> Result<Vec<State>, BoxError> {
-    let schedules = store.schedules().ok_or("the store keeps no schedules")?;
-    Ok(schedules.list(Page::first(1_000)).await?)
+async fn states(store: &dyn Backend) -> Result<Vec<JobState>, BoxError> {
+    let queries = store.queries().ok_or("the store has no queries")?;
+    Ok(queries.list(Page::first(1_000)).await?)
 }
 
 /// The records when nothing is under way and nothing is to come.
-async fn settled(store: &dyn Backend, clock: &Tokio) -> Result<Vec<State>, BoxError> {
+async fn completed(store: &dyn Backend, clock: &Tokio) -> Result<Vec<JobState>, BoxError> {
     let until = clock.now() + PATIENCE;
     loop {
         let states = states(store).await?;
-        let busy = states.iter().find(|state| state.head.is_some() || !state.holds.is_empty());
+        let busy = states.iter().find(|state| state.head.is_some() || !state.leases.is_empty());
         match busy {
             None => return Ok(states),
             Some(state) if clock.now() > until => {
@@ -170,8 +170,8 @@ impl Fleet {
     }
 }
 
-/// How many runs the machine is in the middle of; 0 if none of them is at least once, or if jobs of
-/// both kinds are wanted and there are not.
+/// The number of active runs of the machine; 0 if none of them is at least once, or if jobs of both
+/// kinds are wanted and there are not.
 fn worth_killing(lines: &[Line], label: &str, chores: &[Chore], both: bool) -> usize {
     let open = log::unfinished(lines, label);
     let leased =

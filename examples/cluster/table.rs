@@ -1,4 +1,4 @@
-//! Who ran what, and what became of it.
+//! The table of the runs: their nodes and their results.
 
 use crate::verdict::Evidence;
 use allora::backend::Outcome;
@@ -27,7 +27,7 @@ pub(crate) fn print(evidence: &Evidence<'_>, machines: usize) {
         };
         let again = past.clone().filter(|past| past.attempt > 1).count();
         let (ran, lost, missed) =
-            (count(Outcome::Ran), count(Outcome::Lost), count(Outcome::Missed));
+            (count(Outcome::Succeeded), count(Outcome::Lost), count(Outcome::Missed));
         println!("{ran:>8}{again:>8}{lost:>8}{missed:>8}");
     }
     println!("{quiet} more jobs had no instant in this time");

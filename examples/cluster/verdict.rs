@@ -1,4 +1,4 @@
-//! What was promised, put to what the processes wrote down and what the store remembers.
+//! The promises, compared with the processes' log and the store's history.
 
 use crate::{
     jobs::{Chore, Span},
@@ -6,9 +6,9 @@ use crate::{
 };
 use allora::{
     BoxError, Time,
-    backend::{Outcome, Past, State},
+    backend::{HistoryEntry, JobState, Outcome},
 };
-use allora_conformance::history::{Claims, Event, Law, Outcome as Ended, What, check};
+use allora_conformance::history::{Claims, Event, Invariant, Outcome as Ended, What, check};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -20,10 +20,10 @@ pub(crate) struct Evidence<'a> {
     pub(crate) span: Span,
     /// Of the processes.
     pub(crate) lines: &'a [Line],
-    /// Of the store: every run and every range that was passed over.
-    pub(crate) past: &'a [Past],
+    /// Of the store: every run and every range that was missed or skipped.
+    pub(crate) past: &'a [HistoryEntry],
     /// Of the store: the records at the end.
-    pub(crate) states: &'a [State],
+    pub(crate) states: &'a [JobState],
     pub(crate) death: Option<&'a Death>,
 }
 
@@ -65,7 +65,7 @@ fn history(evidence: &Evidence<'_>) -> Vec<String> {
         let next = chore.schedule.next_at(Time::from_timestamp_millis(at)?)?;
         (next <= evidence.span.until).then(|| next.timestamp_millis())
     };
-    let law = Law::new(&following).until(evidence.span.until.timestamp_millis());
+    let law = Invariant::new(&following).until(evidence.span.until.timestamp_millis());
     let (at_least_once, at_most_once) = events(evidence).into_iter().partition::<Vec<_>, _>(|e| {
         evidence.chores.iter().any(|chore| chore.name == e.job && chore.lease.is_some())
     });
@@ -78,24 +78,24 @@ fn history(evidence: &Evidence<'_>) -> Vec<String> {
 fn events(evidence: &Evidence<'_>) -> Vec<Event> {
     let mut events = Vec::new();
     for past in evidence.past {
-        let (occurrence, fence) = (past.occurrence.at.timestamp_millis(), past.fence);
-        let (taken, noted) = (taken_at(fence), past.at.timestamp_millis());
+        let (occurrence, fence) = (past.occurrence.scheduled_at.timestamp_millis(), past.fence);
+        let (claimed, noted) = (claimed_at(fence), past.recorded_at.timestamp_millis());
         let mut tell = |at, what| {
             events.push(Event { job: past.name.clone(), node: past.node.clone(), at, what });
         };
         let end = |outcome| What::End { occurrence, fence, outcome };
         if let Outcome::Skipped | Outcome::Missed = past.outcome {
-            let last = past.last.unwrap_or(past.occurrence.at).timestamp_millis();
+            let last = past.last.unwrap_or(past.occurrence.scheduled_at).timestamp_millis();
             tell(noted, What::Skip { first: occurrence, last });
             continue;
         }
         let chore = evidence.chores.iter().find(|chore| chore.name == past.name);
         let lease = chore.and_then(|chore| chore.lease);
-        let until = lease.map(|lease| taken + millis(lease));
+        let until = lease.map(|lease| claimed + millis(lease));
         let attempt = past.attempt;
-        tell(taken, What::Claim(Claims { occurrence, fence, attempt, until }));
+        tell(claimed, What::Claim(Claims { occurrence, fence, attempt, until }));
         match past.outcome {
-            Outcome::Ran => tell(noted, end(Ended::Ran)),
+            Outcome::Succeeded => tell(noted, end(Ended::Succeeded)),
             Outcome::Failed(_) | Outcome::Dead(_) => tell(noted, end(Ended::Failed)),
             Outcome::Cancelled => tell(noted, end(Ended::Cancelled)),
             Outcome::Released => tell(noted, end(Ended::Released)),
@@ -112,9 +112,9 @@ fn events(evidence: &Evidence<'_>) -> Vec<Event> {
     events
 }
 
-/// When the take with this fence was decided: an SQL store draws fences from its clock's
+/// When the claim with this fence was decided: an SQL store draws fences from its clock's
 /// microseconds.
-fn taken_at(fence: i64) -> i64 {
+fn claimed_at(fence: i64) -> i64 {
     fence / 1_000
 }
 
@@ -127,7 +127,7 @@ fn beginnings(evidence: &Evidence<'_>) -> Vec<String> {
     let missing = |chore: &&Chore| {
         let first = chore.instants(evidence.span).next();
         let mut entries = evidence.past.iter().filter(|past| past.name == chore.name);
-        first.is_some_and(|first| !entries.any(|past| past.occurrence.at == first))
+        first.is_some_and(|first| !entries.any(|past| past.occurrence.scheduled_at == first))
     };
     let chores = evidence.chores.iter().filter(missing);
     chores.map(|chore| format!("{}: nothing is known of its first instant", chore.name)).collect()
@@ -136,10 +136,10 @@ fn beginnings(evidence: &Evidence<'_>) -> Vec<String> {
 /// At least once: every instant has a run that came to its end, by the log and by the store.
 fn completed(evidence: &Evidence<'_>) -> Vec<String> {
     let written: BTreeSet<_> = ended(evidence.lines).map(|l| (&l.job, l.fence)).collect();
-    let ran = evidence.past.iter().filter(|past| past.outcome == Outcome::Ran);
+    let ran = evidence.past.iter().filter(|past| past.outcome == Outcome::Succeeded);
     let done: BTreeSet<_> = ran
         .filter(|past| written.contains(&(&past.name, past.fence)))
-        .map(|past| (&past.name, past.occurrence.at))
+        .map(|past| (&past.name, past.occurrence.scheduled_at))
         .collect();
     let mut broken = Vec::new();
     for chore in evidence.chores.iter().filter(|chore| chore.lease.is_some()) {
@@ -153,7 +153,7 @@ fn ended(lines: &[Line]) -> impl Iterator<Item = &Line> {
     lines.iter().filter(|line| !line.began)
 }
 
-/// What a process wrote, the store knows of that node; what the store says ran, wrote its end.
+/// Each run in the log is in the store for that node; each run in the store ended in the log.
 fn agreement(evidence: &Evidence<'_>) -> Vec<String> {
     let known: BTreeMap<_, _> =
         evidence.past.iter().map(|past| ((&past.name, past.fence), past)).collect();
@@ -161,7 +161,7 @@ fn agreement(evidence: &Evidence<'_>) -> Vec<String> {
     for line in evidence.lines {
         let by_it = known.get(&(&line.job, line.fence)).is_some_and(|past| {
             past.node == line.node
-                && past.occurrence.at == line.scheduled
+                && past.occurrence.scheduled_at == line.scheduled
                 && past.attempt == line.attempt
         });
         if !by_it {
@@ -170,7 +170,7 @@ fn agreement(evidence: &Evidence<'_>) -> Vec<String> {
     }
     let written: BTreeSet<_> = ended(evidence.lines).map(|l| (&l.job, l.fence)).collect();
     for (key, past) in known {
-        let said = past.outcome == Outcome::Ran;
+        let said = past.outcome == Outcome::Succeeded;
         if said && !written.contains(&key) {
             broken.push(format!("{} {}: ran by the store, not by the log", key.0, key.1));
         }
@@ -188,24 +188,26 @@ fn counters(evidence: &Evidence<'_>) -> Vec<String> {
         };
         let counters = &state.counters;
         for (counted, outcome) in [
-            (counters.ran, Outcome::Ran),
+            (counters.succeeded, Outcome::Succeeded),
             (counters.cancelled, Outcome::Cancelled),
             (counters.skipped, Outcome::Skipped),
             (counters.missed, Outcome::Missed),
             (counters.lost, Outcome::Lost),
-            (counters.abandoned, Outcome::Abandoned),
+            (counters.expired, Outcome::Expired),
         ] {
-            let told = count(&outcome);
-            if counted != told {
+            let recorded = count(&outcome);
+            if counted != recorded {
                 let (name, word) = (&state.name, outcome.word());
-                broken.push(format!("{name}: {counted} {word} by the counter, {told} by history"));
+                broken.push(format!(
+                    "{name}: {counted} {word} by the counter, {recorded} by history"
+                ));
             }
         }
     }
     broken
 }
 
-/// What the killed machine was in the middle of: lost, or run again soon.
+/// The active runs of the killed machine: each is lost, or runs again soon.
 fn after_death(evidence: &Evidence<'_>) -> Vec<String> {
     let Some(death) = evidence.death else { return Vec::new() };
     println!("\n{} was killed while it ran", death.label);
@@ -237,15 +239,15 @@ fn lost(evidence: &Evidence<'_>, line: &Line) -> (String, bool) {
     }
 }
 
-/// At least once: taken over as the next attempt, at most a second after the lease's end.
+/// At least once: claimed again as the next attempt, at most a second after the lease's end.
 fn run_again(evidence: &Evidence<'_>, line: &Line, lease_end: Time) -> (String, bool) {
     let next = evidence.past.iter().find(|past| {
         past.name == line.job
-            && past.occurrence.at == line.scheduled
+            && past.occurrence.scheduled_at == line.scheduled
             && past.attempt == line.attempt + 1
     });
     let Some(next) = next else { return ("at least once, but not run again".into(), false) };
-    let after = taken_at(next.fence) - lease_end.timestamp_millis();
+    let after = claimed_at(next.fence) - lease_end.timestamp_millis();
     let machine = next.node.rsplit_once('-').map_or("?", |(label, _)| label);
     let said = format!("at least once, attempt {} by {machine}", next.attempt);
     match after {

@@ -25,15 +25,15 @@ fn temporary() -> Result<String, BoxError> {
 async fn database(url: &str) -> Result<Arc<dyn Backend>, BoxError> {
     use allora::{backend::Page, sql::Sql};
     let store: Arc<dyn Backend> = Arc::new(Sql::connect(url).await?);
-    let known = match store.schedules() {
-        Some(schedules) => schedules.list(Page::first(10)).await?,
+    let known = match store.queries() {
+        Some(queries) => queries.list(Page::first(10)).await?,
         None => Vec::new(),
     };
     let begun = if known.is_empty() { "a new schedule" } else { "continuing" };
     println!("{begun} in {store:?}");
     for state in known {
         let Some(next) = state.cursor else { continue };
-        let (runs, at) = (state.counters.started, next.at.format("%F %H:%M:%S%.3f"));
+        let (runs, at) = (state.counters.started, next.scheduled_at.format("%F %H:%M:%S%.3f"));
         println!("  {}: {runs} runs so far, the next was set for {at}", state.name);
     }
     Ok(store)

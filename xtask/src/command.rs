@@ -28,7 +28,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Whether `cargo NAME` is installed.
+/// True if `cargo NAME` is installed.
 pub(crate) fn has_subcommand(name: &str) -> bool {
     let quiet = cargo(&[name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())

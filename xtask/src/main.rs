@@ -27,6 +27,13 @@ cargo xtask COMMAND
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, tests
   bench [NAME]   all benches, or one
+  bench compare BASE [--rounds N] [--store STORE,..] [--out FILE] [--fail-below RATIO]
+                 the speed of this tree beside that of the git revision BASE, measured in turn
+                 --rounds      pairs of measurements, 2 or more (default: 20)
+                 --store       stores to measure (default: all); mariadb is the server of mysql
+                 --out         a JSON file for the raw figures
+                 --fail-below  exit code 1 if a figure is worse than this ratio and the 95 %
+                               interval of its ratio lies below 1
   help           this text";
 
 /// Why a chore ended early.
@@ -93,7 +100,15 @@ mod tests {
 
     #[test]
     fn a_wrong_command_line_says_what_is_wrong() {
-        for line in ["", "tset", "tidy now", "ci --fast", "test --only oracle", "bench a b"] {
+        for line in [
+            "",
+            "tset",
+            "tidy now",
+            "ci --fast",
+            "test --only oracle",
+            "bench a b",
+            "bench compare",
+        ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");
         }
     }

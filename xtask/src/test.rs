@@ -9,7 +9,8 @@ use crate::{
 use std::process::Command;
 
 /// The store backends that tests can be restricted to.
-const STORES: &[&str] = &["memory", "sqlite", "postgres", "mysql", "redis", "etcd"];
+pub(crate) const STORES: &[&str] =
+    &["memory", "sqlite", "postgres", "mysql", "redis", "redis-quorum", "etcd"];
 
 /// Names, separated by commas: tests of other stores do nothing. Not set: all stores.
 const ONLY: &str = "ALLORA_TEST_STORES";
@@ -17,7 +18,7 @@ const ONLY: &str = "ALLORA_TEST_STORES";
 /// Set to `1`: the campaigns run too.
 const LONG: &str = "ALLORA_TEST_LONG";
 
-/// What to test.
+/// The tests to run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Request {
     only: Option<String>,
@@ -50,7 +51,7 @@ impl Request {
         Ok(request)
     }
 
-    /// What the tests are told, beside the addresses of their servers.
+    /// The environment of the tests, beside the addresses of their servers.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let only = self.only.iter().map(|names| (ONLY, names.clone()));
         let long = self.long.then(|| (LONG, "1".to_owned()));
@@ -72,11 +73,11 @@ pub(crate) fn stores(names: &str) -> Outcome<String> {
     }
 }
 
-/// What came of the tests.
+/// The results of the tests.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     totals: Totals,
-    /// What is wrong besides failed tests, as a test that does not compile.
+    /// The errors besides failed tests, as a test that does not compile.
     broken: Vec<String>,
 }
 
@@ -113,7 +114,7 @@ impl Report {
         self
     }
 
-    /// What the summary of `ci` says about it.
+    /// Its line in the summary of `ci`.
     pub(crate) fn failure(&self) -> Option<String> {
         (!self.is_good()).then(|| format!("test: {}", self.totals))
     }

@@ -1,4 +1,4 @@
-//! How many tests passed and failed, read from the runners' own last words.
+//! The numbers of tests that passed and failed, read from the runners' last lines.
 
 use std::fmt;
 

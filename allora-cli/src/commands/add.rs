@@ -5,9 +5,9 @@ use crate::{
     daemon::kinds,
     failure::Outcome,
     session::{self, Session, state_json},
-    store::Place,
+    store::StoreArgs,
 };
-use allora_core::Stored;
+use allora_core::StoredSchedule;
 use clap::Args;
 use std::io::{self, Write};
 
@@ -20,20 +20,19 @@ EXAMPLES
   allora add s1 user_task '* * * * *' '{}' -d 30 -t Asia/Tokyo -s 1356966000 -a 1356970000")]
 pub(crate) struct Add {
     /// The schedule's name.
-    key: String,
-    /// What routes it to a handler: `command`, `http`, or what an application knows. Empty: the
-    /// part of the name before the first dot.
-    #[arg(value_name = "TYPE")]
+    name: String,
+    /// The kind, which selects the handler: `command`, `http`, or a kind of an application. Empty:
+    /// the part of the name before the first dot.
     kind: String,
     /// A cron expression, a macro, or @every and a period.
-    cron: String,
-    /// What its runs are given: a JSON object.
+    schedule: String,
+    /// The data of its runs: a JSON object.
     data: String,
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
-    place: Place,
-    /// Prints what was added, as JSON.
+    place: StoreArgs,
+    /// Prints the added schedule as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -41,16 +40,16 @@ pub(crate) struct Add {
 impl Add {
     pub(crate) fn run(self) -> Outcome {
         let kind = match self.kind.as_str() {
-            "" => self.key.split('.').next().unwrap_or_default(),
+            "" => self.name.split('.').next().unwrap_or_default(),
             kind => kind,
         };
         let data = payload(&self.data)?;
         kinds::check(kind, &data)?;
-        let stored = Stored::new(&self.key, kind, &self.cron).data(&data);
+        let stored = StoredSchedule::new(&self.name, kind, &self.schedule).data(&data);
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;
         if let (None, Some(zone)) = (&self.options.timezone, default)
-            && matches!(allora_core::AnySchedule::for_job(&self.key, &self.cron), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
+            && matches!(allora_core::AnySchedule::for_job(&self.name, &self.schedule), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
         {
             stored = stored.zone(zone);
         }

@@ -1,25 +1,25 @@
-//! `allora delete`: removes a schedule.
+//! `allora delete`: deletes a schedule.
 
 use crate::{
     failure::Outcome,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
 };
 use clap::Args;
 
-/// Removes a schedule; what runs of it is cancelled.
+/// Deletes a schedule and cancels its active runs.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     /// The schedule's name.
-    key: String,
+    name: String,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Delete {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.delete(&self.key).await?)
+            Ok(session.schedules.delete(&self.name).await?)
         })
     }
 }

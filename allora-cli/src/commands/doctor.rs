@@ -1,13 +1,13 @@
-//! `allora doctor`: whether a store is well.
+//! `allora doctor`: checks of a store.
 
 use crate::{
     clock,
     failure::{Failure, Outcome, chain},
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
 };
 use allora_core::{
-    Error, Kind, Stored, Time,
+    Error, ErrorKind, StoredSchedule, Time,
     runtime::{Runtime, Tokio},
     time::since,
 };
@@ -17,22 +17,22 @@ use std::{
     time::Duration,
 };
 
-/// Connects to the store, and checks its tables, what may be done there, its clock and its speed.
+/// Connects to the store, and checks its tables, rights, latency and clock.
 ///
-/// Writes a schedule that never runs, and deletes it.
+/// Adds a schedule that never runs, and deletes it.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 /// The name and the kind of what is written to see whether writing works.
 const PROBE: &str = "allora:doctor";
 
-/// How often the store is asked for its time.
+/// The number of requests for the store's time.
 const ASKED: usize = 20;
 
-/// By how much a clock may be off without a word.
+/// The largest clock difference that is not reported.
 const CLOCK_OFF: Duration = Duration::from_secs(1);
 
 impl Doctor {
@@ -41,7 +41,7 @@ impl Doctor {
             said(
                 true,
                 "store",
-                &format!("{:?} answers, and its tables are as they should be", session.store),
+                &format!("{:?} answers, and its tables have the expected columns", session.store),
             )?;
             let mut well = true;
             well &= writes(&session).await?;
@@ -49,19 +49,25 @@ impl Doctor {
             well &= can(&session)?;
             Ok(well)
         })?;
-        if well { Ok(()) } else { Err(Failure::failed("not all is well; see above")) }
+        if well {
+            Ok(())
+        } else {
+            Err(Failure::failed("the store failed a check; see the lines that begin with BAD"))
+        }
     }
 }
 
 async fn writes(session: &Session) -> Outcome<bool> {
     let far = "@at 9999-01-01T00:00:00Z";
-    let added = session.schedules.add(&Stored::new(PROBE, PROBE, far)).await;
+    let added = session.schedules.add(&StoredSchedule::new(PROBE, PROBE, far)).await;
     let deleted = session.schedules.delete(PROBE).await;
     // Another doctor may be at work.
-    let failed = |result: Result<(), Error>, fine: Kind| result.err().filter(|e| e.kind() != fine);
-    let error = failed(added.map(drop), Kind::AlreadyExists).or(failed(deleted, Kind::NotFound));
+    let failed =
+        |result: Result<(), Error>, fine: ErrorKind| result.err().filter(|e| e.kind() != fine);
+    let error =
+        failed(added.map(drop), ErrorKind::AlreadyExists).or(failed(deleted, ErrorKind::NotFound));
     match &error {
-        None => said(true, "rights", "schedules can be written and removed")?,
+        None => said(true, "rights", "schedules can be written and deleted")?,
         Some(error) => said(false, "rights", &chain(error))?,
     }
     Ok(error.is_none())
@@ -103,14 +109,12 @@ fn difference(before: Time, store: Time, after: Time) -> (Duration, bool) {
 
 fn can(session: &Session) -> Outcome<bool> {
     let store = &session.store;
-    for (what, has) in [
-        ("leases", store.leases().is_some()),
-        ("history", store.history().is_some()),
-        ("wake-ups", store.watch().is_some()),
-    ] {
+    for (what, has) in
+        [("history", store.history().is_some()), ("wake-ups", store.notifier().is_some())]
+    {
         let text = match (what, has) {
             (_, true) => "yes",
-            ("wake-ups", false) => "no: changes are noticed by the safety poll, within 5 s",
+            ("wake-ups", false) => "no: changes are noticed by the poll, within 5 s",
             (_, false) => "no",
         };
         said(true, what, text)?;

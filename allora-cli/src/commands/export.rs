@@ -1,19 +1,19 @@
-//! `allora export`: stored schedules as lines of JSON, with their past.
+//! `allora export`: stored schedules as lines of JSON, with their progress.
 
 use crate::{
     failure::{Failure, Outcome, chain},
     output::{Progress, complain},
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
 };
-use allora_core::stored::{Exported, Filter};
+use allora_core::stored::{Filter, ScheduleExport};
 use clap::Args;
 use std::io::{self, Write};
 
 /// Prints the stored schedules, one a line, as `allora import` reads them.
 ///
-/// They have their next time, pause, counters and dead letters with them; triggers that wait are
-/// left behind. Stop what runs them before, where they are to go on in another store.
+/// Each line has the next time, the pause, the counters and the dead letters of its schedule, but
+/// no pending triggers. To move schedules to another store, stop the nodes that run them first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES
@@ -23,14 +23,14 @@ pub(crate) struct Export {
     /// Only schedules whose names begin so.
     #[arg(long, default_value = "")]
     name: String,
-    /// Only schedules of this type.
-    #[arg(long = "type", visible_alias = "kind", value_name = "TYPE")]
+    /// Only schedules of this kind.
+    #[arg(long, visible_alias = "type")]
     kind: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
-/// How many are read at once.
+/// The number of records that are read at once.
 const PAGE: usize = 500;
 
 impl Export {
@@ -46,9 +46,11 @@ impl Export {
                 let states = session.schedules.list(filter, after.as_deref(), PAGE).await?;
                 let mut written = 0;
                 for state in states.iter().filter(|state| is_stored(state)) {
-                    match Exported::of(state).map_err(|error| chain(&error)).and_then(|exported| {
-                        serde_json::to_string(&exported).map_err(|error| error.to_string())
-                    }) {
+                    match ScheduleExport::of(state).map_err(|error| chain(&error)).and_then(
+                        |exported| {
+                            serde_json::to_string(&exported).map_err(|error| error.to_string())
+                        },
+                    ) {
                         Ok(line) => {
                             writeln!(out, "{line}")?;
                             written += 1;
@@ -76,8 +78,8 @@ impl Export {
     }
 }
 
-/// Whether it is no job in code, which nodes register by themselves. What cannot be read may be
-/// either, and is said.
-fn is_stored(state: &allora_core::backend::State) -> bool {
-    !state.kind.is_empty() || state.parked.is_some()
+/// True unless it is a job in code, which nodes register by themselves. An unreadable record may
+/// be either: it counts as stored, so that it is reported.
+fn is_stored(state: &allora_core::backend::JobState) -> bool {
+    !state.kind.is_empty() || state.unreadable.is_some()
 }

@@ -1,4 +1,4 @@
-//! What commands read: a file, or standard input.
+//! The input of commands: a file, or standard input.
 
 use crate::failure::{Failure, Outcome};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// How it is called in messages.
+/// The name of the input in messages.
 pub(super) fn shown_as(path: &Path) -> String {
     if is_stdin(path) { "standard input".into() } else { path.display().to_string() }
 }

@@ -2,12 +2,12 @@
 
 use crate::{
     failure::{Failure, Outcome},
-    session::{self, Session, past_json},
-    store::Place,
+    session::{self, Session, entry_json},
+    store::StoreArgs,
     table,
     values::shown,
 };
-use allora_core::backend::Past;
+use allora_core::backend::HistoryEntry;
 use clap::Args;
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// The job's name [default: all jobs].
-    key: Option<String>,
+    name: Option<String>,
     /// At most so many entries.
     #[arg(long, short = 'n', default_value_t = 50)]
     limit: usize,
@@ -23,7 +23,7 @@ pub(crate) struct History {
     #[arg(long)]
     before: Option<i64>,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
     /// Prints JSON, one object a line.
     #[arg(long)]
     json: bool,
@@ -32,12 +32,12 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Outcome {
         let past = session::with(&self.place, async |session: Session| {
-            past(&session, self.key.as_deref(), self.before, self.limit).await
+            past(&session, self.name.as_deref(), self.before, self.limit).await
         })?;
         if self.json {
             let mut out = io::BufWriter::new(io::stdout().lock());
             for past in &past {
-                writeln!(out, "{}", past_json(past))?;
+                writeln!(out, "{}", entry_json(past))?;
             }
             return Ok(out.flush()?);
         }
@@ -49,20 +49,20 @@ impl History {
 /// The newest entries.
 pub(super) async fn past(
     session: &Session,
-    key: Option<&str>,
+    name: Option<&str>,
     before: Option<i64>,
     limit: usize,
-) -> Outcome<Vec<Past>> {
+) -> Outcome<Vec<HistoryEntry>> {
     let history = session.store.history().ok_or_else(|| {
-        Failure::failed("this store keeps no history: it was opened with 0 entries")
+        Failure::failed("this store keeps no history; `allora run --history N` keeps N entries")
     })?;
-    Ok(history.past(key, before, limit).await?)
+    Ok(history.entries(name, before, limit).await?)
 }
 
-fn row(past: &Past) -> [String; 7] {
-    let at = shown(past.occurrence.at);
+fn row(past: &HistoryEntry) -> [String; 7] {
+    let at = shown(past.occurrence.scheduled_at);
     let time = match past.last {
-        Some(last) if last != past.occurrence.at => {
+        Some(last) if last != past.occurrence.scheduled_at => {
             let count = past.count.map_or_else(|| "?".into(), |count| count.to_string());
             format!("{at} to {} ({count})", shown(last))
         }

@@ -1,23 +1,23 @@
-//! `allora import`: what `allora export` has printed, into another store.
+//! `allora import`: the lines of `allora export`, into another store.
 
 use super::file::{self, shown_as};
 use crate::{
     failure::{Failure, Outcome, chain},
     output::{Progress, complain},
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
 };
-use allora_core::{Kind, Schedules, backend::State, stored::Exported};
+use allora_core::{ErrorKind, Schedules, backend::JobState, stored::ScheduleExport};
 use clap::Args;
 use std::{
     io::{self, BufRead, Write},
     path::{Path, PathBuf},
 };
 
-/// Adds the schedules of an export; each goes on where it was.
+/// Adds the schedules of an export, each with its next time, pause, counters and dead letters.
 ///
-/// What is good is imported, and what is not is said with its line. Where it was broken off, it can
-/// be done again with --skip-existing.
+/// Good lines are imported, and each bad line is reported with its number. An interrupted import is
+/// repeated with --skip-existing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES
@@ -26,20 +26,20 @@ EXAMPLES
 pub(crate) struct Import {
     /// The file; - is standard input.
     file: PathBuf,
-    /// Passes over schedules whose names are taken, instead of failing at the end.
+    /// Skips schedules whose names exist already, instead of failing at the end.
     #[arg(long)]
     skip_existing: bool,
-    /// Reads the file, says what is wrong with it, and imports nothing.
+    /// Reads the file and reports its errors, and imports nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
-/// How many are sent at once.
+/// The number of schedules that are sent at once.
 const BATCH: usize = 500;
 
-/// What became of the lines.
+/// The results of the lines.
 #[derive(Debug, Default)]
 struct Tally {
     imported: usize,
@@ -58,10 +58,10 @@ impl Import {
             })?
         };
         let Tally { imported, skipped, refused } = tally;
-        let done = if self.dry_run { "can be read" } else { "imported" };
+        let done = if self.dry_run { "readable" } else { "imported" };
         let skipped =
-            if skipped == 0 { String::new() } else { format!(", {skipped} there already") };
-        writeln!(io::stdout(), "{imported} {done}{skipped}, {refused} refused.")?;
+            if skipped == 0 { String::new() } else { format!(", {skipped} exist already") };
+        writeln!(io::stdout(), "{imported} {done}{skipped}, {refused} rejected.")?;
         if refused == 0 { Ok(()) } else { Err(Failure::Said(1)) }
     }
 
@@ -75,10 +75,10 @@ impl Import {
             if line.trim().is_empty() {
                 continue;
             }
-            match serde_json::from_str::<Exported>(&line) {
+            match serde_json::from_str::<ScheduleExport>(&line) {
                 Ok(exported) => {
                     numbers.push(number);
-                    states.push(State::from(exported));
+                    states.push(JobState::from(exported));
                 }
                 Err(error) => tally.refuse(&mut progress, &self.file, number, &error.to_string()),
             }
@@ -93,7 +93,7 @@ impl Import {
     async fn send(
         &self,
         numbers: &mut Vec<usize>,
-        states: &mut Vec<State>,
+        states: &mut Vec<JobState>,
         into: Option<&Schedules>,
         tally: &mut Tally,
         progress: &mut Progress,
@@ -106,7 +106,9 @@ impl Import {
                 for (answer, number) in answers.into_iter().zip(numbers.iter()) {
                     match answer {
                         Ok(_) => tally.imported += 1,
-                        Err(error) if self.skip_existing && error.kind() == Kind::AlreadyExists => {
+                        Err(error)
+                            if self.skip_existing && error.kind() == ErrorKind::AlreadyExists =>
+                        {
                             tally.skipped += 1;
                         }
                         Err(error) => tally.refuse(progress, &self.file, *number, &chain(&error)),

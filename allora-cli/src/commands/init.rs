@@ -1,21 +1,23 @@
-//! `allora init`: makes a store's tables.
+//! `allora init`: creates a store's tables, or a quorum of servers.
 
 use crate::{
     failure::Outcome,
     session,
-    store::{Place, Tables},
+    store::{StoreArgs, Tables},
 };
 use clap::Args;
 
-/// Makes the store's tables, or brings them up to date; does nothing where all is well.
+/// Creates or updates the store's tables; turns independent Redis servers into a quorum.
+///
+/// Does nothing if the store is ready.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Init {
     pub(crate) fn run(self) -> Outcome {
-        session::run(async { self.place.open(Tables::Make, None).await.map(drop) })
+        session::run(async { self.place.open(Tables::Initialise, None).await.map(drop) })
     }
 }

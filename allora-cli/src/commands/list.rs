@@ -3,12 +3,12 @@
 use crate::{
     failure::Outcome,
     output::on_one_line,
-    session::{self, Session, Told, data, state_json, told},
-    store::Place,
+    session::{self, Described, Session, data, describe, state_json},
+    store::StoreArgs,
 };
 use allora_core::{
     Time,
-    backend::State,
+    backend::JobState,
     stored::{Condition, Filter},
 };
 use clap::{Args, ValueEnum};
@@ -18,9 +18,9 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    place: Place,
-    /// Only schedules of this type.
-    #[arg(long = "type", visible_alias = "kind", value_name = "TYPE")]
+    place: StoreArgs,
+    /// Only schedules of this kind.
+    #[arg(long, visible_alias = "type")]
     kind: Option<String>,
     /// Only schedules whose names begin so.
     #[arg(long, default_value = "")]
@@ -79,7 +79,7 @@ impl List {
             Ok(session.schedules.list_by_due(filter, limit.unwrap_or(usize::MAX)).await?)
         })?;
         let wanted = listed.iter().filter(|state| self.all || !state.kind.is_empty());
-        let wanted: Vec<&State> = wanted.take(self.limit.unwrap_or(usize::MAX)).collect();
+        let wanted: Vec<&JobState> = wanted.take(self.limit.unwrap_or(usize::MAX)).collect();
         let mut out = io::BufWriter::new(io::stdout().lock());
         if self.json {
             for state in &wanted {
@@ -90,13 +90,13 @@ impl List {
                 out,
                 "{}",
                 row([
-                    "key",
-                    "type",
-                    "cron",
+                    "name",
+                    "kind",
+                    "schedule",
                     "delay",
                     "timezone",
-                    "next_time",
-                    "next_run_time",
+                    "scheduled_at",
+                    "due_at",
                     "data"
                 ])
             )?;
@@ -109,24 +109,24 @@ impl List {
     }
 }
 
-/// The columns that users of PerfectSched know.
-fn row([key, kind, cron, delay, zone, next, run, data]: [&str; 8]) -> String {
-    format!("{key:>30} {kind:>15} {cron:>18} {delay:>7} {zone:>11} {next:>28} {run:>28}  {data}")
+/// The columns of PerfectSched, under the names that all commands use.
+fn row([name, kind, schedule, delay, zone, at, due, data]: [&str; 8]) -> String {
+    format!("{name:>30} {kind:>15} {schedule:>18} {delay:>7} {zone:>11} {at:>28} {due:>28}  {data}")
 }
 
-fn shown(state: &State) -> String {
-    let Told { schedule, zone, delay } = told(state);
+fn shown(state: &JobState) -> String {
+    let Described { schedule, zone, delay } = describe(state);
     let time = |at: Option<Time>| {
         at.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S +0000").to_string())
     };
-    let key = on_one_line(&state.name);
+    let name = on_one_line(&state.name);
     row([
-        &key,
+        &name,
         if state.kind.is_empty() { "-" } else { &state.kind },
         &schedule,
         &delay.as_secs_f64().to_string(),
         &zone,
-        &time(state.cursor.map(|next| next.at)),
+        &time(state.cursor.map(|next| next.scheduled_at)),
         &time(state.due_at),
         &data(state),
     ])

@@ -5,33 +5,33 @@ use crate::{
     daemon::kinds,
     failure::Outcome,
     session::{self, Session, state_json},
-    store::Place,
+    store::StoreArgs,
 };
-use allora_core::Stored;
+use allora_core::StoredSchedule;
 use clap::Args;
 use std::io::{self, Write};
 
-/// Changes a stored schedule; what is not given stays as it is, and what runs goes on.
+/// Changes a stored schedule. Settings that are not given stay; active runs continue.
 ///
-/// Nothing is changed if somebody else changes it at the same time.
+/// Changes nothing if another client changes the schedule at the same time.
 #[derive(Debug, Args)]
 pub(crate) struct Modify {
     /// The schedule's name.
-    key: String,
-    /// Another type.
-    #[arg(long = "type", visible_alias = "kind", value_name = "TYPE")]
+    name: String,
+    /// Another kind.
+    #[arg(long, visible_alias = "type")]
     kind: Option<String>,
     /// Another schedule.
-    #[arg(long, visible_alias = "schedule")]
-    cron: Option<String>,
+    #[arg(long, visible_alias = "cron")]
+    schedule: Option<String>,
     /// Other data: a JSON object.
     #[arg(long)]
     data: Option<String>,
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
-    place: Place,
-    /// Prints what it is now, as JSON.
+    place: StoreArgs,
+    /// Prints the changed schedule as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -40,12 +40,12 @@ impl Modify {
     pub(crate) fn run(self) -> Outcome {
         let data = self.data.as_deref().map(payload).transpose()?;
         let state = session::with(&self.place, async |session: Session| {
-            let mut stored = Stored::of(&session.schedules.get(&self.key).await?)?;
+            let mut stored = StoredSchedule::of(&session.schedules.get(&self.name).await?)?;
             if let Some(kind) = &self.kind {
                 stored = stored.with_kind(kind);
             }
-            if let Some(cron) = &self.cron {
-                stored = stored.schedule(cron);
+            if let Some(schedule) = &self.schedule {
+                stored = stored.schedule(schedule);
             }
             if let Some(data) = &data {
                 stored = stored.data(data);

@@ -1,11 +1,11 @@
-//! `allora next`: when something will run.
+//! `allora next`: the next times of a schedule.
 
 use crate::{
     clock,
     failure::{Failure, Outcome},
     output::complain,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
     values::{instant, shown},
 };
 use allora_core::{AnySchedule, Dst, Settings, Time, schedule::explain, stored::Definition};
@@ -29,18 +29,18 @@ pub(crate) struct Next {
     /// The schedule; a single word that is no macro is the name of a stored one.
     schedule: String,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
     /// The zone whose wall clock it goes by, as Europe/Rome or +02:00 [default: UTC, unless the
     /// schedule names one].
     #[arg(long, short = 't', visible_alias = "timezone")]
     zone: Option<String>,
-    /// Shows what comes after this instant: RFC 3339, or seconds since 1970 [default: now].
+    /// Shows the times after this instant: RFC 3339, or seconds since 1970 [default: now].
     #[arg(long, value_parser = instant)]
     after: Option<Time>,
-    /// How many.
+    /// Number of times to print.
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     count: u16,
-    /// What becomes of local times that a change of the clock skips or repeats [default: debian,
+    /// The treatment of local times that a change of the clock skips or repeats [default: debian,
     /// unless the schedule says otherwise].
     #[arg(long)]
     dst: Option<DstPolicy>,
@@ -79,9 +79,13 @@ impl Next {
             let reasons = &occurrence.reasons;
             match (self.json, self.explain) {
                 (true, true) => {
-                    writeln!(out, "{}", json!({ "at": at, "due_at": due, "reasons": reasons }))?;
+                    writeln!(
+                        out,
+                        "{}",
+                        json!({ "scheduled_at": at, "due_at": due, "reasons": reasons })
+                    )?;
                 }
-                (true, false) => writeln!(out, "{}", json!({ "at": at, "due_at": due }))?,
+                (true, false) => writeln!(out, "{}", json!({ "scheduled_at": at, "due_at": due }))?,
                 (false, true) if !reasons.is_empty() => {
                     writeln!(out, "{at}  {}", reasons.join("; "))?;
                 }
@@ -90,12 +94,12 @@ impl Next {
         }
         out.flush()?;
         if next.is_empty() {
-            complain("note", &format!("never again after {}", shown(after)));
+            complain("note", &format!("the schedule has no occurrence after {}", shown(after)));
         }
         Ok(())
     }
 
-    /// What is asked about: its name, when it runs, and how.
+    /// The job that is asked about: its name, its schedule, and its settings.
     fn job(&self) -> Outcome<(String, AnySchedule, Settings)> {
         let is_name = !self.schedule.starts_with('@') && !self.schedule.contains([' ', '\t']);
         if !is_name || self.name.is_some() {
@@ -129,24 +133,19 @@ impl Next {
             }
             None => self.schedule.parse(),
         };
-        match (schedule.map_err(wrong)?, &self.zone) {
-            (AnySchedule::Cron(cron), zone) => {
-                let cron = match zone {
-                    Some(zone) => cron
-                        .in_zone(zone)
-                        .map_err(|error| Failure::failed(format!("--zone: {error}")))?,
-                    None => cron,
-                };
-                Ok(AnySchedule::Cron(match self.dst {
-                    Some(DstPolicy::Debian) => cron.dst(Dst::Debian),
-                    Some(DstPolicy::Literal) => cron.dst(Dst::Literal),
-                    None => cron,
-                }))
-            }
-            (schedule, None) => Ok(schedule),
-            (_, Some(_)) => Err(Failure::failed(
-                "--zone: only cron expressions go by a wall clock; leave it away",
-            )),
+        let mut schedule = schedule.map_err(wrong)?;
+        if let Some(zone) = &self.zone {
+            let wrong = |error| Failure::failed(format!("--zone: {error}"));
+            schedule = schedule.in_zone(zone).map_err(wrong)?;
         }
+        Ok(match (schedule, self.dst) {
+            (AnySchedule::Cron(cron), Some(DstPolicy::Debian)) => {
+                AnySchedule::Cron(cron.dst(Dst::Debian))
+            }
+            (AnySchedule::Cron(cron), Some(DstPolicy::Literal)) => {
+                AnySchedule::Cron(cron.dst(Dst::Literal))
+            }
+            (schedule, _) => schedule,
+        })
     }
 }

@@ -1,16 +1,16 @@
-//! `allora nodes`: who has been working.
+//! `allora nodes`: the nodes and their runs.
 
 use super::history::past;
 use crate::{
     failure::Outcome,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
     table,
     values::shown,
 };
 use allora_core::{
     Time,
-    backend::{Outcome as Ended, Past, State},
+    backend::{HistoryEntry, JobState, Outcome as RunOutcome},
     stored::{Condition, Filter},
 };
 use clap::Args;
@@ -20,26 +20,26 @@ use std::{
     io::{self, Write},
 };
 
-/// Lists the nodes that hold runs or are in the history, the one that was seen last first.
+/// Lists the nodes with active runs or entries in the history, the last active one first.
 ///
-/// A node that has nothing to do writes nothing, and is not seen.
+/// A node without runs writes nothing and is not listed.
 #[derive(Debug, Args)]
 pub(crate) struct Nodes {
-    /// How many entries of the history are looked at.
+    /// Number of history entries to read.
     #[arg(long, short = 'n', default_value_t = 1_000)]
     limit: usize,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
     /// Prints JSON, one object a line.
     #[arg(long)]
     json: bool,
 }
 
-/// What is known of one node.
+/// The runs of one node.
 #[derive(Debug, Default)]
 struct Node {
     running: usize,
-    ran: usize,
+    succeeded: usize,
     failed: usize,
     seen: Option<Time>,
 }
@@ -55,12 +55,12 @@ impl Nodes {
         if self.json {
             let mut out = io::stdout().lock();
             for (name, node) in &nodes {
-                let Node { running, ran, failed, seen } = node;
+                let Node { running, succeeded, failed, seen } = node;
                 let seen = seen.map(shown);
                 writeln!(
                     out,
                     "{}",
-                    json!({ "node": name, "running": running, "ran": ran, "failed": failed, "seen": seen })
+                    json!({ "node": name, "running": running, "succeeded": succeeded, "failed": failed, "seen": seen })
                 )?;
             }
             return Ok(out.flush()?);
@@ -72,29 +72,29 @@ impl Nodes {
                 [
                     name,
                     node.running.to_string(),
-                    node.ran.to_string(),
+                    node.succeeded.to_string(),
                     node.failed.to_string(),
                     seen,
                 ]
             })
             .collect();
-        table::print(["NODE", "RUNNING", "RAN", "FAILED", "SEEN"], &rows)
+        table::print(["NODE", "RUNNING", "SUCCEEDED", "FAILED", "SEEN"], &rows)
     }
 }
 
-fn nodes(past: &[Past], running: &[State]) -> Vec<(String, Node)> {
+fn nodes(past: &[HistoryEntry], running: &[JobState]) -> Vec<(String, Node)> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     for past in past.iter().filter(|past| !past.node.is_empty()) {
         let node = nodes.entry(past.node.clone()).or_default();
-        // Of these, another node has told.
-        if !matches!(past.outcome, Ended::Lost | Ended::Abandoned) {
-            node.seen = node.seen.max(Some(past.at));
+        // Another node recorded these.
+        if !matches!(past.outcome, RunOutcome::Lost | RunOutcome::Expired) {
+            node.seen = node.seen.max(Some(past.recorded_at));
         }
-        node.ran += usize::from(past.outcome == Ended::Ran);
+        node.succeeded += usize::from(past.outcome == RunOutcome::Succeeded);
         node.failed += usize::from(!past.outcome.error().is_empty());
     }
-    for held in running.iter().flat_map(|state| &state.holds) {
-        nodes.entry(held.node.clone()).or_default().running += 1;
+    for lease in running.iter().flat_map(|state| &state.leases) {
+        nodes.entry(lease.node.clone()).or_default().running += 1;
     }
     let mut nodes: Vec<_> = nodes.into_iter().collect();
     nodes.sort_by_key(|(_, node)| std::cmp::Reverse(node.seen));

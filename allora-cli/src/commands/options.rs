@@ -1,16 +1,15 @@
 //! The options that say how a stored schedule is run, for `add` and `modify` alike.
 
 use crate::{
-    crontabs::{catch_up, overlap},
     failure::{Failure, Outcome},
     values::{duration, instant},
 };
-use allora_core::{CatchUp, Delivery, Overlap, Retry, Settings, Stored, Time};
+use allora_core::{CatchUp, Delivery, Overlap, Retry, Settings, StoredSchedule, Time};
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How a stored schedule is run.
+/// Settings of a stored schedule.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Runs so long after the scheduled time: 30, 90s, 10m.
@@ -35,48 +34,41 @@ pub(crate) struct Options {
     /// Delivers at most once: a run whose node dies is recorded as lost.
     #[arg(long, conflicts_with_all = ["lease", "attempts", "retry_wait"])]
     at_most_once: bool,
-    /// How long a silent node keeps an occurrence before another takes it over [default: 30s].
+    /// The length of the lease: another node claims the occurrence again if the run does not extend
+    /// it [default: 30s].
     #[arg(long, value_parser = duration)]
     lease: Option<Duration>,
-    /// How often a failing occurrence is tried before it is a dead letter [default: 5].
+    /// Attempts of a failing occurrence before it is a dead letter [default: 5].
     #[arg(long)]
     attempts: Option<u32>,
-    /// How long to wait before the second attempt; twice as long before each further one
+    /// Wait before the second attempt; it doubles before each further one
     /// [default: 10s].
     #[arg(long, value_parser = duration)]
     retry_wait: Option<Duration>,
     /// Which missed occurrences are run: latest, none, or `all` and a limit, as 'all 100'
     /// [default: latest].
-    #[arg(long, value_parser = parse_catch_up)]
+    #[arg(long)]
     catch_up: Option<CatchUp>,
     /// Does not run what is later than this.
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
     /// While the run before still goes on (at most once only): allow, skip or wait.
-    #[arg(long, value_parser = parse_overlap)]
+    #[arg(long)]
     overlap: Option<Overlap>,
-    /// Runs one at a time with all jobs of this group, on all nodes; '' for none.
-    #[arg(long, value_name = "GROUP")]
+    /// Runs one at a time with all jobs of this concurrency key, on all nodes; '' for none.
+    #[arg(long, value_name = "KEY")]
     mutex: Option<String>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
-    /// Runs up to so long after the scheduled time, each schedule by its own part.
+    /// Runs up to this much after the scheduled time, by a part that follows from the name.
     #[arg(long, value_parser = duration)]
-    spread: Option<Duration>,
-}
-
-pub(super) fn parse_catch_up(text: &str) -> Result<CatchUp, String> {
-    catch_up(text).ok_or_else(|| "write latest, none, or `all` and a limit, as 'all 100'".into())
-}
-
-pub(super) fn parse_overlap(text: &str) -> Result<Overlap, String> {
-    overlap(text).ok_or_else(|| "write allow, skip or wait".into())
+    jitter: Option<Duration>,
 }
 
 impl Options {
     /// The schedule with what was given; the rest stays as it is.
-    pub(crate) fn apply(&self, stored: Stored) -> Stored {
+    pub(crate) fn apply(&self, stored: StoredSchedule) -> StoredSchedule {
         let mut settings = stored.settings().clone();
         self.change(&mut settings);
         let stored = match &self.timezone {
@@ -93,7 +85,7 @@ impl Options {
     fn change(&self, settings: &mut Settings) {
         let set = |to: &mut Duration, from: Option<Duration>| *to = from.unwrap_or(*to);
         set(&mut settings.delay, self.delay);
-        set(&mut settings.spread, self.spread);
+        set(&mut settings.jitter, self.jitter);
         settings.start = self.start.or(settings.start);
         settings.end = self.end.or(settings.end);
         settings.max_runs = self.max_runs.or(settings.max_runs);
@@ -101,8 +93,8 @@ impl Options {
         settings.timeout = self.timeout.or(settings.timeout);
         settings.catch_up = self.catch_up.unwrap_or(settings.catch_up);
         settings.overlap = self.overlap.unwrap_or(settings.overlap);
-        if let Some(group) = &self.mutex {
-            settings.mutex = Some(group.as_str()).filter(|group| !group.is_empty()).map(Into::into);
+        if let Some(key) = &self.mutex {
+            settings.mutex = Some(key.as_str()).filter(|key| !key.is_empty()).map(Into::into);
         }
         if self.at_most_once {
             settings.delivery = Delivery::AtMostOnce;
@@ -118,7 +110,7 @@ impl Options {
     }
 }
 
-/// Reads the payload of a schedule: a JSON object; `null` is the empty one.
+/// Reads the data of a schedule: a JSON object; `null` is the empty one.
 ///
 /// # Errors
 /// Whatever else it is, and where it is broken.

@@ -3,49 +3,49 @@
 use crate::{
     failure::Outcome,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
 };
 use allora_core::stored::Gap;
 use clap::Args;
 
-/// Stops a job's schedule on all nodes; what runs goes on, and triggers still run.
+/// Pauses a job's schedule on all nodes. Active runs continue, and triggers still run.
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
     /// The job's name.
-    key: String,
-    /// Why, for those who find it paused.
+    name: String,
+    /// The reason, shown by `allora show`.
     #[arg(long, short = 'm', default_value = "")]
     note: String,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Pause {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.pause(&self.key, &self.note).await.map(drop)?)
+            Ok(session.schedules.pause(&self.name, &self.note).await.map(drop)?)
         })
     }
 }
 
-/// Starts a paused job's schedule again.
+/// Resumes a paused job's schedule.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     /// The job's name.
-    key: String,
-    /// Goes on from now and records what passed meanwhile as missed, whatever the job's catch-up
-    /// policy.
+    name: String,
+    /// Records the occurrences of the pause as missed, whatever the job's catch-up policy, and
+    /// continues with the next one.
     #[arg(long)]
     skip_missed: bool,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Resume {
     pub(crate) fn run(self) -> Outcome {
         let gap = if self.skip_missed { Gap::Missed } else { Gap::CatchUp };
         session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.resume(&self.key, gap).await.map(drop)?)
+            Ok(session.schedules.resume(&self.name, gap).await.map(drop)?)
         })
     }
 }

@@ -1,15 +1,14 @@
 //! `allora run`: the daemon, and the check of crontabs.
 
-use super::options::{parse_catch_up, parse_overlap};
 use crate::{
-    crontabs::{self, Defaults, Form, LEASE, find},
+    crontab_files::{self, Defaults, Form, LEASE, find},
     daemon::{Daemon, Log, kinds},
     failure::{Failure, Outcome},
     output::complain,
-    store::{HISTORY, Place, Tables},
+    store::{HISTORY, StoreArgs, Tables},
     values::duration,
 };
-use allora_core::{CatchUp, Delivery, Overlap, Settings};
+use allora_core::{CatchUp, Delivery, Overlap, Settings, schedule::zone_name};
 use clap::{Args, ValueEnum};
 use std::{
     env,
@@ -27,15 +26,15 @@ pub(crate) struct Run {
     #[arg(required_unless_present = "stored")]
     crontabs: Vec<PathBuf>,
     #[command(flatten)]
-    place: Place,
-    /// Runs stored schedules of these types, too: whoever can write to the store then says what
-    /// runs on this node.
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "command,http", value_parser = [kinds::COMMAND, kinds::HTTP])]
+    place: StoreArgs,
+    /// Runs stored schedules of these kinds, too: everyone who can write to the store then decides
+    /// what runs on this node.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "command,http", value_parser = [kinds::COMMAND, kinds::HTTP])]
     stored: Vec<String>,
-    /// Reads the crontabs, says what is wrong with them, and ends.
+    /// Reads the crontabs, reports their errors, and ends.
     #[arg(long)]
     check: bool,
-    /// The crontabs have a user before the command, as /etc/crontab [default: told by the place].
+    /// Crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
     #[arg(long, conflicts_with = "user")]
     system: bool,
     /// The crontabs have no user before the command, as those of `crontab -e`.
@@ -54,38 +53,38 @@ pub(crate) struct Run {
     /// given several times.
     #[arg(long = "node-label", value_name = "LABEL")]
     node_labels: Vec<String>,
-    /// Runs an occurrence again whose node died, instead of recording it as lost.
+    /// Runs an occurrence again if its node dies, instead of recording it as lost.
     #[arg(long)]
     at_least_once: bool,
     /// Which missed occurrences are run: `latest`, `none`, or `all` and a limit, as 'all 100'.
-    #[arg(long, default_value = "latest", value_parser = parse_catch_up)]
+    #[arg(long, default_value = "latest")]
     catch_up: CatchUp,
     /// Does not run what is later than this [default: however late].
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
-    /// What becomes of an occurrence while the one before still runs: allow, skip or wait.
-    #[arg(long, default_value = "allow", value_parser = parse_overlap)]
+    /// The treatment of an occurrence while the one before still runs: allow, skip or wait.
+    #[arg(long, default_value = "allow")]
     overlap: Overlap,
     /// Ends commands that take longer [default: never].
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
-    /// How long a command has between TERM and KILL.
+    /// Time between TERM and KILL for a command.
     #[arg(long, default_value = "10s", value_parser = duration)]
     kill_after: Duration,
-    /// How long commands may go on when the daemon is stopped.
+    /// Time that commands have to end when the daemon is stopped.
     #[arg(long, default_value = "30s", value_parser = duration)]
     grace: Duration,
-    /// How long a command of a node that keeps silent is believed to run, until it is recorded as
-    /// lost.
+    /// The lease of an at-most-once run: it is recorded as lost if its node does not extend the
+    /// lease for so long.
     #[arg(long, default_value = "30s", value_parser = duration)]
     lost_after: Duration,
-    /// How long to wait at the start for a store that does not answer; 0 fails at once [default:
-    /// until it answers].
+    /// Time to wait at the start for a store that does not answer; 0 fails at once [default: until
+    /// it answers].
     #[arg(long, value_parser = duration)]
     store_wait: Option<Duration>,
-    /// At most so many commands at once on this node.
+    /// The largest number of commands at once on this node.
     #[arg(long, default_value_t = 1_000)]
-    slots: usize,
+    concurrency: usize,
     /// Keeps so many entries of history in the store; 0 keeps none.
     #[arg(long, default_value_t = HISTORY)]
     history: u64,
@@ -95,10 +94,10 @@ pub(crate) struct Run {
     /// Gives commands the daemon's own environment, too.
     #[arg(long)]
     keep_environment: bool,
-    /// Appends the log to this file, which USR2 opens anew [default: standard error].
+    /// Appends the log to this file, which USR2 reopens [default: standard error].
     #[arg(long)]
     log_file: Option<PathBuf>,
-    /// How much is logged.
+    /// Level of the log.
     #[arg(long, default_value = "info")]
     log_level: LogLevel,
 }
@@ -107,28 +106,28 @@ const HELP: &str = "\
 CRONTABS
   Lines are those of Debian's cron. Schedules go by CRON_TZ=ZONE above them, else by --zone, else by
   the machine's zone. Variables above a line say how it is run:
-    ALLORA_DELIVERY=at-least-once        run again what a node left that died
-    ALLORA_LEASE=30s                     how long a silent node keeps such a line
+    ALLORA_DELIVERY=at-least-once        run again when a node dies during the run
+    ALLORA_LEASE=30s                     the lease of such a run, unless it is extended
     ALLORA_ATTEMPTS=3 ALLORA_RETRY_WAIT=10s   try a failed at-least-once line again
     ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
     ALLORA_WINDOW=1h                     not run when later than this
     ALLORA_OVERLAP=allow|skip|wait       while the one before still runs
-    ALLORA_MUTEX=tapes                   one at a time with all lines and jobs of this group
+    ALLORA_MUTEX=tapes                   one at a time with all lines and jobs of this key
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
-    ALLORA_DELAY=30s ALLORA_SPREAD=5m    later than scheduled, each job by its own part
+    ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_NODES=one|every               on one of the nodes, or on each
     ALLORA_LABEL=gpu                     only on nodes with --node-label gpu
   Each on a line of its own, for the lines below it; an empty value takes it back.
 
 COMMANDS
   run by $SHELL -c in $HOME, in a process group of their own, with PATH=/usr/bin:/bin unless the
-  crontab says otherwise. They are told ALLORA_JOB, ALLORA_SCHEDULED_AT, ALLORA_ATTEMPT,
-  ALLORA_FENCE (grows with every run of the job), ALLORA_MUTEX_FENCE (with every run of its group),
+  crontab says otherwise. Their environment has ALLORA_JOB, ALLORA_SCHEDULED_AT, ALLORA_ATTEMPT,
+  ALLORA_FENCE (grows with every run of the job), ALLORA_MUTEX_FENCE (with every run of its key),
   ALLORA_OCCURRENCE (the same for every attempt) and
   ALLORA_NODE. A status other than 0 is a failure.
 
 STORED SCHEDULES
-  with --stored, those of two types are run as `allora add` has stored them:
+  with --stored, those of two kinds are run as `allora add` has stored them:
     command  {\"command\": [\"/usr/local/bin/backup\", \"--all\"], \"env\": {..}, \"input\": \"..\",
               \"folder\": \"..\", \"timeout\": \"10m\"}, without any shell
     http     {\"url\": \"https://..\", \"method\": \"POST\", \"headers\": {..}, \"body\": ..,
@@ -137,10 +136,10 @@ STORED SCHEDULES
               299 is success, and redirects are not followed
 
 SIGNALS
-  HUP, USR1         reads the crontabs again; what runs goes on (changed files are noticed within
+  HUP, USR1         reads the crontabs again; active runs continue (changed files are noticed within
                     5 s without it). A bad new version changes nothing, and the log says why
-  USR2              opens the log file anew
-  TERM, INT, QUIT   takes nothing more, lets commands end within --grace; the second one ends them
+  USR2              reopens the log file
+  TERM, INT, QUIT   claims nothing more, lets commands end within --grace; the second one ends them
                     at once
 
 STORE
@@ -204,19 +203,19 @@ impl Run {
         let (mut jobs, mut bad) = (0, 0);
         for source in find(&self.crontabs, self.form())? {
             let reading = match source.text() {
-                Ok(text) => crontabs::read(&source, &text, defaults),
-                Err(complaint) => {
-                    crontabs::Reading { complaints: vec![complaint], ..Default::default() }
+                Ok(text) => crontab_files::read(&source, &text, defaults),
+                Err(diagnostic) => {
+                    crontab_files::Reading { diagnostics: vec![diagnostic], ..Default::default() }
                 }
             };
-            for complaint in &reading.complaints {
-                complain("error", &complaint.to_string());
+            for diagnostic in &reading.diagnostics {
+                complain("error", &diagnostic.to_string());
             }
             for notice in &reading.notices {
                 complain("warning", &notice.to_string());
             }
             jobs += reading.lines.len();
-            bad += reading.complaints.len();
+            bad += reading.diagnostics.len();
         }
         let mut out = io::stdout().lock();
         writeln!(out, "{jobs} jobs, {bad} errors.")?;
@@ -241,11 +240,7 @@ impl Run {
     /// The zone of the schedules that name none: cron goes by the machine's.
     fn zone(&self) -> Outcome<String> {
         if let Some(zone) = &self.zone {
-            let cron = allora_core::cron("* * * * *")?.in_zone(zone);
-            return match cron {
-                Ok(cron) => Ok(cron.zone().to_owned()),
-                Err(error) => Err(Failure::failed(format!("--zone: {error}"))),
-            };
+            return zone_name(zone).map_err(|error| Failure::failed(format!("--zone: {error}")));
         }
         match jiff::tz::TimeZone::try_system() {
             Ok(zone) if zone.iana_name().is_some() => {
@@ -274,19 +269,19 @@ impl Run {
             kinds: self.stored.clone(),
             node_name: self.node_name.clone().or_else(host).unwrap_or_else(|| "node".into()),
             node_labels: self.node_labels.clone(),
-            slots: self.slots,
+            concurrency: self.concurrency,
             grace: self.grace,
             kill_after: self.kill_after,
-            mark: self.lost_after,
-            patience: self.store_wait,
+            lost_after: self.lost_after,
+            store_wait: self.store_wait,
             log_output: self.output == Output::Log,
             environment: environment.collect(),
         }
     }
 }
 
-/// What is the daemon's alone: its store's address may hold a password, and its supervisor wants
-/// to hear from it only.
+/// True unless the variable is the daemon's alone: its store's address may hold a password, and its
+/// supervisor accepts messages only from the daemon.
 fn passes(name: &str) -> bool {
     !name.starts_with("ALLORA_")
         && !matches!(name, "NOTIFY_SOCKET" | "WATCHDOG_PID" | "WATCHDOG_USEC")

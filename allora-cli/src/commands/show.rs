@@ -3,11 +3,11 @@
 use crate::{
     failure::Outcome,
     output::on_one_line,
-    session::{self, Session, Told, data, state_json, told},
-    store::Place,
+    session::{self, Described, Session, data, describe, state_json},
+    store::StoreArgs,
     values::shown,
 };
-use allora_core::{Time, backend::State};
+use allora_core::{Time, backend::JobState};
 use clap::Args;
 use std::io::{self, Write};
 
@@ -15,9 +15,9 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The job's name.
-    key: String,
+    name: String,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Outcome {
         let state = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.get(&self.key).await?)
+            Ok(session.schedules.get(&self.name).await?)
         })?;
         let mut out = io::stdout().lock();
         if self.json {
@@ -40,22 +40,22 @@ impl Show {
     }
 }
 
-fn lines(state: &State) -> Vec<(&'static str, String)> {
-    let Told { schedule, zone, .. } = told(state);
+fn lines(state: &JobState) -> Vec<(&'static str, String)> {
+    let Described { schedule, zone, .. } = describe(state);
     let time = |at: Option<Time>| at.map_or_else(|| "never".into(), shown);
     let counters = &state.counters;
     let mut lines = vec![
         ("name", state.name.clone()),
         (
-            "type",
+            "kind",
             if state.kind.is_empty() { "- (a job in code)".into() } else { state.kind.clone() },
         ),
         ("schedule", schedule),
         ("timezone", zone),
         ("definition", state.definition.clone()),
         ("data", data(state)),
-        ("next time", time(state.cursor.map(|next| next.at))),
-        ("next run", time(state.due_at)),
+        ("scheduled at", time(state.cursor.map(|next| next.scheduled_at))),
+        ("due at", time(state.due_at)),
     ];
     if state.attempts > 0 {
         lines.push(("tried", format!("{} times", state.attempts)));
@@ -68,26 +68,26 @@ fn lines(state: &State) -> Vec<(&'static str, String)> {
         let colon = if error.is_empty() { "" } else { ": " };
         lines.push(("last outcome", format!("{}{colon}{error}", outcome.word())));
     }
-    for held in &state.holds {
-        let (at, until) = (shown(held.run.at), shown(held.until));
-        let (node, attempt) = (&held.node, held.attempt);
-        lines.push(("running", format!("{at} on {node}, attempt {attempt}, held until {until}")));
+    for lease in &state.leases {
+        let (at, until) = (shown(lease.occurrence.scheduled_at), shown(lease.until));
+        let (node, attempt) = (&lease.node, lease.attempt);
+        lines.push(("running", format!("{at} on {node}, attempt {attempt}, leased until {until}")));
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
         lines.push(("paused", format!("since {}{note}", shown(pause.since))));
     }
     for dead in &state.dead {
-        let (at, attempts) = (shown(dead.run.at), dead.attempts);
+        let (at, attempts) = (shown(dead.occurrence.scheduled_at), dead.attempts);
         lines.push(("dead letter", format!("{at} after {attempts} attempts: {}", dead.error)));
     }
-    if let Some(parked) = &state.parked {
-        lines.push(("unreadable", parked.clone()));
+    if let Some(reason) = &state.unreadable {
+        lines.push(("unreadable", reason.clone()));
     }
     lines.push(("counts", format!(
-        "{} started, {} ran, {} failed, {} cancelled, {} skipped, {} missed, {} lost, {} abandoned",
-        counters.started, counters.ran, counters.failed, counters.cancelled, counters.skipped,
-        counters.missed, counters.lost, counters.abandoned
+        "{} started, {} succeeded, {} failed, {} cancelled, {} skipped, {} missed, {} lost, {} expired",
+        counters.started, counters.succeeded, counters.failed, counters.cancelled, counters.skipped,
+        counters.missed, counters.lost, counters.expired
     )));
     lines
 }

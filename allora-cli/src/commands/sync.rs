@@ -1,4 +1,4 @@
-//! `allora sync`: brings about what a file declares.
+//! `allora sync`: reconciles the store with a file.
 
 use super::file::{self, shown_as};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     failure::{Failure, Outcome},
     output::on_one_line,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
     values::duration,
 };
-use allora_core::{AnySchedule, Stored, stored::Declared};
+use allora_core::{AnySchedule, StoredSchedule, stored::DesiredState};
 use clap::Args;
 use serde_json::Value;
 use std::{
@@ -18,13 +18,13 @@ use std::{
     time::Duration,
 };
 
-/// Adds, changes and removes stored schedules until they are as a file says; prints what it does.
+/// Reconciles the stored schedules with a file: adds, changes and removes; prints each change.
 ///
-/// What is as it should be is left alone, with its next time, its counters and its pause.
+/// An equal schedule keeps its next time, its counters and its pause.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 FILE
-  a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, spread,
+  a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, jitter,
   timeout, start, end, max-runs, catch-up, overlap, retry, mutex, at-least-once,
   at-most-once, data:
     [{\"name\": \"backup\", \"kind\": \"command\", \"schedule\": \"0 4 * * *\", \"zone\": \"Europe/Paris\",
@@ -36,18 +36,18 @@ EXAMPLES
 pub(crate) struct Sync {
     /// The file; - is standard input.
     file: PathBuf,
-    /// The file has all schedules whose names begin so: others of them are paused, and deleted by
-    /// the first sync after the grace. '' are all stored schedules [default: none is withdrawn].
+    /// The file declares all schedules whose names begin with this: orphaned ones are paused, and
+    /// pruned by the first sync after the grace. '' stands for all names [default: none is pruned].
     #[arg(long, value_name = "PREFIX")]
     complete: Option<String>,
-    /// How long what is not declared any more can be declared again and goes on where it was.
+    /// Time for which an orphaned schedule keeps its progress, in case it is declared again.
     #[arg(long, default_value = "24h", requires = "complete", value_parser = duration)]
     grace: Duration,
-    /// Prints what would be done, and does nothing.
+    /// Prints the changes and makes none.
     #[arg(long, short = 'n')]
     dry_run: bool,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Sync {
@@ -60,7 +60,7 @@ impl Sync {
             kinds::check_stored(stored)
                 .map_err(|what| wrong(format!("{:?}: {what}", stored.name())))?;
         }
-        let mut declared = Declared::new(&stored).grace(self.grace);
+        let mut declared = DesiredState::new(&stored).grace(self.grace);
         if let Some(prefix) = &self.complete {
             declared = declared.complete(prefix);
         }
@@ -78,12 +78,12 @@ impl Sync {
     }
 }
 
-/// What a file declares; what names no zone is in the one given, as with `allora add`.
-fn declared(text: &str, zone: Option<&str>) -> serde_json::Result<Vec<Stored>> {
-    let stored: Vec<Stored> = serde_json::from_str(text)?;
+/// The schedules that a file declares. One without a zone gets `zone`, as with `allora add`.
+fn declared(text: &str, zone: Option<&str>) -> serde_json::Result<Vec<StoredSchedule>> {
+    let stored: Vec<StoredSchedule> = serde_json::from_str(text)?;
     let Some(zone) = zone else { return Ok(stored) };
     let objects: Vec<Value> = serde_json::from_str(text)?;
-    let with_zone = |(stored, object): (Stored, Value)| {
+    let with_zone = |(stored, object): (StoredSchedule, Value)| {
         let names_none = object.get("zone").is_none()
             && object["schedule"].as_str().is_some_and(|schedule| {
                 matches!(AnySchedule::for_job(stored.name(), schedule), Ok(AnySchedule::Cron(cron)) if !cron.names_zone())

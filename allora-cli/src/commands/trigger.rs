@@ -1,26 +1,26 @@
-//! `allora trigger`, `allora backfill`, and what is done with dead letters.
+//! `allora trigger`, `allora backfill` and `allora rerun`.
 
 use crate::{
     failure::Outcome,
     session::{self, Session},
-    store::Place,
+    store::StoreArgs,
     values::{instant, shown},
 };
 use allora_core::{Time, backend::Occurrence};
 use clap::Args;
 use std::io::{self, Write};
 
-/// Runs a job once beside its schedule, now, on whatever node has room first.
+/// Runs a job once beside its schedule, now, on the first node with room.
 #[derive(Debug, Args)]
 pub(crate) struct Trigger {
     /// The job's name.
-    key: String,
+    name: String,
     /// The trigger's own id: the same one again while it waits or runs changes nothing [default:
     /// the time].
     #[arg(long)]
     id: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Trigger {
@@ -34,7 +34,7 @@ impl Trigger {
                     std::process::id()
                 ),
             };
-            Ok(session.schedules.trigger(&self.key, &id).await.map(drop)?)
+            Ok(session.schedules.trigger(&self.name, &id).await.map(drop)?)
         })
     }
 }
@@ -43,7 +43,7 @@ impl Trigger {
 #[derive(Debug, Args)]
 pub(crate) struct Backfill {
     /// The schedule's name.
-    key: String,
+    name: String,
     /// After this (exclusive): RFC 3339, or seconds since 1970.
     #[arg(long, value_parser = instant)]
     from: Time,
@@ -51,48 +51,49 @@ pub(crate) struct Backfill {
     #[arg(long, value_parser = instant)]
     until: Time,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Backfill {
     pub(crate) fn run(self) -> Outcome {
         let filled = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.backfill(&self.key, self.from, self.until).await?)
+            Ok(session.schedules.backfill(&self.name, self.from, self.until).await?)
         })?;
         let mut out = io::stdout().lock();
         for occurrence in filled {
-            writeln!(out, "{}", shown(occurrence.at))?;
+            writeln!(out, "{}", shown(occurrence.scheduled_at))?;
         }
         Ok(out.flush()?)
     }
 }
 
-/// Runs an occurrence again that failed for good; `allora show` lists them as dead letters.
+/// Runs a dead letter again; `allora show` lists them.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     /// The schedule's name.
-    key: String,
-    /// The dead letter's instant.
+    name: String,
+    /// The dead letter's scheduled time.
     #[arg(value_parser = instant)]
-    at: Time,
+    scheduled_at: Time,
     /// The dead letter's trigger, if it had one.
     #[arg(long)]
     trigger: Option<String>,
-    /// Forgets it instead.
+    /// Removes it instead.
     #[arg(long)]
     dismiss: bool,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 impl Rerun {
     pub(crate) fn run(self) -> Outcome {
-        let run = Occurrence { at: self.at, trigger: self.trigger };
+        let Self { scheduled_at, trigger, .. } = self;
+        let occurrence = Occurrence { scheduled_at, trigger };
         session::with(&self.place, async |session: Session| {
             let schedules = &session.schedules;
             let done = match self.dismiss {
-                true => schedules.dismiss(&self.key, &run).await,
-                false => schedules.rerun(&self.key, &run).await,
+                true => schedules.dismiss(&self.name, &occurrence).await,
+                false => schedules.rerun(&self.name, &occurrence).await,
             };
             Ok(done.map(drop)?)
         })

@@ -1,4 +1,4 @@
-//! Whether this is the daemon's first start since the machine's: then `@reboot` lines run.
+//! Detection of the daemon's first start since the machine's, at which `@reboot` lines run.
 
 use nix::unistd::geteuid;
 use std::{
@@ -16,7 +16,7 @@ fn folder() -> Option<PathBuf> {
     env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("allora"))
 }
 
-/// Whether no daemon has been started with these crontabs since the machine was. Where that cannot
+/// True if no daemon has been started with these crontabs since the machine was. Where that cannot
 /// be remembered, as in many containers, every start is the first.
 pub(crate) fn is_first_start(crontabs: &[PathBuf]) -> bool {
     let (Some(folder), Ok(boot)) =

@@ -3,7 +3,7 @@
 
 use super::user::Account;
 use crate::{
-    crontabs::{self, Complaint, Defaults, Form, Line, Reading, Source, find},
+    crontab_files::{self, Defaults, Diagnostic, Form, Line, Reading, Source, find},
     failure::{Failure, Outcome},
 };
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
@@ -26,16 +26,16 @@ struct Known {
     lines: Vec<Line>,
 }
 
-/// What changes when a file does.
+/// The metadata of a file that changes when its contents do.
 type Stamp = (u64, u64, i64, i64);
 
-/// What a look at the files brought.
+/// The result of reading the changed files.
 #[derive(Debug, Default)]
-pub(crate) struct News {
-    /// Whether anything is to be done.
+pub(crate) struct Reload {
+    /// True if a file was added, changed or removed.
     pub(crate) any: bool,
-    pub(crate) complaints: Vec<Complaint>,
-    pub(crate) notices: Vec<Complaint>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) notices: Vec<Diagnostic>,
 }
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
         self.known.values().flat_map(|known| known.lines.clone()).collect()
     }
 
-    /// How many lines of this crontab are in force.
+    /// The number of lines of this crontab that are in force.
     pub(crate) fn in_force(&self, path: &PathBuf) -> usize {
         self.known.get(path).map_or(0, |known| known.lines.len())
     }
@@ -63,8 +63,8 @@ impl Files {
     /// # Errors
     /// A crontab is gone, or two have one name; said once until that changes. What was in force
     /// stays so.
-    pub(crate) fn look(&mut self, all: bool) -> Outcome<News> {
-        let mut news = News::default();
+    pub(crate) fn look(&mut self, all: bool) -> Outcome<Reload> {
+        let mut news = Reload::default();
         let sources = match find(&self.paths, self.form) {
             Ok(sources) => sources,
             Err(Failure::Failed(what)) if self.lost.as_ref() == Some(&what) && !all => {
@@ -89,15 +89,15 @@ impl Files {
                 continue;
             }
             news.any = true;
-            let Reading { lines, complaints, notices } = self.read(&source);
+            let Reading { lines, diagnostics, notices } = self.read(&source);
             // A file that cannot be read at all has no good lines.
-            let skippable = || complaints.iter().all(|complaint| complaint.line.is_some());
-            let good = complaints.is_empty() || (self.skip_bad_lines && skippable());
+            let skippable = || diagnostics.iter().all(|diagnostic| diagnostic.line.is_some());
+            let good = diagnostics.is_empty() || (self.skip_bad_lines && skippable());
             let lines = good.then_some(lines);
             let old = self.known.remove(&source.path).map(|known| known.lines);
             let lines = lines.or(old).unwrap_or_default();
             self.known.insert(source.path, Known { stamp, lines });
-            news.complaints.extend(complaints);
+            news.diagnostics.extend(diagnostics);
             news.notices.extend(notices);
         }
         Ok(news)
@@ -105,14 +105,14 @@ impl Files {
 
     fn read(&self, source: &Source) -> Reading {
         let mut reading = match source.text() {
-            Ok(text) => crontabs::read(source, &text, &self.defaults),
-            Err(complaint) => Reading { complaints: vec![complaint], ..Reading::default() },
+            Ok(text) => crontab_files::read(source, &text, &self.defaults),
+            Err(diagnostic) => Reading { diagnostics: vec![diagnostic], ..Reading::default() },
         };
         reading.lines.retain(|line| {
             let account = Account::of(line.shell.user.as_deref());
-            let complaint = account.err().map(|what| source.complaint(Some(line.number), what));
-            let good = complaint.is_none();
-            reading.complaints.extend(complaint);
+            let diagnostic = account.err().map(|what| source.diagnostic(Some(line.number), what));
+            let good = diagnostic.is_none();
+            reading.diagnostics.extend(diagnostic);
             good
         });
         reading

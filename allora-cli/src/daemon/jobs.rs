@@ -1,9 +1,13 @@
 //! The lines that run: what the crontabs say now, as jobs of the scheduler.
 
-use super::process::{Call, Surroundings, Work, execute};
-use crate::crontabs::{Line, Nodes, Shell};
+use super::{
+    context::CommandContext,
+    process::{CommandSpec, Invocation, execute},
+};
+use crate::crontab_files::{Line, Nodes, Shell};
 use allora_core::{
-    AnySchedule, BoxError, Entry, Handle, Job, Run, Schedule, Settings, Time, at, runtime::Runtime,
+    AnySchedule, BoxError, Handle, Job, JobSpec, Run, Schedule, Settings, Time, at,
+    runtime::Runtime,
 };
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -12,12 +16,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 #[derive(Debug)]
 pub(crate) struct Jobs {
     handle: Handle,
-    around: Arc<Surroundings>,
+    context: Arc<CommandContext>,
     labels: Vec<String>,
     running: BTreeMap<String, Line>,
 }
 
-/// How many lines came, went and changed.
+/// The numbers of lines that were added, removed and changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) added: usize,
@@ -26,8 +30,8 @@ pub(crate) struct Difference {
 }
 
 impl Jobs {
-    pub(crate) fn new(handle: Handle, around: Arc<Surroundings>, labels: Vec<String>) -> Self {
-        Self { handle, around, labels, running: BTreeMap::new() }
+    pub(crate) fn new(handle: Handle, context: Arc<CommandContext>, labels: Vec<String>) -> Self {
+        Self { handle, context, labels, running: BTreeMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -83,36 +87,37 @@ impl Jobs {
     /// A line that the scheduler refuses.
     pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
         for line in lines.iter().filter(|line| line.schedule.is_none()) {
-            let soon = self.around.runtime.wall() + Duration::from_secs(1);
-            let entry = Entry::from(Command::new(at(soon), line, &self.around));
+            let soon = self.context.runtime.wall() + Duration::from_secs(1);
+            let entry = JobSpec::from(Command::new(at(soon), line, &self.context));
             self.handle.add(line.name.as_str(), entry.on_every_node())?;
         }
         Ok(())
     }
 
     fn add(&self, line: &Line, schedule: AnySchedule) -> allora_core::Result {
-        let command = Command::new(schedule, line, &self.around);
+        let command = Command::new(schedule, line, &self.context);
         // The command ends its process group itself when the time is over: a future that is
         // dropped could only kill it.
         let settings = Settings { timeout: None, ..line.settings.clone() };
-        self.handle.add(line.name.as_str(), Entry::with(Arc::new(command), settings))
+        self.handle.add(line.name.as_str(), JobSpec::with(Arc::new(command), settings))
     }
 }
 
 /// A command as a job.
 struct Command<S> {
     schedule: S,
-    work: Arc<Work>,
-    around: Arc<Surroundings>,
+    work: Arc<CommandSpec>,
+    context: Arc<CommandContext>,
 }
 
 impl<S> Command<S> {
-    fn new(schedule: S, line: &Line, around: &Arc<Surroundings>) -> Self {
+    fn new(schedule: S, line: &Line, context: &Arc<CommandContext>) -> Self {
         let Shell { command, stdin, environment, user } = (*line.shell).clone();
         let timeout = line.settings.timeout;
-        let call = Call::Shell(command);
-        let work = Work { call, stdin, environment, folder: None, user, timeout };
-        Self { schedule, work: Arc::new(work), around: around.clone() }
+        let call = Invocation::Shell(command);
+        let work =
+            CommandSpec { invocation: call, stdin, environment, folder: None, user, timeout };
+        Self { schedule, work: Arc::new(work), context: context.clone() }
     }
 }
 
@@ -124,7 +129,7 @@ impl<S: Schedule> Job for Command<S> {
     }
 
     async fn run(&self, run: Run) -> Result<(), BoxError> {
-        execute(self.work.clone(), run, self.around.clone()).await
+        execute(self.work.clone(), run, self.context.clone()).await
     }
 
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
@@ -140,6 +145,6 @@ impl<S: Schedule> Job for Command<S> {
     }
 
     fn check(&self) -> allora_core::Result {
-        self.schedule.check()
+        Ok(self.schedule.check()?)
     }
 }

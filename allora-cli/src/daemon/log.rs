@@ -1,4 +1,4 @@
-//! The daemon's log: standard error, or a file that can be moved away and opened anew.
+//! The daemon's log: standard error, or a file that can be moved away and reopened.
 
 use crate::failure::{Failure, Outcome};
 use std::{
@@ -43,7 +43,7 @@ impl Log {
     /// Opens the file by its name again: it was moved away, and there is to be a new one.
     ///
     /// # Errors
-    /// It cannot be opened; the log goes on in the old one.
+    /// It cannot be opened; the old one stays in use.
     pub(crate) fn reopen(&self) -> io::Result<()> {
         if let Self::File { path, file } = self {
             let new = append(path)?;

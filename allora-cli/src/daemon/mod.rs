@@ -1,6 +1,8 @@
 //! The daemon: crontabs, run by a scheduler, with the signals and reloads of a cron.
 
 mod boot;
+mod connect_with_retry;
+mod context;
 mod files;
 mod jobs;
 pub(crate) mod kinds;
@@ -8,13 +10,12 @@ mod log;
 mod notify;
 mod output;
 mod process;
-mod reach;
 pub(crate) mod user;
 
 pub(crate) use log::Log;
 
 use crate::{
-    crontabs::{Complaint, Defaults, Form},
+    crontab_files::{Defaults, Diagnostic, Form},
     failure::{Failure, Outcome, chain},
     output::complain,
     store::Store,
@@ -23,15 +24,15 @@ use allora_core::{
     Event, Handle, Scheduler, Stopped,
     runtime::{Runtime, Tokio},
 };
-use files::{Files, News};
+use context::CommandContext;
+use files::{Files, Reload};
 use jobs::Jobs;
 use notify::notify;
-use process::Surroundings;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// What a daemon is asked to be.
+/// The settings of a daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) crontabs: Vec<PathBuf>,
@@ -42,17 +43,17 @@ pub(crate) struct Daemon {
     pub(crate) kinds: Vec<String>,
     pub(crate) node_name: String,
     pub(crate) node_labels: Vec<String>,
-    pub(crate) slots: usize,
+    pub(crate) concurrency: usize,
     pub(crate) grace: Duration,
     pub(crate) kill_after: Duration,
-    pub(crate) mark: Duration,
-    /// How long to wait for the store at the start; `None` is for ever.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) lost_after: Duration,
+    /// The time to wait for the store at the start; `None` is for ever.
+    pub(crate) store_wait: Option<Duration>,
     pub(crate) log_output: bool,
     pub(crate) environment: Vec<(String, String)>,
 }
 
-/// How often the crontabs are looked at for changes.
+/// The interval at which the crontabs are checked for changes.
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Daemon {
@@ -64,37 +65,47 @@ impl Daemon {
     fn files(&self) -> Outcome<Files> {
         let (crontabs, defaults) = (self.crontabs.clone(), self.defaults.clone());
         let mut files = Files::new(crontabs, self.form, defaults, self.skip_bad_lines);
-        let News { complaints, notices, .. } = files.look(true)?;
+        let Reload { diagnostics, notices, .. } = files.look(true)?;
         for notice in notices {
             complain("warning", &notice.to_string());
         }
-        for complaint in &complaints {
-            complain("error", &complaint.to_string());
+        for diagnostic in &diagnostics {
+            complain("error", &diagnostic.to_string());
         }
-        let unread = complaints.iter().any(|complaint| complaint.line.is_none());
-        if unread || (!complaints.is_empty() && !self.skip_bad_lines) {
-            let many = complaints.len();
-            let lines = if many == 1 { "the line above is" } else { "the lines above are" };
-            let advice = if unread { "" } else { ", or run without them with --skip-bad-lines" };
+        let unread = diagnostics.iter().any(|diagnostic| diagnostic.line.is_none());
+        if unread || (!diagnostics.is_empty() && !self.skip_bad_lines) {
+            let many = diagnostics.len();
+            let (errors, them) = if many == 1 { ("error", "it") } else { ("errors", "them") };
+            let advice = match unread {
+                true => String::new(),
+                false => format!(", or run without {them} with --skip-bad-lines"),
+            };
             return Err(Failure::failed(format!(
-                "nothing was started: {lines} bad; mend them{advice}"
+                "not started: {many} {errors} in the crontabs, see above; correct {them}{advice}"
             )));
         }
         Ok(files)
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until a signal stops it.
     ///
     /// # Errors
-    /// What cannot be started with, and runs that had to be cut off at the end.
+    /// A start that fails, and commands that were killed at the end.
     pub(crate) async fn run(self, open: impl AsyncFn() -> Outcome<Store>, log: Log) -> Outcome {
         let mut files = self.files()?;
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
-        let reached = reach::reach(open, self.patience, &runtime, &mut signals, &log).await?;
+        let reached = connect_with_retry::connect_with_retry(
+            open,
+            self.store_wait,
+            &runtime,
+            &mut signals,
+            &log,
+        )
+        .await?;
         let Some(store) = reached else { return Ok(()) };
-        let around = Arc::new(Surroundings {
+        let context = Arc::new(CommandContext {
             runtime: runtime.clone(),
             kill_after: self.kill_after,
             log_output: self.log_output,
@@ -103,13 +114,13 @@ impl Daemon {
         let builder = Scheduler::builder(store)
             .runtime(runtime.clone())
             .label(&self.node_name)
-            .slots(self.slots)
+            .concurrency(self.concurrency)
             .grace(self.grace)
-            .mark(self.mark)
-            .on_event(told);
-        let scheduler = kinds::route(builder, &self.kinds, &around).build()?;
+            .lost_after(self.lost_after)
+            .on_event(log_event);
+        let scheduler = kinds::route(builder, &self.kinds, &context).build()?;
         let handle = scheduler.handle();
-        let mut jobs = Jobs::new(handle.clone(), around, self.node_labels.clone());
+        let mut jobs = Jobs::new(handle.clone(), context, self.node_labels.clone());
         jobs.apply(files.lines())?;
         // That may have taken long.
         reload(&mut files, &mut jobs, false);
@@ -144,8 +155,8 @@ impl Daemon {
     }
 }
 
-/// The scheduler's events that somebody waits for.
-fn told(event: &Event) {
+/// Reports to systemd that the scheduler is ready.
+fn log_event(event: &Event) {
     if let Event::Ready { .. } = event {
         notify("READY=1");
     }
@@ -153,9 +164,9 @@ fn told(event: &Event) {
 
 fn reopen(log: &Log) {
     match log.reopen() {
-        Ok(()) => info!(target: "allora", "log opened anew"),
+        Ok(()) => info!(target: "allora", "log file reopened"),
         Err(error) => {
-            error!(target: "allora", %error, "the log cannot be opened anew; it goes on where it was")
+            error!(target: "allora", %error, "the log file cannot be reopened; the old file stays in use")
         }
     }
 }
@@ -178,47 +189,47 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
         Ok(_) => return,
         Err(failure) => {
             let Failure::Failed(what) = failure else { return };
-            error!(target: "allora", "{what}; what was loaded before goes on");
+            error!(target: "allora", "{what}; the jobs that were loaded before keep running");
             return;
         }
     };
-    for complaint in &news.complaints {
-        error!(target: "allora", "{complaint}");
+    for diagnostic in &news.diagnostics {
+        error!(target: "allora", "{diagnostic}");
     }
     for notice in &news.notices {
         warn!(target: "allora", "{notice}");
     }
-    for path in bad_files(&news.complaints) {
+    for path in bad_files(&news.diagnostics) {
         let kept = files.in_force(path);
-        error!(target: "allora", crontab = %path.display(), kept, "the new version is bad: the jobs of the last good one go on");
+        error!(target: "allora", crontab = %path.display(), kept, "the new version has errors; the jobs of the last good version keep running");
     }
     match jobs.apply(files.lines()) {
         Ok(difference) => {
             let jobs::Difference { added, removed, changed } = difference;
             info!(target: "allora", jobs = jobs.len(), added, removed, changed, "crontabs loaded");
         }
-        Err(error) => error!(target: "allora", "a line was refused: {}", chain(&error)),
+        Err(error) => error!(target: "allora", "a line was rejected: {}", chain(&error)),
     }
 }
 
-fn bad_files(complaints: &[Complaint]) -> Vec<&PathBuf> {
-    let mut paths: Vec<&PathBuf> = complaints.iter().map(|complaint| &complaint.path).collect();
+fn bad_files(diagnostics: &[Diagnostic]) -> Vec<&PathBuf> {
+    let mut paths: Vec<&PathBuf> = diagnostics.iter().map(|diagnostic| &diagnostic.path).collect();
     paths.dedup();
     paths
 }
 
 fn end(stopped: Stopped) -> Outcome {
-    let Stopped { cancelled, unsettled, .. } = stopped;
-    info!(target: "allora", cancelled, unsettled, "ended");
-    if cancelled == 0 && unsettled == 0 {
+    let Stopped { cancelled, unrecorded, .. } = stopped;
+    info!(target: "allora", cancelled, unrecorded, "ended");
+    if cancelled == 0 && unrecorded == 0 {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "stopped with {cancelled} commands cut off and the ends of {unsettled} not told to the store"
+        "stopped: {cancelled} commands killed, {unrecorded} results not recorded"
     )))
 }
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Reload,

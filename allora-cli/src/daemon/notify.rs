@@ -1,4 +1,4 @@
-//! Telling systemd how the daemon is: one datagram, as `sd_notify(3)` describes it.
+//! Notifications to systemd: one datagram, as `sd_notify(3)` describes it.
 
 use std::{
     env, io,
@@ -8,7 +8,7 @@ use std::{
 /// The daemon is still starting, and wants another minute: systemd ends what starts for too long.
 pub(super) const STARTING: &str = "EXTEND_TIMEOUT_USEC=60000000";
 
-/// Sends a state, as `READY=1`, if somebody wants to know.
+/// Sends a state, as `READY=1`, if systemd waits for it.
 pub(crate) fn notify(state: &str) {
     // A supervisor that does not listen must not stop the work.
     let _ = send(state);

@@ -1,7 +1,6 @@
-//! What commands print: into the log, line by line, and the end of it into the record of a failed
-//! run.
+//! The output of commands: each line goes to the log, and its end into the record of a failed run.
 
-use super::process::Surroundings;
+use super::context::CommandContext;
 use allora_core::runtime::{Runtime, Tokio};
 use futures::future::{join_all, select};
 use std::{
@@ -23,36 +22,36 @@ const TAIL: usize = 700;
 
 /// The end of what a command prints.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct OutputTail {
     text: Arc<Mutex<String>>,
     /// Ready when the command, and all that has its output, has closed it.
     closed: Vec<oneshot::Receiver<()>>,
 }
 
 /// Follows both outputs of a command to their ends.
-pub(crate) fn follow(child: &mut Child, job: &Arc<str>, around: &Surroundings) -> Tail {
-    let mut tail = Tail { text: Arc::default(), closed: Vec::new() };
+pub(crate) fn follow(child: &mut Child, job: &Arc<str>, context: &CommandContext) -> OutputTail {
+    let mut tail = OutputTail { text: Arc::default(), closed: Vec::new() };
     if let Some(stdout) = child.stdout.take() {
-        tail.follow(stdout, "stdout", job, around);
+        tail.follow(stdout, "stdout", job, context);
     }
     if let Some(stderr) = child.stderr.take() {
-        tail.follow(stderr, "stderr", job, around);
+        tail.follow(stderr, "stderr", job, context);
     }
     tail
 }
 
-impl Tail {
+impl OutputTail {
     fn follow(
         &mut self,
         stream: impl AsyncRead + Unpin + Send + 'static,
         name: &'static str,
         job: &Arc<str>,
-        around: &Surroundings,
+        context: &CommandContext,
     ) {
         let (closed, is_closed) = oneshot::channel();
         self.closed.push(is_closed);
-        let (text, job, log) = (self.text.clone(), job.clone(), around.log_output);
-        around.runtime.spawn(Box::pin(async move {
+        let (text, job, log) = (self.text.clone(), job.clone(), context.log_output);
+        context.runtime.spawn(Box::pin(async move {
             let mut lines = Lines { stream: BufReader::new(stream), rest: Vec::new() };
             while let Some(line) = lines.next().await {
                 if log {
@@ -67,8 +66,8 @@ impl Tail {
 
     /// The end of what was printed, as the end of a sentence; waits so long at most for the output
     /// to be closed.
-    pub(crate) async fn end(self, runtime: &Tokio, patience: Duration) -> String {
-        let limit = runtime.sleep_until(runtime.now() + patience);
+    pub(crate) async fn end(self, runtime: &Tokio, output_wait: Duration) -> String {
+        let limit = runtime.sleep_until(runtime.now() + output_wait);
         select(join_all(self.closed), limit).await;
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let text = text.trim();

@@ -1,14 +1,12 @@
 //! One command: started in a process group of its own, watched, and ended with all it has started.
 
 use super::{
-    output::{self, Tail},
+    context::CommandContext,
+    output::{self, OutputTail},
     user::Account,
 };
 use crate::values::shown;
-use allora_core::{
-    BoxError, Run,
-    runtime::{Runtime, Tokio},
-};
+use allora_core::{BoxError, Run, runtime::Runtime};
 use futures::future::{Either, pending, select};
 use nix::{
     sys::signal::{Signal, killpg},
@@ -26,9 +24,9 @@ use std::{
 use tokio::{io::AsyncWriteExt, process::Child};
 use tracing::info;
 
-/// What to run.
-pub(crate) struct Work {
-    pub(crate) call: Call,
+/// The command to run.
+pub(crate) struct CommandSpec {
+    pub(crate) invocation: Invocation,
     pub(crate) stdin: Option<String>,
     pub(crate) environment: Arc<[(String, String)]>,
     /// In which folder; `None`: in `HOME`, or in / if the user has no home.
@@ -39,33 +37,21 @@ pub(crate) struct Work {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How it is called.
-pub(crate) enum Call {
+/// The way in which a command is called.
+pub(crate) enum Invocation {
     /// By `$SHELL -c`.
     Shell(String),
     /// A program and its arguments, without any shell.
     Program(String, Vec<String>),
 }
 
-/// What all commands of a daemon have in common.
-#[derive(Debug)]
-pub(crate) struct Surroundings {
-    pub(crate) runtime: Tokio,
-    /// Between TERM and KILL.
-    pub(crate) kill_after: Duration,
-    /// Whether what commands print goes to the log line by line.
-    pub(crate) log_output: bool,
-    /// The daemon's own variables that commands get.
-    pub(crate) environment: Vec<(String, String)>,
-}
-
 /// The `PATH` of Debian's cron.
 const PATH: &str = "/usr/bin:/bin";
 
-/// How often a group that was asked to end is looked at.
+/// The interval at which a group that was asked to end is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long to wait for the last output of a command that has ended: what it left in the
+/// The time to wait for the last output of a command that has ended. A process that it left in the
 /// background may keep the pipe open for ever.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -78,12 +64,12 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// # Cancel safety
 /// When the future is dropped, the whole group is killed.
 pub(crate) async fn execute(
-    work: Arc<Work>,
+    work: Arc<CommandSpec>,
     run: Run,
-    around: Arc<Surroundings>,
+    context: Arc<CommandContext>,
 ) -> Result<(), BoxError> {
-    let (mut group, tail) = start(&work, &run, &around).await?;
-    let (rt, timeout) = (&around.runtime, work.timeout);
+    let (mut group, tail) = start(&work, &run, &context).await?;
+    let (rt, timeout) = (&context.runtime, work.timeout);
     let limit = async {
         match timeout {
             Some(timeout) => rt.sleep_until(rt.now() + timeout).await,
@@ -103,14 +89,14 @@ pub(crate) async fn execute(
     let too_long = match first {
         Either::Left(status) => {
             group.has_ended();
-            return ended(&run, status?, tail, &around).await;
+            return ended(&run, status?, tail, &context).await;
         }
         Either::Right(too_long) => too_long,
     };
-    let status = group.end(&around).await;
+    let status = group.end(&context).await;
     match too_long {
         Some(limit) => {
-            let printed = tail.end(&around.runtime, LAST_OUTPUT).await;
+            let printed = tail.end(&context.runtime, LAST_OUTPUT).await;
             Err(format!("timed out after {limit:?}, and was ended{printed}").into())
         }
         // Cancelled, and it ended well all the same.
@@ -125,23 +111,27 @@ pub(crate) async fn execute(
 async fn ended(
     run: &Run,
     status: ExitStatus,
-    tail: Tail,
-    around: &Surroundings,
+    tail: OutputTail,
+    context: &CommandContext,
 ) -> Result<(), BoxError> {
-    let printed = tail.end(&around.runtime, LAST_OUTPUT).await;
+    let printed = tail.end(&context.runtime, LAST_OUTPUT).await;
     info!(target: "allora", job = run.name(), scheduled_at = %shown(run.scheduled_at()), fence = run.fence(), "ended: {status}");
     if status.success() { Ok(()) } else { Err(format!("{status}{printed}").into()) }
 }
 
-async fn start(work: &Work, run: &Run, around: &Surroundings) -> Result<(Group, Tail), BoxError> {
+async fn start(
+    work: &CommandSpec,
+    run: &Run,
+    context: &CommandContext,
+) -> Result<(Group, OutputTail), BoxError> {
     let user = work.user.clone();
     // Where users come from a directory service, this waits for the network.
     let account = tokio::task::spawn_blocking(move || Account::of(user.as_deref())).await??;
-    let variables = variables(work, &account, run, around);
+    let variables = variables(work, &account, run, context);
     let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
-    let (program, args) = match &work.call {
-        Call::Shell(command) => (value("SHELL"), vec!["-c".to_owned(), command.clone()]),
-        Call::Program(program, args) => (program.clone(), args.clone()),
+    let (program, args) = match &work.invocation {
+        Invocation::Shell(command) => (value("SHELL"), vec!["-c".to_owned(), command.clone()]),
+        Invocation::Program(program, args) => (program.clone(), args.clone()),
     };
     let folder = match &work.folder {
         Some(folder) => folder.clone(),
@@ -165,9 +155,9 @@ async fn start(work: &Work, run: &Run, around: &Surroundings) -> Result<(Group, 
         target: "allora", job = &*name, scheduled_at = %shown(run.scheduled_at()),
         attempt = run.attempt(), fence = run.fence(), pid = id.map_or(0, Pid::as_raw), "started"
     );
-    let tail = output::follow(&mut child, &name, around);
+    let tail = output::follow(&mut child, &name, context);
     if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
-        around.runtime.spawn(Box::pin(async move {
+        context.runtime.spawn(Box::pin(async move {
             // A command that does not read all of its input is no failure.
             let _ = input.write_all(text.as_bytes()).await;
         }));
@@ -178,16 +168,16 @@ async fn start(work: &Work, run: &Run, around: &Surroundings) -> Result<(Group, 
 /// The command's environment: what cron gives, what the crontab sets, and what it may want to know
 /// about its run.
 fn variables(
-    work: &Work,
+    work: &CommandSpec,
     account: &Account,
     run: &Run,
-    around: &Surroundings,
+    context: &CommandContext,
 ) -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<String, String> = around.environment.iter().cloned().collect();
+    let mut variables: BTreeMap<String, String> = context.environment.iter().cloned().collect();
     let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
     set("HOME", account.home.to_string_lossy().into_owned());
     set("SHELL", "/bin/sh".into());
-    if around.environment.is_empty() {
+    if context.environment.is_empty() {
         set("PATH", PATH.into());
     }
     // Without it, a command's idea of the time would not be the schedule's.
@@ -195,7 +185,7 @@ fn variables(
         set("TZ", zone);
     }
     let settings =
-        |name: &str| name.starts_with("ALLORA_") && !crate::crontabs::is_commands_own(name);
+        |name: &str| name.starts_with("ALLORA_") && !crate::crontab_files::is_commands_own(name);
     for (name, value) in work.environment.iter().filter(|(name, _)| !settings(name)) {
         set(name, value.clone());
     }
@@ -228,10 +218,10 @@ impl Group {
 
     /// Asks the group to end, and kills what has not ended in time. The status is the command's,
     /// if it ended when asked.
-    async fn end(&mut self, around: &Surroundings) -> Option<ExitStatus> {
+    async fn end(&mut self, context: &CommandContext) -> Option<ExitStatus> {
         self.signal(Signal::SIGTERM);
-        let rt = &around.runtime;
-        let until = rt.now() + around.kill_after;
+        let rt = &context.runtime;
+        let until = rt.now() + context.kill_after;
         let mut status = None;
         // A group's number is free for others only when the last of the group is gone.
         while rt.now() < until && (status.is_none() || self.lives()) {
@@ -248,8 +238,8 @@ impl Group {
         status
     }
 
-    /// Whether anybody of the group lives. Who has ended and waits to be noticed by a parent does
-    /// not: in a container nobody may ever notice.
+    /// True if a process of the group lives. A zombie does not count: in a container, its parent
+    /// may never reap it.
     fn lives(&self) -> bool {
         let Some(id) = self.id.filter(|_| self.signal(None)) else { return false };
         let Ok(processes) = fs::read_dir("/proc") else { return true };
@@ -259,7 +249,7 @@ impl Group {
         stats.peek().is_none() || stats.any(|stat| is_alive_in(&stat, id.as_raw()))
     }
 
-    /// Whether there was anybody to send it to.
+    /// True if there was a process to send it to.
     fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
         self.id.is_some_and(|id| killpg(id, signal).is_ok())
     }
@@ -271,8 +261,8 @@ impl Drop for Group {
     }
 }
 
-/// Whether `/proc/PID/stat` tells of a process of this group that has not ended. The name in it is
-/// in brackets, and may have anything in it.
+/// True if `/proc/PID/stat` shows a process of this group that has not ended. The name in it is in
+/// brackets, and may contain any character.
 fn is_alive_in(stat: &str, group: i32) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_ascii_whitespace();

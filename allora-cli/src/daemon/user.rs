@@ -19,7 +19,7 @@ use std::{
 /// The name of the hidden subcommand.
 pub(crate) const HELPER: &str = "__as-user";
 
-/// What the variables for the command are called until the user is changed: what a loader obeys,
+/// The prefix of the command's variables until the user is changed. A variable that a loader obeys,
 /// as `LD_PRELOAD`, must not reach a process that is still root.
 const VEIL: &str = "_ALLORA_FOR_COMMAND_";
 
@@ -28,7 +28,7 @@ const VEIL: &str = "_ALLORA_FOR_COMMAND_";
 pub(crate) struct Account {
     pub(crate) name: String,
     pub(crate) home: PathBuf,
-    /// Whether the daemon must change to it.
+    /// True if the daemon must change to it.
     pub(crate) other: bool,
 }
 

@@ -9,7 +9,11 @@ use crate::failure::{Failure, Outcome};
 /// Always: says what to build.
 pub(super) async fn open(url: &str, _: Wanted) -> Outcome<Store> {
     let scheme = url.split(':').next().unwrap_or_default();
-    let feature = if scheme.starts_with("etcd") { "etcd" } else { "redis" };
+    let feature = match scheme {
+        "etcd" | "etcds" => "etcd",
+        "redis-quorum" | "rediss-quorum" => "redis-quorum",
+        _ => "redis",
+    };
     Err(Failure::failed(format!(
         "this `allora` was built without {feature}; build it with `--features {feature}`"
     )))

@@ -1,15 +1,19 @@
 //! The store a command works on: which one is meant, and how it is opened.
 
-#[cfg(not(all(feature = "redis", feature = "etcd")))]
+#[cfg(not(all(feature = "redis", feature = "redis-quorum", feature = "etcd")))]
 mod absent;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "redis-quorum")]
+mod quorum;
 #[cfg(feature = "redis")]
 mod redis;
 mod sql;
 
 #[cfg(not(feature = "etcd"))]
 use absent as etcd;
+#[cfg(not(feature = "redis-quorum"))]
+use absent as quorum;
 #[cfg(not(feature = "redis"))]
 use absent as redis;
 
@@ -25,9 +29,9 @@ use std::{env, fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
 
 /// Which store is meant.
 #[derive(Args, Clone)]
-pub(crate) struct Place {
-    /// The store: sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, mysql://…, redis://… or
-    /// etcd://… [default: the configuration's, or a local SQLite file].
+pub(crate) struct StoreArgs {
+    /// The store: sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE, mysql://…, redis://…,
+    /// redis-quorum://… or etcd://… [default: the configuration's, or a local SQLite file].
     #[arg(long, env = "ALLORA_URL", hide_env_values = true)]
     url: Option<String>,
     /// The first part of the tables' names; stores of other prefixes are invisible.
@@ -41,10 +45,10 @@ pub(crate) struct Place {
     config: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for StoreArgs {
     /// The URL may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("StoreArgs").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -53,22 +57,25 @@ pub(crate) type Store = Arc<dyn Backend>;
 
 /// The URL schemes there are.
 const SCHEMES: &str = "sqlite, postgres, mysql, redis, rediss, redis+sentinel, redis+cluster, \
-                       etcd and etcds";
+                       redis-quorum, rediss-quorum, etcd and etcds";
 
-/// How many entries of history are kept, unless said otherwise.
+/// The default number of history entries that are kept.
 pub(crate) const HISTORY: u64 = 10_000;
 
-/// Whether tables may be made.
+/// The permission to create tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tables {
+    /// Made, or brought up to date, where that is needed; also what only an operator may make: the
+    /// quorum of independent servers.
+    Initialise,
     /// Made, or brought up to date, where that is needed.
     Make,
     /// There already; what is missing is an error.
     Keep,
 }
 
-impl Place {
-    /// What the configuration says about this store; nothing where there is no file.
+impl StoreArgs {
+    /// The settings of this store in the configuration; empty if there is no file.
     ///
     /// # Errors
     /// A file that cannot be read, or lacks the environment.
@@ -88,7 +95,7 @@ impl Place {
             tables,
         };
         let Some(url) = self.url.clone().or(settings.url) else {
-            return sql::open(Url::sqlite(local(tables == Tables::Make)?)?, wanted).await;
+            return sql::open(Url::sqlite(local(tables != Tables::Keep)?)?, wanted).await;
         };
         match scheme(&url)? {
             "sqlite" | "postgres" | "postgresql" | "mysql" | "mariadb" => {
@@ -96,6 +103,7 @@ impl Place {
             }
             "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel"
             | "redis+cluster" | "rediss+cluster" => redis::open(&url, wanted).await,
+            "redis-quorum" | "rediss-quorum" => quorum::open(&url, wanted).await,
             "etcd" | "etcds" => etcd::open(&url, wanted).await,
             other => Err(Failure::failed(format!(
                 "the store URL begins with `{other}:`; there are {SCHEMES}"
@@ -104,8 +112,11 @@ impl Place {
     }
 }
 
-/// How a store is to be opened.
-#[cfg_attr(not(all(feature = "redis", feature = "etcd")), allow(dead_code, reason = "as they are"))]
+/// The settings with which a store is opened.
+#[cfg_attr(
+    not(all(feature = "redis", feature = "redis-quorum", feature = "etcd")),
+    allow(dead_code, reason = "as they are")
+)]
 struct Wanted {
     prefix: Option<String>,
     history: u64,
@@ -126,7 +137,7 @@ fn scheme(url: &str) -> Outcome<&str> {
 }
 
 /// A URL of several servers, in its parts: `SCHEME://[LOGIN@]HOST,HOST[/PATH]`.
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
 struct Servers<'a> {
     /// With the `@`; empty if there is none.
     login: &'a str,
@@ -134,7 +145,7 @@ struct Servers<'a> {
     path: &'a str,
 }
 
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
 impl<'a> Servers<'a> {
     fn of(url: &'a str) -> Outcome<Self> {
         let wrong = |what: &str| Failure::failed(format!("the store URL {what}"));
@@ -189,7 +200,7 @@ mod tests {
         }
     }
 
-    #[cfg(any(feature = "redis", feature = "etcd"))]
+    #[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
     #[test]
     fn several_servers_are_told_apart() {
         let servers = super::Servers::of("etcds://u:p@a:1,b:2").unwrap();

@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc};
 /// Opens a store.
 ///
 /// # Errors
-/// What the database says; where tables are to be there, that there are none, and how to make them.
+/// An error of the database. If the tables must exist and do not: the command that creates them.
 pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
     let Wanted { prefix, history, tables } = wanted;
     let mut builder = Sql::builder().history(history);

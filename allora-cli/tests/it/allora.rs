@@ -5,15 +5,15 @@ use std::{
     process::{Command, Output},
 };
 
-/// What came of a command: standard output, standard error, exit code.
+/// The result of a command: standard output, standard error, exit code.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Observed {
     pub(crate) out: String,
     pub(crate) err: String,
     pub(crate) code: i32,
 }
 
-impl Said {
+impl Observed {
     /// It succeeded and complained about nothing.
     #[track_caller]
     pub(crate) fn fine(self) -> String {
@@ -43,18 +43,18 @@ pub(crate) fn command(args: &[&str]) -> Command {
 }
 
 /// Runs the command in a folder.
-pub(crate) fn allora_in(folder: &Path, args: &[&str]) -> Said {
+pub(crate) fn allora_in(folder: &Path, args: &[&str]) -> Observed {
     said(&command(args).current_dir(folder).output().unwrap())
 }
 
 /// Runs the command.
-pub(crate) fn allora(args: &[&str]) -> Said {
+pub(crate) fn allora(args: &[&str]) -> Observed {
     said(&command(args).output().unwrap())
 }
 
-fn said(output: &Output) -> Said {
+fn said(output: &Output) -> Observed {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    Said {
+    Observed {
         out: text(&output.stdout),
         err: text(&output.stderr),
         code: output.status.code().expect("it was not killed"),

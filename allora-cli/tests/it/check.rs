@@ -1,4 +1,4 @@
-//! What a daemon would not start with, and `--check`.
+//! Crontabs with which a daemon does not start, and `--check`.
 
 use crate::site::Site;
 
@@ -30,7 +30,7 @@ fn a_good_crontab_is_counted() {
 }
 
 #[test]
-fn the_form_is_told_by_the_place_or_said() {
+fn the_form_follows_from_the_folder_or_the_option() {
     let site = Site::new("0 4 * * * root backup --all\n");
     std::fs::create_dir(site.path("cron.d")).unwrap();
     site.write("cron.d/good", "0 4 * * * root backup --all\n");
@@ -44,17 +44,14 @@ fn the_form_is_told_by_the_place_or_said() {
 }
 
 #[test]
-fn a_daemon_does_not_start_with_a_bad_line_unless_it_is_told_to_skip_it() {
+fn a_daemon_starts_with_a_bad_line_only_if_it_may_skip_it() {
     let site = Site::new(&one_bad_among_fifty());
     let output = site.command(&[]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{said}");
     assert!(lines[0].starts_with("error: jobs:30:3: hour: \"24\""), "{said}");
-    assert!(
-        lines[1].contains("nothing was started") && lines[1].contains("--skip-bad-lines"),
-        "{said}"
-    );
+    assert!(lines[1].contains("not started") && lines[1].contains("--skip-bad-lines"), "{said}");
     assert!(!site.path("store.db").exists(), "and nothing was made");
     let site = site.with(&["--skip-bad-lines"]);
     let daemon = site.start();
@@ -78,7 +75,7 @@ fn what_a_daemon_cannot_start_with_is_one_line() {
         (&["run", "jobs", "--zone", "Mars/Olympus"], 1, "--zone"),
         (&["run", "jobs", "--grace", "soon"], 2, "--grace"),
         (&["run", "jobs", "--at-least-once", "--overlap", "skip"], 2, "overlap"),
-        (&["run", "jobs", "--slots", "0", "--url", "sqlite:other.db"], 1, "slots"),
+        (&["run", "jobs", "--concurrency", "0", "--url", "sqlite:other.db"], 1, "concurrency"),
         (&["run", "jobs", "--system", "--user"], 2, "--user"),
         (&["run", "jobs", "--log-file", "/nowhere/log"], 1, "/nowhere/log"),
         (&["run", "jobs", "./jobs"], 1, "one name"),

@@ -4,7 +4,7 @@
 use crate::site::{Daemon, Site, patiently, pause};
 use allora_core::{
     Backend, Time,
-    backend::{Outcome, Past},
+    backend::{HistoryEntry, Outcome},
 };
 use allora_sql::Sql;
 use chrono::TimeDelta;
@@ -23,7 +23,7 @@ ALLORA_LEASE=2s
 @every 1s W='DIR/least'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
 ";
 
-/// What a command has written down when it began.
+/// The line that a command wrote when it began.
 #[derive(Debug)]
 struct Began {
     at: Time,
@@ -84,7 +84,7 @@ impl Cluster {
     }
 
     /// Stops it, and answers with what the store knows of a job.
-    fn stop(&mut self) -> [Vec<Past>; 2] {
+    fn stop(&mut self) -> [Vec<HistoryEntry>; 2] {
         // Nothing is left that a dead daemon held.
         patiently("what was held is accounted for", || {
             self.past().iter().flatten().filter(|past| past.outcome == Outcome::Running).count()
@@ -96,7 +96,7 @@ impl Cluster {
         self.past()
     }
 
-    fn past(&self) -> [Vec<Past>; 2] {
+    fn past(&self) -> [Vec<HistoryEntry>; 2] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let past = runtime.block_on(async {
             let store = Sql::builder()
@@ -106,7 +106,7 @@ impl Cluster {
                 .connect(&self.url)
                 .await
                 .unwrap();
-            store.history().unwrap().past(None, None, 100_000).await.unwrap()
+            store.history().unwrap().entries(None, None, 100_000).await.unwrap()
         });
         let (once, least) = past.into_iter().partition(|past| past.name.contains("once"));
         [once, least]
@@ -116,8 +116,7 @@ impl Cluster {
     fn lost(&self) -> BTreeSet<i64> {
         let logs = self.site.logs();
         let said = logs.lines().filter(|line| {
-            line.contains("lease was not extended in time")
-                || line.contains("is somebody else's now")
+            line.contains("lease was not extended in time") || line.contains("its lease is lost")
         });
         let fence = |line: &str| line.split_once(" fence=")?.1.split(' ').next()?.parse().ok();
         said.filter_map(fence).collect()
@@ -160,24 +159,31 @@ fn grid(began: &[Began]) -> Vec<Time> {
 }
 
 /// At most once: each instant began at most once, and what did not is recorded with the reason.
-fn judge_once(began: &[Began], past: &[Past]) {
+fn judge_once(began: &[Began], past: &[HistoryEntry]) {
     let mut starts: BTreeMap<Time, usize> = BTreeMap::new();
     began.iter().for_each(|began| *starts.entry(began.at).or_default() += 1);
     assert!(starts.values().all(|starts| *starts == 1), "twice: {starts:?}");
     for at in grid(began) {
-        let told = |past: &&Past| {
-            past.occurrence.at <= at && at <= past.last.unwrap_or(past.occurrence.at)
+        let recorded = |past: &&HistoryEntry| {
+            past.occurrence.scheduled_at <= at
+                && at <= past.last.unwrap_or(past.occurrence.scheduled_at)
         };
-        let told: Vec<&Outcome> = past.iter().filter(told).map(|past| &past.outcome).collect();
-        assert_eq!(told.len(), 1, "{at}: {told:?}");
-        let excused = matches!(told[0], Outcome::Lost | Outcome::Missed);
-        assert!(starts.contains_key(&at) || excused, "{at} did not run: {told:?}");
+        let recorded: Vec<&Outcome> =
+            past.iter().filter(recorded).map(|past| &past.outcome).collect();
+        assert_eq!(recorded.len(), 1, "{at}: {recorded:?}");
+        let excused = matches!(recorded[0], Outcome::Lost | Outcome::Missed);
+        assert!(starts.contains_key(&at) || excused, "{at} did not run: {recorded:?}");
     }
 }
 
 /// At least once: each instant began, again only after its daemon was killed or knew that it had
 /// lost its lease, as on a machine too busy to extend it in time, and ended once.
-fn judge_least(began: &[Began], past: &[Past], killed: &BTreeSet<String>, lost: &BTreeSet<i64>) {
+fn judge_least(
+    began: &[Began],
+    past: &[HistoryEntry],
+    killed: &BTreeSet<String>,
+    lost: &BTreeSet<i64>,
+) {
     for at in grid(began) {
         let mut starts: Vec<&Began> = began.iter().filter(|began| began.at == at).collect();
         starts.sort_by_key(|began| began.fence);
@@ -188,8 +194,8 @@ fn judge_least(began: &[Began], past: &[Past], killed: &BTreeSet<String>, lost: 
                 "{at} ran again, and nobody was killed or lost it: {starts:?}"
             );
         }
-        let ended = past.iter().filter(|past| past.occurrence.at == at);
-        let ended = ended.filter(|past| past.outcome == Outcome::Ran).count();
+        let ended = past.iter().filter(|past| past.occurrence.scheduled_at == at);
+        let ended = ended.filter(|past| past.outcome == Outcome::Succeeded).count();
         assert_eq!(ended, 1, "{at} ended {ended} times");
     }
 }
@@ -201,7 +207,7 @@ fn without_kills(url: Option<String>) {
     for (file, past) in [("once", once), ("least", least)] {
         let began = cluster.began(file);
         assert_eq!(began.len(), grid(&began).len(), "each instant once: {began:?}");
-        assert!(past.iter().all(|past| past.outcome == Outcome::Ran), "{past:?}");
+        assert!(past.iter().all(|past| past.outcome == Outcome::Succeeded), "{past:?}");
     }
 }
 

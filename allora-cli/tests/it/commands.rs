@@ -1,4 +1,4 @@
-//! What becomes of a line's command.
+//! Results of a line's command.
 
 use crate::site::{Site, lives, patiently};
 use std::os::unix::net::UnixDatagram;
@@ -123,18 +123,18 @@ fn open_to_all(path: &std::path::Path) {
 }
 
 #[test]
-fn systemd_is_told_when_the_daemon_is_ready_and_when_it_stops() {
+fn systemd_hears_when_the_daemon_is_ready_and_when_it_stops() {
     let site = Site::new("@daily true\n");
     let socket = UnixDatagram::bind(site.path("notify")).unwrap();
     let mut command = site.command(&[]);
     command.env("NOTIFY_SOCKET", site.path("notify")).stderr(std::process::Stdio::null());
     let mut child = command.spawn().unwrap();
-    let mut told = [0; 100];
-    let length = socket.recv(&mut told).unwrap();
-    assert_eq!(&told[..length], b"READY=1");
+    let mut received = [0; 100];
+    let length = socket.recv(&mut received).unwrap();
+    assert_eq!(&received[..length], b"READY=1");
     crate::site::send("-TERM", child.id());
-    let length = socket.recv(&mut told).unwrap();
-    assert_eq!(&told[..length], b"STOPPING=1");
+    let length = socket.recv(&mut received).unwrap();
+    assert_eq!(&received[..length], b"STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
 

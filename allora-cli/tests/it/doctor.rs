@@ -1,4 +1,4 @@
-//! What the doctor finds wrong.
+//! Findings of the doctor.
 
 use crate::site::{Site, server};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, raw_sql};
@@ -48,5 +48,5 @@ fn a_role_that_may_only_read_is_found() {
     for well in ["ok  store", "ok  clock"] {
         assert!(said.out.contains(well), "{said:?}");
     }
-    assert_eq!(said.err, "error: not all is well; see above\n");
+    assert_eq!(said.err, "error: the store failed a check; see the lines that begin with BAD\n");
 }

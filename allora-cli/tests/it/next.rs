@@ -37,13 +37,15 @@ fn reasons_are_given_when_asked_for() {
 fn programs_get_json() {
     let args = ["next", "@every 1500ms", "--after", "0", "-n", "2", "--json"];
     let said = allora(&args).fine();
-    let at = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["at"].clone();
+    let at = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["scheduled_at"].clone()
+    };
     let at: Vec<_> = said.lines().map(at).collect();
     assert_eq!(at, ["1970-01-01T00:00:01.500Z", "1970-01-01T00:00:03Z"]);
 }
 
 #[test]
-fn a_spread_value_needs_a_name_and_stays_the_same() {
+fn a_hashed_value_needs_a_name_and_stays_the_same() {
     let named = ["next", "H 4 * * *", "--name", "invoices", "--after", "0", "-n", "1"];
     assert_eq!(allora(&named).fine(), allora(&named).fine());
     let said = allora(&["next", "H 4 * * *"]).refused(1);
@@ -57,7 +59,7 @@ fn what_is_legal_but_seldom_meant_is_said() {
     assert!(said.err.starts_with("warning: "), "{said:?}");
     let said = allora(&["next", "@at 2020-01-01T00:00:00Z", "--after", "2021-01-01T00:00:00Z"]);
     assert_eq!((said.code, said.out.as_str()), (0, ""));
-    assert_eq!(said.err, "note: never again after 2021-01-01T00:00:00Z\n");
+    assert_eq!(said.err, "note: the schedule has no occurrence after 2021-01-01T00:00:00Z\n");
 }
 
 #[test]

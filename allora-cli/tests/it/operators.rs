@@ -1,9 +1,9 @@
-//! What operators do to jobs, and what they are shown.
+//! The operators' commands on jobs, and their output.
 
 use crate::site::{Site, patiently};
 use serde_json::Value;
 
-/// What a command prints, an object a line.
+/// The output of a command, one object on each line.
 fn json(site: &Site, args: &[&str]) -> Vec<Value> {
     let said = site.allora(&[args, &["--json", "--url", "sqlite:store.db"]].concat()).fine();
     said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -24,7 +24,7 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
     let (tick, day) = (names[0], names[1]);
     allora(&site, &["pause", tick, "-m", "for repairs"]);
     assert!(allora(&site, &["show", tick]).contains(": for repairs\n"));
-    // What was begun goes on.
+    // The active run continues.
     patiently("it rests", || json(&site, &["show", tick])[0]["running"] == Value::Array(vec![]));
     let before = site.lines("ticks");
     allora(&site, &["trigger", day, "--id", "mine"]);
@@ -52,14 +52,14 @@ fn a_stored_schedule_is_changed_in_parts() {
     );
     let before = json(&site, &["show", "job"]).remove(0);
     let after = json(&site, &["modify", "job", "--delay", "90s"]).remove(0);
-    for same in ["schedule", "zone", "data", "kind", "next_at"] {
+    for same in ["schedule", "zone", "data", "kind", "scheduled_at"] {
         assert_eq!(before[same], after[same]);
     }
     assert_eq!(after["delay_ms"], 90_000);
     assert!(after["definition"].as_str().unwrap().contains("max-runs 7"));
     assert_ne!(before["due_at"], after["due_at"]);
     let after =
-        json(&site, &["modify", "job", "--type", "u", "--cron", "0 10 * * *", "--data", "{}"]);
+        json(&site, &["modify", "job", "--kind", "u", "--schedule", "0 10 * * *", "--data", "{}"]);
     assert_eq!((&after[0]["kind"], &after[0]["schedule"]), (&"u".into(), &"0 10 * * *".into()));
     let next = allora(&site, &["next", "job", "-n", "2"]);
     assert!(
@@ -80,7 +80,7 @@ fn a_range_of_the_past_is_run_again() {
     let said =
         ["backfill", "job", "--from", "2026-01-01T00:00:00Z", "--until", "9999-01-01T00:00:00Z"];
     let said = site.allora(&[&said[..], &["--url", "sqlite:store.db"]].concat()).refused(1);
-    assert!(said.contains("not in the past"), "{said}");
+    assert!(said.contains("is in the future"), "{said}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn the_doctor_says_what_is_well() {
     let site = Site::new("");
     allora(&site, &["init"]);
     let said = allora(&site, &["doctor"]);
-    for what in ["store", "rights", "latency", "clock", "leases"] {
+    for what in ["store", "rights", "latency", "clock", "wake-ups"] {
         assert!(said.lines().any(|line| line.starts_with(&format!("ok  {what}"))), "{said}");
     }
     assert!(json(&site, &["list", "--all"]).is_empty(), "nothing is left of it");

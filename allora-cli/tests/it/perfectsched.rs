@@ -3,8 +3,8 @@
 
 use crate::site::Site;
 
-const HEADER: &str = "                           key            type               cron   delay    \
-                      timezone                    next_time                next_run_time  data\n";
+const HEADER: &str = "                          name            kind           schedule   delay    \
+                      timezone                 scheduled_at                       due_at  data\n";
 
 /// A place where `allora` is used with a store of its own.
 struct Desk(Site);
@@ -16,7 +16,7 @@ impl Desk {
         desk
     }
 
-    /// A command that does what it is told; answers with what it prints.
+    /// A command that succeeds; returns its output.
     #[track_caller]
     fn say(&self, args: &[&str]) -> String {
         self.0.allora(&[args, &["--url", "sqlite:s.db"]].concat()).fine()
@@ -103,7 +103,7 @@ fn what_is_refused_changes_nothing() {
         // A usage error is told apart from a failure: the code is 2.
         (&["add", "bad5", "t", "0 0 * * *"], 2, "<DATA>"),
         (&["add", "bad7", "t", "0 0 * * *", "{}", "-d", "abc"], 2, "--delay"),
-        (&["delete"], 2, "<KEY>"),
+        (&["delete"], 2, "<NAME>"),
         (&["list", "extra"], 2, "extra"),
         // Nothing runs before its scheduled time.
         (&["add", "neg", "t", "0 0 * * *", "{}", "-d", "-60"], 2, "negative"),

@@ -61,7 +61,7 @@ fn a_bad_new_version_changes_nothing_and_the_log_says_why() {
     site.write("jobs", &format!("{NEW}61 * * * * bad\n"));
     daemon.signal("-HUP");
     daemon.says("jobs:2:1: minute: \"61\" is not within 0 to 59");
-    daemon.says("the jobs of the last good one go on");
+    daemon.says("the jobs of the last good version keep running");
     site.more_lines("old", 2);
     assert_eq!(site.lines("new"), 0);
     // Mended, it is taken.
@@ -75,7 +75,7 @@ fn a_crontab_that_is_gone_changes_nothing_and_is_said_once() {
     let site = Site::new(OLD);
     let daemon = site.start();
     std::fs::remove_file(site.path("jobs")).unwrap();
-    daemon.says("jobs: No such file or directory (os error 2); what was loaded before goes on");
+    daemon.says("jobs: No such file or directory (os error 2); the jobs that were loaded before keep running");
     site.more_lines("old", 7);
     assert_eq!(daemon.log().matches("No such file").count(), 1);
     assert_eq!(daemon.stop(), 0);

@@ -1,6 +1,6 @@
 //! A place for daemons: a folder with a crontab, a store, and what commands write.
 
-use crate::allora::{Said, allora_in, command};
+use crate::allora::{Observed, allora_in, command};
 use std::{
     cell::Cell,
     env, fs,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long anything may take on a busy machine.
+/// The time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until it is so.
@@ -39,7 +39,7 @@ pub(crate) fn pause(time: Duration) {
 pub(crate) struct Site {
     folder: tempfile::TempDir,
     daemons: Cell<usize>,
-    /// What daemons are given beside the crontab.
+    /// The arguments of daemons beside the crontab.
     pub(crate) args: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Site {
         fs::rename(self.path(".new"), self.path(name)).unwrap();
     }
 
-    /// What a file holds; nothing if there is none.
+    /// The contents of a file; empty if there is none.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Site {
         (1..=self.daemons.get()).map(|number| self.read(&format!("log.{number}"))).collect()
     }
 
-    /// How many lines a file has.
+    /// The number of lines of a file.
     pub(crate) fn lines(&self, name: &str) -> usize {
         self.read(name).lines().count()
     }
@@ -127,7 +127,7 @@ impl Site {
     }
 
     /// Another command of `allora` in this folder.
-    pub(crate) fn allora(&self, args: &[&str]) -> Said {
+    pub(crate) fn allora(&self, args: &[&str]) -> Observed {
         allora_in(self.folder.path(), args)
     }
 }
@@ -137,7 +137,7 @@ impl Daemon {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What it has said on standard error.
+    /// Its standard error so far.
     pub(crate) fn errors(&self) -> String {
         fs::read_to_string(&self.errors).unwrap_or_default()
     }
@@ -179,7 +179,7 @@ impl Daemon {
         self.end()
     }
 
-    /// Stops it gracefully; nothing was cut off.
+    /// Stops it gracefully; nothing was killed.
     #[track_caller]
     pub(crate) fn stop_well(self) {
         let (log, errors) = (self.log.clone(), self.errors.clone());
@@ -209,7 +209,7 @@ pub(crate) fn send(signal: &str, pid: u32) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// Whether a process lives.
+/// True if a process lives.
 pub(crate) fn lives(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -1,4 +1,4 @@
-//! How a daemon ends, and what else signals do.
+//! The end of a daemon, and the other effects of signals.
 
 use crate::site::{Site, lives, patiently};
 
@@ -24,7 +24,7 @@ fn the_second_signal_ends_commands_at_once() {
     daemon.signal("-TERM");
     daemon.says("stopping");
     daemon.signal("-TERM");
-    assert_eq!(daemon.end(), 1, "commands were cut off");
+    assert_eq!(daemon.end(), 1, "commands were killed");
     for pid in site.read("begun").lines() {
         patiently("it is gone", || !lives(pid));
     }
@@ -38,21 +38,21 @@ fn when_the_grace_is_over_commands_are_asked_to_end_and_then_made_to() {
     .with(&["--grace", "10s"]);
     let daemon = site.start();
     site.more_lines("begun", 1);
-    // They end well when they are asked to, so that nothing is cut off.
+    // They end well when they are asked to, so that nothing is killed.
     assert_eq!(daemon.stop(), 0);
     assert_eq!(site.lines("asked"), site.lines("begun"));
 }
 
 #[test]
-fn usr2_opens_the_log_anew() {
+fn usr2_reopens_the_log() {
     let site = Site::new("@every 1s echo tick\n");
     let daemon = site.start();
     daemon.says("tick");
     std::fs::rename(site.path("log.1"), site.path("log.old")).unwrap();
     daemon.signal("-USR2");
-    daemon.says("log opened anew");
+    daemon.says("log file reopened");
     daemon.says("tick");
-    assert!(!site.read("log.old").contains("opened anew"));
+    assert!(!site.read("log.old").contains("reopened"));
     assert_eq!(daemon.stop(), 0);
 }
 

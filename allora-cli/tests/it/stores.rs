@@ -1,4 +1,4 @@
-//! What operators and daemons do, on every store there is a server for.
+//! Operators and daemons on every store that has a server.
 
 use crate::site::{Site, patiently, server};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn work_on(url: &str) {
     place.say(&["init"]);
     place.say(&["init"]);
     let well = place.say(&["doctor"]);
-    for what in ["store", "rights", "latency", "clock", "leases", "history"] {
+    for what in ["store", "rights", "latency", "clock", "history"] {
         assert!(well.lines().any(|line| line.starts_with(&format!("ok  {what}"))), "{well}");
     }
 
@@ -52,7 +52,7 @@ fn work_on(url: &str) {
     assert_eq!((&added[0]["zone"], &added[0]["kind"]), (&"Asia/Tokyo".into(), &"command".into()));
     place.say(&["add", "other", "t", "@daily", "{}", "-d", "30"]);
     assert!(place.say(&["list"]).ends_with("2 entries.\n"));
-    assert_eq!(place.json(&["list", "--type", "t"])[0]["delay_ms"], 30_000);
+    assert_eq!(place.json(&["list", "--kind", "t"])[0]["delay_ms"], 30_000);
     assert_eq!(place.json(&["modify", "other", "--delay", "60"])[0]["delay_ms"], 60_000);
     place.say(&["pause", "other", "-m", "for repairs"]);
     assert_eq!(place.json(&["list", "--state", "paused"])[0]["paused"]["note"], "for repairs");
@@ -67,7 +67,7 @@ fn work_on(url: &str) {
     let range = ["--from", "2025-12-31T23:00:00Z", "--until", "2026-01-02T01:00:00Z"];
     assert_eq!(place.say(&[&["backfill", "job"], &range[..]].concat()).lines().count(), 2);
     // Also in the eyes of the store: the daemon that has run it is about to die.
-    let ran = || place.json(&["show", "job"])[0]["counters"]["ran"] == 3;
+    let ran = || place.json(&["show", "job"])[0]["counters"]["succeeded"] == 3;
     patiently("the past has run", ran);
     assert_eq!(site.lines("touched"), 3);
     one.kill();
@@ -94,10 +94,10 @@ fn work_on(url: &str) {
 
     // What is known of it.
     let past = place.json(&["history", "job"]);
-    assert!(past.len() == 3 && past.iter().all(|past| past["outcome"] == "ran"), "{past:?}");
+    assert!(past.len() == 3 && past.iter().all(|past| past["outcome"] == "succeeded"), "{past:?}");
     assert!(past.iter().any(|past| past["trigger"] == "mine"), "{past:?}");
     assert!(place.json(&["nodes"]).len() >= 2);
-    assert_eq!(place.json(&["show", "job"])[0]["counters"]["ran"], 3);
+    assert_eq!(place.json(&["show", "job"])[0]["counters"]["succeeded"], 3);
     for name in ["job", "other"] {
         place.say(&["delete", name]);
     }
@@ -140,12 +140,48 @@ fn groups_on(url: &str) {
     for name in ["a", "b", "c"] {
         assert!(turns.iter().any(|turn| turn[1] == name), "{name}: {turns:?}");
     }
-    // Its lock is to be seen, and free; a turn that came while its daemon stopped was given back
+    // Its lock is to be seen, and free; a turn that came while its daemon stopped was released
     // unused.
     let lock: Value =
         serde_json::from_str(&say(&["show", "allora:mutex:tapes", "--json"])).unwrap();
-    assert!(lock["counters"]["ran"].as_u64().unwrap() >= fences.len() as u64, "{lock}");
+    assert!(lock["counters"]["succeeded"].as_u64().unwrap() >= fences.len() as u64, "{lock}");
     assert!(say(&["list", "--all"]).contains("mutex group"));
+}
+
+/// A store without stored schedules: two daemons run a crontab, and one of them dies.
+#[cfg(feature = "redis-quorum")]
+fn lines_on(url: &str) {
+    let site = Site::new(
+        "@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
+         ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=6s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
+    );
+    let prefix = format!("q{:x}", std::process::id());
+    let mut site = site.with(&["--prefix", &prefix, "--lost-after", "6s"]);
+    url.clone_into(&mut site.args[1]);
+    let at = ["--url", url, "--prefix", &prefix];
+    let early = site.allora(&[&["list"], &at[..]].concat()).refused(1);
+    assert!(early.contains("`allora init` makes them one"), "{early}");
+    for _ in 0..2 {
+        site.allora(&[&["init"], &at[..]].concat()).fine();
+    }
+    for command in [&["list"][..], &["history"], &["doctor"], &["delete", "job"]] {
+        let refused = site.allora(&[command, &at].concat()).refused(1);
+        assert!(refused.contains("no stored schedules") && refused.contains("etcd"), "{refused}");
+    }
+    let (one, two) = (site.start(), site.start());
+    site.more_lines("ticks", 3);
+    site.more_lines("fences", 3);
+    one.kill();
+    site.more_lines("ticks", 3);
+    site.more_lines("fences", 3);
+    assert_eq!(two.stop(), 0);
+    let ticks = site.read("ticks");
+    let mut once: Vec<&str> = ticks.lines().collect();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), ticks.lines().count(), "each instant once");
+    let fences: Vec<i64> = site.read("fences").lines().map(|line| line.parse().unwrap()).collect();
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
 fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
@@ -156,7 +192,7 @@ fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
 }
 
 /// Several addresses as one: `SCHEME://HOST,HOST`.
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
 fn together(scheme: &str, urls: &str) -> String {
     let hosts: Vec<&str> = urls.split(',').map(|url| url.split("://").nth(1).unwrap()).collect();
     format!("{scheme}://{}", hosts.join(","))
@@ -164,7 +200,7 @@ fn together(scheme: &str, urls: &str) -> String {
 
 mod operators_and_daemons_work {
     use super::on;
-    #[cfg(any(feature = "redis", feature = "etcd"))]
+    #[cfg(any(feature = "redis", feature = "redis-quorum", feature = "etcd"))]
     use super::together;
 
     #[test]
@@ -197,6 +233,14 @@ mod operators_and_daemons_work {
         on("redis", "ALLORA_TEST_REDIS_SENTINEL_URLS", |urls| {
             format!("{}/{master}", together("redis+sentinel", urls))
         });
+    }
+    #[cfg(feature = "redis-quorum")]
+    #[test]
+    fn redis_quorum() {
+        let variable = "ALLORA_TEST_REDIS_QUORUM_URLS";
+        if let Some(urls) = super::server("redis-quorum", variable) {
+            super::lines_on(&together("redis-quorum", &urls));
+        }
     }
     #[cfg(feature = "etcd")]
     #[test]

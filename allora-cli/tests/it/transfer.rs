@@ -48,7 +48,7 @@ fn what_a_file_declares_is_brought_about() {
 
     site.write("set.json", &DECLARED.replace("acme/b", "acme/c").replace("0 4 * * *", "0 5 * * *"));
     let plan = allora(&site, &[&sync[..], &["-n"]].concat());
-    for says in ["add acme/c: ", "modify acme/a: definition `0 4 ", "withdraw acme/b: paused"] {
+    for says in ["add acme/c: ", "modify acme/a: definition `0 4 ", "orphan acme/b: paused"] {
         assert!(plan.lines().any(|line| line.starts_with(says)), "{plan}");
     }
     allora(&site, &sync);
@@ -68,7 +68,7 @@ fn a_bad_file_changes_nothing_and_says_where() {
         (DECLARED.replace("acme/b", "acme/a"), "declared twice"),
         (
             DECLARED.replace("[\"true\"]", "1"),
-            "set.json: \"acme/a\": the data of the type `command`",
+            "set.json: \"acme/a\": the data of the kind `command`",
         ),
         (DECLARED.replace("acme/b", "b"), "does not begin with \"acme/\""),
         ("{".into(), "at line 1 column"),
@@ -121,12 +121,12 @@ fn moves_to(store: &[&str]) {
 
     site.allora(&[&["init"], store].concat()).fine();
     let said = site.allora(&[&["import", "-n", "export.jsonl"], store].concat()).fine();
-    assert_eq!(said, "2 can be read, 0 refused.\n");
+    assert_eq!(said, "2 readable, 0 rejected.\n");
     let said = site.allora(&[&["import", "export.jsonl"], store].concat()).fine();
-    assert_eq!(said, "2 imported, 0 refused.\n");
+    assert_eq!(said, "2 imported, 0 rejected.\n");
     for name in ["job", "later"] {
         let (old, new) = (show(&site, name, &FILE), show(&site, name, store));
-        for same in ["next_at", "definition", "data", "kind", "paused", "dead", "counters"] {
+        for same in ["scheduled_at", "definition", "data", "kind", "paused", "dead", "counters"] {
             assert_eq!(old[same], new[same], "{name}: {same}");
         }
     }
@@ -139,14 +139,14 @@ fn moves_to(store: &[&str]) {
     );
     site.write("more.jsonl", &more);
     let said = site.allora(&[&["import", "more.jsonl", "--skip-existing"], store].concat());
-    assert_eq!((said.code, said.out.as_str()), (1, "1 imported, 2 there already, 1 refused.\n"));
+    assert_eq!((said.code, said.out.as_str()), (1, "1 imported, 2 exist already, 1 rejected.\n"));
     assert!(
         said.err.starts_with("error: more.jsonl:4: ") && said.err.lines().count() == 1,
         "{}",
         said.err
     );
     let said = site.allora(&[&["import", "export.jsonl"], store].concat());
-    assert_eq!((said.code, said.out.as_str()), (1, "0 imported, 2 refused.\n"));
+    assert_eq!((said.code, said.out.as_str()), (1, "0 imported, 2 rejected.\n"));
     for name in ["job", "later", "new"] {
         site.allora(&[&["delete", name], store].concat()).fine();
     }
@@ -200,7 +200,7 @@ fn thousands_are_moved_through_a_pipe() {
         .current_dir(site.path(""))
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "2345 imported, 0 refused.\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "2345 imported, 0 rejected.\n");
     assert!(
         output.stderr.is_empty(),
         "nothing is shown of the progress where there is no terminal"

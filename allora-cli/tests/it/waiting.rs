@@ -44,7 +44,7 @@ fn works(site: &Site, daemon: Daemon) {
 }
 
 #[test]
-fn it_waits_until_it_is_told_to_stop() {
+fn it_waits_until_a_signal_stops_it() {
     let unreachable = ["postgres://u:s3ntinel@HOST/d", "mysql://u:s3ntinel@HOST/d"];
     let mut urls = unreachable.to_vec();
     if cfg!(feature = "redis") {
@@ -57,15 +57,15 @@ fn it_waits_until_it_is_told_to_stop() {
         waits(&daemon);
         daemon.signal("-HUP");
         daemon.signal("-TERM");
-        assert_eq!(daemon.end(), 0, "nothing was cut off: {url}");
+        assert_eq!(daemon.end(), 0, "nothing was killed: {url}");
     }
 }
 
 #[test]
-fn what_it_is_told_to_do_when_it_cannot_wait_is_fail() {
+fn without_a_wait_it_fails_at_once() {
     let site = site(Some(&format!("postgres://u:s3ntinel@{}/d", nobody())));
-    for patience in ["0", "1s"] {
-        let output = site.command(&["--store-wait", patience]).output().unwrap();
+    for store_wait in ["0", "1s"] {
+        let output = site.command(&["--store-wait", store_wait]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         let last = said.lines().last().unwrap();
@@ -75,7 +75,7 @@ fn what_it_is_told_to_do_when_it_cannot_wait_is_fail() {
 }
 
 #[test]
-fn what_waiting_does_not_mend_ends_it_at_once() {
+fn what_waiting_does_not_resolve_ends_it_at_once() {
     for (url, says) in [
         ("oracle://u:s3ntinel@h/d", "begins with `oracle:`"),
         ("postgres://h", "database"),

@@ -1,64 +1,64 @@
-//! Who wins an occurrence, when, and what everybody else is told.
+//! Claims: the node that gets an occurrence, the time, and the replies to the other nodes.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Act, Answer, Cursor, Deliver, Next, Passed, Plan, Skip, Take},
+    backend::{Action, Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Operation, Reply},
 };
 
 /// A job that is due at `t(60)`.
-async fn job(w: &World) -> allora_core::backend::State {
+async fn job(w: &Cluster) -> allora_core::backend::JobState {
     w.node().register(t(0), "job", t(60)).await
 }
 
-fn next(at: Time) -> Option<Next> {
+fn next(at: Time) -> Option<NextRun> {
     Some(at.into())
 }
 
-fn missed(count: u64, last: Time) -> Passed {
-    Passed { count: Some(count), last, overlap: false }
+fn missed(count: u64, last: Time) -> NotRun {
+    NotRun { count: Some(count), last, reason: NotRunReason::CatchUp }
 }
 
-pub(super) async fn nothing_is_taken_before_it_is_due(w: &World) {
+pub(super) async fn nothing_is_taken_before_it_is_due(w: &Cluster) {
     let seen = job(w).await;
-    assert_eq!(lost(w.node().take(ms(59_999), "job", once(&seen, 1, next(t(120)))).await), seen);
-    assert_eq!(w.node().look("job").await, seen);
+    assert_eq!(lost(w.node().claim(ms(59_999), "job", once(&seen, 1, next(t(120)))).await), seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn what_is_due_exactly_now_is_taken(w: &World) {
+pub(super) async fn what_is_due_exactly_now_is_taken(w: &Cluster) {
     let seen = job(w).await;
-    let taken = won(w.node().take(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    assert_eq!((taken.run, taken.attempt, taken.until), (t(60).into(), 1, None));
+    let taken = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
+    assert_eq!((taken.occurrence, taken.attempt), (t(60).into(), 1));
     assert_eq!(taken.incarnation, seen.incarnation);
-    let after = w.node().look("job").await;
+    let after = w.node().read("job").await;
     assert_eq!((after.head, after.cursor), (Some(t(120).into()), next(t(120))));
     assert_eq!((after.last_started, after.counters.started), (Some(t(60)), 1));
     assert!(after.fence >= taken.fence);
 }
 
-pub(super) async fn a_delayed_occurrence_is_taken_when_its_delay_is_over(w: &World) {
-    let first = Some(Next { at: t(60), due_at: t(65) });
-    let act = Act::Register { definition: "every 1m", version: 0, first };
+pub(super) async fn a_delayed_occurrence_is_taken_when_its_delay_is_over(w: &Cluster) {
+    let first = Some(NextRun { scheduled_at: t(60), due_at: t(65) });
+    let act = Action::Register { definition: "every 1m", version: 0, first };
     let seen = state(w.node().act(t(0), "job", act).await);
     assert_eq!((seen.due_at, seen.head.clone()), (Some(t(65)), Some(t(60).into())));
-    lost(w.node().take(ms(64_999), "job", once(&seen, 1, None)).await);
-    let then = Some(Next { at: t(120), due_at: t(121) });
-    let taken = won(w.node().take(t(65), "job", once(&seen, 1, then)).await);
-    assert_eq!(taken.run, t(60).into());
-    assert_eq!(w.node().look("job").await.cursor, then);
+    lost(w.node().claim(ms(64_999), "job", once(&seen, 1, None)).await);
+    let then = Some(NextRun { scheduled_at: t(120), due_at: t(121) });
+    let taken = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
+    assert_eq!(taken.occurrence, t(60).into());
+    assert_eq!(w.node().read("job").await.cursor, then);
 }
 
-pub(super) async fn one_of_two_nodes_wins_and_the_other_is_told_the_truth(w: &World) {
+pub(super) async fn one_of_two_nodes_wins_and_the_other_is_told_the_truth(w: &Cluster) {
     let seen = job(w).await;
     let other = w.join("other").await;
-    won(w.node().take(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    let told = lost(other.take(t(60), "job", once(&seen, 2, next(t(120)))).await);
-    assert_eq!(told, w.node().look("job").await);
+    won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
+    let told = lost(other.claim(t(60), "job", once(&seen, 2, next(t(120)))).await);
+    assert_eq!(told, w.node().read("job").await);
     assert_eq!(told.head, Some(t(120).into()));
-    won(other.take(t(120), "job", once(&told, 3, next(t(180)))).await);
+    won(other.claim(t(120), "job", once(&told, 3, next(t(180)))).await);
 }
 
-pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &World) {
+pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &Cluster) {
     let seen = job(w).await;
     let mut nodes = Vec::new();
     for i in 0..8 {
@@ -66,237 +66,278 @@ pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &World) {
     }
     let takes = (1..).zip(&nodes).map(|(claim, node)| {
         let take = once(&seen, claim, next(t(120)));
-        async move { node.take(t(60), "job", take).await.is_ok() }
+        async move { node.claim(t(60), "job", take).await.is_ok() }
     });
     let winners = futures::future::join_all(takes).await;
     assert_eq!(winners.into_iter().filter(|won| *won).count(), 1);
-    assert_eq!(w.node().look("job").await.counters.started, 1);
+    assert_eq!(w.node().read("job").await.counters.started, 1);
 }
 
-pub(super) async fn a_take_of_another_occurrence_is_refused(w: &World) {
+pub(super) async fn a_take_of_another_occurrence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for wrong in [t(59), t(61), t(0)] {
         let mut take = once(&seen, 1, next(t(120)));
         (take.expected, take.start) = (wrong.into(), wrong.into());
-        assert_eq!(lost(w.node().take(t(100), "job", take).await), seen);
+        assert_eq!(lost(w.node().claim(t(100), "job", take).await), seen);
     }
-    assert_eq!(w.node().look("job").await, seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_take_that_read_another_fence_is_refused(w: &World) {
+pub(super) async fn a_take_that_read_another_fence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for fence in [seen.fence - 1, seen.fence + 1, 0] {
         let mut take = once(&seen, 1, next(t(120)));
         take.fence = fence;
-        assert_eq!(lost(w.node().take(t(60), "job", take).await), seen);
+        assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
     }
-    assert_eq!(w.node().look("job").await, seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn an_old_expectation_is_never_met_again(w: &World) {
+pub(super) async fn an_old_expectation_is_never_met_again(w: &Cluster) {
     let old = job(w).await;
-    won(w.node().take(t(60), "job", once(&old, 1, next(t(120)))).await);
+    won(w.node().claim(t(60), "job", once(&old, 1, next(t(120)))).await);
     for (claim, seconds) in (2..).zip([120, 180, 240]) {
-        let seen = w.node().look("job").await;
+        let seen = w.node().read("job").await;
         let then = next(t(seconds + 60));
-        lost(w.node().take(t(seconds), "job", once(&old, 100 + claim, then)).await);
-        won(w.node().take(t(seconds), "job", once(&seen, claim, then)).await);
+        lost(w.node().claim(t(seconds), "job", once(&old, 100 + claim, then)).await);
+        won(w.node().claim(t(seconds), "job", once(&seen, claim, then)).await);
     }
-    lost(w.node().take(t(999), "job", once(&old, 99, next(t(1_200)))).await);
-    assert_eq!(w.node().look("job").await.counters.started, 4);
+    lost(w.node().claim(t(999), "job", once(&old, 99, next(t(1_200)))).await);
+    assert_eq!(w.node().read("job").await.counters.started, 4);
 }
 
-pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &World) {
+pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &Cluster) {
     let seen = job(w).await;
     for then in [t(60), t(59), t(0), ms(59_999)] {
-        assert_eq!(lost(w.node().take(t(100), "job", once(&seen, 1, next(then))).await), seen);
+        assert_eq!(lost(w.node().claim(t(100), "job", once(&seen, 1, next(then))).await), seen);
     }
     let mut keep = once(&seen, 1, None);
-    keep.deliver = Deliver::AtMostOnce { then: Cursor::Keep, mark: None };
-    assert_eq!(lost(w.node().take(t(100), "job", keep).await), seen);
-    won(w.node().take(t(100), "job", once(&seen, 1, next(ms(60_001)))).await);
-    let after = w.node().look("job").await;
+    keep.then = Cursor::Keep;
+    assert_eq!(lost(w.node().claim(t(100), "job", keep).await), seen);
+    won(w.node().claim(t(100), "job", once(&seen, 1, next(ms(60_001)))).await);
+    let after = w.node().read("job").await;
     assert_eq!(after.cursor, next(ms(60_001)));
 }
 
-pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &World) {
+pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &Cluster) {
     let seen = job(w).await;
-    won(w.node().take(t(60), "job", once(&seen, 1, None)).await);
-    let after = w.node().look("job").await;
+    won(w.node().claim(t(60), "job", once(&seen, 1, None)).await);
+    let after = w.node().read("job").await;
     assert_eq!((after.head, after.due_at, after.cursor), (None, None, None));
     assert_eq!(after.last_started, Some(t(60)));
 }
 
-pub(super) async fn nothing_starts_after_it_is_too_late(w: &World) {
+pub(super) async fn nothing_starts_after_it_is_too_late(w: &Cluster) {
     let seen = job(w).await;
     let mut take = once(&seen, 1, next(t(120)));
-    take.fresh_until = Some(t(70));
-    assert_eq!(lost(w.node().take(ms(70_001), "job", take.clone()).await), seen);
-    won(w.node().take(t(70), "job", take).await);
+    take.not_after = Some(t(70));
+    assert_eq!(lost(w.node().claim(ms(70_001), "job", take.clone()).await), seen);
+    won(w.node().claim(t(70), "job", take).await);
 }
 
-pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w: &World) {
+pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    let taken = won(w.node().take(t(301), "job", take).await);
-    assert_eq!(taken.run, t(300).into());
-    let after = w.node().look("job").await;
+    let taken = won(w.node().claim(t(301), "job", take).await);
+    assert_eq!(taken.occurrence, t(300).into());
+    let after = w.node().read("job").await;
     assert_eq!((after.cursor, after.last_started), (next(t(360)), Some(t(300))));
     assert_eq!((after.counters.started, after.counters.missed), (1, 4));
 }
 
-pub(super) async fn nothing_starts_before_its_nominal_time(w: &World) {
+pub(super) async fn nothing_starts_before_its_nominal_time(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    assert_eq!(lost(w.node().take(ms(299_999), "job", take).await), seen);
-    assert_eq!(w.node().look("job").await, seen);
+    assert_eq!(lost(w.node().claim(ms(299_999), "job", take).await), seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn an_earlier_occurrence_is_not_started(w: &World) {
+pub(super) async fn an_earlier_occurrence_is_not_started(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 1, next(t(120))).starting(t(30).into(), missed(1, t(30)));
-    assert_eq!(lost(w.node().take(t(60), "job", take).await), seen);
+    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
 }
 
-pub(super) async fn no_instant_is_passed_over_in_silence(w: &World) {
+pub(super) async fn no_instant_is_passed_over_in_silence(w: &Cluster) {
     let seen = job(w).await;
     let mut silent = once(&seen, 1, next(t(360)));
     silent.start = t(300).into();
-    assert_eq!(lost(w.node().take(t(301), "job", silent).await), seen);
-    // What is said to be passed over lies from the expected occurrence up to the started one.
+    assert_eq!(lost(w.node().claim(t(301), "job", silent).await), seen);
+    // The missed range of a claim lies between the expected occurrence and the started one.
     for last in [t(59), t(300), t(301)] {
         let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, last));
-        assert_eq!(lost(w.node().take(t(301), "job", take).await), seen);
+        assert_eq!(lost(w.node().claim(t(301), "job", take).await), seen);
     }
     let mut nothing = once(&seen, 1, next(t(120)));
-    nothing.passed = Some(missed(1, t(60)));
-    assert_eq!(lost(w.node().take(t(60), "job", nothing).await), seen);
-    assert_eq!(w.node().look("job").await, seen);
+    nothing.not_run = Some(missed(1, t(60)));
+    assert_eq!(lost(w.node().claim(t(60), "job", nothing).await), seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &World) {
+pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &Cluster) {
     let seen = job(w).await;
-    let skip = Skip::new(seen.edition, t(60), missed(5, t(300)), next(t(360)));
-    let after = state(w.node().act(t(301), "job", Act::Skip(skip)).await);
+    let skip = Advance::new(seen.generation, t(60), missed(5, t(300)), next(t(360)));
+    let after = state(w.node().act(t(301), "job", Action::Advance(skip)).await);
     assert_eq!((after.cursor, after.last_started), (next(t(360)), None));
     assert_eq!((after.counters.missed, after.counters.started), (5, 0));
-    let passed = Passed { count: Some(2), last: t(420), overlap: true };
-    let skip = Skip::new(seen.edition, t(360), passed, next(t(480)));
-    let after = state(w.node().act(t(421), "job", Act::Skip(skip)).await);
+    let passed = NotRun { count: Some(2), last: t(420), reason: NotRunReason::Overlap };
+    let skip = Advance::new(seen.generation, t(360), passed, next(t(480)));
+    let after = state(w.node().act(t(421), "job", Action::Advance(skip)).await);
     assert_eq!((after.counters.missed, after.counters.skipped), (5, 2));
-    let uncounted = Passed { count: None, last: t(480), overlap: false };
-    let skip = Skip::new(seen.edition, t(480), uncounted, None);
-    let after = state(w.node().act(t(481), "job", Act::Skip(skip)).await);
+    let uncounted = NotRun { count: None, last: t(480), reason: NotRunReason::CatchUp };
+    let skip = Advance::new(seen.generation, t(480), uncounted, None);
+    let after = state(w.node().act(t(481), "job", Action::Advance(skip)).await);
     assert_eq!((after.cursor, after.head, after.counters.missed), (None, None, 5));
 }
 
-pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &World) {
+pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &Cluster) {
     let seen = job(w).await;
-    let skip =
-        |edition, expected, last, then| Skip::new(edition, expected, missed(1, last), next(then));
+    let skip = |generation, expected, last, then| {
+        Advance::new(generation, expected, missed(1, last), next(then))
+    };
     for (now, wrong) in [
-        (t(61), skip(seen.edition + 1, t(60), t(60), t(120))),
-        (t(61), skip(seen.edition, t(59), t(59), t(120))),
-        (t(61), skip(seen.edition, t(60), t(60), t(60))),
-        (t(61), skip(seen.edition, t(60), t(60), t(59))),
-        (t(61), skip(seen.edition, t(60), t(59), t(120))),
-        (t(61), skip(seen.edition, t(60), t(120), t(120))),
-        (ms(59_999), skip(seen.edition, t(60), t(60), t(120))),
+        (t(61), skip(seen.generation + 1, t(60), t(60), t(120))),
+        (t(61), skip(seen.generation, t(59), t(59), t(120))),
+        (t(61), skip(seen.generation, t(60), t(60), t(60))),
+        (t(61), skip(seen.generation, t(60), t(60), t(59))),
+        (t(61), skip(seen.generation, t(60), t(59), t(120))),
+        (t(61), skip(seen.generation, t(60), t(120), t(120))),
+        (ms(59_999), skip(seen.generation, t(60), t(60), t(120))),
     ] {
-        assert_eq!(state(w.node().act(now, "job", Act::Skip(wrong)).await), seen, "{wrong:?}");
+        assert_eq!(
+            state(w.node().act(now, "job", Action::Advance(wrong)).await),
+            seen,
+            "{wrong:?}"
+        );
     }
-    let right = skip(seen.edition, t(60), t(60), t(120));
-    let after = state(w.node().act(t(61), "job", Act::Skip(right)).await);
-    let again = state(w.node().act(t(61), "job", Act::Skip(right)).await);
+    let right = skip(seen.generation, t(60), t(60), t(120));
+    let after = state(w.node().act(t(61), "job", Action::Advance(right)).await);
+    let again = state(w.node().act(t(61), "job", Action::Advance(right)).await);
     assert_eq!(again, after, "asked again, it counts nothing twice");
 }
 
-pub(super) async fn a_take_whose_answer_was_lost_is_answered_again(w: &World) {
+pub(super) async fn a_take_whose_answer_was_lost_is_answered_again(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 7, next(t(120)));
-    let taken = won(w.node().take(t(60), "job", take.clone()).await);
-    let before = w.node().look("job").await;
+    let taken = won(w.node().claim(t(60), "job", take.clone()).await);
+    let before = w.node().read("job").await;
     for seconds in [60, 90, 130] {
-        assert_eq!(won(w.node().take(t(seconds), "job", take.clone()).await), taken);
+        assert_eq!(won(w.node().claim(t(seconds), "job", take.clone()).await), taken);
     }
-    assert_eq!(w.node().look("job").await, before, "and wins nothing new");
+    assert_eq!(w.node().read("job").await, before, "and wins nothing new");
     let mut other = take;
-    other.claim = 8;
-    lost(w.node().take(t(90), "job", other).await);
+    other.claim_id = 8;
+    lost(w.node().claim(t(90), "job", other).await);
 }
 
-pub(super) async fn claims_are_told_apart_to_the_last_bit(w: &World) {
+pub(super) async fn claims_are_told_apart_to_the_last_bit(w: &Cluster) {
     let seen = job(w).await;
     let claim = u128::MAX - 1;
-    let taken = won(w.node().take(t(60), "job", once(&seen, claim, next(t(120)))).await);
+    let taken = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
     for other in [u128::MAX, claim >> 1, claim & u128::from(u64::MAX), claim << 64, 0] {
-        lost(w.node().take(t(60), "job", once(&seen, other, next(t(120)))).await);
+        lost(w.node().claim(t(60), "job", once(&seen, other, next(t(120)))).await);
     }
-    assert_eq!(won(w.node().take(t(60), "job", once(&seen, claim, next(t(120)))).await), taken);
+    assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), taken);
 }
 
-pub(super) async fn fences_grow_with_every_take(w: &World) {
+pub(super) async fn fences_grow_with_every_take(w: &Cluster) {
     let mut seen = job(w).await;
     let mut fence = 0;
     // The clock stands still, and once it goes back.
     for (claim, now) in (1..).zip([t(900), t(900), t(900), t(800), t(1_000), t(1_000)]) {
-        let at = head(&seen).at;
+        let at = head(&seen).scheduled_at;
         let then = next(at + chrono::TimeDelta::seconds(60));
-        let taken = won(w.node().take(now, "job", once(&seen, claim, then)).await);
+        let taken = won(w.node().claim(now, "job", once(&seen, claim, then)).await);
         assert!(taken.fence > fence, "{} after {fence}", taken.fence);
         fence = taken.fence;
-        seen = w.node().look("job").await;
+        seen = w.node().read("job").await;
     }
 }
 
-pub(super) async fn each_plan_of_a_batch_is_decided_alone(w: &World) {
+pub(super) async fn each_plan_of_a_batch_is_decided_alone(w: &Cluster) {
     let (due, later) = (job(w).await, w.node().register(t(0), "later", t(999)).await);
     let stale = w.node().register(t(0), "stale", t(60)).await;
-    won(w.node().take(t(60), "stale", once(&stale, 9, next(t(120)))).await);
-    let take = |seen, claim| Act::Take(once(seen, claim, next(t(1_200))));
+    won(w.node().claim(t(60), "stale", once(&stale, 9, next(t(120)))).await);
+    let take = |seen, claim| Action::Claim(once(seen, claim, next(t(1_200))));
     let first = Some(t(60).into());
-    let plans = [
-        Plan::new("stale", take(&stale, 1)),
-        Plan::new("nobody", Act::Look),
-        Plan::new("job", take(&due, 2)),
-        Plan::new("new", Act::Register { definition: "every 1m", version: 0, first }),
-        Plan::new("later", take(&later, 3)),
+    let operations = [
+        Operation::new("stale", take(&stale, 1)),
+        Operation::new("nobody", Action::Read),
+        Operation::new("job", take(&due, 2)),
+        Operation::new("new", Action::Register { definition: "every 1m", version: 0, first }),
+        Operation::new("later", take(&later, 3)),
     ];
-    let answer = w.node().ask(t(60), &plans).await;
-    assert_eq!(answer.now, t(60));
-    let shown: Vec<String> = answer
-        .answers
+    let applied = w.node().apply(t(60), &operations).await;
+    assert_eq!(applied.now, t(60));
+    let shown: Vec<String> = applied
+        .replies
         .into_iter()
-        .map(|answer| match answer {
-            Answer::Absent => "absent".to_owned(),
-            Answer::Taken(taken) => format!("taken {}", taken.run.at == t(60)),
-            Answer::State(state) => state.name,
+        .map(|reply| match fine(reply) {
+            Reply::Absent => "absent".to_owned(),
+            Reply::Claimed(taken) => format!("taken {}", taken.occurrence.scheduled_at == t(60)),
+            Reply::State(state) => state.name,
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(shown, ["stale", "absent", "taken true", "new", "later"]);
 }
 
-pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &World) {
+pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster) {
+    let first = Some(t(60).into());
+    let trigger = || Action::Trigger { id: "id", scheduled_at: None };
+    let register = || Action::Register { definition: "every 1m", version: 0, first };
+    let operations = [
+        Action::Read,
+        register(),
+        trigger(),
+        Action::Pause { note: "because" },
+        trigger(),
+        Action::Resume { skip: None },
+        Action::Delete,
+        Action::Read,
+        register(),
+    ]
+    .map(|action| Operation::new("job", action));
+    let replies = w.node().replies(t(1), &operations).await;
+    let shown: Vec<_> = replies
+        .iter()
+        .map(|reply| match reply {
+            Reply::State(state) => Ok((state.due_at, state.paused.is_some())),
+            other => Err(other),
+        })
+        .collect();
+    let (triggered, absent, deleted) = (Some(t(1)), Err(&Reply::Absent), Err(&Reply::Deleted));
+    assert_eq!(
+        shown[..4],
+        [absent, Ok((Some(t(60)), false)), Ok((triggered, false)), Ok((triggered, true))]
+    );
+    assert_eq!(
+        shown[4..],
+        [Ok((triggered, true)), Ok((triggered, false)), deleted, deleted, Ok((Some(t(60)), false))]
+    );
+    assert_eq!(replies[8], Reply::State(Box::new(w.node().read("job").await)));
+}
+
+pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &Cluster) {
     let seen: Vec<_> =
         [w.node().register(t(0), "one", t(60)).await, w.node().register(t(0), "two", t(60)).await]
             .into();
-    let plans = [
-        Plan::new("one", Act::Take(once(&seen[0], 1, next(t(120))))),
-        Plan::new("two", Act::Take(once(&seen[1], 2, next(t(120))))),
+    let operations = [
+        Operation::new("one", Action::Claim(once(&seen[0], 1, next(t(120))))),
+        Operation::new("two", Action::Claim(once(&seen[1], 2, next(t(120))))),
     ];
-    let first = w.node().ask(t(60), &plans[..1]).await;
-    let both = w.node().ask(t(60), &plans).await;
-    let again = w.node().ask(t(61), &plans).await;
-    assert_eq!(both.answers[0], first.answers[0]);
-    assert_eq!(again.answers, both.answers);
-    assert!(matches!(both.answers[1], Answer::Taken(_)));
+    let first = w.node().replies(t(60), &operations[..1]).await;
+    let both = w.node().replies(t(60), &operations).await;
+    let again = w.node().replies(t(61), &operations).await;
+    assert_eq!(both[0], first[0]);
+    assert_eq!(again, both);
+    assert!(matches!(both[1], Reply::Claimed(_)));
 }
 
-pub(super) async fn a_take_is_not_a_trigger_of_the_same_instant(w: &World) {
+pub(super) async fn a_take_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
     let seen = job(w).await;
-    let mut take: Take = once(&seen, 1, next(t(120)));
+    let mut take: Claim = once(&seen, 1, next(t(120)));
     take.expected.trigger = Some("id".into());
     take.start.trigger = Some("id".into());
-    assert_eq!(lost(w.node().take(t(60), "job", take).await), seen);
+    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
 }

@@ -1,43 +1,43 @@
 //! Several nodes at once: each occurrence is taken once, and none is left out.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Act, Answer, Cursor, Deliver, End, Ended, Ending, Next, Plan, Settled, State, Take},
+    backend::{Action, Claim, Completion, Cursor, JobState, NextRun, Operation, Reply, Sharing},
 };
 use futures::channel::oneshot;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Of how many jobs the occurrences are that the nodes share.
 const JOBS: u64 = 100;
-/// How often a node tries before it gives up. Somebody wins each job in each turn, except those
+/// Number of tries before a node gives up. In each turn one node wins each job, except the jobs
 /// that a slow node holds.
 const TURNS: u64 = 10_000;
 
 /// One start, as its node saw it: job, nominal instant, fence.
 type Start = (usize, Time, i64);
 
-pub(super) async fn two_nodes_take_each_occurrence_once(w: &World) {
+pub(super) async fn two_nodes_take_each_occurrence_once(w: &Cluster) {
     contend(w, 2, false).await;
 }
 
-pub(super) async fn four_nodes_take_each_occurrence_once(w: &World) {
+pub(super) async fn four_nodes_take_each_occurrence_once(w: &Cluster) {
     contend(w, 4, false).await;
 }
 
-pub(super) async fn eight_nodes_take_each_occurrence_once(w: &World) {
+pub(super) async fn eight_nodes_take_each_occurrence_once(w: &Cluster) {
     contend(w, 8, false).await;
 }
 
-pub(super) async fn two_nodes_finish_each_leased_occurrence_once(w: &World) {
+pub(super) async fn two_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 2, true).await;
 }
 
-pub(super) async fn eight_nodes_finish_each_leased_occurrence_once(w: &World) {
+pub(super) async fn eight_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 8, true).await;
 }
 
-async fn contend(w: &World, nodes: usize, leases: bool) {
+async fn contend(w: &Cluster, nodes: usize, at_least_once: bool) {
     let names: Arc<[String]> = (0..JOBS).map(|i| format!("job {i}")).collect();
     for name in names.iter() {
         w.node().register(t(0), name, instant(0)).await;
@@ -52,7 +52,7 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
             node: w.join(&format!("racer-{i}")).await,
             names: names.clone(),
             each,
-            leases,
+            at_least_once,
             claims: (i as u128) << 64,
             log: Vec::new(),
         };
@@ -72,9 +72,9 @@ async fn contend(w: &World, nodes: usize, leases: bool) {
     }
     judge(&names, each, starts);
     for name in names.iter() {
-        let seen = w.node().look(name).await;
+        let seen = w.node().read(name).await;
         assert_eq!((seen.head.clone(), seen.counters.started), (None, each), "{name}");
-        assert!(!leases || seen.counters.ran == each, "{name}: {seen:?}");
+        assert_eq!((seen.counters.succeeded, leases(&seen)), (each, vec![]), "{name}");
     }
 }
 
@@ -101,9 +101,9 @@ fn instant(number: u64) -> Time {
 struct Racer {
     node: Node,
     names: Arc<[String]>,
-    /// How many occurrences each job has.
+    /// Number of occurrences of each job.
     each: u64,
-    leases: bool,
+    at_least_once: bool,
     claims: u128,
     log: Vec<Start>,
 }
@@ -112,9 +112,9 @@ impl Racer {
     /// Takes what it can, job by job in batches, until all have come to their end.
     async fn race(mut self) -> Vec<Start> {
         let now = instant(self.each);
-        let mut seen: Vec<State> = Vec::new();
+        let mut seen: Vec<JobState> = Vec::new();
         for name in self.names.iter() {
-            seen.push(self.node.look(name).await);
+            seen.push(self.node.read(name).await);
         }
         // Every turn tries every job: far more turns than it takes.
         for _ in 0..TURNS {
@@ -124,9 +124,7 @@ impl Racer {
             }
             for batch in open.chunks(16) {
                 let won = self.take(now, batch, &mut seen).await;
-                if self.leases {
-                    self.finish(now, &won).await;
-                }
+                self.complete(now, &won).await;
                 self.log.extend(won);
             }
         }
@@ -134,32 +132,32 @@ impl Racer {
     }
 
     /// The one after, until they end.
-    fn following(&self, at: Time) -> Option<Next> {
+    fn following(&self, at: Time) -> Option<NextRun> {
         let next = at + chrono::TimeDelta::seconds(1);
         (next < instant(self.each)).then(|| next.into())
     }
 
-    async fn take(&mut self, now: Time, batch: &[usize], seen: &mut [State]) -> Vec<Start> {
+    async fn take(&mut self, now: Time, batch: &[usize], seen: &mut [JobState]) -> Vec<Start> {
         let names = self.names.clone();
-        let mut plans = Vec::new();
+        let mut operations = Vec::new();
         for job in batch {
-            let act = match &seen[*job].head {
-                Some(head) => Act::Take(self.plan(&seen[*job], head.at)),
-                None => Act::Look,
+            let action = match &seen[*job].head {
+                Some(head) => Action::Claim(self.claim_of(&seen[*job], head.scheduled_at)),
+                None => Action::Read,
             };
-            plans.push(Plan::new(&names[*job], act));
+            operations.push(Operation::new(&names[*job], action));
         }
-        let answers = self.node.ask(now, &plans).await.answers;
+        let replies = self.node.replies(now, &operations).await;
         let mut won = Vec::new();
-        for (job, answer) in batch.iter().zip(answers) {
-            match answer {
-                Answer::State(state) => seen[*job] = *state,
-                Answer::Taken(taken) => {
-                    won.push((*job, taken.run.at, taken.fence));
-                    let next = self.following(taken.run.at);
+        for (job, reply) in batch.iter().zip(replies) {
+            match reply {
+                Reply::State(state) => seen[*job] = *state,
+                Reply::Claimed(taken) => {
+                    won.push((*job, taken.occurrence.scheduled_at, taken.fence));
+                    let next = self.following(taken.occurrence.scheduled_at);
                     seen[*job].fence = taken.fence;
                     seen[*job].cursor = next;
-                    seen[*job].head = next.map(|next| next.at.into());
+                    seen[*job].head = next.map(|next| next.scheduled_at.into());
                 }
                 other => panic!("{:?}: {other:?}", self.names[*job]),
             }
@@ -167,24 +165,27 @@ impl Racer {
         won
     }
 
-    fn plan(&mut self, seen: &State, at: Time) -> Take {
+    fn claim_of(&mut self, seen: &JobState, at: Time) -> Claim {
         self.claims += 1;
-        let deliver = if self.leases {
-            // Longer than the race, which is at one instant.
-            Deliver::AtLeastOnce { lease: Duration::from_secs(3_600) }
-        } else {
-            Deliver::AtMostOnce { then: Cursor::To(self.following(at)), mark: None }
-        };
-        Take::new(self.claims, seen.fence, at.into(), deliver)
+        // Longer than the race, which is at one instant.
+        let lease = Duration::from_secs(3_600);
+        if self.at_least_once {
+            return Claim::at_least_once(self.claims, seen.fence, at.into(), lease);
+        }
+        let (then, sharing) = (Cursor::To(self.following(at)), Sharing::Shared);
+        Claim::at_most_once(self.claims, seen.fence, at.into(), then, lease, sharing)
     }
 
-    async fn finish(&self, now: Time, won: &[Start]) {
-        let ending = |(job, at, fence): &Start| {
-            let end = End::Finish { then: Cursor::To(self.following(*at)), outcome: Ended::Ran };
-            Ending::new(&self.names[*job], *fence, end)
+    async fn complete(&self, now: Time, won: &[Start]) {
+        let complete = |(job, at, fence): &Start| {
+            let then = match self.at_least_once {
+                true => Cursor::To(self.following(*at)),
+                false => Cursor::Keep,
+            };
+            Operation::complete(&self.names[*job], *fence, then, Completion::Succeeded)
         };
-        let endings: Vec<Ending<'_>> = won.iter().map(ending).collect();
-        let answers = self.node.settle(now, &endings).await;
-        assert!(answers.iter().all(|answer| *answer == Settled::Done), "{answers:?}");
+        let operations: Vec<Operation<'_>> = won.iter().map(complete).collect();
+        let replies = self.node.replies(now, &operations).await;
+        assert!(replies.iter().all(Reply::is_accepted), "{replies:?}");
     }
 }

@@ -1,92 +1,93 @@
 //! A store from its first day on: empty, filled, seen by nodes that join.
 
-use crate::{Capability, world::*};
+use crate::{Capability, cluster::*};
 use allora_core::{
     Backend,
-    backend::{Act, Answer, Cursor, Deliver, Passed, Plan, Skip, Take},
+    backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Reply, Sharing},
 };
 
-pub(super) async fn an_empty_store_remembers_no_job(w: &World) {
-    let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(t(60).into())), mark: None };
-    let passed = Passed { count: None, last: t(0), overlap: false };
+pub(super) async fn an_empty_store_remembers_no_job(w: &Cluster) {
+    let then = Cursor::To(Some(t(60).into()));
+    let claim = Claim::at_most_once(1, 0, t(0).into(), then, MINUTE, Sharing::Shared);
+    let passed = NotRun { count: None, last: t(0), reason: NotRunReason::CatchUp };
     for act in [
-        Act::Look,
-        Act::Redefine { edition: 0, definition: "every 1h", version: 9, next: None },
-        Act::Take(Take::new(1, 0, t(0).into(), deliver)),
-        Act::Skip(Skip::new(0, t(0), passed, Some(t(60).into()))),
-        Act::Reap,
+        Action::Read,
+        Action::Redefine { generation: 0, definition: "every 1h", version: 9, next: None },
+        Action::Claim(claim),
+        Action::Advance(Advance::new(0, t(0), passed, Some(t(60).into()))),
+        Action::Reap,
     ] {
-        assert_eq!(w.node().act(t(0), "nobody", act).await, Answer::Absent);
+        assert_eq!(w.node().act(t(0), "nobody", act).await, Reply::Absent);
     }
-    assert_eq!(w.node().act(t(0), "nobody", Act::Look).await, Answer::Absent, "nothing was left");
+    assert_eq!(w.node().act(t(0), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
 }
 
-pub(super) async fn a_registered_job_is_seen_by_every_node(w: &World) {
+pub(super) async fn a_registered_job_is_seen_by_every_node(w: &Cluster) {
     let first = Some(t(60).into());
-    let act = Act::Register { definition: "*/5 * * * *", version: 3, first };
+    let act = Action::Register { definition: "*/5 * * * *", version: 3, first };
     let mine = state(w.node().act(t(0), "job", act).await);
     assert_eq!((&*mine.name, &*mine.kind), ("job", ""));
     assert_eq!((&*mine.definition, mine.version), ("*/5 * * * *", 3));
     assert_eq!((mine.cursor, mine.due_at), (first, Some(t(60))));
     assert_eq!(mine.head, Some(t(60).into()));
     assert_eq!((mine.attempts, mine.last_started), (0, None));
-    assert!(mine.holds.is_empty() && mine.paused.is_none() && mine.parked.is_none());
+    assert!(mine.leases.is_empty() && mine.paused.is_none() && mine.unreadable.is_none());
     let late = w.join("late").await;
-    assert_eq!(late.look("job").await, mine);
+    assert_eq!(late.read("job").await, mine);
 }
 
-pub(super) async fn registering_again_alters_nothing(w: &World) {
+pub(super) async fn registering_again_alters_nothing(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     let other = w.join("other").await;
     for seconds in [1, 100] {
         let first = Some(t(seconds + 7).into());
-        let act = Act::Register { definition: "something else", version: 7, first };
+        let act = Action::Register { definition: "something else", version: 7, first };
         assert_eq!(state(other.act(t(seconds), "job", act).await), mine);
     }
-    assert_eq!(w.node().look("job").await, mine);
+    assert_eq!(w.node().read("job").await, mine);
 }
 
-pub(super) async fn looking_alters_nothing(w: &World) {
+pub(super) async fn looking_alters_nothing(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     for seconds in [0, 60, 1_000_000] {
-        assert_eq!(state(w.node().act(t(seconds), "job", Act::Look).await), mine);
+        assert_eq!(state(w.node().act(t(seconds), "job", Action::Read).await), mine);
     }
 }
 
-pub(super) async fn jobs_do_not_disturb_each_other(w: &World) {
+pub(super) async fn jobs_do_not_disturb_each_other(w: &Cluster) {
     let one = w.node().register(t(0), "one", t(60)).await;
     let two = w.node().register(t(0), "two", t(60)).await;
-    won(w.node().take(t(60), "one", once(&one, 1, Some(t(120).into()))).await);
-    assert_eq!(w.node().look("two").await, two);
+    won(w.node().claim(t(60), "one", once(&one, 1, Some(t(120).into()))).await);
+    assert_eq!(w.node().read("two").await, two);
 }
 
-pub(super) async fn a_job_without_a_first_occurrence_offers_nothing(w: &World) {
-    let act = Act::Register { definition: "never", version: 0, first: None };
+pub(super) async fn a_job_without_a_first_occurrence_offers_nothing(w: &Cluster) {
+    let act = Action::Register { definition: "never", version: 0, first: None };
     let seen = state(w.node().act(t(0), "job", act).await);
     assert_eq!((seen.head, seen.due_at, seen.cursor), (None, None, None));
 }
 
-pub(super) async fn namespaces_are_invisible_to_each_other(w: &World) {
+pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
     let beside = w.beside().await;
     let mine = w.node().register(t(0), "job", t(60)).await;
-    assert_eq!(beside.node().act(t(0), "job", Act::Look).await, Answer::Absent);
+    assert_eq!(beside.node().act(t(0), "job", Action::Read).await, Reply::Absent);
     let theirs = beside.node().register(t(0), "job", t(30)).await;
-    let taken = beside.node().take(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
+    let taken = beside.node().claim(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
     won(taken);
-    assert_eq!(w.node().look("job").await, mine);
-    if let Some(schedules) = w.node().backend.schedules() {
+    assert_eq!(w.node().read("job").await, mine);
+    if w.node().backend.queries().is_some() {
         w.node().add(t(0), "stored", "kind", t(60)).await;
         let there = beside.node();
         assert_eq!(there.list(allora_core::backend::Page::first(9)).await, ["job"]);
         assert_eq!(there.found(&["kind"], t(999), 9).await, (vec![], None));
-        fine(schedules.delete("stored", allora_core::backend::Now::At(t(1))).await);
+        w.node().delete(t(1), "stored").await;
     }
     fine(beside.tear_down().await);
 }
 
-pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &World) {
+pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &Cluster) {
     for what in Capability::ALL {
-        let declared = !w.lacks().contains(what);
+        let declared = !w.unsupported().contains(what);
         let offered = what.is_offered(&*w.node().backend);
         assert!(
             offered.is_none_or(|offered| offered == declared),
@@ -95,19 +96,17 @@ pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &World
     }
 }
 
-pub(super) async fn the_namespace_is_the_same_on_every_node(w: &World) {
+pub(super) async fn the_namespace_is_the_same_on_every_node(w: &Cluster) {
     let other = w.join("other").await;
     assert_eq!(w.node().backend.namespace(), other.backend.namespace());
     assert!(!w.node().backend.namespace().is_empty());
 }
 
-pub(super) async fn a_request_without_plans_tells_the_time(w: &World) {
-    let answer = w.node().ask(t(5), &[] as &[Plan<'_>]).await;
-    assert_eq!(answer.now, t(5));
-    assert!(answer.found.is_empty() && answer.next_due.is_none());
+pub(super) async fn a_request_without_plans_tells_the_time(w: &Cluster) {
+    assert_eq!(w.node().apply(t(5), &[]).await.now, t(5));
 }
 
-pub(super) async fn nodes_that_register_at_once_see_one_job(w: &World) {
+pub(super) async fn nodes_that_register_at_once_see_one_job(w: &Cluster) {
     let (one, two) = (w.join("one").await, w.join("two").await);
     let (mine, theirs) =
         futures::join!(one.register(t(0), "job", t(60)), two.register(t(0), "job", t(90)));

@@ -14,7 +14,7 @@ mod redefine;
 mod stored;
 mod watch;
 
-use crate::{Capability, world::World};
+use crate::{Capability, cluster::Cluster};
 use futures::future::LocalBoxFuture;
 use std::fmt;
 
@@ -22,9 +22,9 @@ use std::fmt;
 pub(crate) struct Case {
     /// `file::sentence`.
     pub(crate) name: &'static str,
-    /// What the store must be able to do for it.
+    /// The capabilities that the case needs from the store.
     pub(crate) needs: &'static [Capability],
-    pub(crate) body: for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>,
+    pub(crate) body: for<'a> fn(&'a Cluster) -> LocalBoxFuture<'a, ()>,
 }
 
 impl fmt::Debug for Case {

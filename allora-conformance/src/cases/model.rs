@@ -1,8 +1,8 @@
 //! Random walks: whatever is asked, the store says what the pure functions say.
 
 use crate::{
-    walk::{ALL, BARE, Size, walk},
-    world::World,
+    cluster::Cluster,
+    walk::{ALL, AT_MOST_ONCE, Size, walk},
 };
 
 /// A few by default; many, and long ones, with `ALLORA_TEST_LONG=1`.
@@ -13,10 +13,10 @@ fn size() -> Size {
     }
 }
 
-pub(super) async fn a_random_walk_agrees_with_the_pure_functions(w: &World) {
+pub(super) async fn a_random_walk_agrees_with_the_pure_functions(w: &Cluster) {
     walk(w, ALL, size()).await;
 }
 
-pub(super) async fn a_random_walk_at_most_once_agrees_with_the_pure_functions(w: &World) {
-    walk(w, BARE, size()).await;
+pub(super) async fn a_random_walk_at_most_once_agrees_with_the_pure_functions(w: &Cluster) {
+    walk(w, AT_MOST_ONCE, size()).await;
 }

@@ -1,9 +1,9 @@
 //! Names, texts, bytes and instants come back as they were given.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
-    Kind, MAX_NAME,
-    backend::{Act, Change, NewSchedule, Next, Page, Plan},
+    ErrorKind, MAX_NAME,
+    backend::{Action, NewSchedule, NextRun, Operation, Page},
     time::end_of_time,
 };
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ const HOSTILE: &[&str] = &[
     "\u{200b}",
 ];
 
-pub(super) async fn no_two_names_are_the_same(w: &World) {
+pub(super) async fn no_two_names_are_the_same(w: &Cluster) {
     let mut long: Vec<String> = HOSTILE.iter().map(|name| (*name).to_owned()).collect();
     long.push("x".repeat(MAX_NAME));
     long.push("x".repeat(MAX_NAME - 1));
@@ -90,14 +90,14 @@ pub(super) async fn no_two_names_are_the_same(w: &World) {
         w.node().register(t(0), name, t(1_000 + i)).await;
     }
     for (i, name) in (0..).zip(&long) {
-        let seen = w.node().look(name).await;
+        let seen = w.node().read(name).await;
         assert_eq!((&seen.name, seen.due_at), (name, Some(t(1_000 + i))), "{name:?}");
-        let taken = w.node().take(t(5_000), name, once(&seen, 1, Some(t(9_000 + i).into()))).await;
-        assert_eq!(won(taken).run, t(1_000 + i).into(), "{name:?}");
+        let taken = w.node().claim(t(5_000), name, once(&seen, 1, Some(t(9_000 + i).into()))).await;
+        assert_eq!(won(taken).occurrence, t(1_000 + i).into(), "{name:?}");
     }
 }
 
-pub(super) async fn names_are_listed_in_the_order_of_their_bytes(w: &World) {
+pub(super) async fn names_are_listed_in_the_order_of_their_bytes(w: &Cluster) {
     for name in HOSTILE {
         w.node().add(t(0), name, "kind", t(60)).await;
     }
@@ -118,7 +118,7 @@ pub(super) async fn names_are_listed_in_the_order_of_their_bytes(w: &World) {
     }
 }
 
-pub(super) async fn kinds_are_compared_as_bytes(w: &World) {
+pub(super) async fn kinds_are_compared_as_bytes(w: &Cluster) {
     for (i, kind) in (0..).zip(HOSTILE) {
         w.node().add(t(0), &format!("job {i}"), kind, t(60)).await;
     }
@@ -129,20 +129,20 @@ pub(super) async fn kinds_are_compared_as_bytes(w: &World) {
     }
 }
 
-pub(super) async fn a_bad_name_or_kind_is_refused(w: &World) {
+pub(super) async fn a_bad_name_or_kind_is_refused(w: &Cluster) {
     let long = "x".repeat(MAX_NAME + 1);
     for bad in ["", " a", "a ", "a\n", "a\0b", "\u{1b}[31m", "a\u{202e}b", "a\u{2028}b", &long] {
         for (name, kind) in [(bad, "kind"), ("name", bad)] {
-            let new = NewSchedule::new(name, kind, "every 1m", None);
-            let refused = w.node().add_one(t(0), new).await;
+            let new = NewSchedule::new(kind, "every 1m", None);
+            let refused = w.node().add_one(t(0), name, new).await;
             let error = refused.expect_err("a bad name must be refused");
-            assert_eq!(error.kind(), Kind::Invalid, "{bad:?}: {error}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad:?}: {error}");
         }
     }
     assert!(w.node().list(Page::first(9)).await.is_empty());
 }
 
-pub(super) async fn data_of_any_bytes_comes_back_whole(w: &World) {
+pub(super) async fn data_of_any_bytes_comes_back_whole(w: &Cluster) {
     let any: Vec<u8> = (0..=255).collect();
     let large: Vec<u8> =
         (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -150,46 +150,43 @@ pub(super) async fn data_of_any_bytes_comes_back_whole(w: &World) {
         [b"", b"\0", b"\xff\xfe", b"{\"n\":9007199254740993}", b"\r\n", &any, &large];
     for (i, data) in samples.into_iter().enumerate() {
         let name = format!("job {i}");
-        let new = NewSchedule::new(&name, "kind", "every 1m", Some(t(60).into())).data(data);
-        let added = fine(w.node().add_one(t(0), new).await);
+        let new = NewSchedule::new("kind", "every 1m", Some(t(60).into())).data(data);
+        let added = fine(w.node().add_one(t(0), &name, new).await);
         assert!(added.data == data, "{name} as added");
-        let seen = fine(w.node().schedules().get(&name).await);
-        assert!(seen.data == data, "{name} as read");
-        assert!(w.node().look(&name).await.data == data, "{name} as looked at");
+        assert!(w.node().shown(&name).await.data == data, "{name} as read");
     }
     for data in samples {
-        let edition = w.node().look("job 0").await.edition;
-        let edit = Change::Edit { edition, kind: None, definition: None, data: Some(data) };
+        let generation = w.node().read("job 0").await.generation;
+        let edit = edit(generation, None, None, Some(data));
         let edited = fine(w.node().modify(t(1), "job 0", edit).await);
-        assert!(edited.data == data && w.node().look("job 0").await.data == data, "as edited");
+        assert!(edited.data == data && w.node().read("job 0").await.data == data, "as edited");
     }
 }
 
-pub(super) async fn too_much_data_is_refused(w: &World) {
+pub(super) async fn too_much_data_is_refused(w: &Cluster) {
     let large = vec![0; (1 << 20) + 1];
-    let new = NewSchedule::new("job", "kind", "every 1m", None).data(&large);
-    let error = w.node().add_one(t(0), new).await.expect_err("too much data");
-    assert_eq!(error.kind(), Kind::Invalid);
+    let new = NewSchedule::new("kind", "every 1m", None).data(&large);
+    let error = w.node().add_one(t(0), "job", new).await.expect_err("too much data");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     let mine = w.node().add(t(0), "job", "kind", t(60)).await;
-    let edit =
-        Change::Edit { edition: mine.edition, kind: None, definition: None, data: Some(&large) };
+    let edit = edit(mine.generation, None, None, Some(&large));
     let error = w.node().modify(t(1), "job", edit).await.expect_err("too much data");
-    assert_eq!(error.kind(), Kind::Invalid);
-    assert_eq!(w.node().look("job").await, mine);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(w.node().read("job").await, mine);
 }
 
-pub(super) async fn definitions_come_back_as_they_were_given(w: &World) {
+pub(super) async fn definitions_come_back_as_they_were_given(w: &Cluster) {
     let long = "0 ".repeat(2_000);
     for definition in ["", " ", "*/5 * * * * Europe/Paris", "é\n'\"\\%s", "'; --", "🧾", &long] {
         let name = format!("job {}", definition.len());
-        let act = Act::Register { definition, version: u64::from(u32::MAX), first: None };
+        let act = Action::Register { definition, version: u64::from(u32::MAX), first: None };
         let mine = state(w.node().act(t(0), &name, act).await);
         assert_eq!((&*mine.definition, mine.version), (definition, u64::from(u32::MAX)));
-        assert_eq!(w.node().look(&name).await, mine);
+        assert_eq!(w.node().read(&name).await, mine);
     }
 }
 
-pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w: &World) {
+pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w: &Cluster) {
     let end = end_of_time();
     let before_end = end - chrono::TimeDelta::milliseconds(1);
     for (i, (at, due_at)) in [
@@ -205,30 +202,30 @@ pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w:
     .into_iter()
     .enumerate()
     {
-        let (name, next) = (format!("job {i}"), Next { at, due_at });
-        let act = Act::Register { definition: "at", version: 0, first: Some(next) };
+        let (name, next) = (format!("job {i}"), NextRun { scheduled_at: at, due_at });
+        let act = Action::Register { definition: "at", version: 0, first: Some(next) };
         let mine = state(w.node().act(ms(0), &name, act).await);
         assert_eq!((mine.cursor, mine.due_at), (Some(next), Some(due_at)));
         let almost = due_at - chrono::TimeDelta::milliseconds(1);
-        lost(w.node().take(almost, &name, once(&mine, 1, None)).await);
-        let taken = won(w.node().take(due_at, &name, once(&mine, 1, None)).await);
-        assert_eq!(taken.run, at.into());
-        assert_eq!(w.node().look(&name).await.last_started, Some(at));
+        lost(w.node().claim(almost, &name, once(&mine, 1, None)).await);
+        let taken = won(w.node().claim(due_at, &name, once(&mine, 1, None)).await);
+        assert_eq!(taken.occurrence, at.into());
+        assert_eq!(w.node().read(&name).await.last_started, Some(at));
     }
 }
 
-pub(super) async fn a_large_batch_is_answered_by_position(w: &World) {
+pub(super) async fn a_large_batch_is_answered_by_position(w: &Cluster) {
     let names: Vec<String> = (0..300).rev().map(|i| format!("job {i}")).collect();
-    let act = |i: usize| Act::Register {
+    let act = |i: usize| Action::Register {
         definition: "every 1m",
         version: 0,
         first: Some(t(i as i64).into()),
     };
-    let plans: Vec<Plan<'_>> =
-        names.iter().enumerate().map(|(i, name)| Plan::new(name, act(i))).collect();
-    let answer = w.node().ask(t(0), &plans).await;
-    for (i, (name, answer)) in names.iter().zip(answer.answers).enumerate() {
-        let seen = state(answer);
+    let operations: Vec<Operation<'_>> =
+        names.iter().enumerate().map(|(i, name)| Operation::new(name, act(i))).collect();
+    let replies = w.node().replies(t(0), &operations).await;
+    for (i, (name, reply)) in names.iter().zip(replies).enumerate() {
+        let seen = state(reply);
         assert_eq!((&seen.name, seen.due_at), (name, Some(t(i as i64))));
     }
 }

@@ -1,333 +1,353 @@
 //! Pause, resume and trigger, while everything runs.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
-    Kind,
+    ErrorKind,
     backend::{
-        Act, Change, Cursor, DeadLetter, Deliver, End, Ended, Occurrence, Outcome, Passed, Settled,
-        Skip, Take,
+        Action, Advance, Claim, Completion, Cursor, DeadLetter, NotRun, NotRunReason, Occurrence,
+        Outcome, Reply,
     },
     record::MAX_DEAD,
 };
 
-pub(super) async fn a_paused_schedule_offers_nothing(w: &World) {
+pub(super) async fn a_paused_schedule_offers_nothing(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let paused = w.node().pause(t(10), "job").await;
     let why = paused.paused.clone().expect("it is paused");
     assert_eq!((why.since, &*why.note), (t(10), "because"));
     assert_eq!((paused.head.clone(), paused.due_at, paused.cursor), (None, None, seen.cursor));
-    assert_eq!(w.node().look("job").await, paused);
+    assert_eq!(w.node().read("job").await, paused);
     assert_eq!(
-        lost(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await),
+        lost(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await),
         paused
     );
-    let passed = Passed { count: Some(1), last: t(60), overlap: false };
-    let skip = Skip::new(seen.edition, t(60), passed, Some(t(120).into()));
-    assert_eq!(state(w.node().act(t(60), "job", Act::Skip(skip)).await), paused);
+    let passed = NotRun { count: Some(1), last: t(60), reason: NotRunReason::CatchUp };
+    let skip = Advance::new(seen.generation, t(60), passed, Some(t(120).into()));
+    assert_eq!(state(w.node().act(t(60), "job", Action::Advance(skip)).await), paused);
     assert_eq!(w.node().found(&["mail"], t(999), 9).await, (vec![], None));
 }
 
-pub(super) async fn pausing_again_changes_the_note_only(w: &World) {
+pub(super) async fn pausing_again_changes_the_note_only(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let again = fine(w.node().modify(t(20), "job", Change::Pause { note: "other" }).await);
+    let again = fine(w.node().modify(t(20), "job", Action::Pause { note: "other" }).await);
     let why = again.paused.expect("it is paused");
     assert_eq!((why.since, &*why.note), (t(10), "other"));
 }
 
-pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &World) {
+pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let resumed = fine(w.node().modify(t(500), "job", Change::Resume { skip: None }).await);
+    let resumed = w.node().resume(t(500), "job").await;
     assert_eq!(resumed, seen, "as if nothing had been");
     assert_eq!(w.node().found(&["mail"], t(61), 9).await.0, ["job"]);
-    won(w.node().take(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
+    won(w.node().claim(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
 }
 
-pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &World) {
+pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
-    let seen = w.node().look("job").await;
-    let passed = Passed { count: Some(8), last: t(480), overlap: false };
+    let seen = w.node().read("job").await;
+    let passed = NotRun { count: Some(8), last: t(480), reason: NotRunReason::CatchUp };
     let next = Some(t(540).into());
-    let to = |from, edition| Change::Resume { skip: Some(Skip::new(edition, from, passed, next)) };
-    for (from, edition) in [(t(0), seen.edition), (t(120), seen.edition), (t(60), seen.edition - 1)]
+    let to = |from, generation| Action::Resume {
+        skip: Some(Advance::new(generation, from, passed, next)),
+    };
+    for (from, generation) in
+        [(t(0), seen.generation), (t(120), seen.generation), (t(60), seen.generation - 1)]
     {
-        let other = w.node().modify(t(500), "job", to(from, edition)).await;
-        assert_eq!(other.expect_err("it was read otherwise").kind(), Kind::AlreadyExists);
+        let other = w.node().modify(t(500), "job", to(from, generation)).await;
+        assert_eq!(other.expect_err("it was read otherwise").kind(), ErrorKind::AlreadyExists);
     }
-    let back = Skip::new(seen.edition, t(60), passed, Some(t(480).into()));
-    let back = w.node().modify(t(500), "job", Change::Resume { skip: Some(back) }).await;
-    assert_eq!(back.expect_err("it was passed").kind(), Kind::Invalid);
-    assert_eq!(w.node().look("job").await, seen, "nothing was changed");
-    let resumed = fine(w.node().modify(t(500), "job", to(t(60), seen.edition)).await);
+    let back = Advance::new(seen.generation, t(60), passed, Some(t(480).into()));
+    let back = w.node().modify(t(500), "job", Action::Resume { skip: Some(back) }).await;
+    assert_eq!(back.expect_err("it was passed").kind(), ErrorKind::Invalid);
+    assert_eq!(w.node().read("job").await, seen, "nothing was changed");
+    let resumed = fine(w.node().modify(t(500), "job", to(t(60), seen.generation)).await);
     assert_eq!((resumed.cursor, resumed.paused.clone()), (next, None));
     assert_eq!(resumed.counters.missed, 8);
     let run = won(w.node().lease(t(540), "job", 1).await);
     w.node().pause(t(541), "job").await;
-    // What was begun is not passed over.
-    let at = |from| Skip::new(seen.edition, from, Passed { last: t(570), ..passed }, None);
-    let begun = w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(540))) }).await;
-    assert_eq!(begun.expect_err("it was started").kind(), Kind::AlreadyExists);
+    // An occurrence that was started is not skipped.
+    let at = |from| Advance::new(seen.generation, from, NotRun { last: t(570), ..passed }, None);
+    let begun = w.node().modify(t(580), "job", Action::Resume { skip: Some(at(t(540))) }).await;
+    assert_eq!(begun.expect_err("it was started").kind(), ErrorKind::AlreadyExists);
     let ended =
-        fine(w.node().modify(t(580), "job", Change::Resume { skip: Some(at(t(560))) }).await);
+        fine(w.node().modify(t(580), "job", Action::Resume { skip: Some(at(t(560))) }).await);
     assert_eq!((ended.cursor, ended.counters.missed), (None, 16));
-    assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Settled::Done);
-    assert_eq!(w.node().look("job").await.cursor, None);
+    assert_eq!(w.node().end(t(590), "job", run.fence, ran(t(560))).await, Reply::Accepted);
+    assert_eq!(w.node().read("job").await.cursor, None);
 }
 
-pub(super) async fn what_runs_goes_on_while_paused(w: &World) {
+pub(super) async fn what_runs_goes_on_while_paused(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
-    assert_eq!(w.node().end(t(62), "job", run.fence, extend()).await, Settled::Until(t(122)));
-    assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Settled::Done);
-    let after = w.node().look("job").await;
+    assert_eq!(w.node().end(t(62), "job", run.fence, extend()).await, Reply::Extended(t(122)));
+    assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Reply::Accepted);
+    let after = w.node().read("job").await;
     assert_eq!((after.cursor, after.head), (Some(t(120).into()), None));
 }
 
-pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &World) {
-    for (name, end) in [("job", Some(End::Retry { at: t(70), error: "x" })), ("silent", None)] {
+pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &Cluster) {
+    for (name, end) in
+        [("job", Some(RunAction::Retry { not_before: t(70), error: "x" })), ("silent", None)]
+    {
         w.node().add(t(0), name, "mail", t(60)).await;
         let run = won(w.node().lease(t(60), name, 1).await);
         w.node().pause(t(61), name).await;
         if let Some(end) = end {
-            assert_eq!(w.node().end(t(62), name, run.fence, end).await, Settled::Done);
+            assert_eq!(w.node().end(t(62), name, run.fence, end).await, Reply::Accepted);
         }
-        let paused = w.node().look(name).await;
+        let paused = w.node().read(name).await;
         assert_eq!((paused.head.clone(), paused.due_at), (None, None), "{name}");
-        let mut take = leased(&fine(Ok(run_again(&paused, run.run.clone()))), 2);
-        take.expected = run.run.clone();
-        lost(w.node().take(t(500), name, take).await);
-        let resumed = fine(w.node().modify(t(500), name, Change::Resume { skip: None }).await);
+        let mut take = leased(&fine(Ok(run_again(&paused, run.occurrence.clone()))), 2);
+        take.expected = run.occurrence.clone();
+        lost(w.node().claim(t(500), name, take).await);
+        let resumed = w.node().resume(t(500), name).await;
         assert_eq!(resumed.attempts, 1);
-        let again = won(w.node().take(t(500), name, leased(&resumed, 3)).await);
-        assert_eq!((again.run, again.attempt), (run.run, 2), "{name}");
+        let again = won(w.node().claim(t(500), name, leased(&resumed, 3)).await);
+        assert_eq!((again.occurrence, again.attempt), (run.occurrence, 2), "{name}");
     }
     assert_eq!(w.node().found(&["mail"], t(100), 9).await.0, [""; 0], "and nobody is bothered");
 }
 
 /// The state, were it to offer this.
-fn run_again(seen: &allora_core::backend::State, run: Occurrence) -> allora_core::backend::State {
+fn run_again(
+    seen: &allora_core::backend::JobState,
+    run: Occurrence,
+) -> allora_core::backend::JobState {
     let mut seen = seen.clone();
     seen.head = Some(run);
     seen
 }
 
-pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &World) {
+pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let dead = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
     let seen = w.node().trigger(t(62), "job", "id").await;
     assert_eq!((head(&seen).trigger, seen.due_at), (Some("id".into()), Some(t(120))), "alone");
-    lost(w.node().take(ms(119_999), "job", leased(&seen, 2)).await);
-    let run = won(w.node().take(t(120), "job", leased(&seen, 3)).await);
-    assert_eq!((run.attempt, run.run.trigger), (1, Some("id".into())));
-    assert_eq!(w.node().end(t(121), "job", dead.fence, ran(t(180))).await, Settled::Lost);
-    assert_eq!(w.node().end(t(121), "job", run.fence, ran_and_stay()).await, Settled::Done);
-    let resumed = fine(w.node().modify(t(200), "job", Change::Resume { skip: None }).await);
+    lost(w.node().claim(ms(119_999), "job", leased(&seen, 2)).await);
+    let run = won(w.node().claim(t(120), "job", leased(&seen, 3)).await);
+    assert_eq!((run.attempt, run.occurrence.trigger), (1, Some("id".into())));
+    assert_eq!(w.node().end(t(121), "job", dead.fence, ran(t(180))).await, Reply::LeaseLost);
+    assert_eq!(w.node().end(t(121), "job", run.fence, ran_and_stay()).await, Reply::Accepted);
+    let resumed = w.node().resume(t(200), "job").await;
     assert_eq!((resumed.head.clone(), resumed.attempts), (Some(t(60).into()), 1));
-    assert_eq!(resumed.counters.abandoned, 1);
-    assert_eq!(won(w.node().take(t(200), "job", leased(&resumed, 4)).await).attempt, 2);
+    assert_eq!(resumed.counters.expired, 1);
+    assert_eq!(won(w.node().claim(t(200), "job", leased(&resumed, 4)).await).attempt, 2);
 }
 
-pub(super) async fn a_trigger_runs_beside_the_schedule(w: &World) {
+pub(super) async fn a_trigger_runs_beside_the_schedule(w: &Cluster) {
     let before = w.node().register(t(0), "job", t(60)).await;
     let seen = w.node().trigger(t(30), "job", "by hand").await;
-    let run = Occurrence { at: t(30), trigger: Some("by hand".into()) };
+    let run = Occurrence { scheduled_at: t(30), trigger: Some("by hand".into()) };
     assert_eq!((seen.head.as_ref(), seen.due_at), (Some(&run), Some(t(30))));
     assert_eq!(seen.cursor, before.cursor);
-    let taken = won(w.node().take(t(30), "job", triggered(&seen, 1)).await);
-    assert_eq!((taken.run, taken.attempt), (run, 1));
-    let after = w.node().look("job").await;
+    let taken = won(w.node().claim(t(30), "job", triggered(&seen, 1)).await);
+    assert_eq!((taken.occurrence, taken.attempt), (run, 1));
+    let after = w.node().read("job").await;
     assert_eq!((after.head, after.cursor), (Some(t(60).into()), before.cursor));
     assert_eq!((after.counters.started, after.last_started), (0, None), "it is not the schedule's");
 }
 
-pub(super) async fn a_trigger_never_moves_the_cursor(w: &World) {
+pub(super) async fn a_trigger_never_moves_the_cursor(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let seen = w.node().trigger(t(60), "job", "id").await;
-    let mut moves: Take = triggered(&seen, 1);
-    moves.expected = Occurrence { at: t(60), trigger: Some("id".into()) };
+    let mut moves: Claim = triggered(&seen, 1);
+    moves.expected = Occurrence { scheduled_at: t(60), trigger: Some("id".into()) };
     moves.start = moves.expected.clone();
-    moves.deliver = Deliver::AtMostOnce { then: Cursor::To(Some(t(120).into())), mark: None };
-    let told = lost(w.node().take(t(60), "job", moves).await);
+    moves.then = Cursor::To(Some(t(120).into()));
+    let told = lost(w.node().claim(t(60), "job", moves).await);
     assert_eq!(told, seen);
 }
 
-pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &World) {
+pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
-    assert_eq!(w.node().end(t(31), "job", run.fence, ran(t(999))).await, Settled::Done);
-    assert_eq!(w.node().look("job").await.cursor, Some(t(60).into()));
+    assert_eq!(w.node().end(t(31), "job", run.fence, ran(t(999))).await, Reply::Accepted);
+    assert_eq!(w.node().read("job").await.cursor, Some(t(60).into()));
 }
 
-pub(super) async fn a_silent_trigger_at_a_nominal_instant_is_not_that_instant(w: &World) {
+pub(super) async fn a_silent_trigger_at_a_nominal_instant_is_not_that_instant(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let first = w.node().trigger(t(60), "job", "id").await;
     let mut take = leased(&first, 1);
-    take.expected = Occurrence { at: t(60), trigger: Some("id".into()) };
+    take.expected = Occurrence { scheduled_at: t(60), trigger: Some("id".into()) };
     take.start = take.expected.clone();
-    let run = won(w.node().take(t(60), "job", take).await);
+    let run = won(w.node().claim(t(60), "job", take).await);
     let again = won(w.node().lease(t(120), "job", 2).await);
-    assert_eq!((again.run.clone(), again.attempt), (run.run, 2));
-    assert_eq!(w.node().end(t(121), "job", again.fence, ran_and_stay()).await, Settled::Done);
-    let after = w.node().look("job").await;
+    assert_eq!((again.occurrence.clone(), again.attempt), (run.occurrence, 2));
+    assert_eq!(w.node().end(t(121), "job", again.fence, ran_and_stay()).await, Reply::Accepted);
+    let after = w.node().read("job").await;
     assert_eq!((after.head, after.counters.started), (Some(t(60).into()), 0), "still to come");
 }
 
-pub(super) async fn the_same_trigger_counts_once_and_two_of_one_millisecond_twice(w: &World) {
+pub(super) async fn the_same_trigger_counts_once_and_two_of_one_millisecond_twice(w: &Cluster) {
     w.node().register(t(0), "job", t(600)).await;
     for id in ["a", "b", "a"] {
         w.node().trigger(t(30), "job", id).await;
     }
     let mut ran = Vec::new();
     for claim in 1.. {
-        let seen = w.node().look("job").await;
+        let seen = w.node().read("job").await;
         if head(&seen).trigger.is_none() {
             break;
         }
         assert!(claim < 9, "the triggers do not end");
-        ran.extend(won(w.node().take(t(31), "job", triggered(&seen, claim)).await).run.trigger);
+        ran.extend(
+            won(w.node().claim(t(31), "job", triggered(&seen, claim)).await).occurrence.trigger,
+        );
     }
     assert_eq!(ran, ["a", "b"]);
 }
 
-pub(super) async fn a_running_trigger_is_not_pulled_again(w: &World) {
+pub(super) async fn a_running_trigger_is_not_pulled_again(w: &Cluster) {
     w.node().register(t(0), "job", t(600)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
-    let runs = w.node().look("job").await;
+    let runs = w.node().read("job").await;
     assert_eq!(w.node().trigger(t(31), "job", "id").await, runs);
     w.node().end(t(32), "job", run.fence, ran_and_stay()).await;
-    assert_eq!(w.node().look("job").await.head, Some(t(600).into()));
+    assert_eq!(w.node().read("job").await.head, Some(t(600).into()));
 }
 
-pub(super) async fn triggers_run_while_paused(w: &World) {
+pub(super) async fn triggers_run_while_paused(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let seen = w.node().trigger(t(70), "job", "id").await;
     assert_eq!(head(&seen).trigger, Some("id".into()));
     assert_eq!(w.node().found(&["mail"], t(71), 9).await.0, ["job"]);
-    let run = won(w.node().take(t(70), "job", triggered(&seen, 1)).await);
-    assert_eq!(run.run.trigger, Some("id".into()));
+    let run = won(w.node().claim(t(70), "job", triggered(&seen, 1)).await);
+    assert_eq!(run.occurrence.trigger, Some("id".into()));
 }
 
-pub(super) async fn a_released_trigger_runs_while_paused(w: &World) {
+pub(super) async fn a_released_trigger_runs_while_paused(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     w.node().trigger(t(20), "job", "id").await;
     let run = won(w.node().lease(t(20), "job", 1).await);
-    assert_eq!(w.node().end(t(21), "job", run.fence, End::Release).await, Settled::Done);
+    assert_eq!(w.node().end(t(21), "job", run.fence, RunAction::Release).await, Reply::Accepted);
     assert_eq!(w.node().found(&["mail"], t(22), 9).await.0, ["job"]);
     let again = won(w.node().lease(t(21), "job", 2).await);
-    assert_eq!((again.run.trigger, again.attempt), (Some("id".into()), 1));
+    assert_eq!((again.occurrence.trigger, again.attempt), (Some("id".into()), 1));
 }
 
-pub(super) async fn what_is_due_first_runs_first(w: &World) {
+pub(super) async fn what_is_due_first_runs_first(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(70), "job", "later").await;
-    let seen = w.node().look("job").await;
+    let seen = w.node().read("job").await;
     assert_eq!(head(&seen), t(60).into());
-    won(w.node().take(t(71), "job", once(&seen, 1, Some(t(120).into()))).await);
-    assert_eq!(head(&w.node().look("job").await).trigger, Some("later".into()));
+    won(w.node().claim(t(71), "job", once(&seen, 1, Some(t(120).into()))).await);
+    assert_eq!(head(&w.node().read("job").await).trigger, Some("later".into()));
 }
 
-pub(super) async fn a_trigger_of_a_job_in_code_is_found(w: &World) {
+pub(super) async fn a_trigger_of_a_job_in_code_is_found(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     assert_eq!(w.node().found(&[""], t(999), 9).await, (vec![], None));
     let seen = w.node().trigger(t(30), "job", "id").await;
     assert_eq!(w.node().found(&[""], t(31), 9).await, (vec!["job".into()], None));
-    won(w.node().take(t(30), "job", triggered(&seen, 1)).await);
+    won(w.node().claim(t(30), "job", triggered(&seen, 1)).await);
     assert_eq!(w.node().found(&[""], t(999), 9).await, (vec![], None));
 }
 
-pub(super) async fn a_bad_trigger_id_is_refused(w: &World) {
+pub(super) async fn a_bad_trigger_id_is_refused(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let long = "x".repeat(201);
     for id in ["", " x", "a\nb", &long] {
-        let bad = w.node().modify(t(1), "job", Change::Trigger { id, at: None }).await;
-        assert_eq!(bad.expect_err("a bad id").kind(), Kind::Invalid);
+        let bad = w.node().modify(t(1), "job", Action::Trigger { id, scheduled_at: None }).await;
+        assert_eq!(bad.expect_err("a bad id").kind(), ErrorKind::Invalid);
     }
-    assert_eq!(w.node().look("job").await, seen);
+    assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn only_so_many_triggers_wait(w: &World) {
+pub(super) async fn only_so_many_triggers_wait(w: &Cluster) {
     use allora_core::record::MAX_TRIGGERS;
     w.node().register(t(0), "job", t(60)).await;
     for i in 0..MAX_TRIGGERS {
         w.node().trigger(t(1), "job", &format!("id {i}")).await;
     }
-    let full = w.node().modify(t(1), "job", Change::Trigger { id: "one more", at: None }).await;
-    assert_eq!(full.expect_err("there are too many").kind(), Kind::Invalid);
+    let full =
+        w.node().modify(t(1), "job", Action::Trigger { id: "one more", scheduled_at: None }).await;
+    assert_eq!(full.expect_err("there are too many").kind(), ErrorKind::Invalid);
     w.node().trigger(t(1), "job", "id 7").await;
 }
 
-pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &World) {
+pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &Cluster) {
     let node = w.node();
     let seen = node.add(t(0), "job", "mail", t(600)).await;
     for at in [30, 10, 20, 10, 700] {
-        let change = Change::Trigger { id: "backfill", at: Some(t(at)) };
+        let change = Action::Trigger { id: "backfill", scheduled_at: Some(t(at)) };
         fine(node.modify(t(60), "job", change).await);
     }
     for (claim, at) in (1..).zip([10, 20, 30]) {
-        let taken = won(node.take(t(61), "job", triggered(&node.look("job").await, claim)).await);
-        assert_eq!((taken.run.at, taken.run.trigger.as_deref()), (t(at), Some("backfill")));
+        let taken = won(node.claim(t(61), "job", triggered(&node.read("job").await, claim)).await);
+        assert_eq!(
+            (taken.occurrence.scheduled_at, taken.occurrence.trigger.as_deref()),
+            (t(at), Some("backfill"))
+        );
     }
-    let seen_after = node.look("job").await;
+    let seen_after = node.read("job").await;
     assert_eq!((seen_after.cursor, seen_after.due_at), (seen.cursor, Some(t(600))));
-    won(node.take(t(600), "job", once(&seen_after, 9, Some(t(6_000).into()))).await);
-    let later = node.look("job").await;
-    assert_eq!((later.due_at, head(&later).at), (Some(t(700)), t(700)), "not before its time");
-    lost(node.take(t(699), "job", triggered(&later, 10)).await);
-    won(node.take(t(700), "job", triggered(&later, 11)).await);
+    won(node.claim(t(600), "job", once(&seen_after, 9, Some(t(6_000).into()))).await);
+    let later = node.read("job").await;
+    assert_eq!(
+        (later.due_at, head(&later).scheduled_at),
+        (Some(t(700)), t(700)),
+        "not before its time"
+    );
+    lost(node.claim(t(699), "job", triggered(&later, 10)).await);
+    won(node.claim(t(700), "job", triggered(&later, 11)).await);
 }
 
 /// A run of the cursor's occurrence that fails for good; the cursor goes there.
-async fn dies(w: &World, now: i64, claim: u128, then: i64) -> DeadLetter {
+async fn dies(w: &Cluster, now: i64, claim: u128, then: i64) -> DeadLetter {
     let run = won(w.node().lease(t(now), "job", claim).await);
     let then = Cursor::To(Some(t(then).into()));
-    let end = End::Finish { then, outcome: Ended::Dead("no such host") };
-    assert_eq!(w.node().end(t(now + 1), "job", run.fence, end).await, Settled::Done);
+    let end = RunAction::Complete { then, completion: Completion::Dead("no such host") };
+    assert_eq!(w.node().end(t(now + 1), "job", run.fence, end).await, Reply::Accepted);
     let error = "no such host".into();
-    DeadLetter { run: run.run, attempts: run.attempt, at: t(now + 1), error }
+    DeadLetter { occurrence: run.occurrence, attempts: run.attempt, died_at: t(now + 1), error }
 }
 
-pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &World) {
+pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluster) {
     let node = w.node();
     node.add(t(0), "job", "mail", t(60)).await;
     let first = dies(w, 60, 1, 120).await;
     let second = dies(w, 120, 2, 180).await;
-    let seen = node.look("job").await;
+    let seen = node.read("job").await;
     assert_eq!(seen.dead, [first.clone(), second.clone()]);
     assert_eq!(seen.last, Some(Outcome::Dead("no such host".into())));
-    assert_eq!(fine(node.schedules().get("job").await), seen);
+    assert_eq!(node.shown("job").await, seen);
     let nobody = t(61).into();
-    for change in [Change::Rerun { run: &nobody }, Change::Dismiss { run: &nobody }] {
+    for change in [Action::Rerun { occurrence: &nobody }, Action::Dismiss { occurrence: &nobody }] {
         let refused = node.modify(t(130), "job", change).await.expect_err("there is none");
-        assert_eq!(refused.kind(), Kind::NotFound);
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
     }
-    assert_eq!(node.look("job").await, seen);
-    let dismissed = fine(node.modify(t(130), "job", Change::Dismiss { run: &second.run }).await);
+    assert_eq!(node.read("job").await, seen);
+    let dismissed =
+        fine(node.modify(t(130), "job", Action::Dismiss { occurrence: &second.occurrence }).await);
     assert_eq!((&dismissed.dead, &dismissed.head), (&vec![first.clone()], &seen.head));
-    let again = fine(node.modify(t(140), "job", Change::Rerun { run: &first.run }).await);
+    let again =
+        fine(node.modify(t(140), "job", Action::Rerun { occurrence: &first.occurrence }).await);
     assert_eq!((again.dead.len(), again.due_at, again.attempts), (0, Some(t(140)), 0));
-    assert_eq!(again.head, Some(first.run.clone()), "the same occurrence");
+    assert_eq!(again.head, Some(first.occurrence.clone()), "the same occurrence");
     assert_eq!(node.found(&["mail"], t(141), 9).await.0, ["job"]);
     let run = won(node.lease(t(140), "job", 3).await);
-    assert_eq!((run.run, run.attempt), (first.run, 1));
-    assert_eq!(node.end(t(141), "job", run.fence, ran(t(150))).await, Settled::Done);
-    let done = node.look("job").await;
+    assert_eq!((run.occurrence, run.attempt), (first.occurrence, 1));
+    assert_eq!(node.end(t(141), "job", run.fence, ran(t(150))).await, Reply::Accepted);
+    let done = node.read("job").await;
     assert_eq!((done.cursor, done.head), (Some(t(180).into()), Some(t(180).into())));
-    assert_eq!((done.counters.started, done.counters.ran, done.counters.failed), (2, 1, 2));
+    assert_eq!((done.counters.started, done.counters.succeeded, done.counters.failed), (2, 1, 2));
 }
 
-pub(super) async fn only_so_many_dead_letters_are_kept(w: &World) {
+pub(super) async fn only_so_many_dead_letters_are_kept(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let mut letters = Vec::new();
     for i in 1..=MAX_DEAD as i64 + 2 {
         letters.push(dies(w, 60 * i, i as u128, 60 * i + 60).await);
     }
-    assert_eq!(w.node().look("job").await.dead, letters[2..], "the last ones");
+    assert_eq!(w.node().read("job").await.dead, letters[2..], "the last ones");
 }

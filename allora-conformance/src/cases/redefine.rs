@@ -1,46 +1,46 @@
 //! A job's definition changes: the last registration wins, and nothing runs twice for it.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Act, Next, State},
+    backend::{Action, JobState, NextRun, Reply},
 };
 
-fn redefine(seen: &State, version: u64, next: Option<Next>) -> Act<'static> {
-    Act::Redefine { edition: seen.edition, definition: "every 1h", version, next }
+fn redefine(seen: &JobState, version: u64, next: Option<NextRun>) -> Action<'static> {
+    Action::Redefine { generation: seen.generation, definition: "every 1h", version, next }
 }
 
-fn to(at: Time) -> Option<Next> {
+fn to(at: Time) -> Option<NextRun> {
     Some(at.into())
 }
 
-pub(super) async fn another_definition_has_another_edition_and_cursor(w: &World) {
+pub(super) async fn another_definition_has_another_edition_and_cursor(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let after = state(w.node().act(t(10), "job", redefine(&seen, 4, to(t(30)))).await);
     assert_eq!((&*after.definition, after.version), ("every 1h", 4));
     assert_eq!((after.cursor, after.head.clone()), (to(t(30)), Some(t(30).into())));
-    assert!(after.edition > seen.edition);
+    assert!(after.generation > seen.generation);
     assert_eq!(after.incarnation, seen.incarnation);
     assert_eq!(after.counters, seen.counters, "nothing was due, nothing is missed");
-    assert_eq!(w.node().look("job").await, after);
+    assert_eq!(w.node().read("job").await, after);
 }
 
-pub(super) async fn a_node_with_the_old_definition_takes_nothing(w: &World) {
+pub(super) async fn a_node_with_the_old_definition_takes_nothing(w: &Cluster) {
     let old = w.node().register(t(0), "job", t(60)).await;
     let new = state(w.node().act(t(10), "job", redefine(&old, 0, to(t(60)))).await);
-    let told = lost(w.node().take(t(60), "job", once(&old, 1, to(t(120)))).await);
+    let told = lost(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
     assert_eq!(told, new);
-    won(w.node().take(t(60), "job", once(&new, 2, to(t(120)))).await);
+    won(w.node().claim(t(60), "job", once(&new, 2, to(t(120)))).await);
 }
 
-pub(super) async fn of_two_redefinitions_of_one_edition_one_wins(w: &World) {
+pub(super) async fn of_two_redefinitions_of_one_edition_one_wins(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let first = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(30)))).await);
     let second = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(40)))).await);
     assert_eq!(second, first);
 }
 
-pub(super) async fn a_lower_version_does_not_win_back(w: &World) {
+pub(super) async fn a_lower_version_does_not_win_back(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let newer = state(w.node().act(t(1), "job", redefine(&seen, 5, to(t(30)))).await);
     let refused = state(w.node().act(t(2), "job", redefine(&newer, 4, to(t(40)))).await);
@@ -49,10 +49,10 @@ pub(super) async fn a_lower_version_does_not_win_back(w: &World) {
     assert_eq!((equal.version, equal.cursor), (5, to(t(50))));
 }
 
-pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &World) {
+pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
-    won(w.node().take(t(60), "job", once(&seen, 1, to(t(120)))).await);
-    let seen = w.node().look("job").await;
+    won(w.node().claim(t(60), "job", once(&seen, 1, to(t(120)))).await);
+    let seen = w.node().read("job").await;
     for back in [t(60), t(59), t(0)] {
         assert_eq!(state(w.node().act(t(61), "job", redefine(&seen, 0, to(back))).await), seen);
     }
@@ -60,7 +60,7 @@ pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &Worl
     assert_eq!(after.cursor, to(ms(60_001)));
 }
 
-pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &World) {
+pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(t(3_600)))).await);
     assert_eq!((after.counters.missed, after.cursor), (1, to(t(3_600))));
@@ -70,14 +70,14 @@ pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &World) {
     assert_eq!((ended.counters.missed, ended.head), (2, None));
 }
 
-pub(super) async fn what_runs_goes_on_under_another_definition(w: &World) {
+pub(super) async fn what_runs_goes_on_under_another_definition(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
-    let seen = w.node().look("job").await;
+    let seen = w.node().read("job").await;
     let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(t(3_600)))).await);
     assert_eq!(after.counters.missed, 0, "it runs");
-    assert_eq!(holds(&after), [(run.fence, t(120))]);
+    assert_eq!(leases(&after), [(run.fence, t(120))]);
     let ended = w.node().end(t(62), "job", run.fence, ran(t(120))).await;
-    assert_eq!(ended, allora_core::backend::Settled::Done);
-    assert_eq!(w.node().look("job").await.cursor, to(t(3_600)), "the new one's");
+    assert_eq!(ended, Reply::Accepted);
+    assert_eq!(w.node().read("job").await.cursor, to(t(3_600)), "the new one's");
 }

@@ -1,65 +1,64 @@
 //! Stored schedules: add, get, list, edit, delete, find.
 
-use crate::world::*;
+use crate::cluster::*;
 use allora_core::{
-    Kind,
+    ErrorKind,
     backend::{
-        Act, Answer, Carried, Change, DeadLetter, NewSchedule, Now, Page, Pause, Settled, State,
+        Action, DeadLetter, DueQuery, ImportedProgress, JobState, NewSchedule, Operation, Page,
+        Pause, Reply,
     },
 };
 
-async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> Kind {
+async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> ErrorKind {
     result.expect_err("this must be refused").kind()
 }
 
-pub(super) async fn what_is_added_is_there(w: &World) {
-    let new = NewSchedule::new("job", "mail", "every 1h", Some(t(60).into())).data(b"to: x");
-    let added = fine(w.node().add_one(t(0), new).await);
+pub(super) async fn what_is_added_is_there(w: &Cluster) {
+    let new = NewSchedule::new("mail", "every 1h", Some(t(60).into())).data(b"to: x");
+    let added = fine(w.node().add_one(t(0), "job", new).await);
     assert_eq!((&*added.name, &*added.kind, &*added.definition), ("job", "mail", "every 1h"));
     assert_eq!((&*added.data, added.version), (&b"to: x"[..], 0));
     assert_eq!((added.cursor, added.due_at), (Some(t(60).into()), Some(t(60))));
     let other = w.join("other").await;
-    assert_eq!(fine(other.schedules().get("job").await), added);
-    assert_eq!(other.look("job").await, added);
+    assert_eq!(other.shown("job").await, added);
 }
 
-pub(super) async fn a_name_that_is_taken_is_refused(w: &World) {
+pub(super) async fn a_name_that_is_taken_is_refused(w: &Cluster) {
     let mine = w.node().add(t(0), "job", "mail", t(60)).await;
-    let new = NewSchedule::new("job", "other", "every 1h", None).data(b"x");
-    assert_eq!(error_of(w.node().add_one(t(1), new).await).await, Kind::AlreadyExists);
-    assert_eq!(w.node().look("job").await, mine);
+    let new = NewSchedule::new("other", "every 1h", None).data(b"x");
+    assert_eq!(error_of(w.node().add_one(t(1), "job", new).await).await, ErrorKind::AlreadyExists);
+    assert_eq!(w.node().read("job").await, mine);
     w.node().register(t(0), "code", t(60)).await;
-    let new = NewSchedule::new("code", "mail", "every 1h", None);
-    assert_eq!(error_of(w.node().add_one(t(1), new).await).await, Kind::AlreadyExists);
+    let new = NewSchedule::new("mail", "every 1h", None);
+    assert_eq!(error_of(w.node().add_one(t(1), "code", new).await).await, ErrorKind::AlreadyExists);
 }
 
-pub(super) async fn of_many_that_are_added_each_is_answered_by_position(w: &World) {
+pub(super) async fn of_many_that_are_added_each_is_answered_by_position(w: &Cluster) {
     w.node().add(t(0), "job 7", "mail", t(60)).await;
     let names: Vec<String> = (0..1_200).rev().map(|i| format!("job {i}")).collect();
-    let new = |i: i64, name| NewSchedule::new(name, "sms", "every 1h", Some(t(i).into()));
-    let mut new: Vec<_> = (0..).zip(&names).map(|(i, name)| new(i, name.as_str())).collect();
-    new.insert(3, NewSchedule::new("bad\n", "sms", "every 1h", None));
-    new.push(NewSchedule::new("job 9", "fax", "every 1h", None));
-    let added = fine(w.node().schedules().add(&new, Now::At(t(0))).await);
-    assert_eq!(added.len(), new.len());
-    for (i, (new, added)) in new.iter().zip(added).enumerate() {
-        match (new.name, added) {
-            ("bad\n", added) => assert_eq!(error_of(added).await, Kind::Invalid),
-            ("job 7", added) => assert_eq!(error_of(added).await, Kind::AlreadyExists),
+    let new = |i: i64| NewSchedule::new("sms", "every 1h", Some(t(i).into()));
+    let mut new: Vec<_> = (0..).zip(&names).map(|(i, name)| (name.as_str(), new(i))).collect();
+    new.insert(3, ("bad\n", NewSchedule::new("sms", "every 1h", None)));
+    new.push(("job 9", NewSchedule::new("fax", "every 1h", None)));
+    let create = new.iter().map(|(name, new)| Operation::new(name, Action::Create(*new)));
+    let operations: Vec<Operation<'_>> = create.collect();
+    let added = w.node().apply(t(0), &operations).await.replies;
+    for (i, ((name, new), added)) in new.iter().zip(added).enumerate() {
+        match (*name, added.map(state)) {
+            ("bad\n", added) => assert_eq!(error_of(added).await, ErrorKind::Invalid),
+            ("job 7", added) => assert_eq!(error_of(added).await, ErrorKind::AlreadyExists),
             (_, added) if i + 1 == new_len(&names) => {
-                assert_eq!(error_of(added).await, Kind::AlreadyExists, "twice in one batch");
+                assert_eq!(error_of(added).await, ErrorKind::AlreadyExists, "twice in one batch");
             }
             (name, added) => {
                 let added = fine(added);
                 assert_eq!((&*added.name, &*added.kind), (name, "sms"));
                 assert_eq!(added.cursor, new.first);
-                assert_eq!(fine(w.node().schedules().get(name).await), added);
+                assert_eq!(w.node().shown(name).await, added);
             }
         }
     }
     assert_eq!(w.node().list(Page::first(2_000).kind("sms")).await.len(), 1_199);
-    let none = fine(w.node().schedules().add(&[], Now::At(t(0))).await);
-    assert!(none.is_empty());
 }
 
 /// The batch has a bad name and one name twice beside these.
@@ -67,65 +66,66 @@ fn new_len(names: &[String]) -> usize {
     names.len() + 2
 }
 
-pub(super) async fn a_schedule_brings_its_past_along(w: &World) {
-    let mut seen = State::blank("job");
+pub(super) async fn a_schedule_brings_its_past_along(w: &Cluster) {
+    let mut seen = JobState::empty("job");
     seen.last_started = Some(t(30));
     seen.paused = Some(Pause { since: t(40), note: "moving".into() });
-    (seen.counters.started, seen.counters.ran, seen.counters.lost) = (7, 5, 1);
-    (seen.counters.failed, seen.counters.missed, seen.counters.abandoned) = (2, 3, 4);
+    (seen.counters.started, seen.counters.succeeded, seen.counters.lost) = (7, 5, 1);
+    (seen.counters.failed, seen.counters.missed, seen.counters.expired) = (2, 3, 4);
     (seen.counters.cancelled, seen.counters.skipped) = (6, 8);
     let letter = |at: i64| DeadLetter {
-        run: t(at).into(),
+        occurrence: t(at).into(),
         attempts: 3,
-        at: t(at + 1),
+        died_at: t(at + 1),
         error: "no such host".into(),
     };
     seen.dead = vec![letter(10), letter(30)];
-    let new = NewSchedule::new("job", "mail", "every 1m", Some(t(60).into()));
-    let mine = fine(w.node().add_one(t(50), new.carrying(Carried::of(&seen))).await);
+    let new = NewSchedule::new("mail", "every 1m", Some(t(60).into()));
+    let mine =
+        fine(w.node().add_one(t(50), "job", new.progress(ImportedProgress::of(&seen))).await);
     assert_eq!((mine.last_started, &mine.paused), (seen.last_started, &seen.paused));
     assert_eq!((mine.counters, &mine.dead), (seen.counters, &seen.dead));
     assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
-    assert_eq!(w.node().look("job").await, mine);
-    let resumed = fine(w.node().modify(t(51), "job", Change::Resume { skip: None }).await);
-    let taken = won(w.node().take(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
-    assert_eq!(taken.run, t(60).into());
-    assert_eq!(w.node().look("job").await.counters.started, 8);
+    assert_eq!(w.node().read("job").await, mine);
+    let resumed = w.node().resume(t(51), "job").await;
+    let taken = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
+    assert_eq!(taken.occurrence, t(60).into());
+    assert_eq!(w.node().read("job").await.counters.started, 8);
     // Its cursor would be on what was started, and so offered to nobody.
     for first in [t(30), t(10)] {
-        let new = NewSchedule::new("other", "mail", "every 1m", Some(first.into()));
-        let added = w.node().add_one(t(50), new.carrying(Carried::of(&seen))).await;
-        assert_eq!(error_of(added).await, Kind::Invalid);
+        let new = NewSchedule::new("mail", "every 1m", Some(first.into()));
+        let added =
+            w.node().add_one(t(50), "other", new.progress(ImportedProgress::of(&seen))).await;
+        assert_eq!(error_of(added).await, ErrorKind::Invalid);
     }
     assert_eq!(w.node().list(Page::first(9)).await, ["job"]);
 }
 
-pub(super) async fn registering_a_stored_name_alters_nothing(w: &World) {
+pub(super) async fn registering_a_stored_name_alters_nothing(w: &Cluster) {
     let mine = w.node().add(t(0), "job", "mail", t(60)).await;
     assert_eq!(w.node().register(t(1), "job", t(99)).await, mine);
 }
 
-pub(super) async fn what_is_not_there_is_not_found(w: &World) {
+pub(super) async fn what_is_not_there_is_not_found(w: &Cluster) {
     let node = w.node();
     node.register(t(0), "deleted", t(60)).await;
     node.delete(t(1), "deleted").await;
     for name in ["nobody", "deleted"] {
-        assert_eq!(error_of(node.schedules().get(name).await).await, Kind::NotFound);
+        assert_eq!(error_of(node.queries().get(name).await).await, ErrorKind::NotFound);
         for change in [
-            Change::Pause { note: "" },
-            Change::Resume { skip: None },
-            Change::Trigger { id: "x", at: None },
-            Change::Edit { edition: 0, kind: None, definition: None, data: None },
+            Action::Pause { note: "" },
+            Action::Resume { skip: None },
+            Action::Trigger { id: "x", scheduled_at: None },
+            edit(0, None, None, None),
         ] {
-            assert_eq!(error_of(node.modify(t(2), name, change).await).await, Kind::NotFound);
+            assert_eq!(error_of(node.modify(t(2), name, change).await).await, ErrorKind::NotFound);
         }
-        let deleted = node.schedules().delete(name, Now::At(t(2))).await;
-        assert_eq!(error_of(deleted).await, Kind::NotFound);
+        assert_eq!(error_of(node.try_delete(t(2), name).await).await, ErrorKind::NotFound);
     }
-    assert_eq!(node.act(t(2), "nobody", Act::Look).await, Answer::Absent, "nothing was left");
+    assert_eq!(node.act(t(2), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
 }
 
-pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &World) {
+pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Cluster) {
     for i in 0..25 {
         if i % 3 == 0 {
             w.node().register(t(0), &format!("job {i:02}"), t(60)).await;
@@ -156,142 +156,139 @@ pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Wor
     assert_eq!(w.node().list(Page::first(99).kind("jest")).await, ["joke"]);
     assert_eq!(w.node().list(Page::first(99).kind("jest").prefix("job ")).await, [""; 0]);
     assert_eq!(w.node().list(Page::first(99).kind("").prefix("j")).await.len(), 9);
-    let states = fine(w.node().schedules().list(Page::first(1).prefix("joke")).await);
-    assert_eq!(states, [fine(w.node().schedules().get("joke").await)], "with all there is to know");
+    let states = fine(w.node().queries().list(Page::first(1).prefix("joke")).await);
+    assert_eq!(states, [fine(w.node().queries().get("joke").await)], "with all there is to know");
 }
 
-pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &World) {
+pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let next = Some(t(30).into());
     let definition = Some(("every 2h", next));
-    let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: Some(b"new") };
-    let edited = fine(w.node().modify(t(1), "job", edit).await);
+    let change = edit(seen.generation, None, definition, Some(b"new"));
+    let edited = fine(w.node().modify(t(1), "job", change.clone()).await);
     assert_eq!((&*edited.definition, &*edited.data), ("every 2h", &b"new"[..]));
     assert_eq!((edited.cursor, edited.kind.clone()), (next, seen.kind.clone()));
-    assert!(edited.edition > seen.edition);
+    assert!(edited.generation > seen.generation);
     assert_eq!(edited.incarnation, seen.incarnation);
-    assert_eq!(w.node().look("job").await, edited);
-    let stale = w.node().modify(t(2), "job", edit).await;
-    assert_eq!(error_of(stale).await, Kind::AlreadyExists);
-    assert_eq!(w.node().look("job").await, edited);
-    let data = Change::Edit {
-        edition: edited.edition,
-        kind: None,
-        definition: None,
-        data: Some(b"newer"),
-    };
+    assert_eq!(w.node().read("job").await, edited);
+    let stale = w.node().modify(t(2), "job", change.clone()).await;
+    assert_eq!(error_of(stale).await, ErrorKind::AlreadyExists);
+    assert_eq!(w.node().read("job").await, edited);
+    let data = edit(edited.generation, None, None, Some(b"newer"));
     let after = fine(w.node().modify(t(3), "job", data).await);
     assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
     assert_eq!(&*after.data, b"newer");
-    assert!(after.edition > edited.edition, "a node that has the old data takes nothing");
+    assert!(after.generation > edited.generation, "a node that has the old data takes nothing");
 }
 
-pub(super) async fn an_edited_kind_routes_it_elsewhere(w: &World) {
+pub(super) async fn an_edited_kind_routes_it_elsewhere(w: &Cluster) {
     let node = w.node();
     let seen = node.add(t(0), "job", "mail", t(60)).await;
-    let edit = |edition, kind| Change::Edit { edition, kind, definition: None, data: None };
-    let edited = fine(node.modify(t(1), "job", edit(seen.edition, Some("sms"))).await);
+    let route = |generation, kind| edit(generation, kind, None, None);
+    let edited = fine(node.modify(t(1), "job", route(seen.generation, Some("sms"))).await);
     assert_eq!((&*edited.kind, edited.cursor), ("sms", seen.cursor));
-    assert!(edited.edition > seen.edition, "a node that knows the old kind takes nothing");
+    assert!(edited.generation > seen.generation, "a node that knows the old kind takes nothing");
     assert_eq!(node.found(&["mail"], t(99), 9).await, (vec![], None));
     assert_eq!(node.found(&["sms"], t(99), 9).await, (vec!["job".into()], None));
     assert_eq!(node.list(Page::first(9).kind("sms")).await, ["job"]);
-    let bad = node.modify(t(2), "job", edit(edited.edition, Some("bad\n"))).await;
-    assert_eq!(error_of(bad).await, Kind::Invalid);
-    assert_eq!(node.look("job").await, edited);
+    let bad = node.modify(t(2), "job", route(edited.generation, Some("bad\n"))).await;
+    assert_eq!(error_of(bad).await, ErrorKind::Invalid);
+    assert_eq!(node.read("job").await, edited);
     let code = node.register(t(0), "code", t(60)).await;
-    let routed = node.modify(t(2), "code", edit(code.edition, Some("sms"))).await;
-    assert_eq!(error_of(routed).await, Kind::Invalid, "no kind routes a job in code");
+    let routed = node.modify(t(2), "code", route(code.generation, Some("sms"))).await;
+    assert_eq!(error_of(routed).await, ErrorKind::Invalid, "no kind routes a job in code");
 }
 
-pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &World) {
+pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    won(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
-    let seen = w.node().look("job").await;
+    won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    let seen = w.node().read("job").await;
     for back in [t(60), t(0)] {
         let definition = Some(("every 2h", Some(back.into())));
-        let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: Some(b"x") };
-        assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, Kind::Invalid);
+        let edit = edit(seen.generation, None, definition, Some(b"x"));
+        assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, ErrorKind::Invalid);
     }
-    assert_eq!(w.node().look("job").await, seen, "and half of it is not done either");
+    assert_eq!(w.node().read("job").await, seen, "and half of it is not done either");
 }
 
-pub(super) async fn a_due_occurrence_that_an_edit_passes_over_is_missed(w: &World) {
+pub(super) async fn a_due_occurrence_that_an_edit_passes_over_is_missed(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let definition = Some(("every 2h", Some(t(7_200).into())));
-    let edit = Change::Edit { edition: seen.edition, kind: None, definition, data: None };
+    let edit = edit(seen.generation, None, definition, None);
     assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);
 }
 
-pub(super) async fn a_deleted_job_is_gone_to_every_plan(w: &World) {
+pub(super) async fn a_deleted_job_is_gone_to_every_plan(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().trigger(t(1), "job", "x").await;
     w.node().delete(t(2), "job").await;
     for act in [
-        Act::Look,
-        Act::Take(once(&seen, 1, Some(t(120).into()))),
-        Act::Redefine { edition: seen.edition, definition: "x", version: 9, next: None },
-        Act::Reap,
+        Action::Read,
+        Action::Claim(once(&seen, 1, Some(t(120).into()))),
+        Action::Redefine { generation: seen.generation, definition: "x", version: 9, next: None },
+        Action::Reap,
     ] {
-        assert_eq!(w.node().act(t(61), "job", act).await, Answer::Gone);
+        assert_eq!(w.node().act(t(61), "job", act).await, Reply::Deleted);
     }
     assert!(w.node().list(Page::first(9)).await.is_empty());
     assert_eq!(w.node().found(&["mail"], t(999), 9).await, (vec![], None));
 }
 
-pub(super) async fn a_name_that_comes_back_begins_anew_above_its_old_fences(w: &World) {
+pub(super) async fn a_name_that_comes_back_begins_anew_above_its_old_fences(w: &Cluster) {
     let old = w.node().add(t(0), "job", "mail", t(60)).await;
-    let taken = won(w.node().take(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
+    let taken = won(w.node().claim(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
     w.node().trigger(t(600), "job", "x").await;
     w.node().pause(t(600), "job").await;
     w.node().delete(t(600), "job").await;
     // The clock has gone back, and the other kind of job comes with the name.
     let new = w.node().register(t(1), "job", t(60)).await;
-    assert!(new.incarnation > old.incarnation && new.edition > taken.fence);
+    assert!(new.incarnation > old.incarnation && new.generation > taken.fence);
     assert_eq!((&*new.kind, &new.data[..]), ("", &[][..]));
     assert_eq!((new.paused.clone(), new.counters.started, new.last_started), (None, 0, None));
     assert_eq!(new.head, Some(t(60).into()));
-    lost(w.node().take(t(60), "job", once(&old, 2, Some(t(120).into()))).await);
-    let again = won(w.node().take(t(60), "job", once(&new, 3, Some(t(120).into()))).await);
+    lost(w.node().claim(t(60), "job", once(&old, 2, Some(t(120).into()))).await);
+    let again = won(w.node().claim(t(60), "job", once(&new, 3, Some(t(120).into()))).await);
     assert!(again.fence > taken.fence);
     assert_eq!(again.incarnation, new.incarnation);
-    lost(w.node().take(t(700), "job", once(&old, 1, Some(t(660).into()))).await);
+    lost(w.node().claim(t(700), "job", once(&old, 1, Some(t(660).into()))).await);
 }
 
-pub(super) async fn a_run_of_a_deleted_job_is_told_so_and_moves_nothing(w: &World) {
+pub(super) async fn a_run_of_a_deleted_job_is_told_so_and_moves_nothing(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().delete(t(61), "job").await;
     for end in [extend(), ran(t(120)), ran(t(120))] {
-        assert_eq!(w.node().end(t(62), "job", run.fence, end).await, Settled::Removed);
+        assert_eq!(w.node().end(t(62), "job", run.fence, end).await, Reply::Deleted);
     }
     let new = w.node().add(t(63), "job", "mail", t(90)).await;
     for end in [extend(), ran(t(120))] {
-        assert_eq!(w.node().end(t(64), "job", run.fence, end).await, Settled::Lost);
+        assert_eq!(w.node().end(t(64), "job", run.fence, end).await, Reply::LeaseLost);
     }
-    assert_eq!(w.node().look("job").await, new);
+    assert_eq!(w.node().read("job").await, new);
 }
 
-pub(super) async fn a_tombstone_outlives_every_late_writer(w: &World) {
+pub(super) async fn a_tombstone_outlives_every_late_writer(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().delete(t(1), "job").await;
     let almost_seven_days = t(7 * 86_400);
-    let answer = w.node().act(almost_seven_days, "job", Act::Look).await;
-    assert_eq!(answer, Answer::Gone);
+    let answer = w.node().act(almost_seven_days, "job", Action::Read).await;
+    assert_eq!(answer, Reply::Deleted);
 }
 
-pub(super) async fn fences_grow_when_even_the_tombstone_is_gone(w: &World) {
+pub(super) async fn fences_grow_when_even_the_tombstone_is_gone(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
-    let taken = won(w.node().take(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
+    let taken = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
     w.node().delete(t(600), "job").await;
-    w.node().act(t(8 * 86_400), "other", Act::Look).await;
-    w.node().act(t(8 * 86_400), "job", Act::Look).await;
+    // A deletion after its time removes it.
+    w.node().register(t(8 * 86_400), "other", t(8 * 86_400)).await;
+    w.node().delete(t(8 * 86_400), "other").await;
+    w.node().act(t(8 * 86_400), "job", Action::Read).await;
     // The clock has gone back to the beginning.
     let new = w.node().register(t(0), "job", t(60)).await;
     assert!(new.incarnation > taken.fence, "{} after {}", new.incarnation, taken.fence);
 }
 
-pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &World) {
+pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &Cluster) {
     for (name, kind, due) in [
         ("c", "mail", 60),
         ("a", "mail", 60),
@@ -318,9 +315,9 @@ pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &World) {
     assert_eq!(found(&[""], 99, 9).await, (String::new(), None), "nodes know their own");
 }
 
-pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &World) {
+pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &Cluster) {
     let node = w.node();
-    let kinds = async || fine(node.schedules().kinds().await);
+    let kinds = async || fine(node.queries().kinds().await);
     let knows = async |kind: &str| kinds().await.iter().any(|known| known == kind);
     node.register(t(0), "code", t(60)).await;
     node.trigger(t(0), "code", "by hand").await;
@@ -331,38 +328,35 @@ pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &World) {
     let mut all = kinds().await;
     all.sort_unstable();
     assert_eq!(all, ["mail", "sms", "ß%_"], "each once");
-    let seen = node.look("b").await;
-    let edit =
-        Change::Edit { edition: seen.edition, kind: Some("fax"), definition: None, data: None };
+    let seen = node.read("b").await;
+    let edit = edit(seen.generation, Some("fax"), None, None);
     fine(node.modify(t(1), "b", edit).await);
     assert!(knows("fax").await);
     node.delete(t(1), "a").await;
     assert!(knows("mail").await, "there is another one");
 }
 
-pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &World) {
+pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let find = allora_core::backend::Find::new(&["mail"], t(61), 9);
-    let request = allora_core::backend::Reschedule::new("n", Now::At(t(0)), &[]).find(find);
-    let found: Vec<State> = fine(w.node().backend.reschedule(request).await).found;
+    let (found, _) = w.node().find(DueQuery::new(&["mail"], t(61), 9)).await;
     assert_eq!(found, std::slice::from_ref(&seen));
-    won(w.node().take(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    let run = won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    w.node().end(t(61), "job", run.fence, ran_and_stay()).await;
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
-    let seen = w.node().look("job").await;
-    won(w.node().take(t(120), "job", once(&seen, 2, None)).await);
+    let seen = w.node().read("job").await;
+    let run = won(w.node().claim(t(120), "job", once(&seen, 2, None)).await);
+    w.node().end(t(121), "job", run.fence, ran_and_stay()).await;
     assert_eq!(w.node().found(&["mail"], t(9_999), 9).await, (vec![], None));
 }
 
-pub(super) async fn no_more_is_passed_over_than_asked_for(w: &World) {
+pub(super) async fn no_more_is_passed_over_than_asked_for(w: &Cluster) {
     let node = w.node();
     let names: Vec<String> = (0..6).map(|i| format!("due-{i}")).collect();
     for (i, name) in (0..).zip(&names) {
         node.add(t(0), name, "mail", t(i)).await;
     }
     for skip in [0, 1, 3, 6, 99] {
-        let find = allora_core::backend::Find::new(&["mail"], t(99), 9).skipping(skip);
-        let request = allora_core::backend::Reschedule::new("n", Now::At(t(0)), &[]).find(find);
-        let found = fine(node.backend.reschedule(request).await).found;
+        let (found, _) = node.find(DueQuery::new(&["mail"], t(99), 9).skipping(skip)).await;
         let found: Vec<String> = found.into_iter().map(|state| state.name).collect();
         assert!(found.is_sorted(), "{found:?}");
         let behind = names.iter().skip(skip);
@@ -370,7 +364,7 @@ pub(super) async fn no_more_is_passed_over_than_asked_for(w: &World) {
     }
 }
 
-pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &World) {
+pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
@@ -381,10 +375,10 @@ pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &World) {
     assert_eq!(w.node().found(&["mail"], t(151), 9).await, (vec![], Some(t(200))));
 }
 
-pub(super) async fn a_mark_that_ends_is_found_to_be_reaped(w: &World) {
+pub(super) async fn a_mark_that_ends_is_found_to_be_reaped(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let take = marked(&seen, 1, t(900), allora_core::backend::Beside::None);
-    won(w.node().take(t(60), "job", take).await);
+    let take = marked(&seen, 1, t(900), allora_core::backend::Sharing::Exclusive);
+    won(w.node().claim(t(60), "job", take).await);
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
     assert_eq!(w.node().found(&["mail"], t(121), 9).await.0, ["job"]);
     w.node().reap(t(120), "job").await;

@@ -13,7 +13,7 @@ use std::{
 pub struct Node(Child);
 
 impl Node {
-    /// Starts the test of this name, which is told these values.
+    /// Starts the test of this name, which receives these values.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -25,7 +25,7 @@ impl Node {
         Self(command.spawn().unwrap())
     }
 
-    /// What this process was told, if it is such a node.
+    /// The values that this process received, if it is such a node.
     pub fn told<const N: usize>(names: [&str; N]) -> Option<[String; N]> {
         let values = names.iter().map_while(|name| env::var(variable(name)).ok());
         values.collect::<Vec<_>>().try_into().ok()

@@ -15,7 +15,7 @@ use std::{
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    /// How many answers go through before one does not.
+    /// Number of answers that go through before one does not.
     fuse: Arc<AtomicI64>,
 }
 

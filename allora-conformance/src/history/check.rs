@@ -6,31 +6,31 @@ use std::{
     fmt,
 };
 
-/// What the log is judged by.
+/// The rules by which the log is judged.
 #[derive(Clone, Copy)]
-pub struct Law<'a> {
+pub struct Invariant<'a> {
     following: &'a dyn Fn(&str, i64) -> Option<i64>,
     until: Option<i64>,
     at_most_once: bool,
     alone: bool,
-    settled: bool,
+    completed: bool,
 }
 
-impl fmt::Debug for Law<'_> {
+impl fmt::Debug for Invariant<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Law")
             .field("until", &self.until)
             .field("at_most_once", &self.at_most_once)
             .field("alone", &self.alone)
-            .field("settled", &self.settled)
+            .field("completed", &self.completed)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> Law<'a> {
+impl<'a> Invariant<'a> {
     /// Judges by these schedules: from a job and one of its nominal instants to the next.
     pub fn new(following: &'a dyn Fn(&str, i64) -> Option<i64>) -> Self {
-        Self { following, until: None, at_most_once: false, alone: false, settled: false }
+        Self { following, until: None, at_most_once: false, alone: false, completed: false }
     }
 
     /// Every nominal instant up to this one must be accounted for: choose it so that the last of
@@ -41,7 +41,7 @@ impl<'a> Law<'a> {
         self
     }
 
-    /// No occurrence is taken twice or started twice, unless it was given back.
+    /// No occurrence is taken twice or started twice, unless it was released.
     #[must_use]
     pub fn at_most_once(mut self) -> Self {
         self.at_most_once = true;
@@ -57,11 +57,12 @@ impl<'a> Law<'a> {
     }
 
     /// Nothing is under way any more: every occurrence that was taken, up to
-    /// [`until`](Self::until) if that is set, has come to an end or is recorded as lost. What was
-    /// given back must have been taken again, and what ended well must have been started.
+    /// [`until`](Self::until) if that is set, has come to an end or is recorded as lost. An
+    /// occurrence that was released must have been taken again, and a run that succeeded must have
+    /// been started.
     #[must_use]
-    pub fn settled(mut self) -> Self {
-        self.settled = true;
+    pub fn completed(mut self) -> Self {
+        self.completed = true;
         self
     }
 }
@@ -130,7 +131,7 @@ pub enum Violation {
         fence: i64,
     },
     /// An occurrence was taken last under this fence, and neither ended nor recorded as lost: or
-    /// it was given back, and nobody took it again.
+    /// it was released, and no node took it again.
     Unsettled {
         /// The job.
         job: String,
@@ -176,14 +177,14 @@ pub enum Violation {
         /// The occurrence.
         occurrence: i64,
     },
-    /// What was taken or passed over is no instant of the schedule.
+    /// An occurrence that was taken, missed or skipped is no instant of the schedule.
     NotScheduled {
         /// The job.
         job: String,
         /// The occurrence.
         occurrence: i64,
     },
-    /// A nominal instant that was neither taken nor passed over.
+    /// A nominal instant that was neither taken nor missed or skipped.
     Gap {
         /// The job.
         job: String,
@@ -196,7 +197,7 @@ pub enum Violation {
 /// triggers are not to be among them.
 ///
 /// Costs a sort of the log; schedules are asked once for each take and each passed range.
-pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
+pub fn check(log: &[Event], law: &Invariant<'_>) -> Vec<Violation> {
     let mut jobs: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in log {
         jobs.entry(&event.job).or_default().push(event);
@@ -209,8 +210,8 @@ pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
         job.leases();
         job.runs();
         job.ends();
-        if law.settled {
-            job.settled();
+        if law.completed {
+            job.completed();
         }
         job.accounts();
     }
@@ -220,14 +221,14 @@ pub fn check(log: &[Event], law: &Law<'_>) -> Vec<Violation> {
 /// One job's part of the log.
 struct Job<'a> {
     job: &'a str,
-    law: &'a Law<'a>,
+    law: &'a Invariant<'a>,
     /// By fence; an answer that was given again is one claim.
     claims: Vec<(&'a str, i64, Claims)>,
     /// By fence: what the store said of the lease, and when.
     extensions: BTreeMap<i64, Vec<(i64, i64)>>,
     /// By fence: the first end that was accepted.
     ends: BTreeMap<i64, i64>,
-    /// Occurrence and fence of runs that were given back, or are to be tried again.
+    /// Occurrence and fence of runs that were released, or are to be tried again.
     given_back: BTreeSet<(i64, i64)>,
     events: Vec<&'a Event>,
     found: &'a mut BTreeSet<Violation>,
@@ -236,7 +237,7 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn new(
         job: &'a str,
-        law: &'a Law<'a>,
+        law: &'a Invariant<'a>,
         events: Vec<&'a Event>,
         found: &'a mut BTreeSet<Violation>,
     ) -> Self {
@@ -298,7 +299,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether the occurrence was given back before this fence took it again.
+    /// True if the occurrence was released before this fence took it again.
     fn was_given_back(&self, occurrence: i64, fence: i64) -> bool {
         self.given_back.range((occurrence, i64::MIN)..(occurrence, fence)).next().is_some()
     }
@@ -412,8 +413,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What was taken has come to its end.
-    fn settled(&mut self) {
+    /// Every occurrence that was taken has come to its end.
+    fn completed(&mut self) {
         let (mut over, mut ran, mut started) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for event in &self.events {
             match event.what {
@@ -421,7 +422,7 @@ impl<'a> Job<'a> {
                     if outcome.is_final() {
                         over.insert(fence);
                     }
-                    if outcome == Outcome::Ran {
+                    if outcome == Outcome::Succeeded {
                         ran.insert(fence);
                     }
                 }
@@ -451,7 +452,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Every instant from the first that is known to the last was taken or passed over.
+    /// Every instant from the first that is known to the last was taken, missed or skipped.
     fn accounts(&mut self) {
         let mut known: BTreeMap<i64, i64> = BTreeMap::new();
         for (_, _, claims) in &self.claims {

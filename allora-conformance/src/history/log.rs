@@ -1,4 +1,4 @@
-//! What nodes write down, one JSON object a line.
+//! The log of the nodes, one JSON object a line.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
@@ -13,12 +13,12 @@ pub struct Event {
     /// When: of a claim, the store's now that decided; otherwise by one clock for all nodes, as
     /// that of their machine.
     pub at: i64,
-    /// What.
+    /// The observation.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What a node saw.
+/// An observation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -45,10 +45,10 @@ pub enum What {
         occurrence: i64,
         /// Of the run.
         fence: i64,
-        /// How it ended.
+        /// The kind of its end.
         outcome: Outcome,
     },
-    /// Instants were passed over, and recorded so.
+    /// Instants were missed or skipped, and recorded so.
     Skip {
         /// The first of them.
         first: i64,
@@ -64,7 +64,7 @@ pub enum What {
     },
 }
 
-/// What was taken.
+/// The claim of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     /// The nominal instant.
@@ -77,25 +77,25 @@ pub struct Claims {
     pub until: Option<i64>,
 }
 
-/// How a run ended.
+/// The kind of a run's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Outcome {
     /// Well.
-    Ran,
+    Succeeded,
     /// With an error, for good.
     Failed,
     /// With an error, to be tried again.
     Retry,
-    /// Given back.
+    /// Returned to the store uncounted.
     Released,
     /// By a stopping node.
     Cancelled,
 }
 
 impl Outcome {
-    /// Whether nothing comes after it for this occurrence.
+    /// True if nothing comes after it for this occurrence.
     pub(super) fn is_final(self) -> bool {
         !matches!(self, Outcome::Retry | Outcome::Released)
     }
@@ -111,7 +111,7 @@ pub fn write(log: &mut impl Write, event: &Event) -> io::Result<()> {
     log.write_all(&line)
 }
 
-/// Reads a log. A last line without its end is what a killed process leaves, and is passed over.
+/// Reads a log. A last line without its end is what a killed process leaves, and is ignored.
 ///
 /// # Errors
 /// `InvalidData`, with the number of the line, for a line that is no event; else as the reader's.

@@ -1,55 +1,99 @@
-//! What the store and the reference said to the same question, and whether it is the same.
+//! The store's and the reference's answers to the same request, and their comparison.
 
 use allora_core::{
-    Kind, Time,
-    backend::{Answer, Past, Settled, State},
+    ErrorKind, Time,
+    backend::{Applied, Due, HistoryEntry, JobState, Reply},
 };
 
 /// An answer, from either side.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
-    Answers(Time, Vec<Answer>),
-    Settled(Vec<Settled>),
-    State(Result<Box<State>, Kind>),
-    Done(Result<(), Kind>),
-    States(Vec<State>, Option<Time>),
-    Past(Vec<Past>),
+pub(super) enum Observed {
+    Replies(Time, Vec<Result<Reply, ErrorKind>>),
+    Due(Time, Vec<JobState>, Option<Time>),
+    States(Vec<JobState>),
+    History(Vec<HistoryEntry>),
 }
 
-impl Said {
-    /// Without the numbers that stores may draw in their own ways.
-    fn without_fences(mut self) -> Self {
-        match &mut self {
-            Said::Answers(_, answers) => answers.iter_mut().for_each(|answer| match answer {
-                Answer::Taken(taken) => (taken.fence, taken.incarnation) = (0, 0),
-                Answer::State(state) => blank(state),
-                Answer::Absent | Answer::Gone => {}
-            }),
-            Said::State(Ok(state)) => blank(state),
-            Said::States(states, _) => states.iter_mut().for_each(blank),
-            Said::Past(past) => past.iter_mut().for_each(|past| past.fence = 0),
-            Said::State(Err(_)) | Said::Done(_) | Said::Settled(_) => {}
+/// The parts that the comparison includes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exactness {
+    /// True if fences, generations and incarnations are compared.
+    pub(super) fences: bool,
+    /// True if the ends of leases are compared.
+    pub(super) lease_ends: bool,
+}
+
+impl From<Applied> for Observed {
+    fn from(applied: Applied) -> Self {
+        let replies = applied.replies.into_iter().map(|reply| reply.map_err(|error| error.kind()));
+        Observed::Replies(applied.now, replies.collect())
+    }
+}
+
+impl From<Due> for Observed {
+    fn from(due: Due) -> Self {
+        Observed::Due(due.now, due.found, due.next_due)
+    }
+}
+
+impl Exactness {
+    fn blank(self, observed: &mut Observed) {
+        match observed {
+            Observed::Replies(_, replies) => {
+                replies.iter_mut().flatten().for_each(|reply| self.blank_reply(reply));
+            }
+            Observed::Due(_, states, _) | Observed::States(states) => {
+                states.iter_mut().for_each(|state| self.blank_state(state));
+            }
+            Observed::History(entries) if !self.fences => {
+                entries.iter_mut().for_each(|entry| entry.fence = 0);
+            }
+            Observed::History(_) => {}
         }
-        self
+    }
+
+    fn blank_reply(self, reply: &mut Reply) {
+        match reply {
+            Reply::Claimed(claimed) => {
+                if !self.fences {
+                    (claimed.fence, claimed.incarnation) = (0, 0);
+                }
+                if !self.lease_ends {
+                    claimed.until = Time::UNIX_EPOCH;
+                }
+            }
+            Reply::Extended(until) if !self.lease_ends => *until = Time::UNIX_EPOCH,
+            Reply::State(state) => self.blank_state(state),
+            _ => {}
+        }
+    }
+
+    fn blank_state(self, state: &mut JobState) {
+        if !self.fences {
+            (state.fence, state.generation, state.incarnation) = (0, 0, 0);
+        }
+        for lease in &mut state.leases {
+            if !self.fences {
+                lease.fence = 0;
+            }
+            if !self.lease_ends {
+                lease.until = Time::UNIX_EPOCH;
+            }
+        }
     }
 }
 
-fn blank(state: &mut State) {
-    (state.fence, state.edition, state.incarnation) = (0, 0, 0);
-    for held in &mut state.holds {
-        held.fence = 0;
-    }
-}
-
-/// Compares; `exact` with the fences.
-pub(super) fn same(store: Said, reference: Said, exact: bool) -> Result<(), String> {
-    let (store, reference) = if exact {
-        (store, reference)
-    } else {
-        (store.without_fences(), reference.without_fences())
-    };
+/// Compares, as exactly as the store allows.
+pub(super) fn same(
+    store: impl Into<Observed>,
+    reference: impl Into<Observed>,
+    exactness: Exactness,
+) -> Result<(), String> {
+    let (mut store, mut reference) = (store.into(), reference.into());
+    exactness.blank(&mut store);
+    exactness.blank(&mut reference);
     if store == reference {
         return Ok(());
     }
-    Err(format!("  the store said      {store:?}\n  the reference said  {reference:?}"))
+    Err(format!("  the store's answer      {store:?}\n  the reference's answer  {reference:?}"))
 }

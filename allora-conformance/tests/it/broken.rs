@@ -1,13 +1,13 @@
-//! A backend that is right but for one defect: the reference, with one function replaced.
+//! A backend that is right but for one defect: the reference model, with one function replaced.
 
-use allora_conformance::{Fixture, reference::Plain};
+use allora_conformance::{Fixture, reference::ReferenceModel};
 use allora_core::{
-    Backend, Result,
+    Backend, Error, ErrorKind, Result,
     backend::{
-        Answer, Change, Ending, Find, Hint, History, Leases, NewSchedule, Now, Page, Past, Plan,
-        Reschedule, Rescheduled, Schedules, Settle, Settled, State, Watch,
+        Action, Applied, Batch, Due, DueQuery, History, HistoryEntry, JobState, Notification,
+        Notifier, Operation, Page, Queries, Reply, TimeSource,
     },
-    record::{At, Ledger, Record, change, create, delete, settle, step},
+    record::{HistoryBuffer, OpContext, Record, apply},
 };
 use async_trait::async_trait;
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
@@ -17,56 +17,56 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// What is wrong: each defect replaces one of these functions.
+/// One operation on one record.
+pub(crate) struct Step<'a> {
+    pub(crate) record: &'a mut Option<Record>,
+    pub(crate) operation: &'a Operation<'a>,
+    pub(crate) context: OpContext<'a>,
+    pub(crate) history: &'a mut HistoryBuffer,
+}
+
+impl Step<'_> {
+    /// As every sound store applies it.
+    pub(crate) fn apply(&mut self) -> Result<Reply> {
+        apply(self.record, self.operation, self.context, self.history)
+    }
+
+    /// Applies this in its place.
+    pub(crate) fn apply_instead(&mut self, action: Action<'_>) -> Result<Reply> {
+        let operation = Operation::new(self.operation.name, action);
+        apply(self.record, &operation, self.context, self.history)
+    }
+
+    /// The reply to a read.
+    pub(crate) fn read(&mut self) -> Result<Reply> {
+        self.apply_instead(Action::Read)
+    }
+}
+
+/// The defect: each replaces one of these functions.
 pub(crate) trait Defect: Send + Sync + 'static {
     fn key(name: &str) -> String {
         name.to_owned()
     }
-    fn step(slot: &mut Option<Record>, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        step(slot, plan, at, ledger)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        step.apply()
     }
-    fn settle(
-        slot: &mut Option<Record>,
-        ending: &Ending<'_>,
-        at: At<'_>,
-        ledger: &mut Ledger,
-    ) -> Settled {
-        settle(slot, ending, at, ledger)
+    fn replies(replies: Vec<Result<Reply>>) -> Vec<Result<Reply>> {
+        replies
     }
-    fn create(slot: &mut Option<Record>, new: &NewSchedule<'_>, at: At<'_>) -> Result {
-        create(slot, new, at)
+    fn query(query: DueQuery<'_>) -> DueQuery<'_> {
+        query
     }
-    fn change(
-        slot: &mut Option<Record>,
-        name: &str,
-        what: &Change<'_>,
-        at: At<'_>,
-        ledger: &mut Ledger,
-    ) -> Result {
-        change(slot, name, what, at, ledger)
-    }
-    fn delete(slot: &mut Option<Record>, name: &str, at: At<'_>) -> Result {
-        delete(slot, name, at)
-    }
-    fn answers(answers: Vec<Answer>) -> Vec<Answer> {
-        answers
-    }
-    fn listed(states: Vec<State>) -> Vec<State> {
+    fn listed(states: Vec<JobState>) -> Vec<JobState> {
         states
-    }
-    fn added(added: Vec<Result<State>>) -> Vec<Result<State>> {
-        added
     }
     fn kinds(kinds: Vec<String>) -> Vec<String> {
         kinds
     }
-    fn find(find: Find<'_>) -> Find<'_> {
-        find
+    fn entries(entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        entries
     }
-    fn past(past: Vec<Past>) -> Vec<Past> {
-        past
-    }
-    fn tells() -> bool {
+    fn notifies() -> bool {
         true
     }
     fn is_atomic() -> bool {
@@ -76,8 +76,8 @@ pub(crate) trait Defect: Send + Sync + 'static {
 
 #[derive(Default)]
 struct Shared {
-    plain: Mutex<Plain>,
-    watchers: Mutex<Vec<mpsc::UnboundedSender<Hint>>>,
+    model: Mutex<ReferenceModel>,
+    subscribers: Mutex<Vec<mpsc::UnboundedSender<Notification>>>,
 }
 
 pub(crate) struct Broken<D> {
@@ -102,136 +102,94 @@ impl<D: Defect> Fixture for Broken<D> {
 }
 
 impl<D: Defect> Broken<D> {
-    fn plain(&self) -> MutexGuard<'_, Plain> {
-        self.shared.plain.lock().unwrap()
+    fn model(&self) -> MutexGuard<'_, ReferenceModel> {
+        self.shared.model.lock().unwrap()
     }
-    fn tell(&self) {
-        if D::tells() {
-            let mut watchers = self.shared.watchers.lock().unwrap();
-            watchers.retain(|watcher| watcher.unbounded_send(Hint::Look).is_ok());
-        }
+    fn notify(&self) {
+        let mut subscribers = self.shared.subscribers.lock().unwrap();
+        subscribers.retain(|one| one.unbounded_send(Notification::Changed).is_ok());
     }
-    fn read(&self, name: &str) -> Result<State> {
-        self.plain().get(&D::key(name)).map(|state| renamed(state, name))
-    }
-}
-
-/// Told under the name that was asked for.
-fn renamed(mut state: State, name: &str) -> State {
-    name.clone_into(&mut state.name);
-    state
 }
 
 #[async_trait]
 impl<D: Defect> Backend for Broken<D> {
-    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
-        let now = request.now.here();
-        let before = (!D::is_atomic()).then(|| self.plain().clone());
-        if before.is_some() {
-            // Somebody else's turn.
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let now = batch.time.without_store_clock();
+        let mut model = self.model();
+        if !D::is_atomic() {
+            let read = |operation: &Operation<'_>| model.record(operation.name).cloned();
+            let before: Vec<_> = batch.operations.iter().map(read).collect();
+            drop(model);
+            // Another node's turn.
             std::thread::yield_now();
-        }
-        let mut plain = self.plain();
-        if let Some(before) = before {
-            for plan in request.plans {
-                plain.put_back(plan.name, &before);
+            model = self.model();
+            for (operation, before) in batch.operations.iter().zip(before) {
+                model.put_back(operation.name, before);
             }
         }
-        let answers = request.plans.iter().map(|plan| {
-            plain.with(&D::key(plan.name), request.node, now, |slot, at, ledger| {
-                D::step(slot, plan, at, ledger)
+        let context = OpContext::new(batch.node, now);
+        let replies = batch.operations.iter().map(|operation| {
+            model.with(&D::key(operation.name), |record, history| {
+                D::apply(&mut Step { record, operation, context, history })
             })
         });
-        let answers = D::answers(answers.collect());
-        let (found, next) = request.find.map_or((vec![], None), |find| plain.found(D::find(find)));
-        Ok(Rescheduled::new(now, answers).found(found, next))
+        let replies = D::replies(replies.collect());
+        drop(model);
+        let is_read = |operation: &Operation<'_>| matches!(operation.action, Action::Read);
+        if D::notifies() && !batch.operations.iter().all(is_read) {
+            self.notify();
+        }
+        Ok(Applied::new(now, replies))
     }
-    fn leases(&self) -> Option<&dyn Leases> {
-        Some(self)
-    }
-    fn schedules(&self) -> Option<&dyn Schedules> {
+    fn queries(&self) -> Option<&dyn Queries> {
         Some(self)
     }
     fn history(&self) -> Option<&dyn History> {
         Some(self)
     }
-    fn watch(&self) -> Option<&dyn Watch> {
+    fn notifier(&self) -> Option<&dyn Notifier> {
         Some(self)
     }
 }
 
 #[async_trait]
-impl<D: Defect> Leases for Broken<D> {
-    async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
-        let mut plain = self.plain();
-        let now = request.now.here();
-        let settled = request.endings.iter().map(|ending| {
-            plain.with(&D::key(ending.name), request.node, now, |slot, at, ledger| {
-                D::settle(slot, ending, at, ledger)
-            })
-        });
-        let settled = settled.collect();
-        drop(plain);
-        self.tell();
-        Ok(settled)
+impl<D: Defect> Queries for Broken<D> {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        Ok(self.model().find_due(D::query(query), time.without_store_clock()))
     }
-}
-
-#[async_trait]
-impl<D: Defect> Schedules for Broken<D> {
-    async fn add(&self, new: &[NewSchedule<'_>], now: Now) -> Result<Vec<Result<State>>> {
-        let add = |new: &NewSchedule<'_>| {
-            self.plain().with(&D::key(new.name), Plain::OPERATOR, now.here(), |slot, at, _| {
-                D::create(slot, new, at)
-            })?;
-            self.read(new.name)
+    async fn get(&self, name: &str) -> Result<JobState> {
+        let Some(mut state) = self.model().get(&D::key(name)) else {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no job {name:?}")));
         };
-        let added = D::added(new.iter().map(add).collect());
-        self.tell();
-        Ok(added)
+        // Under the name that was asked for.
+        name.clone_into(&mut state.name);
+        Ok(state)
+    }
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+        Ok(D::listed(self.model().list(page)))
     }
     async fn kinds(&self) -> Result<Vec<String>> {
-        Ok(D::kinds(self.plain().kinds()))
-    }
-    async fn get(&self, name: &str) -> Result<State> {
-        self.read(name)
-    }
-    async fn list(&self, page: Page<'_>) -> Result<Vec<State>> {
-        Ok(D::listed(self.plain().list(page)))
-    }
-    async fn modify(&self, name: &str, what: Change<'_>, now: Now) -> Result<State> {
-        self.plain().with(&D::key(name), Plain::OPERATOR, now.here(), |slot, at, ledger| {
-            D::change(slot, name, &what, at, ledger)
-        })?;
-        self.tell();
-        self.read(name)
-    }
-    async fn delete(&self, name: &str, now: Now) -> Result {
-        self.plain().with(&D::key(name), Plain::OPERATOR, now.here(), |slot, at, _| {
-            D::delete(slot, name, at)
-        })?;
-        self.tell();
-        Ok(())
+        Ok(D::kinds(self.model().kinds()))
     }
 }
 
 #[async_trait]
 impl<D: Defect> History for Broken<D> {
-    async fn past(
+    async fn entries(
         &self,
         name: Option<&str>,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<Past>> {
-        Ok(D::past(self.plain().past(name, before, limit)))
+    ) -> Result<Vec<HistoryEntry>> {
+        Ok(D::entries(self.model().entries(name, before, limit)))
     }
 }
 
 #[async_trait]
-impl<D: Defect> Watch for Broken<D> {
-    async fn subscribe(&self) -> Result<BoxStream<'static, Hint>> {
-        let (watcher, hints) = mpsc::unbounded();
-        self.shared.watchers.lock().unwrap().push(watcher);
-        Ok(hints.boxed())
+impl<D: Defect> Notifier for Broken<D> {
+    async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
+        let (subscriber, notifications) = mpsc::unbounded();
+        self.shared.subscribers.lock().unwrap().push(subscriber);
+        Ok(notifications.boxed())
     }
 }

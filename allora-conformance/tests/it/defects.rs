@@ -1,26 +1,45 @@
-//! The defects: each is what some store or some hurried author got wrong.
+//! The defects: each is a mistake that a store or its author has made.
 
-use crate::broken::Defect;
+use crate::broken::{Defect, Step};
 use allora_core::{
     Result,
     backend::{
-        Act, Answer, Change, Cursor, Deliver, End, Ending, Find, NewSchedule, Next, Outcome, Past,
-        Plan, Settled, State, Take,
+        Action, Claim, Claimed, Cursor, DueQuery, HistoryEntry, ImportedProgress, JobState, Lease,
+        NextRun, OnExpiry, Outcome, Reply, Sharing,
     },
-    record::{At, Hold, Ledger, Record, change, create, settle, step},
+    record::HistoryBuffer,
     time::{saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
 
-type Slot = Option<Record>;
-
-/// The store's answer to a plan, with this take in its place.
-fn take(slot: &mut Slot, plan: &Plan<'_>, take: Take, at: At<'_>, ledger: &mut Ledger) -> Answer {
-    step(slot, &Plan::new(plan.name, Act::Take(take)), at, ledger)
+/// The claim, if the operation is one.
+fn claim_of(step: &Step<'_>) -> Option<Claim> {
+    match &step.operation.action {
+        Action::Claim(claim) => Some(claim.clone()),
+        _ => None,
+    }
 }
 
-fn unchanged(slot: &Slot, plan: &Plan<'_>) -> Answer {
-    slot.as_ref().map_or(Answer::Absent, |record| Answer::State(Box::new(record.state(plan.name))))
+/// The fence of an operation on a run.
+fn fence_of(action: &Action<'_>) -> Option<i64> {
+    match action {
+        Action::Extend { fence, .. }
+        | Action::Complete { fence, .. }
+        | Action::Retry { fence, .. }
+        | Action::Release { fence } => Some(*fence),
+        _ => None,
+    }
+}
+
+/// The same operation on the run under this fence.
+fn under<'a>(action: &Action<'a>, fence: i64) -> Action<'a> {
+    match action.clone() {
+        Action::Extend { duration, .. } => Action::Extend { fence, duration },
+        Action::Complete { then, completion, .. } => Action::Complete { fence, then, completion },
+        Action::Retry { not_before, error, .. } => Action::Retry { fence, not_before, error },
+        Action::Release { .. } => Action::Release { fence },
+        other => other,
+    }
 }
 
 /// Nothing is wrong.
@@ -35,56 +54,61 @@ impl Defect for ReadsThenWrites {
     }
 }
 
-/// Grants an occurrence that somebody has taken to the next one who asks.
+/// Grants an occurrence that another claim has taken to the next one that asks.
 pub(crate) struct GrantsTwice;
 impl Defect for GrantsTwice {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let answer = step(slot, plan, at, ledger);
-        if let (Act::Take(take), Answer::State(_), Some(record)) = (&plan.act, &answer, slot)
-            && record.last_started == Some(take.expected.at)
-            && record.unheld.is_some()
-            && (record.edition..record.fence).contains(&take.fence)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let (Some(claim), Ok(Reply::State(_)), Some(record)) =
+            (claim_of(step), &reply, &mut *step.record)
+            && claim.lease.on_expiry == OnExpiry::Lost
+            && record.last_started == Some(claim.expected.scheduled_at)
+            && (record.generation..record.fence).contains(&claim.fence)
         {
             record.fence += 1;
-            let run = take.start.clone();
-            let taken = allora_core::backend::Taken::new(run, record.fence, record.incarnation);
-            return Answer::Taken(taken);
+            let until = whole_millis(saturating_add(step.context.now, claim.lease.duration));
+            let claimed = Claimed::new(claim.start, record.fence, record.incarnation, until);
+            return Ok(Reply::Claimed(claimed));
         }
-        answer
+        reply
     }
 }
 
-/// Compares no fences: whoever ends a run ends the one that is there.
+/// Compares no fences: the end of any run ends the one that is there.
 pub(crate) struct AcceptsAStaleFence;
 impl Defect for AcceptsAStaleFence {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        let held = slot.as_ref().and_then(|record| record.holds.first()).map(|hold| hold.fence);
-        let fence = held.unwrap_or(end.fence);
-        settle(slot, &Ending::new(end.name, fence, end.end.clone()), at, ledger)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Some(fence) = fence_of(&step.operation.action) else { return step.apply() };
+        let leases = step.record.as_ref().map(|record| &*record.leases).unwrap_or_default();
+        let fence = leases.first().map_or(fence, |lease| lease.fence);
+        step.apply_instead(under(&step.operation.action, fence))
     }
 }
 
 /// Starts the occurrence, and leaves the cursor where it was.
 pub(crate) struct ForgetsTheCursor;
 impl Defect for ForgetsTheCursor {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let before = slot.clone();
-        let answer = step(slot, plan, at, ledger);
-        if let (Answer::Taken(_), Some(before), Some(record)) = (&answer, before, slot) {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let before = step.record.clone();
+        let reply = step.apply();
+        if let (Ok(Reply::Claimed(_)), Some(before), Some(record)) =
+            (&reply, before, &mut *step.record)
+        {
             (record.cursor, record.last_started) = (before.cursor, before.last_started);
         }
-        answer
+        reply
     }
 }
 
 /// `<` where `<=` is meant.
 pub(crate) struct DueIsNotYet;
 impl Defect for DueIsNotYet {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let due = slot.as_ref().and_then(|record| record.head()).map(|head| head.due_at);
-        match &plan.act {
-            Act::Take(_) if due == Some(at.now) => unchanged(slot, plan),
-            _ => step(slot, plan, at, ledger),
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let head = step.record.as_ref().and_then(|record| record.head());
+        let due_at = head.map(|head| head.due_at);
+        match &step.operation.action {
+            Action::Claim(_) if due_at == Some(step.context.now) => step.read(),
+            _ => step.apply(),
         }
     }
 }
@@ -92,110 +116,104 @@ impl Defect for DueIsNotYet {
 /// Offers what is due within a second, to be early.
 pub(crate) struct Hasty;
 impl Defect for Hasty {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, mut at: At<'_>, ledger: &mut Ledger) -> Answer {
-        if matches!(plan.act, Act::Take(_)) {
-            at.now += TimeDelta::seconds(1);
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if matches!(step.operation.action, Action::Claim(_)) {
+            step.context.now += TimeDelta::seconds(1);
         }
-        step(slot, plan, at, ledger)
+        step.apply()
     }
 }
 
-/// Gives the same fence to every take of a job.
+/// Gives the same fence to every claim of a job.
 pub(crate) struct FencesStandStill;
 impl Defect for FencesStandStill {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let before = slot.as_ref().map(|record| record.fence);
-        let mut answer = step(slot, plan, at, ledger);
-        if let (Answer::Taken(taken), Some(before), Some(record)) = (&mut answer, before, slot)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let before = step.record.as_ref().map(|record| record.fence);
+        let mut reply = step.apply();
+        if let (Ok(Reply::Claimed(claimed)), Some(before), Some(record)) =
+            (&mut reply, before, &mut *step.record)
             && record.fence > before
         {
             record.fence = before;
-            record.holds.iter_mut().filter(|hold| hold.fence == taken.fence).for_each(|hold| {
-                hold.fence = before;
-            });
-            taken.fence = before;
+            let mine = record.leases.iter_mut().filter(|lease| lease.fence == claimed.fence);
+            mine.for_each(|lease| lease.fence = before);
+            claimed.fence = before;
         }
-        answer
+        reply
     }
 }
 
-/// Deletes the row, and with it what fences there were.
+/// Deletes the row, and with it the name's fences.
 pub(crate) struct FencesBeginAnew;
 impl Defect for FencesBeginAnew {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        if matches!(plan.act, Act::Register { .. }) {
-            slot.take_if(|record| record.gone.is_some());
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if matches!(step.operation.action, Action::Register { .. } | Action::Create(_)) {
+            step.record.take_if(|record| record.deleted_at.is_some());
         }
-        step(slot, plan, at, ledger)
-    }
-    fn create(slot: &mut Slot, new: &NewSchedule<'_>, at: At<'_>) -> Result {
-        slot.take_if(|record| record.gone.is_some());
-        create(slot, new, at)
+        step.apply()
     }
 }
 
-/// Knows no tombstones at all.
+/// Has no tombstones at all.
 pub(crate) struct ForgetsTheDeleted;
 impl Defect for ForgetsTheDeleted {
-    fn delete(slot: &mut Slot, name: &str, at: At<'_>) -> Result {
-        allora_core::record::delete(slot, name, at)?;
-        *slot = None;
-        Ok(())
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        step.record.take_if(|record| record.deleted_at.is_some());
+        reply
     }
 }
 
-/// Does not remember what was finished.
+/// Does not remember accepted ends.
 pub(crate) struct FinishesOnce;
 impl Defect for FinishesOnce {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        let settled = settle(slot, end, at, ledger);
-        if let Some(record) = slot {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Some(record) = step.record {
             record.ended = None;
         }
-        settled
+        reply
     }
 }
 
 /// Has room for one trigger.
 pub(crate) struct LosesATrigger;
 impl Defect for LosesATrigger {
-    fn change(
-        slot: &mut Slot,
-        name: &str,
-        what: &Change<'_>,
-        at: At<'_>,
-        ledger: &mut Ledger,
-    ) -> Result {
-        change(slot, name, what, at, ledger)?;
-        if let Some(record) = slot {
-            record.triggers.truncate(1);
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        let Some(record) = &mut *step.record else { return reply };
+        record.triggers.truncate(1);
+        match reply {
+            Ok(Reply::State(_)) => step.read(),
+            reply => reply,
         }
-        Ok(())
     }
 }
 
-/// An extension says when the lease ends, even if that is sooner.
+/// An extension sets the end of the lease, even to an earlier time.
 pub(crate) struct ShrinksLeases;
 impl Defect for ShrinksLeases {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        if let (End::Extend { lasts }, Some(record)) = (&end.end, &mut *slot) {
-            let until = whole_millis(saturating_add(at.now, *lasts));
-            record.holds.iter_mut().filter(|hold| hold.fence == end.fence).for_each(|hold| {
-                hold.until = until;
-            });
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if let (Action::Extend { fence, duration }, Some(record)) =
+            (&step.operation.action, &mut *step.record)
+        {
+            let until = whole_millis(saturating_add(step.context.now, *duration));
+            let mine = record.leases.iter_mut().filter(|lease| lease.fence == *fence);
+            mine.for_each(|lease| lease.until = until);
         }
-        settle(slot, end, at, ledger)
+        step.apply()
     }
 }
 
-/// Refuses an ending because the lease is over, though nobody has taken over.
+/// Rejects an end because the lease is over, though no other claim has taken over.
 pub(crate) struct TrustsTheClock;
 impl Defect for TrustsTheClock {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        let over = |hold: &Hold| hold.fence == end.fence && hold.until <= at.now;
-        match slot {
-            Some(record) if record.holds.iter().any(over) => Settled::Lost,
-            _ => settle(slot, end, at, ledger),
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let (fence, now) = (fence_of(&step.operation.action), step.context.now);
+        let is_over = |lease: &Lease| Some(lease.fence) == fence && lease.until <= now;
+        match &step.record {
+            Some(record) if record.leases.iter().any(is_over) => Ok(Reply::LeaseLost),
+            _ => step.apply(),
         }
     }
 }
@@ -203,26 +221,36 @@ impl Defect for TrustsTheClock {
 /// A crashed at-most-once run counts as running for ever.
 pub(crate) struct MarksNeverLapse;
 impl Defect for MarksNeverLapse {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let late = at.now + TimeDelta::milliseconds(1);
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let leases = step.record.as_ref().map(|record| &*record.leases).unwrap_or_default();
+        let is_repeated = claim_of(step)
+            .is_some_and(|claim| leases.iter().any(|lease| lease.claim_id == claim.claim_id));
+        if is_repeated || fence_of(&step.operation.action).is_some() {
+            return step.apply();
+        }
+        let now = step.context.now;
+        let late = now + TimeDelta::milliseconds(1);
         let mut ends = Vec::new();
-        for hold in slot.iter_mut().flat_map(|record| &mut record.holds) {
-            if !hold.at_least_once && hold.until <= at.now {
-                ends.push((hold.fence, hold.until));
-                hold.until = late;
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            if lease.on_expiry == OnExpiry::Lost && lease.until <= now {
+                ends.push((lease.fence, lease.until));
+                lease.until = late;
             }
         }
-        let answer = step(slot, plan, at, ledger);
-        for hold in slot.iter_mut().flat_map(|record| &mut record.holds) {
-            if let Some((_, until)) = ends.iter().find(|(fence, _)| *fence == hold.fence) {
-                hold.until = *until;
+        let reply = step.apply();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            if let Some((_, until)) = ends.iter().find(|(fence, _)| *fence == lease.fence) {
+                lease.until = *until;
             }
         }
-        answer
+        match reply {
+            Ok(Reply::State(_)) => step.read(),
+            reply => reply,
+        }
     }
 }
 
-/// A collation that knows no case.
+/// A collation that ignores case.
 pub(crate) struct MergesCase;
 impl Defect for MergesCase {
     fn key(name: &str) -> String {
@@ -230,17 +258,16 @@ impl Defect for MergesCase {
     }
 }
 
-/// Grants what is offered, whatever happened since the node has read of it.
+/// Grants what is offered, whatever happened since the node has read it.
 pub(crate) struct IgnoresTheFence;
 impl Defect for IgnoresTheFence {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        match (&plan.act, &slot) {
-            (Act::Take(wanted), Some(record)) => {
-                let mut wanted = wanted.clone();
-                wanted.fence = record.fence;
-                take(slot, plan, wanted, at, ledger)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match (claim_of(step), &step.record) {
+            (Some(mut claim), Some(record)) => {
+                claim.fence = record.fence;
+                step.apply_instead(Action::Claim(claim))
             }
-            _ => step(slot, plan, at, ledger),
+            _ => step.apply(),
         }
     }
 }
@@ -248,177 +275,175 @@ impl Defect for IgnoresTheFence {
 /// An old build wins its definition back.
 pub(crate) struct IgnoresTheVersion;
 impl Defect for IgnoresTheVersion {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        if let (Act::Redefine { version, .. }, Some(record)) = (&plan.act, &mut *slot) {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if let (Action::Redefine { version, .. }, Some(record)) =
+            (&step.operation.action, &mut *step.record)
+        {
             record.version = record.version.min(*version);
         }
-        step(slot, plan, at, ledger)
+        step.apply()
     }
 }
 
-/// Does not store claims.
+/// Does not store claim ids.
 pub(crate) struct IgnoresTheClaim;
 impl Defect for IgnoresTheClaim {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let answer = step(slot, plan, at, ledger);
-        if let Some(record) = slot {
-            record.unheld = None;
-            record.holds.iter_mut().for_each(|hold| hold.claim = u128::MAX / 3);
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            lease.claim_id = u128::MAX / 3;
         }
-        answer
+        reply
     }
 }
 
-/// Stores claims in 64 bits.
+/// Stores claim ids in 64 bits.
 pub(crate) struct CutsTheClaim;
 impl Defect for CutsTheClaim {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        match &plan.act {
-            Act::Take(wanted) => {
-                let mut wanted = wanted.clone();
-                wanted.claim &= u128::from(u64::MAX);
-                take(slot, plan, wanted, at, ledger)
-            }
-            _ => step(slot, plan, at, ledger),
-        }
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Some(mut claim) = claim_of(step) else { return step.apply() };
+        claim.claim_id &= u128::from(u64::MAX);
+        step.apply_instead(Action::Claim(claim))
     }
 }
 
-/// Believes what a job's `next_at` says.
+/// Believes whatever a job's `next_at` returns.
 pub(crate) struct MovesTheCursorBack;
 impl Defect for MovesTheCursorBack {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        if let Act::Take(wanted) = &plan.act
-            && let Deliver::AtMostOnce { then: Cursor::To(Some(next)), mark } = wanted.deliver
-            && next.at <= wanted.start.at
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if let Some(mut claim) = claim_of(step)
+            && claim.lease.on_expiry == OnExpiry::Lost
+            && let Cursor::To(Some(next)) = claim.then
+            && next.scheduled_at <= claim.start.scheduled_at
         {
-            let mut wanted = wanted.clone();
-            wanted.deliver = Deliver::AtMostOnce { then: Cursor::To(None), mark };
-            let answer = take(slot, plan, wanted, at, ledger);
-            if let (Answer::Taken(_), Some(record)) = (&answer, slot) {
+            claim.then = Cursor::To(None);
+            let reply = step.apply_instead(Action::Claim(claim));
+            if let (Ok(Reply::Claimed(_)), Some(record)) = (&reply, &mut *step.record) {
                 record.cursor = Some(next);
             }
-            return answer;
+            return reply;
         }
-        step(slot, plan, at, ledger)
+        step.apply()
     }
 }
 
-/// Answers in the order in which the rows came back.
+/// Replies in the order in which the rows came back.
 pub(crate) struct AnswersOutOfOrder;
 impl Defect for AnswersOutOfOrder {
-    fn answers(mut answers: Vec<Answer>) -> Vec<Answer> {
-        answers.reverse();
-        answers
+    fn replies(mut replies: Vec<Result<Reply>>) -> Vec<Result<Reply>> {
+        replies.reverse();
+        replies
     }
 }
 
-/// Passes over instants, and tells nobody.
+/// Advances the cursor, and records nothing.
 pub(crate) struct SkipsInSilence;
 impl Defect for SkipsInSilence {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let Act::Skip(_) = &plan.act else { return step(slot, plan, at, ledger) };
-        let before = slot.as_ref().map(|record| record.counters);
-        step(slot, plan, at, &mut Ledger::off());
-        if let (Some(before), Some(record)) = (before, &mut *slot) {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Action::Advance(_) = &step.operation.action else { return step.apply() };
+        let before = step.record.as_ref().map(|record| record.counters);
+        let mut off = HistoryBuffer::off();
+        let Step { record, operation, context, .. } = &mut *step;
+        let silent = &mut Step { record, operation, context: *context, history: &mut off };
+        silent.apply()?;
+        if let (Some(before), Some(record)) = (before, &mut *step.record) {
             record.counters = before;
         }
-        unchanged(slot, plan)
+        step.read()
     }
 }
 
 /// Takes over while the lease lasts.
 pub(crate) struct IgnoresLeases;
 impl Defect for IgnoresLeases {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let granted =
-            |take: &Take, record: &Record| record.holds.iter().any(|hold| hold.claim == take.claim);
-        if let (Act::Take(wanted), Some(record)) = (&plan.act, &mut *slot)
-            && !granted(wanted, record)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if let (Some(claim), Some(record)) = (claim_of(step), &mut *step.record)
+            && record.leases.iter().all(|lease| lease.claim_id != claim.claim_id)
         {
-            for hold in record.holds.iter_mut().filter(|hold| hold.at_least_once) {
-                hold.until = hold.until.min(at.now);
+            for lease in &mut record.leases {
+                if lease.on_expiry == OnExpiry::Retry {
+                    lease.until = lease.until.min(step.context.now);
+                }
             }
         }
-        step(slot, plan, at, ledger)
+        step.apply()
     }
 }
 
-/// Overlap is not looked at.
+/// Starts exclusive runs beside others.
 pub(crate) struct IgnoresMarks;
 impl Defect for IgnoresMarks {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let Act::Take(wanted) = &plan.act else { return step(slot, plan, at, ledger) };
-        let mut wanted = wanted.clone();
-        if let Deliver::AtMostOnce { mark: Some(mark), .. } = &mut wanted.deliver {
-            mark.beside = allora_core::backend::Beside::Others;
-        }
-        take(slot, plan, wanted, at, ledger)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let Some(mut claim) = claim_of(step) else { return step.apply() };
+        claim.lease.sharing = Sharing::Shared;
+        step.apply_instead(Action::Claim(claim))
     }
 }
 
 /// Keeps data as text that ends at the first NUL.
 pub(crate) struct EndsDataAtNul;
 impl Defect for EndsDataAtNul {
-    fn create(slot: &mut Slot, new: &NewSchedule<'_>, at: At<'_>) -> Result {
-        create(slot, new, at)?;
-        if let Some(record) = slot {
-            let end = record.data.iter().position(|byte| *byte == 0);
-            record.data.truncate(end.unwrap_or(usize::MAX));
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply()?;
+        match (&step.operation.action, &mut *step.record) {
+            (Action::Create(_), Some(record)) => {
+                let end = record.data.iter().position(|byte| *byte == 0);
+                record.data.truncate(end.unwrap_or(usize::MAX));
+                step.read()
+            }
+            _ => Ok(reply),
         }
-        Ok(())
     }
 }
 
-/// Keeps instants in whole seconds.
+/// Keeps times in whole seconds.
 pub(crate) struct CutsInstants;
 impl Defect for CutsInstants {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let cut = |next: &Next| Next {
-            at: next.at.trunc_subsecs(0),
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let cut = |next: NextRun| NextRun {
+            scheduled_at: next.scheduled_at.trunc_subsecs(0),
             due_at: next.due_at.trunc_subsecs(0),
         };
-        match &plan.act {
-            Act::Register { definition, version, first } => {
-                let first = first.as_ref().map(cut);
-                let act = Act::Register { definition, version: *version, first };
-                step(slot, &Plan::new(plan.name, act), at, ledger)
+        match &step.operation.action {
+            Action::Register { definition, version, first } => {
+                let first = first.map(cut);
+                step.apply_instead(Action::Register { definition, version: *version, first })
             }
-            _ => step(slot, plan, at, ledger),
+            _ => step.apply(),
         }
     }
 }
 
-/// A pause is shown, and that is all.
+/// A pause is shown, and holds back nothing.
 pub(crate) struct IgnoresThePause;
 impl Defect for IgnoresThePause {
-    fn step(slot: &mut Slot, plan: &Plan<'_>, at: At<'_>, ledger: &mut Ledger) -> Answer {
-        let acts = matches!(plan.act, Act::Take(_) | Act::Skip(_));
-        let pause = slot.as_mut().filter(|_| acts).and_then(|record| record.paused.take());
-        let answer = step(slot, plan, at, ledger);
-        if let (Some(pause), Some(record)) = (pause, slot.as_mut()) {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let moves = matches!(step.operation.action, Action::Claim(_) | Action::Advance(_));
+        let pause = step.record.as_mut().filter(|_| moves).and_then(|record| record.paused.take());
+        let reply = step.apply();
+        if let (Some(pause), Some(record)) = (pause, &mut *step.record) {
             record.paused = Some(pause);
         }
-        match answer {
-            Answer::State(_) => unchanged(slot, plan),
-            answer => answer,
+        match reply {
+            Ok(Reply::State(_)) => step.read(),
+            reply => reply,
         }
     }
 }
 
-/// `<=` where `<` is meant, in the search for what is due.
+/// `<=` where `<` is meant, in the query of what is due.
 pub(crate) struct FindsTooMuch;
 impl Defect for FindsTooMuch {
-    fn find(mut find: Find<'_>) -> Find<'_> {
-        find.until += TimeDelta::milliseconds(1);
-        find
+    fn query(mut query: DueQuery<'_>) -> DueQuery<'_> {
+        query.until += TimeDelta::milliseconds(1);
+        query
     }
 }
 
-/// The newest first, where names are asked for in order.
+/// The last first, where names are listed in order.
 pub(crate) struct ListsBackwards;
 impl Defect for ListsBackwards {
-    fn listed(mut states: Vec<State>) -> Vec<State> {
+    fn listed(mut states: Vec<JobState>) -> Vec<JobState> {
         states.reverse();
         states
     }
@@ -427,44 +452,35 @@ impl Defect for ListsBackwards {
 /// Every attempt is the first.
 pub(crate) struct ForgetsAttempts;
 impl Defect for ForgetsAttempts {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        let settled = settle(slot, end, at, ledger);
-        for again in slot.iter_mut().flat_map(|record| &mut record.again) {
-            again.attempts = 0;
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        for retry in step.record.iter_mut().flat_map(|record| &mut record.retries) {
+            retry.attempts = 0;
         }
-        settled
+        reply
     }
 }
 
-/// The history knows how runs began.
+/// The history has the starts of runs only.
 pub(crate) struct ForgetsHowRunsEnded;
 impl Defect for ForgetsHowRunsEnded {
-    fn past(mut past: Vec<Past>) -> Vec<Past> {
-        for past in past.iter_mut().filter(|past| past.attempt > 0) {
-            past.outcome = Outcome::Running;
+    fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        for entry in entries.iter_mut().filter(|entry| entry.attempt > 0) {
+            entry.outcome = Outcome::Running;
         }
-        past
+        entries
     }
 }
 
-/// Nobody is told anything.
+/// Notifies no node.
 pub(crate) struct KeepsSilent;
 impl Defect for KeepsSilent {
-    fn tells() -> bool {
+    fn notifies() -> bool {
         false
     }
 }
 
-/// Answers a batch from its end.
-pub(crate) struct AddsBackwards;
-impl Defect for AddsBackwards {
-    fn added(mut added: Vec<Result<State>>) -> Vec<Result<State>> {
-        added.reverse();
-        added
-    }
-}
-
-/// Knows one kind.
+/// Has one kind.
 pub(crate) struct ForgetsKinds;
 impl Defect for ForgetsKinds {
     fn kinds(mut kinds: Vec<String>) -> Vec<String> {
@@ -473,41 +489,43 @@ impl Defect for ForgetsKinds {
     }
 }
 
-/// What failed for good is forgotten.
+/// Keeps no dead letters.
 pub(crate) struct ForgetsTheDead;
 impl Defect for ForgetsTheDead {
-    fn settle(slot: &mut Slot, end: &Ending<'_>, at: At<'_>, ledger: &mut Ledger) -> Settled {
-        let settled = settle(slot, end, at, ledger);
-        slot.iter_mut().for_each(|record| record.dead.clear());
-        settled
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if fence_of(&step.operation.action).is_some() {
+            step.record.iter_mut().for_each(|record| record.dead.clear());
+        }
+        reply
     }
 }
 
-/// Takes what is brought along for new.
+/// Creates imported schedules as new ones.
 pub(crate) struct BeginsAnew;
 impl Defect for BeginsAnew {
-    fn create(slot: &mut Slot, new: &NewSchedule<'_>, at: At<'_>) -> Result {
-        let mut bare = NewSchedule::new(new.name, new.kind, new.definition, new.first);
-        bare.data = new.data;
-        create(slot, &bare, at)
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match step.operation.action {
+            Action::Create(new) => {
+                step.apply_instead(Action::Create(new.progress(ImportedProgress::default())))
+            }
+            _ => step.apply(),
+        }
     }
 }
 
-/// The kind of an edit is overlooked.
+/// Ignores the kind of an edit.
 pub(crate) struct KeepsTheKind;
 impl Defect for KeepsTheKind {
-    fn change(
-        slot: &mut Slot,
-        name: &str,
-        what: &Change<'_>,
-        at: At<'_>,
-        ledger: &mut Ledger,
-    ) -> Result {
-        let kind = slot.as_ref().map(|record| record.kind.clone());
-        change(slot, name, what, at, ledger)?;
-        if let (Some(kind), Some(record)) = (kind, slot) {
-            record.kind = kind;
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let kind = step.record.as_ref().map(|record| record.kind.clone());
+        let reply = step.apply()?;
+        match (&step.operation.action, kind, &mut *step.record) {
+            (Action::Modify(_), Some(kind), Some(record)) => {
+                record.kind = kind;
+                step.read()
+            }
+            _ => Ok(reply),
         }
-        Ok(())
     }
 }

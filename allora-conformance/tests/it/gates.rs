@@ -1,10 +1,11 @@
-//! What is lacking is declared and denied, what is not there is skipped, what fails is told.
+//! The gates of the suite: a missing capability is declared and denied, the cases that need it are
+//! not run, and a failure is reported.
 
 use crate::{broken::Broken, defects::*};
 use allora_conformance::{Capability, Fixture, Passed, check, names};
 use allora_core::{
-    Backend, Error, Kind, Result,
-    backend::{Reschedule, Rescheduled},
+    Backend, Error, ErrorKind, Result,
+    backend::{Applied, Batch},
 };
 use async_trait::async_trait;
 use std::sync::{
@@ -12,14 +13,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// At most once and nothing else: what `reschedule` alone amounts to.
+/// `reschedule` and nothing else.
 #[derive(Debug)]
 struct Bare(Arc<dyn Backend>);
 
 #[async_trait]
 impl Backend for Bare {
-    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
-        self.0.reschedule(request).await
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        self.0.reschedule(batch).await
     }
 }
 
@@ -34,8 +35,8 @@ impl Fixture for Declared {
         let one = Broken::<Sound>::set_up("").await?;
         Ok(Arc::new(Bare(one.connect().await?)))
     }
-    fn lacks() -> &'static [Capability] {
-        &[Capability::Leases, Capability::Schedules, Capability::History, Capability::Watch]
+    fn unsupported() -> &'static [Capability] {
+        &[Capability::Queries, Capability::History, Capability::Notifications]
     }
 }
 
@@ -61,8 +62,8 @@ impl Fixture for TooModest {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         self.0.connect().await
     }
-    fn lacks() -> &'static [Capability] {
-        &[Capability::Watch]
+    fn unsupported() -> &'static [Capability] {
+        &[Capability::Notifications]
     }
 }
 
@@ -79,9 +80,12 @@ fn what_is_declared_to_be_lacking_is_denied() {
 
 #[test]
 fn what_needs_it_is_not_run() {
-    let lease = "lease::a_lease_never_shrinks";
-    assert_eq!(check::<Declared>(lease), Ok(Passed::Denied(Capability::Leases)));
-    assert!(check::<Undeclared>(lease).is_err());
+    let list = "stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page";
+    assert_eq!(check::<Declared>(list), Ok(Passed::Denied(Capability::Queries)));
+    assert!(check::<Undeclared>(list).is_err());
+    // Each node is a store of its own.
+    let alone = "stored::an_edit_changes_what_was_read_and_nothing_else";
+    assert_eq!(check::<Declared>(alone), Ok(Passed::Holds));
     let run = names().filter(|name| {
         !matches!(check::<Broken<Sound>>(name), Ok(Passed::Denied(_) | Passed::Skipped(_)))
     });
@@ -93,7 +97,7 @@ struct Absent;
 #[async_trait]
 impl Fixture for Absent {
     async fn set_up(_: &str) -> Result<Self> {
-        Err(Error::new(Kind::Unsupported, "no server is to be found; start one"))
+        Err(Error::new(ErrorKind::Unsupported, "no server is to be found; start one"))
     }
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         Declared.connect().await
@@ -128,7 +132,10 @@ impl Fixture for Counted {
 fn a_case_that_fails_is_told_and_its_store_thrown_away() {
     let case = "claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth";
     let message = check::<Counted>(case).unwrap_err();
-    assert!(message.starts_with("the take must not win, but it did: Taken"), "{message}");
+    assert!(
+        message.starts_with("the claim must be rejected, but it succeeded: Claimed"),
+        "{message}"
+    );
     assert_eq!(TORN.load(Ordering::Relaxed), 1);
 }
 

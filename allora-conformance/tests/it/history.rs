@@ -1,10 +1,10 @@
 //! Histories with one defect planted in each, and what the checker says to them.
 
 use allora_conformance::history::{
-    Claims, Event, Law, Outcome, Violation, What, check, read, told, write,
+    Claims, Event, Invariant, Outcome, Violation, What, check, merge_store_history, read, write,
 };
 use allora_core::{
-    backend::{self, Past},
+    backend::{self, HistoryEntry},
     time::from_millis,
 };
 
@@ -34,13 +34,13 @@ fn end(node: &str, now: i64, occurrence: i64, fence: i64, outcome: Outcome) -> E
     event(node, now, What::End { occurrence: at(occurrence), fence, outcome })
 }
 
-/// Taken, started, extended, ended; a retry; a dead node; instants passed over.
+/// Taken, started, extended, ended; a retry; a dead node; missed instants.
 fn sound() -> Vec<Event> {
     vec![
         claim("a", 60, 60, 1, 1),
         start("a", 61, 60, 1),
         event("a", 70, What::Extend { fence: 1, until: at(100) }),
-        end("a", 80, 60, 1, Outcome::Ran),
+        end("a", 80, 60, 1, Outcome::Succeeded),
         claim("b", 120, 120, 4, 1),
         start("b", 120, 120, 4),
         end("b", 121, 120, 4, Outcome::Retry),
@@ -53,12 +53,12 @@ fn sound() -> Vec<Event> {
         event("b", 300, What::Skip { first: at(180), last: at(240) }),
         claim("b", 300, 300, 11, 1),
         start("b", 300, 300, 11),
-        end("b", 301, 300, 11, Outcome::Ran),
+        end("b", 301, 300, 11, Outcome::Succeeded),
     ]
 }
 
 fn found(log: &[Event]) -> Vec<Violation> {
-    check(log, &Law::new(&following).until(at(300)))
+    check(log, &Invariant::new(&following).until(at(300)))
 }
 
 fn planted(change: impl FnOnce(&mut Vec<Event>)) -> Vec<Violation> {
@@ -103,7 +103,7 @@ fn a_fence_that_does_not_grow_is_found() {
     let violations = planted(|log| {
         log[13] = claim("b", 300, 300, 8, 1);
         log[14] = start("b", 300, 300, 8);
-        log[15] = end("b", 301, 300, 8, Outcome::Ran);
+        log[15] = end("b", 301, 300, 8, Outcome::Succeeded);
     });
     let shrank = Violation::FenceDidNotGrow { job: job(), before: 9, after: 8 };
     assert_eq!(violations, [shrank]);
@@ -123,7 +123,7 @@ fn overlapping_leases_are_found() {
 
 #[test]
 fn overlapping_runs_are_found_where_they_must_not_be() {
-    let law = Law::new(&following).alone();
+    let law = Invariant::new(&following).alone();
     let overlap = Violation::RunsOverlap { job: job(), first: 5, second: 9 };
     assert_eq!(check(&sound(), &law), [overlap], "the dead node's never ended");
     let mut log = sound();
@@ -140,7 +140,7 @@ fn a_finished_occurrence_that_is_taken_again_is_found() {
 
 #[test]
 fn a_second_attempt_is_found_where_there_must_be_one() {
-    let law = Law::new(&following).at_most_once();
+    let law = Invariant::new(&following).at_most_once();
     let violations = check(&sound(), &law);
     let again = Violation::Duplicate { job: job(), occurrence: at(120), fence: 9 };
     assert!(violations.contains(&again), "{violations:?}");
@@ -184,7 +184,7 @@ fn a_stale_end_is_found() {
 
 #[test]
 fn two_finishes_are_found() {
-    let violations = planted(|log| log.push(end("a", 150, 120, 5, Outcome::Ran)));
+    let violations = planted(|log| log.push(end("a", 150, 120, 5, Outcome::Succeeded)));
     let twice = Violation::FinishedTwice { job: job(), occurrence: at(120) };
     assert!(violations.contains(&twice), "{violations:?}");
 }
@@ -254,54 +254,58 @@ fn what_was_given_back_at_most_once_may_come_after_its_successor() {
         claim("a", 60, 60, 1, 1),
         end("a", 61, 60, 1, Outcome::Released),
         claim("a", 120, 120, 2, 1),
-        end("a", 121, 120, 2, Outcome::Ran),
+        end("a", 121, 120, 2, Outcome::Succeeded),
         claim("b", 122, 60, 3, 1),
     ];
-    assert_eq!(check(&log, &Law::new(&following).at_most_once()), []);
+    assert_eq!(check(&log, &Invariant::new(&following).at_most_once()), []);
 }
 
-fn settled(log: &[Event]) -> Vec<Violation> {
-    check(log, &Law::new(&following).until(at(300)).settled())
+fn completed(log: &[Event]) -> Vec<Violation> {
+    check(log, &Invariant::new(&following).until(at(300)).completed())
 }
 
 #[test]
 fn what_was_taken_and_has_no_end_is_found() {
-    assert_eq!(settled(&sound()), []);
-    let unsettled = |occurrence: i64, fence| {
+    assert_eq!(completed(&sound()), []);
+    let unrecorded = |occurrence: i64, fence| {
         [Violation::Unsettled { job: job(), occurrence: at(occurrence), fence }]
     };
     let mut open = sound();
     open.truncate(open.len() - 1);
-    assert_eq!(settled(&open), unsettled(300, 11));
-    assert_eq!(check(&open, &Law::new(&following).until(at(240)).settled()), [], "later ones may");
+    assert_eq!(completed(&open), unrecorded(300, 11));
+    assert_eq!(
+        check(&open, &Invariant::new(&following).until(at(240)).completed()),
+        [],
+        "later ones may"
+    );
     open.push(event("b", 400, What::Lost { occurrence: at(300), fence: 11 }));
-    assert_eq!(settled(&open), []);
+    assert_eq!(completed(&open), []);
     let given_back = planted(|log| log.truncate(log.len() - 2));
     assert_eq!(given_back, [], "without the law nobody asks");
     let mut given_back = sound();
     given_back.truncate(given_back.len() - 2);
     given_back.push(end("b", 301, 300, 11, Outcome::Released));
-    assert_eq!(settled(&given_back), unsettled(300, 11));
+    assert_eq!(completed(&given_back), unrecorded(300, 11));
     let taken_again = [
         claim("a", 302, 300, 12, 1),
         start("a", 302, 300, 12),
-        end("a", 303, 300, 12, Outcome::Ran),
+        end("a", 303, 300, 12, Outcome::Succeeded),
     ];
-    assert_eq!(settled(&[given_back, taken_again.to_vec()].concat()), []);
+    assert_eq!(completed(&[given_back, taken_again.to_vec()].concat()), []);
 }
 
 #[test]
 fn what_ended_well_and_was_not_started_is_found() {
     let mut log = sound();
     log.retain(|event| event.what != What::Start { occurrence: at(300), fence: 11 });
-    assert_eq!(settled(&log), [Violation::NotStarted { job: job(), fence: 11 }]);
+    assert_eq!(completed(&log), [Violation::NotStarted { job: job(), fence: 11 }]);
 }
 
 #[test]
 fn what_nodes_could_not_write_down_the_store_tells() {
     let time = |seconds| from_millis(at(seconds)).unwrap();
     let past = |fence, seconds: i64, noted, outcome| {
-        Past::new("job", fence, time(seconds).into(), time(noted), outcome).by("b", 1)
+        HistoryEntry::new("job", fence, time(seconds).into(), time(noted), outcome).by("b", 1)
     };
     // Its node died before it could write down what it had won.
     let fence = at(300) * 1_000;
@@ -309,18 +313,18 @@ fn what_nodes_could_not_write_down_the_store_tells() {
     let mut log = sound();
     log.retain(|event| event.at < at(300) || matches!(event.what, What::Skip { .. }));
     assert_eq!(found(&log), [Violation::Gap { job: job(), occurrence: at(300) }]);
-    log.extend(told(&log, "job", &lost));
-    assert_eq!(settled(&log), []);
-    // It is told as taken and as lost, not as passed over: what began and has no end shows.
+    log.extend(merge_store_history(&log, "job", &lost));
+    assert_eq!(completed(&log), []);
+    // The run is taken and lost, not missed or skipped: a run that began and has no end shows.
     let begun = [past(fence, 300, 300, backend::Outcome::Running)];
     log.truncate(log.len() - 2);
-    log.extend(told(&log, "job", &begun));
-    let unsettled = Violation::Unsettled { job: job(), occurrence: at(300), fence };
-    assert_eq!(settled(&log), [unsettled]);
+    log.extend(merge_store_history(&log, "job", &begun));
+    let unrecorded = Violation::Unsettled { job: job(), occurrence: at(300), fence };
+    assert_eq!(completed(&log), [unrecorded]);
     // What was written down is not told again.
-    let ended = [past(11, 300, 301, backend::Outcome::Ran)];
-    assert_eq!(told(&sound(), "job", &ended), []);
+    let ended = [past(11, 300, 301, backend::Outcome::Succeeded)];
+    assert_eq!(merge_store_history(&sound(), "job", &ended), []);
     let range = past(10, 180, 300, backend::Outcome::Missed).range(Some(time(240)), None);
     let skipped = event("b", 300, What::Skip { first: at(180), last: at(240) });
-    assert_eq!(told(&sound(), "job", &[range]), [skipped]);
+    assert_eq!(merge_store_history(&sound(), "job", &[range]), [skipped]);
 }

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
 mod broken;
+mod custom_backend;
 mod defects;
 mod gates;
 mod history;
+#[path = "../../../examples/custom_backend/store.rs"]
+mod store;
+mod stores;
 mod teeth;

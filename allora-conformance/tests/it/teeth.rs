@@ -7,7 +7,7 @@ use std::thread;
 /// The cases that each defect must fail, indented below its name.
 const MUST_FAIL: &str = include_str!("must_fail.txt");
 
-/// Whether the random walks are those that the lists were made from.
+/// True if the random walks are those that the lists were made from.
 fn walks_are_the_usual() -> bool {
     ["ALLORA_SEED", "ALLORA_TEST_LONG"].iter().all(|name| std::env::var_os(name).is_none())
 }
@@ -21,13 +21,14 @@ fn certain() -> impl Iterator<Item = &'static str> {
 
 fn failing<F: Fixture>() -> Vec<&'static str> {
     let fails = |name| check::<F>(name) != Ok(Passed::Holds);
-    // A hint that does not come is waited for: side by side.
-    let (hints, others): (Vec<_>, Vec<_>) = certain().partition(|name| name.starts_with("watch::"));
+    // Cases wait for a notification that does not come: run them side by side.
+    let (notifications, others): (Vec<_>, Vec<_>) =
+        certain().partition(|name| name.starts_with("watch::"));
     thread::scope(|scope| {
-        let waits = hints.iter().map(|name| scope.spawn(|| fails(*name)));
+        let waits = notifications.iter().map(|name| scope.spawn(|| fails(*name)));
         let waits: Vec<_> = waits.collect();
         let mut failing: Vec<_> = others.into_iter().filter(|name| fails(name)).collect();
-        let silent = hints
+        let silent = notifications
             .iter()
             .zip(waits)
             .filter_map(|(name, wait)| wait.join().unwrap().then_some(*name));
@@ -117,7 +118,6 @@ teeth! {
     forgets_attempts: ForgetsAttempts;
     forgets_how_runs_ended: ForgetsHowRunsEnded;
     keeps_silent: KeepsSilent;
-    adds_backwards: AddsBackwards;
     forgets_kinds: ForgetsKinds;
     forgets_the_dead: ForgetsTheDead;
     begins_anew: BeginsAnew;

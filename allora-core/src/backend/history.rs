@@ -1,17 +1,17 @@
-//! What happened to every occurrence.
+//! The history: one entry for each attempt and for each range that was not run.
 
 use super::Occurrence;
 use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
-/// What happened to every occurrence, within the size the backend keeps.
+/// The history of all runs, within the size that the store keeps.
 ///
 /// # Promises
-/// Each names the cases of the conformance suite that ask for it.
+/// Each names the cases of the conformance suite that check it.
 /// 1. *One entry for each attempt*, from its start to its end, and one for each range that was
-///    passed over. Cases: `history::a_run_is_told_from_its_start_to_its_end`,
+///    not run. Cases: `history::a_run_is_told_from_its_start_to_its_end`,
 ///    `history::every_outcome_is_told`, `history::what_is_passed_over_is_told_as_a_range`.
-/// 2. *Silence is told*: runs that were abandoned or lost. Cases:
+/// 2. *Ended leases have entries*: runs that expired or were lost. Cases:
 ///    `history::an_abandoned_run_and_its_successor_are_two_entries`,
 ///    `history::a_lost_run_is_told`.
 /// 3. *The newest come first*, page by page. Cases:
@@ -23,53 +23,63 @@ pub trait History: Send + Sync {
     ///
     /// # Errors
     /// `Unavailable`.
-    async fn past(
+    async fn entries(
         &self,
         name: Option<&str>,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<Past>>;
+    ) -> Result<Vec<HistoryEntry>>;
 }
 
-/// One entry: one run, or one range of instants that were passed over.
+/// One entry: one run, or one range of occurrences that were missed or skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Past {
+pub struct HistoryEntry {
     /// The job.
     pub name: String,
-    /// The run's fence; a passed range has one of its own. With the name, the entry's key.
+    /// The run's fence. A range that was not run has a fence of its own. With the name, it is the
+    /// entry's key.
     pub fence: i64,
-    /// What was run, or the first that was passed over.
+    /// The occurrence that was run, or the first of the range.
     pub occurrence: Occurrence,
-    /// Of a passed range, its last instant.
+    /// The last scheduled time of a range.
     pub last: Option<Time>,
-    /// Of a passed range, how many; `None` if they were not counted. 1 for a run.
+    /// The number of occurrences in a range; `None` if they were not counted. For a run: 1.
     pub count: Option<u64>,
-    /// Which attempt; 0 for a passed range.
+    /// The number of the attempt; for a range: 0.
     pub attempt: u32,
-    /// The node that ran it or passed it over.
+    /// The node that ran the occurrence or moved the cursor past it.
     pub node: String,
-    /// When this was recorded, by the clock that decided.
-    pub at: Time,
-    /// What became of it.
+    /// The time of the record, by the clock that decided.
+    pub recorded_at: Time,
+    /// The result.
     pub outcome: Outcome,
 }
 
-impl Past {
-    /// An entry for one run, at its first attempt, by an unnamed node: for backends that read it
-    /// back.
+impl HistoryEntry {
+    /// An entry for one run, at its first attempt, without a node: for backends that read it back.
     pub fn new(
         name: impl Into<String>,
         fence: i64,
         occurrence: Occurrence,
-        at: Time,
+        recorded_at: Time,
         outcome: Outcome,
     ) -> Self {
         let (name, node) = (name.into(), String::new());
-        Self { name, fence, occurrence, last: None, count: Some(1), attempt: 1, node, at, outcome }
+        Self {
+            name,
+            fence,
+            occurrence,
+            last: None,
+            count: Some(1),
+            attempt: 1,
+            node,
+            recorded_at,
+            outcome,
+        }
     }
 
-    /// By this node, at this attempt.
+    /// Sets the node and the attempt.
     #[must_use]
     pub fn by(mut self, node: impl Into<String>, attempt: u32) -> Self {
         self.node = node.into();
@@ -77,7 +87,7 @@ impl Past {
         self
     }
 
-    /// Of a range up to `last`, if that is given, with so many instants, if they were counted.
+    /// Makes it a range up to `last`, with the number of its occurrences, if they were counted.
     #[must_use]
     pub fn range(mut self, last: Option<Time>, count: Option<u64>) -> Self {
         self.last = last;
@@ -86,38 +96,38 @@ impl Past {
     }
 }
 
-/// What became of an occurrence.
+/// The result of an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was taken and nobody has ended it.
+    /// It was claimed, and its run has not ended.
     Running,
-    /// It ended well.
-    Ran,
-    /// It ended with this error; an at-least-once run may be tried again.
+    /// It succeeded.
+    Succeeded,
+    /// It failed with this error. An at-least-once run may be tried again.
     Failed(String),
-    /// It ended with this error and no attempts were left.
+    /// It failed with this error, and its attempts are used up.
     Dead(String),
     /// A stopping node cancelled it.
     Cancelled,
-    /// It was given back before it ran.
+    /// It was released before it ran.
     Released,
-    /// Passed over: the one before was still running.
+    /// It was skipped: the previous run was still active.
     Skipped,
-    /// Passed over: its time was gone.
+    /// It was missed: it could not be run in time.
     Missed,
-    /// At-most-once: its node kept silent, and it is not run again.
+    /// At most once: its lease ended, and it is not run again.
     Lost,
-    /// At-least-once: its node kept silent, and another took it over.
-    Abandoned,
+    /// At least once: its lease ended, and another run followed.
+    Expired,
 }
 
 impl Outcome {
-    /// The word for it, as stores and tables show it.
+    /// The name of the outcome in stores and tables.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Running => "running",
-            Outcome::Ran => "ran",
+            Outcome::Succeeded => "succeeded",
             Outcome::Failed(_) => "failed",
             Outcome::Dead(_) => "dead",
             Outcome::Cancelled => "cancelled",
@@ -125,16 +135,15 @@ impl Outcome {
             Outcome::Skipped => "skipped",
             Outcome::Missed => "missed",
             Outcome::Lost => "lost",
-            Outcome::Abandoned => "abandoned",
+            Outcome::Expired => "expired",
         }
     }
 
-    /// The outcome of this [`word`](Self::word), with the error it may carry; `None` for an
-    /// unknown word.
+    /// The outcome of this [`word`](Self::word), with its error; `None` for an unknown word.
     pub fn from_word(word: &str, error: &str) -> Option<Self> {
         Some(match word {
             "running" => Outcome::Running,
-            "ran" => Outcome::Ran,
+            "succeeded" => Outcome::Succeeded,
             "failed" => Outcome::Failed(error.to_owned()),
             "dead" => Outcome::Dead(error.to_owned()),
             "cancelled" => Outcome::Cancelled,
@@ -142,12 +151,12 @@ impl Outcome {
             "skipped" => Outcome::Skipped,
             "missed" => Outcome::Missed,
             "lost" => Outcome::Lost,
-            "abandoned" => Outcome::Abandoned,
+            "expired" => Outcome::Expired,
             _ => return None,
         })
     }
 
-    /// The error it carries, or nothing.
+    /// The error of the outcome, or an empty text.
     pub fn error(&self) -> &str {
         match self {
             Outcome::Failed(error) | Outcome::Dead(error) => error,

@@ -1,172 +1,241 @@
-//! The truth about one job, as a backend tells it.
+//! The state of a job, as a backend shows it.
 
+use super::{OnExpiry, Outcome};
 use crate::time::Time;
 
-/// One nominal instant of a job, or a manual trigger.
+/// One scheduled time of one job, or a manual trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Occurrence {
-    /// The nominal instant; of a trigger, when it was pulled, or what it stands for.
-    pub at: Time,
+    /// The nominal time. Of a trigger: when it was made, or the time that it stands for.
+    pub scheduled_at: Time,
     /// The trigger's own id.
     pub trigger: Option<String>,
 }
 
 impl From<Time> for Occurrence {
-    fn from(at: Time) -> Self {
-        Self { at, trigger: None }
+    fn from(scheduled_at: Time) -> Self {
+        Self { scheduled_at, trigger: None }
     }
 }
 
-/// A nominal instant, and when it may be taken: the same, or later by delay and spread.
+/// The next occurrence of a schedule, and when it may be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// The nominal instant.
-    pub at: Time,
-    /// When it may be taken.
+pub struct NextRun {
+    /// The nominal time.
+    pub scheduled_at: Time,
+    /// The earliest time of a claim: the same, or later by delay and jitter.
     pub due_at: Time,
 }
 
-impl From<Time> for Next {
-    fn from(at: Time) -> Self {
-        Self { at, due_at: at }
+impl From<Time> for NextRun {
+    fn from(scheduled_at: Time) -> Self {
+        Self { scheduled_at, due_at: scheduled_at }
     }
 }
 
-/// The truth about one job.
-#[derive(Clone, Debug, PartialEq)]
+/// The state of one job.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct State {
-    /// The job.
+pub struct JobState {
+    /// The name.
     pub name: String,
-    /// Of a stored schedule, the kind that routes it; empty for a job in code.
+    /// The kind of a stored schedule, which selects the nodes that run it; empty for a job in code.
     pub kind: String,
-    /// What the job is, as text.
+    /// The definition as text.
     pub definition: String,
-    /// The version that the build which registered it declared; 0 if none.
+    /// The version that the registering build declared. Default: 0.
     pub version: u64,
-    /// Which life of the name.
+    /// The incarnation of the name: changes when a deleted job is created again.
     pub incarnation: i64,
-    /// A number that is new whenever definition or data are.
-    pub edition: i64,
-    /// The payload of a stored schedule.
+    /// The generation: changes with definition, kind and data.
+    pub generation: i64,
+    /// The data of a stored schedule.
     pub data: Vec<u8>,
-    /// What runs next: of what a dead or failed run left, the triggers and the cursor, the one
+    /// The occurrence that is offered next: of pending retries, triggers and the cursor, the one
     /// that is due first.
     pub head: Option<Occurrence>,
-    /// When the head may be taken.
+    /// The earliest time at which the head may be claimed.
     pub due_at: Option<Time>,
-    /// How often the head was tried before.
+    /// The number of counted attempts at the head.
     pub attempts: u32,
     /// The next occurrence of the schedule.
-    pub cursor: Option<Next>,
+    pub cursor: Option<NextRun>,
     /// The last occurrence of the schedule that was started.
     pub last_started: Option<Time>,
-    /// The highest number that was drawn for the job: at least the fence of its last take.
+    /// The highest fence of the job, at least that of its last claim.
     pub fence: i64,
-    /// The runs that nobody has ended.
-    pub holds: Vec<Held>,
-    /// Whether the schedule is paused; triggers still run.
+    /// The leases of the active runs.
+    pub leases: Vec<Lease>,
+    /// The pause, if the schedule is paused. Triggers still run.
     pub paused: Option<Pause>,
-    /// The occurrences that failed for good, the oldest first; an operator can have them run again.
+    /// The dead letters, the oldest first.
     pub dead: Vec<DeadLetter>,
-    /// Why nobody can run it, if so: a record that cannot be read. Left by an operator only.
-    pub parked: Option<String>,
-    /// How the last run ended.
-    pub last: Option<super::Outcome>,
-    /// What has become of its occurrences.
+    /// The reason why the record cannot be read, if so. No node runs such a job.
+    pub unreadable: Option<String>,
+    /// The outcome of the last run.
+    pub last: Option<Outcome>,
+    /// The totals since the job was created.
     pub counters: Counters,
 }
 
-impl State {
-    /// A record that cannot be read: counted, shown, run by nobody, in nobody's way.
-    pub fn parked(name: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { parked: Some(reason.into()), ..Self::blank(name.into()) }
+impl JobState {
+    /// A state with this name and nothing else.
+    pub fn empty(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
     }
 
-    /// A state with the given name and nothing else, for backends that know little.
-    pub fn blank(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            kind: String::new(),
-            definition: String::new(),
-            version: 0,
-            incarnation: 0,
-            edition: 0,
-            data: Vec::new(),
-            head: None,
-            due_at: None,
-            attempts: 0,
-            cursor: None,
-            last_started: None,
-            fence: 0,
-            holds: Vec::new(),
-            paused: None,
-            dead: Vec::new(),
-            parked: None,
-            last: None,
-            counters: Counters::default(),
-        }
+    /// A record that cannot be read: listed, and run by no node.
+    pub fn unreadable(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { unreadable: Some(reason.into()), ..Self::empty(name) }
     }
 }
 
-/// A run that nobody has ended.
+/// The lease of an active run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Held {
+pub struct Lease {
     /// The node that runs it.
     pub node: String,
-    /// Its fence.
+    /// The claim that it was granted to.
+    pub claim_id: u128,
+    /// The fence.
     pub fence: i64,
-    /// What is run.
-    pub run: Occurrence,
-    /// Which attempt.
+    /// The occurrence.
+    pub occurrence: Occurrence,
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// When it counts as dead unless extended.
+    /// The end of the lease, unless it is extended.
     pub until: Time,
-    /// Whether it is then run again.
-    pub at_least_once: bool,
+    /// The result of the run when the lease ends.
+    pub on_expiry: OnExpiry,
 }
 
-/// An at-least-once occurrence that failed at its last attempt.
+impl Lease {
+    /// A lease of the first attempt, for backends that read it back.
+    pub fn new(
+        node: impl Into<String>,
+        claim_id: u128,
+        fence: i64,
+        occurrence: Occurrence,
+        until: Time,
+        on_expiry: OnExpiry,
+    ) -> Self {
+        Self { node: node.into(), claim_id, fence, occurrence, attempt: 1, until, on_expiry }
+    }
+
+    /// Of this attempt.
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+}
+
+/// An at-least-once occurrence whose attempts are used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// What was run.
-    pub run: Occurrence,
-    /// How often.
+    /// The occurrence.
+    pub occurrence: Occurrence,
+    /// The number of attempts.
     pub attempts: u32,
-    /// When the last attempt ended, by the clock that decided.
-    pub at: Time,
-    /// With what error.
+    /// The time at which the last attempt ended, by the clock that decided.
+    pub died_at: Time,
+    /// The error of the last attempt.
     pub error: String,
 }
 
-/// Since when and why a schedule is paused.
+/// The time and the reason of a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Since when.
+    /// The time of the pause.
     pub since: Time,
-    /// What the operator said; may be empty.
+    /// The operator's note; may be empty.
     pub note: String,
 }
 
-/// What has become of a job's occurrences since it was created.
+/// The totals of a job's occurrences since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Occurrences of the schedule that were started; triggers and further attempts not counted.
+    /// Occurrences of the schedule that were started, without triggers and further attempts.
     pub started: u64,
-    /// Runs that ended well.
-    pub ran: u64,
-    /// Runs that ended with an error, attempts that will be tried again included.
+    /// Runs that succeeded.
+    pub succeeded: u64,
+    /// Runs that failed, including attempts that are tried again.
     pub failed: u64,
-    /// Runs that were cancelled by a stopping node.
+    /// Runs that a stopping node cancelled.
     pub cancelled: u64,
-    /// Occurrences passed over because the one before was still running.
+    /// Occurrences that were skipped because the run before them was still active.
     pub skipped: u64,
-    /// Occurrences passed over because their time was gone; those not counted are not in it.
+    /// Occurrences that were missed, as far as they were counted.
     pub missed: u64,
-    /// At-most-once runs whose node kept silent.
+    /// At-most-once runs whose leases ended.
     pub lost: u64,
-    /// At-least-once runs whose node kept silent, and that another node took over.
-    pub abandoned: u64,
+    /// At-least-once runs whose leases ended, and whose occurrences were claimed again.
+    pub expired: u64,
+}
+
+impl Counters {
+    /// The counters by name, in the order in which stores and tables show them.
+    pub fn each(&self) -> [(&'static str, u64); 8] {
+        let Self { started, succeeded, failed, cancelled, skipped, missed, lost, expired } = *self;
+        [
+            ("started", started),
+            ("succeeded", succeeded),
+            ("failed", failed),
+            ("cancelled", cancelled),
+            ("skipped", skipped),
+            ("missed", missed),
+            ("lost", lost),
+            ("expired", expired),
+        ]
+    }
+
+    /// The counter of this name, to be set.
+    pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u64> {
+        Some(match name {
+            "started" => &mut self.started,
+            "succeeded" => &mut self.succeeded,
+            "failed" => &mut self.failed,
+            "cancelled" => &mut self.cancelled,
+            "skipped" => &mut self.skipped,
+            "missed" => &mut self.missed,
+            "lost" => &mut self.lost,
+            "expired" => &mut self.expired,
+            _ => return None,
+        })
+    }
+}
+
+/// The progress that a schedule brings along when it moves to another store.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct ImportedProgress<'a> {
+    /// The last started occurrence, before the first one here.
+    pub last_started: Option<Time>,
+    /// The pause, if it is paused.
+    pub paused: Option<&'a Pause>,
+    /// The totals.
+    pub counters: Counters,
+    /// The dead letters; of more than [`MAX_DEAD`](crate::record::MAX_DEAD) the last ones.
+    pub dead: &'a [DeadLetter],
+}
+
+impl<'a> ImportedProgress<'a> {
+    /// The progress of a job elsewhere. A run that had started there and has not ended is started
+    /// again here.
+    pub fn of(state: &'a JobState) -> Self {
+        let last = state.last_started;
+        let started =
+            last.is_some_and(|last| state.cursor.is_some_and(|next| next.scheduled_at <= last));
+        let mut counters = state.counters;
+        // It is counted when it is started again.
+        counters.started = counters.started.saturating_sub(u64::from(started));
+        Self {
+            last_started: last.filter(|_| !started),
+            paused: state.paused.as_ref(),
+            counters,
+            dead: &state.dead,
+        }
+    }
 }

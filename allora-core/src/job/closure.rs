@@ -1,6 +1,6 @@
-//! A schedule and an async closure are a job.
+//! Jobs made of a schedule and an async closure.
 
-use super::{Entry, Job};
+use super::{Job, JobSpec};
 use crate::{
     error::{BoxError, Result},
     run::Run,
@@ -25,16 +25,16 @@ use async_trait::async_trait;
 /// });
 /// # let _ = entry;
 /// ```
-pub fn job<S, F, Fut>(schedule: S, work: F) -> Entry
+pub fn job<S, F, Fut>(schedule: S, work: F) -> JobSpec
 where
     S: Schedule,
     F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
-    Entry::from(Closure { schedule, work })
+    JobSpec::from(Closure { schedule, work })
 }
 
-/// What a job may return: `()`, or a `Result` with any error that can be boxed.
+/// The result types of a job: `()`, or a `Result` with any error that can be boxed.
 #[diagnostic::on_unimplemented(
     message = "a job returns `()` or `Result<(), E>`, not `{Self}`",
     label = "this is what the closure's future returns",
@@ -58,11 +58,11 @@ impl<E: Into<BoxError>> IntoOutcome for Result<(), E> {
     }
 }
 
-/// Names the type `!`, which stable Rust has no word for: the return of a closure that never
-/// returns, as `loop {}`.
+/// Names the type `!`, which has no name in stable Rust: the return type of a closure that never
+/// returns, such as `loop {}`.
 #[doc(hidden)]
 pub trait Returns {
-    /// What a function pointer returns.
+    /// The return type of a function pointer.
     type Out;
 }
 
@@ -110,6 +110,6 @@ where
     }
 
     fn check(&self) -> Result {
-        self.schedule.check()
+        Ok(self.schedule.check()?)
     }
 }

@@ -1,28 +1,27 @@
-//! What runs: [`Job`], closures as jobs, and the settings of a job.
+//! Jobs: the trait [`Job`], closures as jobs, and the settings of a job.
 
+mod checked_schedule;
 mod closure;
-mod entry;
 mod settings;
-mod timetable;
+mod spec;
 
+pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, panic_text};
 pub use closure::{IntoOutcome, Returns, job};
-pub use entry::Entry;
-pub(crate) use entry::Payload;
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
-pub(crate) use timetable::{Fault, Timetable, panic_text};
+pub use spec::JobSpec;
 
 use crate::{
     error::{BoxError, Result},
     run::Run,
-    schedule,
     time::Time,
 };
 use async_trait::async_trait;
 
-/// A thing that runs at times it chooses itself.
+/// A job with a schedule and a body.
 ///
 /// Most jobs are a schedule and a closure, made by [`job`] or
-/// [`Builder::job`](crate::Builder::job). Implement the trait for a job that decides both.
+/// [`Builder::job`](crate::Builder::job). Implement the trait for a job that computes its own
+/// times.
 ///
 /// ```
 /// use allora_core::{BoxError, Job, Run, Time};
@@ -30,10 +29,10 @@ use async_trait::async_trait;
 ///
 /// /// Runs an hour after each full day.
 /// #[derive(Debug)]
-/// struct Ledger;
+/// struct HistoryBuffer;
 ///
 /// #[async_trait::async_trait]
-/// impl Job for Ledger {
+/// impl Job for HistoryBuffer {
 ///     fn next_at(&self, after: Time) -> Option<Time> {
 ///         let day = 24 * 60 * 60;
 ///         let days = (after.timestamp() - 3_600).div_euclid(day) + 1;
@@ -48,32 +47,33 @@ use async_trait::async_trait;
 /// ```
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
-    /// When to run next, strictly after `after`; `None` is never again.
+    /// The next nominal time, strictly after `after`; `None` is never again.
     ///
-    /// Pure: reads no clock, answers alike on every node. The answer is cut to whole milliseconds;
-    /// one that then is not later than `after`, or a panic, is reported as
-    /// [`Event::Unplannable`](crate::Event::Unplannable) and this node leaves the job alone.
+    /// The function must be pure: it reads no clock and returns the same result on every node. The
+    /// result is cut to whole milliseconds. If it is then not later than `after`, or if the
+    /// function panics, this node reports [`Event::JobInvalid`](crate::Event::JobInvalid) and
+    /// ignores the job.
     fn next_at(&self, after: Time) -> Option<Time>;
 
-    /// Does the work of one occurrence.
+    /// Runs one occurrence.
     ///
     /// # Errors
-    /// Any error is a failed run: recorded, and tried again if the job has a
-    /// [retry policy](Entry::retry).
+    /// Any error is a failed run. It is recorded, and tried again if the job has a [retry
+    /// policy](JobSpec::retry).
     ///
     /// # Cancel safety
-    /// The future is dropped when its [time-out](Entry::timeout), its lease or the grace of a
-    /// stopping scheduler is over; [`Run::cancelled`] tells before.
+    /// The future is dropped at the end of its [time-out](JobSpec::timeout), its lease or the grace
+    /// period of a stopping scheduler. [`Run::cancelled`] returns shortly before.
     async fn run(&self, run: Run) -> Result<(), BoxError>;
 
     /// As [`Schedule::latest_at`](crate::Schedule::latest_at).
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        schedule::walk(from, until, |at| self.next_at(at))
+        allora_schedule::walk(from, until, |at| self.next_at(at))
     }
 
     /// As [`Schedule::count`](crate::Schedule::count).
     fn count(&self, from: Time, until: Time) -> Option<u64> {
-        schedule::count(from, until, |at| self.next_at(at))
+        allora_schedule::walk_count(from, until, |at| self.next_at(at))
     }
 
     /// As [`Schedule::definition`](crate::Schedule::definition).

@@ -1,91 +1,91 @@
 //! The settings of a job, and their text.
 
 use crate::{
-    backend::Next,
+    backend::NextRun,
     error::{Error, Result},
     name::check_group,
-    schedule::spread_of,
+    schedule::jitter,
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
 use std::{fmt::Write, sync::Arc, time::Duration};
 
-/// Everything about a job beside its schedule and its work.
+/// The settings of a job, apart from its schedule and its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// At most once or at least once.
+    /// Delivery at most once or at least once.
     pub delivery: Delivery,
-    /// What becomes of instants that passed while nobody looked.
+    /// The policy for occurrences that were missed during an outage.
     pub catch_up: CatchUp,
-    /// An instant later than this is recorded as missed.
+    /// The longest delay of a start. A later occurrence is recorded as missed.
     pub window: Option<Duration>,
-    /// What becomes of an occurrence while the one before still runs.
+    /// The policy for an occurrence that is due while the previous run is active.
     pub overlap: Overlap,
-    /// When a failed run is tried again.
+    /// The retry policy for failed runs.
     pub retry: Retry,
-    /// A run is dropped after so long.
+    /// The longest duration of a run. A longer run is dropped and has failed.
     pub timeout: Option<Duration>,
-    /// Runs so long after the scheduled time.
+    /// A fixed delay after the scheduled time.
     pub delay: Duration,
-    /// Runs at a time between 0 and so long after that.
-    pub spread: Duration,
-    /// No occurrence before this instant.
+    /// The longest extra delay, derived from the job's name and the scheduled time.
+    pub jitter: Duration,
+    /// The earliest scheduled time.
     pub start: Option<Time>,
-    /// No occurrence after this instant.
+    /// The latest scheduled time.
     pub end: Option<Time>,
-    /// At most so many occurrences.
+    /// The largest number of occurrences.
     pub max_runs: Option<u64>,
-    /// Runs one at a time with all jobs of this group.
+    /// The mutex group. The jobs of a group run one at a time.
     pub mutex: Option<Arc<str>>,
-    /// On one node or on every node.
+    /// The nodes that run an occurrence: one or all.
     pub placement: Placement,
-    /// The version that the user's build declares.
+    /// The version of the definition in the user's build.
     pub version: u64,
 }
 
-/// How an occurrence is delivered.
+/// The delivery guarantee of a job's occurrences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// The cursor moves before the run starts: never twice; a run whose node dies is lost, and
-    /// recorded as lost.
+    /// The cursor moves before the run starts. An occurrence never runs twice. A run whose node
+    /// dies is recorded as lost.
     #[default]
     AtMostOnce,
-    /// The cursor moves when the run has ended: a run whose node dies is run again.
+    /// The cursor moves when the run has ended. A run whose node dies is run again.
     AtLeastOnce {
-        /// How long a silent node keeps its occurrence.
+        /// The time for which a node keeps its occurrence without an extension.
         lease: Duration,
     },
 }
 
-/// What becomes of instants that passed while nobody looked.
+/// The policy for occurrences that were missed during an outage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
-    /// The latest of them is run, the others are recorded as missed.
+    /// The latest one is run. The others are recorded as missed.
     #[default]
     Latest,
-    /// The last `limit` of them are run, in order; earlier ones are recorded as missed.
+    /// The last `limit` ones are run, in order. Earlier ones are recorded as missed.
     All {
-        /// 1 to 10 000.
+        /// The largest number of them. Range: 1 to 10 000.
         limit: u32,
     },
-    /// All of them are recorded as missed. An instant counts as passed when it is later than the
-    /// [window](Settings::window), 10 s unless given.
+    /// All of them are recorded as missed. An occurrence is missed when it is later than the
+    /// [window](Settings::window). Without a window: 10 s.
     None,
 }
 
-/// What becomes of an at-most-once occurrence while the one before still runs.
+/// The policy for an at-most-once occurrence that is due while the previous run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It runs beside it, up to [`MAX_HOLDS`](crate::record::MAX_HOLDS) at once.
+    /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once.
     #[default]
     Allow,
-    /// It is passed over, and recorded as skipped.
+    /// It is not run, and is recorded as skipped.
     Skip,
-    /// It waits; the catch-up policy decides which of those that passed meanwhile is run.
+    /// It waits. The catch-up policy selects among those that came due in the meantime.
     Wait,
 }
 
-/// Where a job runs.
+/// The nodes that run a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Each occurrence on one node.
@@ -95,8 +95,8 @@ pub enum Placement {
     EveryNode,
 }
 
-/// When a failed at-least-once run is tried again: after `first`, then after twice as long each
-/// time, up to `longest`; after `attempts` attempts it is recorded as a dead letter.
+/// The retry policy of failed at-least-once runs. The first wait is `first`; each further wait is
+/// twice as long, up to `longest`. After `attempts` attempts the occurrence is a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     attempts: u32,
@@ -109,19 +109,20 @@ impl Retry {
     pub const NEVER: Self =
         Self { attempts: 1, first: Duration::from_secs(1), longest: Duration::from_secs(3_600) };
 
-    /// Up to `attempts` attempts in all (at least 1), the second after `first` (at least 1 ms).
+    /// Up to `attempts` attempts in all (at least 1). The second begins after `first` (at least 1
+    /// ms).
     pub const fn up_to(attempts: u32, first: Duration) -> Self {
         Self { attempts, first, longest: Duration::from_secs(3_600) }
     }
 
-    /// Never waits longer than this between attempts; an hour unless given.
+    /// Sets the longest wait between attempts. Default: 1 h.
     #[must_use]
     pub const fn at_most_every(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
     }
 
-    /// How long to wait after this many attempts; `None` if they are used up.
+    /// The wait after this many attempts; `None` if they are used up.
     pub(crate) fn after(&self, attempts: u32) -> Option<Duration> {
         if attempts >= self.attempts {
             return None;
@@ -137,47 +138,49 @@ impl Default for Retry {
     }
 }
 
-/// What [`CatchUp::None`] takes for late, unless a window is given: more than two safety polls.
-const PASSED: Duration = Duration::from_secs(10);
+/// The lateness from which [`CatchUp::None`] counts an occurrence as missed, unless a window is
+/// given. It is longer than two poll intervals.
+const MISSED_AFTER: Duration = Duration::from_secs(10);
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Settings {
-    /// When the occurrence of `at` is due: delayed, and spread by the job's name; `None` past the
-    /// year 9999.
-    pub fn next(&self, name: &str, at: Time) -> Option<Next> {
-        let shift = self.delay.checked_add(spread_of(name, at, self.spread))?;
-        Some(Next { at, due_at: checked_add(at, shift)? })
+    /// The nominal time `at` with its due time: `at`, the delay, and the jitter derived from the
+    /// job's name. `None` past the year 9999.
+    pub fn next(&self, name: &str, at: Time) -> Option<NextRun> {
+        let shift = self.delay.checked_add(jitter(name, at, self.jitter))?;
+        Some(NextRun { scheduled_at: at, due_at: checked_add(at, shift)? })
     }
 
-    /// From where to ask for the first instant after `after` that the start allows. Strictly later
-    /// than the millisecond before the start lets the start itself in; a schedule that counts from
-    /// what it is asked counts from the start, or it would be off by that millisecond.
+    /// The time to pass to `next_at` for the first occurrence after `after` that the start allows.
+    /// The result must be strictly later, so the millisecond before the start is passed, which
+    /// admits the start itself. A schedule that counts from its argument gets the start, because
+    /// its times would be off by that millisecond.
     pub(crate) fn begin(&self, after: Time, next_at: impl FnOnce(Time) -> Option<Time>) -> Time {
         let Some(start) = self.start.filter(|start| *start > after) else { return after };
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
         if next_at(before) == Some(start) { before } else { start }
     }
 
-    /// How late an instant may be run.
+    /// The largest lateness at which an occurrence is run.
     pub(crate) fn late_by_at_most(&self) -> Option<Duration> {
         match self.catch_up {
-            CatchUp::None => Some(self.window.unwrap_or(PASSED)),
+            CatchUp::None => Some(self.window.unwrap_or(MISSED_AFTER)),
             CatchUp::Latest | CatchUp::All { .. } => self.window,
         }
     }
 
-    /// Refuses what a job cannot have: asked when a job is added, and by those who read settings
-    /// from a file before.
+    /// Rejects settings that a job cannot have. It is called when a job is added, and by code that
+    /// reads settings from a file.
     ///
     /// # Errors
-    /// `Invalid`: what contradicts itself or is out of range.
+    /// `Invalid` if a setting is out of range or contradicts another one.
     pub fn check(&self) -> Result {
         let wrong = |what: &str| Err(Error::invalid(what.to_owned()));
         if let Delivery::AtLeastOnce { lease } = self.delivery {
             if !(SECOND..=DAY).contains(&lease) {
-                return wrong("a lease lasts from 1 s to 24 h");
+                return wrong("the lease is out of range; use 1 s to 24 h");
             }
             if self.overlap != Overlap::Allow {
                 return wrong(
@@ -186,7 +189,7 @@ impl Settings {
                 );
             }
         } else if self.retry.attempts > 1 {
-            return wrong("only at-least-once jobs are tried again: add `at_least_once(lease)`");
+            return wrong("an at-most-once job has a retry policy; add `at_least_once(lease)`");
         }
         if self.retry.attempts == 0 || self.retry.first < Duration::from_millis(1) {
             return wrong("a retry policy has at least 1 attempt, and at least 1 ms between them");
@@ -200,22 +203,22 @@ impl Settings {
             check_group(group)?;
         }
         if self.max_runs == Some(0) {
-            return wrong("`max_runs` is at least 1; a job that never runs need not be added");
+            return wrong("`max_runs` is 0; use at least 1, or do not add the job");
         }
         if let (Some(start), Some(end)) = (self.start, self.end)
             && end < start
         {
-            return wrong("the job ends before it starts");
+            return wrong("the job ends before it starts; use an end that is not before the start");
         }
         let whole = |duration: Duration| duration.subsec_nanos().is_multiple_of(1_000_000);
         for (name, duration) in [
             ("window", self.window),
             ("timeout", self.timeout),
             ("delay", Some(self.delay)),
-            ("spread", Some(self.spread)),
+            ("jitter", Some(self.jitter)),
         ] {
             let Some(duration) = duration else { continue };
-            let can_be_zero = matches!(name, "delay" | "spread");
+            let can_be_zero = matches!(name, "delay" | "jitter");
             if !whole(duration) || (duration.is_zero() && !can_be_zero) {
                 return wrong(&format!("`{name}` is a whole number of milliseconds, at least 1"));
             }
@@ -226,8 +229,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The text of a job with this schedule: what differs from the defaults, in a fixed order.
-    /// Time-outs are not in it: they concern the running node only.
+    /// The text of a job with this schedule: the settings that differ from the defaults, in a fixed
+    /// order. The time-out is left out, because it concerns the running node only.
     pub fn definition(&self, schedule: &str) -> String {
         let shared = Self { timeout: None, ..self.clone() };
         let mut text = schedule.to_owned();
@@ -237,7 +240,7 @@ impl Settings {
         text
     }
 
-    /// What differs from the defaults, in a fixed order, each as its name and its value.
+    /// The settings that differ from the defaults, in a fixed order, each as name and value.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if let Delivery::AtLeastOnce { lease } = self.delivery {
@@ -263,8 +266,8 @@ impl Settings {
         if !self.delay.is_zero() {
             words.push(format!("delay {}", millis(self.delay)));
         }
-        if !self.spread.is_zero() {
-            words.push(format!("spread {}", millis(self.spread)));
+        if !self.jitter.is_zero() {
+            words.push(format!("jitter {}", millis(self.jitter)));
         }
         for (name, bound) in [("start", self.start), ("end", self.end)] {
             if let Some(bound) = bound {
@@ -296,7 +299,7 @@ mod tests {
     const LEASED: Delivery = Delivery::AtLeastOnce { lease: Duration::from_secs(30) };
     const MS: Duration = Duration::from_millis(1);
 
-    /// What is said about the default settings with this change; empty: nothing.
+    /// Checks the error for the default settings with this change; empty: no error.
     #[track_caller]
     fn check(change: impl FnOnce(&mut Settings), says: &str) {
         let mut settings = Settings::default();
@@ -311,7 +314,7 @@ mod tests {
         check(|s| s.delivery = LEASED, "");
         check(|s| (s.delivery, s.retry) = (LEASED, Retry::up_to(u32::MAX, MS)), "");
         check(|s| s.window = Some(MS), "");
-        check(|s| s.spread = 366 * DAY, "");
+        check(|s| s.jitter = 366 * DAY, "");
         check(|s| s.catch_up = CatchUp::All { limit: 10_000 }, "");
         check(|s| s.max_runs = Some(u64::MAX), "");
         check(|s| s.mutex = Some("x".repeat(187).into()), "");
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn contradicting_settings_are_refused() {
         check(|s| (s.delivery, s.overlap) = (LEASED, Overlap::Skip), "never overlap");
         check(|s| s.retry = Retry::up_to(2, SECOND), "at_least_once");
         let (start, end) = (Time::UNIX_EPOCH + SECOND, Time::UNIX_EPOCH);
@@ -361,7 +364,7 @@ mod tests {
         check(|s| s.delay = nano, "`delay` is a whole number");
         for bad in [366 * DAY + MS, Duration::from_secs(u64::MAX)] {
             check(|s| s.window = Some(bad), "at most 366 days");
-            check(|s| s.spread = bad, "at most 366 days");
+            check(|s| s.jitter = bad, "at most 366 days");
         }
     }
 

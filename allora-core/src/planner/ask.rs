@@ -1,84 +1,84 @@
-//! What a turn asks the store about: the errands, and what is due.
+//! The operations of one tick: pending registrations and reads, and claims of due occurrences.
 
 use super::{
     Planner, SlotId, WakeUp,
-    decide::{Decision, decide},
-    intent::{Intent, Turn, What},
-    share::BATCH,
+    congestion_window::BATCH,
+    decide::{Claimant, Decision, decide},
+    request::{Request, RequestAction, Tick},
     slot::Phase,
 };
 use crate::{
-    backend::Next,
+    backend::NextRun,
     error::Result,
     event::Event,
-    job::{Fault, Timetable},
+    job::{CheckedSchedule, InvalidNextAt},
     time::{Time, saturating_add},
 };
 use std::{cmp::Reverse, time::Duration};
 
 impl Planner {
-    /// What to ask the store at `now`, with room for so many more runs.
-    pub(crate) fn turn(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Turn {
-        self.turn += 1;
-        self.roused = false;
-        self.rest(now);
-        let mut intents = Vec::new();
-        while intents.len() < BATCH
-            && let Some(id) = self.errands.pop_front()
+    /// The operations to send at `now`, with capacity for `room` more runs.
+    pub(crate) fn tick(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
+        self.tick += 1;
+        self.is_dirty = false;
+        self.evict_idle(now);
+        let mut requests = Vec::new();
+        while requests.len() < BATCH
+            && let Some(id) = self.pending_registrations.pop_front()
         {
             self.slots[id as usize].listed = false;
-            intents.extend(self.errand(id, now, events));
+            requests.extend(self.pending_registration(id, now, events));
         }
-        let most = self.share.size(room);
-        let mut takes = 0;
-        while takes < most && intents.len() < BATCH {
-            let due = self.due_now(now, most - takes);
+        let most = self.window.size(room);
+        let mut claims = 0;
+        while claims < most && requests.len() < BATCH {
+            let due = self.due_now(now, most - claims);
             if due.is_empty() {
                 break;
             }
             for wake_up @ (at, _, id) in due {
-                if takes >= most || intents.len() >= BATCH {
+                if claims >= most || requests.len() >= BATCH {
                     self.queue.push(Reverse(wake_up));
                     continue;
                 }
-                let intent = self.ask_about(id, at, now, events);
-                takes += usize::from(intent.as_ref().is_some_and(Intent::is_take));
-                intents.extend(intent);
+                let request = self.ask_about(id, at, now, events);
+                claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
+                requests.extend(request);
             }
         }
         let wake_at = self.next_up().map(|(at, ..)| at);
         let more = wake_at.is_some_and(|at| at <= now);
-        Turn { intents, wake_at, more, full: more && takes >= room }
+        Tick { requests, wake_at, more, full: more && claims >= room }
     }
 
-    /// Whether others take what this node asks for.
+    /// `true` if other nodes claim the same occurrences.
     pub(crate) fn is_losing(&self) -> bool {
-        self.share.is_losing()
+        self.window.is_losing()
     }
 
-    /// What to ask about a job that was in the queue for `at`.
+    /// The operation for a job that was in the queue for `at`.
     fn ask_about(
         &mut self,
         id: SlotId,
         at: Time,
         now: Time,
         events: &mut Vec<Event>,
-    ) -> Option<Intent> {
-        // It may have been there twice.
+    ) -> Option<Request> {
+        // It may have been in the queue twice.
         self.slots[id as usize].wake_at.take_if(|wake_at| *wake_at == at)?;
-        let intent = self.due(id, now, events);
-        // No answer is awaited after which the word would be heeded.
+        let request = self.due(id, now, events);
+        // No reply is pending that would reset the dirty flag.
         let slot = &mut self.slots[id as usize];
-        if intent.is_none() && std::mem::take(&mut slot.heard) {
-            slot.claim = None;
-            self.hear(id);
+        if request.is_none() && std::mem::take(&mut slot.is_dirty) {
+            slot.claim_id = None;
+            self.mark_dirty(id);
         }
-        intent
+        request
     }
 
-    /// Takes from the queue what is due and may be asked for, in the order in which this node asks.
+    /// Removes due entries from the queue that may be sent now, in this node's order.
     fn due_now(&mut self, now: Time, most: usize) -> Vec<WakeUp> {
-        let choice = self.share.choice(most);
+        let choice = self.window.choice(most);
         let mut due = Vec::new();
         while due.len() < choice
             && let Some(wake_up) = self.next_up()
@@ -87,7 +87,7 @@ impl Planner {
             self.queue.pop();
             due.push(wake_up);
         }
-        self.share.order(&mut due);
+        self.window.order(&mut due);
         due
     }
 
@@ -102,90 +102,99 @@ impl Planner {
         None
     }
 
-    fn errand(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Intent> {
+    fn pending_registration(
+        &mut self,
+        id: SlotId,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Option<Request> {
         let slot = &self.slots[id as usize];
-        let timetable = Timetable::of(&slot.name, &slot.entry);
-        let version = slot.entry.settings.version;
-        let planned = |started: u64, after: Time| -> Result<(String, Option<Next>), Fault> {
-            Ok((Timetable::definition(&slot.entry)?, timetable.following(after, started)?))
-        };
-        // An instant that both definitions have is not lost because one replaces the other.
-        let kept = |cursor: &Next| {
-            let pending = cursor.at <= now && now < cursor.due_at;
-            let before = cursor.at - chrono::TimeDelta::milliseconds(1);
-            let both = || timetable.instant_after(before) == Ok(Some(cursor.at));
+        let schedule = CheckedSchedule::of(&slot.name, &slot.spec);
+        let version = slot.spec.settings.version;
+        let planned =
+            |started: u64, after: Time| -> Result<(String, Option<NextRun>), InvalidNextAt> {
+                Ok((CheckedSchedule::definition(&slot.spec)?, schedule.following(after, started)?))
+            };
+        // An occurrence that both definitions have is kept when one replaces the other.
+        let kept = |cursor: &NextRun| {
+            let pending = cursor.scheduled_at <= now && now < cursor.due_at;
+            let before = cursor.scheduled_at - chrono::TimeDelta::milliseconds(1);
+            let both = || schedule.instant_after(before) == Ok(Some(cursor.scheduled_at));
             (pending && both()).then_some(before)
         };
-        let what = match &slot.phase {
-            Phase::New => planned(0, now).map(|(definition, first)| What::Register {
+        let action = match &slot.phase {
+            Phase::New => planned(0, now).map(|(definition, first)| RequestAction::Register {
                 definition,
                 version,
                 first,
             }),
-            Phase::Redefine { edition, after, cursor, started } => {
+            Phase::Redefine { generation, after, cursor, started } => {
                 let after = cursor.as_ref().and_then(kept).unwrap_or_else(|| now.max(*after));
-                let edition = *edition;
-                planned(*started, after).map(|(definition, next)| What::Redefine {
-                    edition,
+                let generation = *generation;
+                planned(*started, after).map(|(definition, next)| RequestAction::Redefine {
+                    generation,
                     definition,
                     version,
                     next,
                 })
             }
-            Phase::Stale => Ok(What::Look),
+            Phase::Stale => Ok(RequestAction::Read),
             Phase::Known(_) | Phase::Off => return None,
         };
-        self.intent(id, what, events)
+        self.request(id, action, events)
     }
 
-    fn due(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Intent> {
+    fn due(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) -> Option<Request> {
         let slot = &self.slots[id as usize];
-        let Phase::Known(known) = &slot.phase else { return self.errand(id, now, events) };
-        let claim = slot.claim.unwrap_or(self.next_claim);
-        match decide(&slot.name, &slot.entry, known, now, self.powers, claim) {
+        let Phase::Known(known) = &slot.phase else {
+            return self.pending_registration(id, now, events);
+        };
+        let claim_id = slot.claim_id.unwrap_or(self.next_claim_id);
+        let claimant = Claimant { claim_id, lost_after: self.lost_after };
+        match decide(&slot.name, &slot.spec, known, now, claimant) {
             Ok(Decision::Wait(None)) if known.paused && !slot.stored => {
-                self.look_at(id, saturating_add(now, self.poll));
+                self.read_at(id, saturating_add(now, self.poll));
                 None
             }
             Ok(Decision::Wait(wake_at)) => {
                 self.wake(id, wake_at);
                 None
             }
-            Ok(Decision::Look) => self.intent(id, Ok(What::Look), events),
+            Ok(Decision::Read) => self.request(id, Ok(RequestAction::Read), events),
             Ok(Decision::Blocked(until)) => {
-                self.look_at(id, saturating_add(now, self.poll).min(until));
+                self.read_at(id, saturating_add(now, self.poll).min(until));
                 None
             }
-            Ok(Decision::Take { take, then }) => {
-                self.next_claim = self.next_claim.wrapping_add(1);
+            Ok(Decision::Claim { claim, then }) => {
+                self.next_claim_id = self.next_claim_id.wrapping_add(1);
                 let late = known.due_at.map_or(Duration::ZERO, |due| crate::time::since(now, due));
-                self.intent(id, Ok(What::Take { take, then, late }), events)
+                self.request(id, Ok(RequestAction::Claim { claim, then, late }), events)
             }
-            Ok(Decision::Skip(skip)) => self.intent(id, Ok(What::Skip(skip)), events),
-            Ok(Decision::Reap) => self.intent(id, Ok(What::Reap), events),
-            Err(fault) => self.intent(id, Err(fault), events),
+            Ok(Decision::Advance(advance)) => {
+                self.request(id, Ok(RequestAction::Advance(advance)), events)
+            }
+            Ok(Decision::Reap) => self.request(id, Ok(RequestAction::Reap), events),
+            Err(fault) => self.request(id, Err(fault), events),
         }
     }
 
-    fn intent(
+    fn request(
         &mut self,
         id: SlotId,
-        what: Result<What, Fault>,
+        action: Result<RequestAction, InvalidNextAt>,
         events: &mut Vec<Event>,
-    ) -> Option<Intent> {
+    ) -> Option<Request> {
         let slot = &mut self.slots[id as usize];
-        match what {
-            Ok(what) => {
+        match action {
+            Ok(action) => {
                 slot.asked = true;
-                let placement = slot.entry.settings.placement;
-                Some(Intent { slot: id, name: slot.name.clone(), placement, what })
+                let placement = slot.spec.settings.placement;
+                Some(Request { slot: id, name: slot.name.clone(), placement, action })
             }
             Err(fault) => {
                 slot.phase = Phase::Off;
-                events.push(Event::Unplannable {
-                    name: slot.name.clone(),
-                    reason: fault.to_string(),
-                });
+                events
+                    .push(Event::JobInvalid { name: slot.name.clone(), reason: fault.to_string() });
                 None
             }
         }

@@ -1,112 +1,110 @@
-//! What to do about one job, now: the policies, as one pure function.
+//! The decision about one job at one time: the policies, as one pure function.
 
 use super::slot::Known;
 use crate::{
-    backend::{Beside, Cursor, Deliver, Mark, Next, Occurrence, Passed, Skip, Take},
-    job::{CatchUp, Delivery, Entry, Fault, Overlap, Placement, Timetable},
-    record::MAX_HOLDS,
+    backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
+    job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
+    record::MAX_LEASES,
     time::{Time, saturating_add},
 };
 use std::time::Duration;
 
-/// What to do about one job.
+/// A decision about one job.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Nothing before this time; `None`: nothing until somebody changes something.
+    /// Nothing before this time; `None`: nothing until the record changes.
     Wait(Option<Time>),
-    /// Win this occurrence; `then` is where a finish moves the cursor.
-    Take { take: Take, then: Cursor },
-    /// Pass these instants over.
-    Skip(Skip),
-    /// A run's node has kept silent: have it recorded.
+    /// Claim this occurrence; `then` is the cursor's move by the completion.
+    Claim { claim: Claim, then: Cursor },
+    /// Move the cursor without a run.
+    Advance(Advance),
+    /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
-    /// It may not start beside the runs that are marked, the first of which ends at this time at
-    /// the latest; look again before.
+    /// Active runs block it. The first of them ends at this time at the latest: read the record
+    /// again before that.
     Blocked(Time),
-    /// Runs were marked before it became due, and may have ended since: find out.
-    Look,
+    /// Runs were active before it became due, and may have ended since: read the record.
+    Read,
 }
 
-/// What the backend can do, as far as decisions depend on it.
+/// The claim that a node would make, as far as it does not depend on the job.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Powers {
-    /// How long a mark lasts.
-    pub(crate) mark: Duration,
-    /// Whether the backend has leases, and so marks; the records of jobs that run on every node,
-    /// which are not in it, have both.
-    pub(crate) leases: bool,
+pub(crate) struct Claimant {
+    /// The id of the claim.
+    pub(crate) claim_id: u128,
+    /// The lease of an at-most-once run.
+    pub(crate) lost_after: Duration,
 }
 
-/// Decides about one job. `claim` is for the take, if there is one.
+/// Decides about one job.
 pub(crate) fn decide(
     name: &str,
-    entry: &Entry,
+    spec: &JobSpec,
     known: &Known,
     now: Time,
-    powers: Powers,
-    claim: u128,
-) -> Result<Decision, Fault> {
-    if known.next_mark().is_some_and(|until| until <= now) {
+    claimant: Claimant,
+) -> Result<Decision, InvalidNextAt> {
+    let lease_end = known.next_lease_end();
+    if lease_end.is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
     }
     let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {
-        return Ok(Decision::Wait(known.next_mark()));
+        return Ok(Decision::Wait(lease_end));
     };
     if due_at > now {
-        return Ok(Decision::Wait(Some(known.next_mark().map_or(due_at, |mark| mark.min(due_at)))));
+        return Ok(Decision::Wait(Some(lease_end.map_or(due_at, |end| end.min(due_at)))));
     }
     if !known.head_is_cursor() {
-        return other_head(name, entry, known, (head, due_at), powers, claim);
+        return other_head(name, spec, known, (head, due_at), claimant);
     }
-    let timetable = Timetable::of(name, entry);
-    let due = Due { timetable, entry, known, first: head.at, due_at, now };
-    due.decide(powers, claim)
+    let schedule = CheckedSchedule::of(name, spec);
+    let due = Due { schedule, spec, known, first: head.scheduled_at, due_at, now };
+    due.decide(claimant)
 }
 
-/// A trigger, or what a dead or failed run left: taken as it is.
+/// A trigger, or the occurrence of an expired or failed run: claimed as it is.
 fn other_head(
     name: &str,
-    entry: &Entry,
+    spec: &JobSpec,
     known: &Known,
     (head, due_at): (&Occurrence, Time),
-    powers: Powers,
-    claim: u128,
-) -> Result<Decision, Fault> {
-    if let Some(until) = no_room(entry, known) {
-        return Ok(if known.as_of < due_at { Decision::Look } else { Decision::Blocked(until) });
+    claimant: Claimant,
+) -> Result<Decision, InvalidNextAt> {
+    if let Some(until) = no_room(spec, known) {
+        return Ok(if known.as_of < due_at { Decision::Read } else { Decision::Blocked(until) });
     }
-    // Begun at least once, and now taken at most once: the cursor is still on it.
+    // Started at least once, and now claimed at most once: the cursor is still on it.
     let cursor = if known.head_is_at_cursor() {
-        Cursor::To(Timetable::of(name, entry).following(head.at, known.started)?)
+        Cursor::To(CheckedSchedule::of(name, spec).following(head.scheduled_at, known.started)?)
     } else {
         Cursor::Keep
     };
-    let deliver = deliver(entry, powers, cursor);
-    let take = Take::new(claim, known.fence, head.clone(), deliver);
-    let then = finish_of(name, entry, head, known.started)?;
-    Ok(Decision::Take { take, then })
+    let claim = claim(spec, known, head.clone(), cursor, claimant);
+    let then = completion_of(name, spec, head, known.started)?;
+    Ok(Decision::Claim { claim, then })
 }
 
-/// Where the finish of a run moves the cursor, when `started` occurrences were started, this one
-/// included. Worked out before the run, so that a bad `next_at` shows early.
-pub(crate) fn finish_of(
+/// The cursor's move by the completion of a run, when `started` occurrences were started, including
+/// this one. It is computed before the run, so that a bad `next_at` is detected early.
+pub(crate) fn completion_of(
     name: &str,
-    entry: &Entry,
-    run: &Occurrence,
+    spec: &JobSpec,
+    occurrence: &Occurrence,
     started: u64,
-) -> Result<Cursor, Fault> {
-    match entry.settings.delivery {
-        Delivery::AtLeastOnce { .. } if run.trigger.is_none() => {
-            Ok(Cursor::To(Timetable::of(name, entry).following(run.at, started)?))
+) -> Result<Cursor, InvalidNextAt> {
+    match spec.settings.delivery {
+        Delivery::AtLeastOnce { .. } if occurrence.trigger.is_none() => {
+            let schedule = CheckedSchedule::of(name, spec);
+            Ok(Cursor::To(schedule.following(occurrence.scheduled_at, started)?))
         }
         _ => Ok(Cursor::Keep),
     }
 }
 
-/// The schedule's next occurrence is due, and perhaps others after it.
+/// A schedule whose next occurrence is due, and perhaps others after it.
 struct Due<'a> {
-    timetable: Timetable<'a>,
-    entry: &'a Entry,
+    schedule: CheckedSchedule<'a>,
+    spec: &'a JobSpec,
     known: &'a Known,
     first: Time,
     due_at: Time,
@@ -114,91 +112,90 @@ struct Due<'a> {
 }
 
 impl Due<'_> {
-    fn decide(&self, powers: Powers, claim: u128) -> Result<Decision, Fault> {
+    fn decide(&self, claimant: Claimant) -> Result<Decision, InvalidNextAt> {
         let latest = self.latest()?;
         if let Some(too_late) = self.too_late(latest)? {
-            return self.skip(too_late, false);
+            return self.advance(too_late, NotRunReason::Window);
         }
-        let start = match self.entry.settings.catch_up {
+        let start = match self.spec.settings.catch_up {
             CatchUp::All { limit } => self.last_of(latest, limit)?,
             CatchUp::Latest | CatchUp::None => latest,
         };
-        if let Some(until) = no_room(self.entry, self.known) {
-            return match self.entry.settings.overlap {
-                _ if self.known.as_of < self.due_at => Ok(Decision::Look),
-                Overlap::Skip => self.skip(latest, true),
+        if let Some(until) = no_room(self.spec, self.known) {
+            return match self.spec.settings.overlap {
+                _ if self.known.as_of < self.due_at => Ok(Decision::Read),
+                Overlap::Skip => self.advance(latest, NotRunReason::Overlap),
                 Overlap::Allow | Overlap::Wait => Ok(Decision::Blocked(until)),
             };
         }
-        let then = Cursor::To(self.after(start, 1)?);
-        let deliver = deliver(self.entry, powers, then);
+        let next = Cursor::To(self.after(start, 1)?);
         let expected = Occurrence::from(self.first);
-        let mut take = Take::new(claim, self.known.fence, expected, deliver);
+        let mut claim = claim(self.spec, self.known, expected, next, claimant);
         if start > self.first {
-            let count = self.timetable.count(self.first, start)?;
+            let count = self.schedule.count(self.first, start)?;
             let last = self.last_before(start)?;
-            take = take.starting(start.into(), Passed { count, last, overlap: false });
+            let not_run = NotRun { count, last, reason: NotRunReason::CatchUp };
+            claim = claim.starting(start.into(), not_run);
         }
-        take.fresh_until = self.window_end(start);
-        let then = match deliver {
-            Deliver::AtMostOnce { .. } => Cursor::Keep,
-            Deliver::AtLeastOnce { .. } => then,
-        };
-        Ok(Decision::Take { take, then })
+        claim.not_after = self.window_end(start);
+        // At most once, the claim moves the cursor.
+        let then = if claim.then == Cursor::Keep { next } else { Cursor::Keep };
+        Ok(Decision::Claim { claim, then })
     }
 
-    /// The latest instant that is due; where that costs too much to find, the schedule is taken up
-    /// again from now.
-    fn latest(&self) -> Result<Time, Fault> {
-        match self.timetable.latest(self.first, self.now)? {
+    /// The latest scheduled time that is due. If the search takes too long, the schedule continues
+    /// from now.
+    fn latest(&self) -> Result<Time, InvalidNextAt> {
+        match self.schedule.latest(self.first, self.now)? {
             Some(latest) => Ok(latest),
             None => {
                 let mut latest = self.first;
-                // No chain is known here: look back over ever longer stretches for an instant.
+                // The schedule has no chain: search backwards in growing steps for a scheduled
+                // time.
                 for seconds in [1, 60, 3_600, 86_400, 31 * 86_400, 366 * 86_400] {
                     let back = self.now - chrono::TimeDelta::seconds(seconds);
-                    if let Some(at) = self.timetable.instant_after(back.max(self.first))?
-                        && self.timetable.next(at).is_some_and(|next| next.due_at <= self.now)
+                    if let Some(at) = self.schedule.instant_after(back.max(self.first))?
+                        && self.schedule.next(at).is_some_and(|next| next.due_at <= self.now)
                     {
                         latest = at;
                         break;
                     }
                 }
-                Ok(self.timetable.latest(latest, self.now)?.unwrap_or(latest))
+                Ok(self.schedule.latest(latest, self.now)?.unwrap_or(latest))
             }
         }
     }
 
-    /// The last instant that is too late to run, if even the latest is.
-    fn too_late(&self, latest: Time) -> Result<Option<Time>, Fault> {
+    /// The last scheduled time that is too late to run, if even the latest is.
+    fn too_late(&self, latest: Time) -> Result<Option<Time>, InvalidNextAt> {
         Ok(self.window_end(latest).is_some_and(|end| end < self.now).then_some(latest))
     }
 
-    /// Until when an instant may be run.
+    /// The end of the window of a scheduled time.
     fn window_end(&self, at: Time) -> Option<Time> {
-        let window = self.entry.settings.late_by_at_most()?;
-        Some(saturating_add(self.timetable.next(at)?.due_at, window))
+        let window = self.spec.settings.late_by_at_most()?;
+        Some(saturating_add(self.schedule.next(at)?.due_at, window))
     }
 
-    /// The first of the last `limit` instants up to `latest` that the window allows.
-    fn last_of(&self, latest: Time, limit: u32) -> Result<Time, Fault> {
-        let fits = |from: Time| -> Result<bool, Fault> {
+    /// The first of the last `limit` scheduled times up to `latest` that the window allows.
+    fn last_of(&self, latest: Time, limit: u32) -> Result<Time, InvalidNextAt> {
+        let fits = |from: Time| -> Result<bool, InvalidNextAt> {
             Ok(self.window_end(from).is_none_or(|end| end >= self.now)
                 && self.are_few(from, latest, limit)?)
         };
         if fits(self.first)? {
             return Ok(self.first);
         }
-        // The instants of the chain are ordered: halve the time until one is found that fits while
-        // the one before does not.
+        // The scheduled times of the chain are ordered: halve the range until one fits while its
+        // predecessor does not.
         let (mut low, mut high) = (self.first, latest);
         while low < high {
             let middle = low + (high - low) / 2;
-            let Some(at) = self.timetable.latest_of_chain(self.first, middle)? else {
+            let Some(at) = self.schedule.latest_of_chain(self.first, middle)? else {
                 return Ok(latest);
             };
             if at <= low {
-                let Some(next) = self.timetable.instant_after(low)? else { break };
+                let Some(next) = self.schedule.instant_after(low)? else { break };
                 if next >= high || fits(next)? {
                     high = next.min(high);
                     break;
@@ -213,14 +210,14 @@ impl Due<'_> {
         Ok(high)
     }
 
-    /// Whether at most `limit` instants lie from `from` to `latest`.
-    fn are_few(&self, from: Time, latest: Time, limit: u32) -> Result<bool, Fault> {
-        if let Some(after) = self.timetable.count(from, latest)? {
+    /// `true` if at most `limit` scheduled times lie from `from` to `latest`.
+    fn are_few(&self, from: Time, latest: Time, limit: u32) -> Result<bool, InvalidNextAt> {
+        if let Some(after) = self.schedule.count(from, latest)? {
             return Ok(after < u64::from(limit));
         }
         let mut at = from;
         for _ in 0..limit {
-            match self.timetable.instant_after(at)? {
+            match self.schedule.instant_after(at)? {
                 Some(next) if at < latest => at = next,
                 _ => return Ok(true),
             }
@@ -228,43 +225,52 @@ impl Due<'_> {
         Ok(false)
     }
 
-    fn skip(&self, last: Time, overlap: bool) -> Result<Decision, Fault> {
+    /// Moves the cursor past everything up to `last`.
+    fn advance(&self, last: Time, reason: NotRunReason) -> Result<Decision, InvalidNextAt> {
         let then = self.after(last, 0)?;
-        let count = self.timetable.count(self.first, last)?.map(|count| count + 1);
-        let passed = Passed { count, last, overlap };
-        Ok(Decision::Skip(Skip::new(self.known.edition, self.first, passed, then)))
+        let count = self.schedule.count(self.first, last)?.map(|count| count + 1);
+        let not_run = NotRun { count, last, reason };
+        Ok(Decision::Advance(Advance::new(self.known.generation, self.first, not_run, then)))
     }
 
-    fn after(&self, at: Time, more: u64) -> Result<Option<Next>, Fault> {
-        self.timetable.following(at, self.known.started + more)
+    fn after(&self, at: Time, more: u64) -> Result<Option<NextRun>, InvalidNextAt> {
+        self.schedule.following(at, self.known.started + more)
     }
 
-    fn last_before(&self, start: Time) -> Result<Time, Fault> {
+    fn last_before(&self, start: Time) -> Result<Time, InvalidNextAt> {
         let before = start - chrono::TimeDelta::milliseconds(1);
-        Ok(self.timetable.latest_of_chain(self.first, before)?.unwrap_or(self.first))
+        Ok(self.schedule.latest_of_chain(self.first, before)?.unwrap_or(self.first))
     }
 }
 
-/// If the job may not start beside the runs that are marked, when the first of them ends at last.
-fn no_room(entry: &Entry, known: &Known) -> Option<Time> {
-    let limit = match (entry.settings.delivery, entry.settings.overlap) {
-        (Delivery::AtMostOnce, Overlap::Allow) => MAX_HOLDS,
+/// The time at which the first active run ends at the latest, if the job may not start beside it.
+fn no_room(spec: &JobSpec, known: &Known) -> Option<Time> {
+    let limit = match (spec.settings.delivery, spec.settings.overlap) {
+        (Delivery::AtMostOnce, Overlap::Allow) => MAX_LEASES,
         _ => 1,
     };
-    known.next_mark().filter(|_| known.marks.len() >= limit)
+    known.next_lease_end().filter(|_| known.lease_ends.len() >= limit)
 }
 
-fn deliver(entry: &Entry, powers: Powers, then: Cursor) -> Deliver {
-    match entry.settings.delivery {
-        Delivery::AtLeastOnce { lease } => Deliver::AtLeastOnce { lease },
+/// The claim of `expected`. `next` is the cursor's move if the claim makes it.
+fn claim(
+    spec: &JobSpec,
+    known: &Known,
+    expected: Occurrence,
+    next: Cursor,
+    claimant: Claimant,
+) -> Claim {
+    let Claimant { claim_id, lost_after } = claimant;
+    match spec.settings.delivery {
+        Delivery::AtLeastOnce { lease } => {
+            Claim::at_least_once(claim_id, known.fence, expected, lease)
+        }
         Delivery::AtMostOnce => {
-            let beside = match entry.settings.overlap {
-                Overlap::Allow => Beside::Others,
-                Overlap::Skip | Overlap::Wait => Beside::None,
+            let sharing = match spec.settings.overlap {
+                Overlap::Allow => Sharing::Shared,
+                Overlap::Skip | Overlap::Wait => Sharing::Exclusive,
             };
-            let marked = powers.leases || entry.settings.placement == Placement::EveryNode;
-            let mark = marked.then_some(Mark { lasts: powers.mark, beside });
-            Deliver::AtMostOnce { then, mark }
+            Claim::at_most_once(claim_id, known.fence, expected, next, lost_after, sharing)
         }
     }
 }

@@ -1,31 +1,31 @@
-//! What this node does next: pure, fed with the time and with answers.
+//! The planner: computes the next operations of this node from the time and from replies.
 //!
-//! The planner keeps what the node knows of each job, a queue ordered by when each wants
-//! attention, and a list of errands (registrations, looks). [`Planner::turn`] says what to ask the
-//! store now; [`Planner::answered`] takes in what the store said. It reads no clock and awaits
-//! nothing, so that every policy is tested by values.
+//! It keeps the last known state of each job, a queue ordered by wake-up time, and a list of
+//! pending registrations and reads. [`Planner::tick`] returns the operations to send now;
+//! [`Planner::on_reply`] applies their replies. It reads no clock and awaits nothing, so that every
+//! policy can be tested with plain values.
 
-mod answer;
 mod ask;
+mod congestion_window;
 mod decide;
-mod intent;
-mod share;
+mod reply;
+mod request;
 mod slot;
-mod stocks;
 #[cfg(test)]
 mod tests;
+mod working_set;
 
-pub(crate) use decide::Powers;
-pub(crate) use intent::{Intent, Start, Turn};
+pub(crate) use reply::RunUpdate;
+pub(crate) use request::{Request, Start, Tick};
 
 use crate::{
-    backend::{Outcome, State},
-    error::{Error, Kind, Result},
+    backend::{JobState, NotRun},
+    error::{Error, ErrorKind, Result},
     event::Event,
-    job::{Entry, Timetable},
+    job::{CheckedSchedule, JobSpec},
     time::{Time, saturating_add},
 };
-use share::Share;
+use congestion_window::CongestionWindow;
 use slot::{Known, Phase, Slot};
 use std::{
     cmp::Reverse,
@@ -33,71 +33,71 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use stocks::Stocks;
+use working_set::WorkingSet;
 
 /// The place of a job in the planner.
 pub(crate) type SlotId = u32;
 
-/// When a job wants attention, its rank among those that do at that instant, its place.
+/// A job's wake-up time, its rank among those at the same time, and its slot.
 type WakeUp = (Time, u32, SlotId);
 
 pub(crate) struct Planner {
     slots: Vec<Slot>,
     by_name: HashMap<Arc<str>, SlotId>,
-    /// When each job wants attention; entries that their slot does not confirm are stale.
+    /// The wake-up times of the jobs. Entries that their slot does not confirm are stale.
     queue: BinaryHeap<Reverse<WakeUp>>,
-    /// Jobs to be registered, redefined or looked at, whenever there is a request.
-    errands: VecDeque<SlotId>,
-    /// The number of the turn whose answers are awaited or were taken in last.
-    turn: u64,
-    /// Something wants attention that the last turn did not know of.
-    roused: bool,
-    stored: Stocks,
-    share: Share,
-    /// This node's own, a random one: ranks the jobs.
+    /// Jobs to register, redefine or read, with the next request.
+    pending_registrations: VecDeque<SlotId>,
+    /// The number of the last tick whose replies are pending or were applied.
+    tick: u64,
+    /// Something has changed since the last tick.
+    is_dirty: bool,
+    stored: WorkingSet,
+    window: CongestionWindow,
+    /// A random number of this node, which ranks the jobs.
     seed: u64,
-    /// Never repeated: it began at a random number of 128 bits, and counts.
-    next_claim: u128,
+    /// The next claim id. Ids never repeat: they count up from a random number of 128 bits.
+    next_claim_id: u128,
     poll: Duration,
-    powers: Powers,
+    lost_after: Duration,
 }
 
 impl Planner {
-    /// `claims`: a random number; those that follow it are the claims of this node's takes.
-    pub(crate) fn new(claims: u128, poll: Duration, powers: Powers) -> Self {
+    /// `claims`: a random number, the first of this node's claim ids.
+    pub(crate) fn new(claims: u128, poll: Duration, lost_after: Duration) -> Self {
         Self {
-            next_claim: claims,
-            roused: false,
-            stored: Stocks::default(),
-            share: Share::default(),
+            next_claim_id: claims,
+            is_dirty: false,
+            stored: WorkingSet::default(),
+            window: CongestionWindow::default(),
             seed: claims as u64,
             slots: Vec::new(),
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
-            errands: VecDeque::new(),
-            turn: 0,
+            pending_registrations: VecDeque::new(),
+            tick: 0,
             poll,
-            powers,
+            lost_after,
         }
     }
 
     /// # Errors
     /// `AlreadyExists` if the planner has a job of this name.
-    pub(crate) fn add(&mut self, name: Arc<str>, entry: Entry) -> Result {
+    pub(crate) fn add(&mut self, name: Arc<str>, spec: JobSpec) -> Result {
         let id = SlotId::try_from(self.slots.len())
             .map_err(|_| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
         if self.by_name.contains_key(&name) {
             let twice = format!("the job {name:?} is added twice; names are unique");
-            return Err(Error::new(Kind::AlreadyExists, twice));
+            return Err(Error::new(ErrorKind::AlreadyExists, twice));
         }
         self.by_name.insert(name.clone(), id);
-        self.slots.push(Slot::new(name, entry, self.seed));
-        self.run_errand(id);
+        self.slots.push(Slot::new(name, spec, self.seed));
+        self.enqueue_registration(id);
         Ok(())
     }
 
-    /// Leaves a job alone from now on; answers whether the planner had it. What is under way goes
-    /// its way, and the name is free.
+    /// Removes a job. Returns whether the planner had it. Its requests and runs continue, and the
+    /// name is free.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
         let slot = &mut self.slots[id as usize];
@@ -107,8 +107,8 @@ impl Planner {
         }
         self.by_name.remove(name);
         slot.removed = true;
-        // What is asked for may be won, and is asked again until there is an answer.
-        if !slot.asked && slot.claim.is_none() {
+        // A pending claim may succeed; it is repeated until there is a reply.
+        if !slot.asked && slot.claim_id.is_none() {
             slot.phase = Phase::Off;
             slot.wake_at = None;
         }
@@ -119,28 +119,34 @@ impl Planner {
         self.by_name.len()
     }
 
-    /// Word from the store about this job.
-    pub(crate) fn heard_of(&mut self, name: &str) {
+    /// Handles a notification about this job.
+    pub(crate) fn on_notification(&mut self, name: &str) {
         match self.by_name.get(name) {
-            Some(&id) => self.hear(id),
-            None => self.look_for(Time::MIN_UTC),
+            Some(&id) => self.mark_dirty(id),
+            None => self.read_by(Time::MIN_UTC),
         }
     }
 
-    /// There is word of this job: looks at it, after the answer that is awaited, if one is. So it
-    /// is while a take whose answer was lost waits to be asked again: whoever looks first forgets
-    /// what it may have won.
-    fn hear(&mut self, id: SlotId) {
+    /// Marks a job as changed. It is read after the pending reply, if there is one. The same holds
+    /// while a claim whose reply was lost waits for its repetition: a read before would discard a
+    /// claim that may have succeeded.
+    fn mark_dirty(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
-        if slot.asked || slot.claim.is_some() {
-            slot.heard = true;
+        if slot.asked || slot.claim_id.is_some() {
+            slot.is_dirty = true;
         } else if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
-            self.look_soon(id);
+            self.read_soon(id);
         }
     }
 
-    /// The truth about one job.
-    pub(crate) fn learn(&mut self, id: SlotId, state: &State, now: Time, events: &mut Vec<Event>) {
+    /// Applies the current state of one job.
+    pub(crate) fn learn(
+        &mut self,
+        id: SlotId,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
         if self.slots[id as usize].stored {
             return self.learn_stored(id, state, now, events);
         }
@@ -153,107 +159,108 @@ impl Planner {
         if matches!(slot.phase, Phase::Off) {
             return;
         }
-        let agreed = slot.agreed.map(|edition| edition == state.edition);
+        let agreed = slot.agreed.map(|generation| generation == state.generation);
         let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
         let mine = match agreed {
             Some(true) => Ok(true),
-            _ => Timetable::definition(&slot.entry).map(|mine| mine == state.definition),
+            _ => CheckedSchedule::definition(&slot.spec).map(|mine| mine == state.definition),
         };
-        slot.phase = if let Some(reason) = &state.parked {
+        slot.phase = if let Some(reason) = &state.unreadable {
             let reason = format!("its record in the store cannot be read: {reason}");
-            off(Event::Unplannable { name: name(), reason })
+            off(Event::JobInvalid { name: name(), reason })
         } else if !state.kind.is_empty() {
             let reason = format!(
                 "a stored schedule of kind {:?} has this name; delete that, or choose another name",
                 state.kind
             );
-            off(Event::Unplannable { name: name(), reason })
+            off(Event::JobInvalid { name: name(), reason })
         } else if let Err(fault) = &mine {
-            off(Event::Unplannable { name: name(), reason: fault.to_string() })
+            off(Event::JobInvalid { name: name(), reason: fault.to_string() })
         } else if mine == Ok(true) {
             if was_redefining {
                 events.push(Event::Redefined { name: name() });
             }
-            slot.agreed = Some(state.edition);
+            slot.agreed = Some(state.generation);
             Phase::Known(Known::of(state, now))
-        } else if agreed.is_some() || state.version > slot.entry.settings.version {
-            off(Event::Outdated { name: name() })
+        } else if agreed.is_some() || state.version > slot.spec.settings.version {
+            off(Event::DefinitionConflict { name: name() })
         } else {
             let after = state.last_started.map_or(now, |last| last.max(now));
-            let (edition, started) = (state.edition, state.counters.started);
-            let cursor = state.cursor.filter(|cursor| state.last_started < Some(cursor.at));
-            Phase::Redefine { edition, after, cursor, started }
+            let (generation, started) = (state.generation, state.counters.started);
+            let cursor =
+                state.cursor.filter(|cursor| state.last_started < Some(cursor.scheduled_at));
+            Phase::Redefine { generation, after, cursor, started }
         };
         match &slot.phase {
             Phase::Known(known) => {
                 let wake_at = known.wants_attention();
                 let paused = known.paused && wake_at.is_none();
                 if paused {
-                    self.look_at(id, saturating_add(now, self.poll));
+                    self.read_at(id, saturating_add(now, self.poll));
                 } else {
                     self.wake(id, wake_at);
                 }
             }
-            Phase::Redefine { .. } => self.run_errand(id),
+            Phase::Redefine { .. } => self.enqueue_registration(id),
             _ => slot.wake_at = None,
         }
     }
 
-    /// A record that somebody should look at, found in the store.
-    pub(crate) fn found(&mut self, state: &State, now: Time, events: &mut Vec<Event>) {
+    /// Applies a due record that a search has found in the store.
+    pub(crate) fn found(&mut self, state: &JobState, now: Time, events: &mut Vec<Event>) {
         let Some(&id) = self.by_name.get(state.name.as_str()) else {
             return self.found_stored(state, now, events);
         };
         if matches!(self.slots[id as usize].phase, Phase::Known(_)) {
-            match self.slots[id as usize].settled_in == self.turn {
-                // A run has ended since this was asked for: the state may be older than that.
-                true => self.hear(id),
+            match self.slots[id as usize].ended_in == self.tick {
+                // A run has ended since this was requested: the state may be older.
+                true => self.mark_dirty(id),
                 false => self.learn(id, state, now, events),
             }
         }
     }
 
-    /// Whether there is more to do than the last turn said.
-    pub(crate) fn is_roused(&self) -> bool {
-        self.roused
+    /// `true` if something has changed since the last tick.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty
     }
 
     fn wake(&mut self, id: SlotId, at: Option<Time>) {
         if at.is_some() && self.slots[id as usize].wake_at == at {
             return;
         }
-        self.roused |= at.is_some();
+        self.is_dirty |= at.is_some();
         let slot = &mut self.slots[id as usize];
         slot.wake_at = at;
-        if slot.stored && !std::mem::replace(&mut slot.resting, true) {
-            self.stored.resting.push(id);
+        if slot.stored && !std::mem::replace(&mut slot.is_idle, true) {
+            self.stored.idle.push(id);
         }
         let rank = slot.rank;
         self.queue.extend(at.map(|at| Reverse((at, rank, id))));
     }
 
-    fn look_at(&mut self, id: SlotId, at: Time) {
+    fn read_at(&mut self, id: SlotId, at: Time) {
         self.slots[id as usize].phase = Phase::Stale;
         self.wake(id, Some(at));
     }
 
-    fn look_soon(&mut self, id: SlotId) {
+    fn read_soon(&mut self, id: SlotId) {
         let slot = &mut self.slots[id as usize];
         slot.phase = Phase::Stale;
         slot.wake_at = None;
-        self.run_errand(id);
+        self.enqueue_registration(id);
     }
 
-    fn run_errand(&mut self, id: SlotId) {
+    fn enqueue_registration(&mut self, id: SlotId) {
         let listed = &mut self.slots[id as usize].listed;
         if !std::mem::replace(listed, true) {
-            self.roused = true;
-            self.errands.push_back(id);
+            self.is_dirty = true;
+            self.pending_registrations.push_back(id);
         }
     }
 }
 
-fn passed(name: Arc<str>, first: Time, range: &crate::backend::Passed) -> Event {
-    let outcome = if range.overlap { Outcome::Skipped } else { Outcome::Missed };
-    Event::Passed { name, first, last: range.last, count: range.count, outcome }
+fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {
+    let (last, count, outcome) = (range.last, range.count, range.outcome());
+    Event::OccurrencesMissed { name, first, last, count, outcome }
 }

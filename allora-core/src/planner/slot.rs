@@ -1,107 +1,108 @@
-//! What a node knows of one job.
+//! The state of one job on one node.
 
 use crate::{
-    backend::{Next, Occurrence, State},
-    job::Entry,
-    schedule::stable_hash,
+    backend::{JobState, NextRun, Occurrence, OnExpiry},
+    job::JobSpec,
     time::Time,
 };
+use allora_schedule::stable_hash;
 use std::sync::Arc;
 
 /// One job of this node.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
-    pub(crate) entry: Entry,
-    /// Its place in an order of the jobs that is this node's own.
+    pub(crate) spec: JobSpec,
+    /// Its rank in this node's order of the jobs.
     pub(crate) rank: u32,
     pub(crate) phase: Phase,
-    /// The claim of a take whose answer was lost: the next take asks with it again.
-    pub(crate) claim: Option<u128>,
+    /// The id of a claim whose reply was lost. The next claim repeats it.
+    pub(crate) claim_id: Option<u128>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
-    /// It is in the list of errands.
+    /// It is in the list of pending registrations.
     pub(crate) listed: bool,
-    /// The edition of the definition that this node and the store last agreed on.
+    /// The generation of the definition that this node and the store last agreed on.
     pub(crate) agreed: Option<i64>,
-    /// A plan for it is on its way to the store.
+    /// An operation on it is on its way to the store.
     pub(crate) asked: bool,
-    /// There was word of it meanwhile, which the answer may not know of.
-    pub(crate) heard: bool,
-    /// The last turn in which a run of it was settled.
-    pub(crate) settled_in: u64,
-    /// Nobody on this node wants it any more; its place stays, since runs and answers name it.
+    /// A notification came meanwhile, which the reply may not reflect.
+    pub(crate) is_dirty: bool,
+    /// The last tick in which an end of one of its runs was recorded.
+    pub(crate) ended_in: u64,
+    /// It was removed from this node. Its slot stays, since runs and replies refer to it.
     pub(crate) removed: bool,
-    /// How often in succession the store refused what it then said is due.
+    /// The number of successive requests that the store rejected although it returned the record as
+    /// due.
     pub(crate) refused: u32,
-    /// A stored schedule: known here only as long as it wants attention.
+    /// A stored schedule: it has a slot only while it wants attention.
     pub(crate) stored: bool,
-    /// It is in the list of those that may want none.
-    pub(crate) resting: bool,
+    /// It is in the list of slots that may be idle.
+    pub(crate) is_idle: bool,
 }
 
 impl Slot {
-    /// `seed`: this node's own.
-    pub(crate) fn new(name: Arc<str>, entry: Entry, seed: u64) -> Self {
+    /// `seed`: a random number of this node.
+    pub(crate) fn new(name: Arc<str>, spec: JobSpec, seed: u64) -> Self {
         Self {
             rank: stable_hash(&[&seed.to_le_bytes(), name.as_bytes()]) as u32,
             name,
-            entry,
+            spec,
             phase: Phase::New,
-            claim: None,
+            claim_id: None,
             wake_at: None,
             listed: false,
             agreed: None,
             asked: false,
-            heard: false,
-            settled_in: 0,
+            is_dirty: false,
+            ended_in: 0,
             removed: false,
             refused: 0,
             stored: false,
-            resting: false,
+            is_idle: false,
         }
     }
 }
 
-/// How far this node has come with a job.
+/// The agreement of this node and the store about a job.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// To be registered.
     New,
-    /// The store has another definition, of this edition; so many occurrences were started, and
-    /// the one of `cursor` was not.
-    Redefine { edition: i64, after: Time, cursor: Option<Next>, started: u64 },
+    /// The store has another definition, of this generation. `started` occurrences were started;
+    /// that of `cursor` was not.
+    Redefine { generation: i64, after: Time, cursor: Option<NextRun>, started: u64 },
     /// In agreement with the store.
     Known(Known),
-    /// To be looked at.
+    /// To be read.
     Stale,
-    /// Left alone until the scheduler is restarted.
+    /// Ignored until the scheduler is restarted.
     Off,
 }
 
-/// The truth as it was last heard.
+/// The current state as of the last reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// When it was heard, by the store's clock.
+    /// The time of that reply, by the store's clock.
     pub(crate) as_of: Time,
-    pub(crate) edition: i64,
-    /// The record's fence: with another one, something else is true.
+    pub(crate) generation: i64,
+    /// The record's fence. A different fence means a different state.
     pub(crate) fence: i64,
     pub(crate) head: Option<Occurrence>,
     pub(crate) due_at: Option<Time>,
-    pub(crate) cursor: Option<Next>,
+    pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
     pub(crate) paused: bool,
-    /// Fence and end of the runs that nobody has ended.
-    pub(crate) marks: Vec<(i64, Time)>,
+    /// Fence and lease end of the active runs.
+    pub(crate) lease_ends: Vec<(i64, Time)>,
 }
 
 impl Known {
-    pub(crate) fn of(state: &State, now: Time) -> Self {
-        let marks = state.holds.iter().filter(|held| !held.at_least_once);
+    pub(crate) fn of(state: &JobState, now: Time) -> Self {
+        let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
         Self {
             as_of: now,
-            edition: state.edition,
+            generation: state.generation,
             fence: state.fence,
             head: state.head.clone(),
             due_at: state.due_at,
@@ -109,38 +110,40 @@ impl Known {
             last_started: state.last_started,
             started: state.counters.started,
             paused: state.paused.is_some(),
-            marks: marks.map(|held| (held.fence, held.until)).collect(),
+            lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
         }
     }
 
-    /// Whether what runs next is the schedule's next occurrence: one that nobody has begun, or it
-    /// would be what a dead or failed run left, which is run again as it is.
+    /// `true` if the head is the schedule's next occurrence and was not started. Otherwise the head
+    /// is the occurrence of an expired or failed run, and is claimed as it is.
     pub(crate) fn head_is_cursor(&self) -> bool {
-        self.head_is_at_cursor() && self.last_started < self.cursor.map(|next| next.at)
+        self.head_is_at_cursor() && self.last_started < self.cursor.map(|next| next.scheduled_at)
     }
 
-    /// Whether what runs next is where the cursor is, begun or not.
+    /// `true` if the head is the occurrence at the cursor, started or not.
     pub(crate) fn head_is_at_cursor(&self) -> bool {
         match (&self.head, self.cursor) {
-            (Some(head), Some(next)) => head.trigger.is_none() && head.at == next.at,
+            (Some(head), Some(next)) => {
+                head.trigger.is_none() && head.scheduled_at == next.scheduled_at
+            }
             _ => false,
         }
     }
 
-    /// When somebody should look at it.
+    /// The time at which the record must be read or claimed.
     pub(crate) fn wants_attention(&self) -> Option<Time> {
-        self.due_at.into_iter().chain(self.next_mark()).min()
+        self.due_at.into_iter().chain(self.next_lease_end()).min()
     }
 
-    /// The cursor has moved there, and nothing else is known to be waiting.
-    pub(crate) fn go_to(&mut self, next: Option<Next>) {
+    /// Applies a move of the cursor, when nothing else is known to wait.
+    pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
         self.cursor = next;
-        self.head = next.map(|next| Occurrence::from(next.at));
+        self.head = next.map(|next| Occurrence::from(next.scheduled_at));
         self.due_at = next.map(|next| next.due_at);
     }
 
-    /// When the next mark of a run ends.
-    pub(crate) fn next_mark(&self) -> Option<Time> {
-        self.marks.iter().map(|(_, until)| *until).min()
+    /// The earliest lease end of the active runs.
+    pub(crate) fn next_lease_end(&self) -> Option<Time> {
+        self.lease_ends.iter().map(|(_, until)| *until).min()
     }
 }

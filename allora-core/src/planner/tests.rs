@@ -3,14 +3,14 @@
 use super::*;
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
-    backend::{Answer, Change, End, Ended, Ending, Settled},
+    backend::{Action, Completion, Operation, Reply},
     cron, every, job,
-    record::{At, Ledger, Record, change, delete, settle, step},
+    record::{HistoryBuffer, OpContext, Record, apply},
     time::from_millis,
 };
 use chrono::TimeDelta;
 
-const MARK: Duration = Duration::from_secs(30);
+const LOST_AFTER: Duration = Duration::from_secs(30);
 
 /// A node at a table with one record; runs end as soon as they begin, unless they are held.
 struct Table {
@@ -18,7 +18,7 @@ struct Table {
     record: Option<Record>,
     holds: bool,
     live: Vec<Start>,
-    /// What was started, in seconds.
+    /// The started runs, in seconds.
     ran: Vec<f64>,
     told: Vec<String>,
     asked: usize,
@@ -37,18 +37,18 @@ fn seconds(time: Time) -> f64 {
     (time - at(0.0)).num_milliseconds() as f64 / 1_000.0
 }
 
-fn of(schedule: impl Schedule) -> Entry {
+fn of(schedule: impl Schedule) -> JobSpec {
     job(schedule, async |_: Run| {})
 }
 
 impl Table {
-    fn laid(entry: Entry) -> Self {
-        Self::joined(entry, None)
+    fn laid(spec: JobSpec) -> Self {
+        Self::joined(spec, None)
     }
 
-    fn joined(entry: Entry, record: Option<Record>) -> Self {
-        let mut planner = Planner::new(1, secs(5), Powers { mark: MARK, leases: true });
-        planner.add("job".into(), entry).unwrap();
+    fn joined(spec: JobSpec, record: Option<Record>) -> Self {
+        let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+        planner.add("job".into(), spec).unwrap();
         Self {
             planner,
             record,
@@ -60,24 +60,24 @@ impl Table {
         }
     }
 
-    fn turn(&mut self, now: Time, room: usize) -> Vec<Intent> {
+    fn turn(&mut self, now: Time, room: usize) -> Vec<Request> {
         let mut events = Vec::new();
-        let turn = self.planner.turn(now, room, &mut events);
-        self.asked += turn.intents.len();
+        let turn = self.planner.tick(now, room, &mut events);
+        self.asked += turn.requests.len();
         self.tell(events);
-        turn.intents
+        turn.requests
     }
 
     /// Takes turns at this time until nothing is left to ask.
     fn at(mut self, time: f64) -> Self {
         for _ in 0..20_000 {
-            let intents = self.turn(at(time), 10);
-            if intents.is_empty() {
+            let requests = self.turn(at(time), 10);
+            if requests.is_empty() {
                 return self;
             }
-            for intent in intents {
-                let answer = self.carry_out(&intent, at(time));
-                self.answer(intent, answer, at(time));
+            for request in requests {
+                let answer = self.carry_out(&request, at(time));
+                self.answer(request, answer, at(time));
             }
         }
         panic!("it asks and asks: {:?} {:?}", self.told, self.record);
@@ -85,48 +85,55 @@ impl Table {
 
     /// One turn whose requests are carried out, and whose answers are lost.
     fn lost_at(mut self, time: f64) -> Self {
-        let intents = self.turn(at(time), 10);
-        intents.iter().for_each(|intent| drop(self.carry_out(intent, at(time))));
-        self.planner.unanswered(intents, at(time));
+        let requests = self.turn(at(time), 10);
+        requests.iter().for_each(|request| drop(self.carry_out(request, at(time))));
+        self.planner.on_lost_replies(requests, at(time));
         self
     }
 
-    fn carry_out(&mut self, intent: &Intent, now: Time) -> Answer {
-        step(&mut self.record, &intent.plan(), At::new("me", now), &mut Ledger::off())
+    fn carry_out(&mut self, request: &Request, now: Time) -> Reply {
+        self.apply(&request.operation(), "me", now).unwrap()
     }
 
-    fn answer(&mut self, intent: Intent, answer: Answer, now: Time) {
+    fn apply(&mut self, operation: &Operation<'_>, node: &str, now: Time) -> Result<Reply> {
+        apply(&mut self.record, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
+    }
+
+    fn answer(&mut self, request: Request, reply: Reply, now: Time) {
         let mut events = Vec::new();
-        let start = self.planner.answered(intent, answer, now, &mut events);
+        let start = self.planner.on_reply(request, reply, now, &mut events);
         self.tell(events);
         if let Some(start) = start {
-            self.ran.push(seconds(start.taken.run.at));
+            self.ran.push(seconds(start.claimed.occurrence.scheduled_at));
             self.live.push(start);
             if !self.holds {
-                self.end(now, Ended::Ran);
+                self.end(now, Completion::Succeeded);
             }
         }
     }
 
-    fn end(&mut self, now: Time, outcome: Ended<'_>) {
+    fn end(&mut self, now: Time, completion: Completion<'_>) {
         let start = self.live.remove(0);
-        let end = End::Finish { then: start.then, outcome };
-        self.settle(&start, end, now);
+        let (fence, then) = (start.claimed.fence, start.then);
+        self.update(&start, Action::Complete { fence, then, completion }, now);
     }
 
-    fn settle(&mut self, start: &Start, end: End<'_>, now: Time) {
-        let finished = matches!(end, End::Finish { .. }).then_some(start.then);
-        let ending = Ending::new("job", start.taken.fence, end);
-        let at = At::new("me", now);
-        let settled = settle(&mut self.record, &ending, at, &mut Ledger::off());
-        let (fence, run_at) = (start.taken.fence, start.taken.run.at);
-        self.planner.settled(start.slot, &start.name, (fence, run_at), settled, finished);
+    fn update(&mut self, start: &Start, action: Action<'_>, now: Time) {
+        let completed = matches!(action, Action::Complete { .. }).then_some(start.then);
+        let reply = self.apply(&Operation::new("job", action), "me", now).unwrap();
+        let update = RunUpdate {
+            slot: start.slot,
+            name: &start.name,
+            fence: start.claimed.fence,
+            scheduled_at: start.claimed.occurrence.scheduled_at,
+            completed,
+        };
+        self.planner.on_run_update(update, &reply);
     }
 
-    fn operator(mut self, time: f64, what: Change<'_>) -> Self {
-        let now = At::new("operator", at(time));
-        change(&mut self.record, "job", &what, now, &mut Ledger::off()).unwrap();
-        self.planner.heard_of("job");
+    fn operator(mut self, time: f64, action: Action<'_>) -> Self {
+        self.apply(&Operation::new("job", action), "operator", at(time)).unwrap();
+        self.planner.on_notification("job");
         self
     }
 
@@ -137,7 +144,7 @@ impl Table {
 
     fn tell(&mut self, events: Vec<Event>) {
         self.told.extend(events.into_iter().map(|event| match event {
-            Event::Passed { first, last, count, outcome, .. } => {
+            Event::OccurrencesMissed { first, last, count, outcome, .. } => {
                 let count = count.map_or("?".to_owned(), |count| count.to_string());
                 format!("{} {}-{} {count}", outcome.word(), seconds(first), seconds(last))
             }
@@ -153,20 +160,20 @@ impl Table {
         assert_eq!(self.ran, ran);
         assert_eq!(self.told, told);
         let cursor = self.record.as_ref().and_then(|record| record.cursor);
-        assert_eq!(cursor.map(|cursor| seconds(cursor.at)), next.into());
+        assert_eq!(cursor.map(|cursor| seconds(cursor.scheduled_at)), next.into());
         self
     }
 }
 
 /// Registered at 0, down until `back`.
 #[track_caller]
-fn outage(entry: Entry, back: f64, ran: &[f64], told: &[&str], next: f64) {
-    Table::laid(entry.clone()).at(0.0).at(back).expect(ran, told, next);
-    let leased = entry.at_least_once(secs(30));
+fn outage(spec: JobSpec, back: f64, ran: &[f64], told: &[&str], next: f64) {
+    Table::laid(spec.clone()).at(0.0).at(back).expect(ran, told, next);
+    let leased = spec.at_least_once(secs(30));
     Table::laid(leased).at(0.0).at(back).expect(ran, told, next);
 }
 
-fn minutely() -> Entry {
+fn minutely() -> JobSpec {
     of(every(secs(60)))
 }
 
@@ -210,11 +217,11 @@ fn a_window_ends_exactly() {
 #[test]
 fn ten_years_of_seconds_are_passed_over_in_few_steps() {
     let ten_years = 10.0 * 365.25 * 86_400.0;
-    for entry in [of(every(secs(1))), of(cron("* * * * * *").unwrap())] {
-        let table = Table::laid(entry.clone()).at(0.0).at(ten_years);
+    for spec in [of(every(secs(1))), of(cron("* * * * * *").unwrap())] {
+        let table = Table::laid(spec.clone()).at(0.0).at(ten_years);
         assert_eq!(table.asked, 2);
         assert_eq!(table.ran, [ten_years]);
-        let all = entry.catch_up(CatchUp::All { limit: 2 });
+        let all = spec.catch_up(CatchUp::All { limit: 2 });
         assert_eq!(Table::laid(all).at(0.0).at(ten_years).ran, [ten_years - 1.0, ten_years]);
     }
 }
@@ -226,14 +233,17 @@ fn a_closure_beyond_its_walk_is_taken_up_from_now() {
     for period in [1, 7, 61] {
         for policy in [CatchUp::Latest, CatchUp::All { limit: 5 }, CatchUp::None] {
             let window = secs(period as u64 + 10);
-            let entry = of(closure(period)).catch_up(policy).window(window);
-            let table = Table::laid(entry).at(0.0).at(back);
+            let spec = of(closure(period)).catch_up(policy).window(window);
+            let table = Table::laid(spec).at(0.0).at(back);
             let (runs, asked) = (table.ran.clone(), table.asked);
             assert!((1..=5).contains(&runs.len()) && asked < 10, "{period} {policy:?} {runs:?}");
             assert!(runs.iter().all(|run| *run > back - 80.0 && *run <= back), "{runs:?}");
             assert!(table.told[0].ends_with(" ?"), "{:?}", table.told);
             let next = table.record.and_then(|record| record.cursor).unwrap();
-            assert!(seconds(next.at) > back && seconds(next.at) <= back + period as f64);
+            assert!(
+                seconds(next.scheduled_at) > back
+                    && seconds(next.scheduled_at) <= back + period as f64
+            );
         }
     }
 }
@@ -251,7 +261,7 @@ fn delay_and_spread_shift_what_is_due_and_nothing_else() {
     outage(late.clone(), 65., &[60.], &[], 120.);
     outage(late.clone(), 184., &[120.], &["missed 60-60 1"], 180.);
     outage(late.window(secs(1)), 186.001, &[], &["missed 60-180 3"], 240.);
-    outage(minutely().spread(secs(20)), 80., &[60.], &[], 120.);
+    outage(minutely().jitter(secs(20)), 80., &[60.], &[], 120.);
 }
 
 #[test]
@@ -273,15 +283,16 @@ fn overlap_allows_skips_or_waits() {
     table(Overlap::Allow).at(85.0).at(120.0).expect(&[60., 120.], &[], 180.);
     let alive = |policy| {
         let mut table = table(policy);
-        let fence = table.live[0].taken.fence;
-        let extend = Ending::new("job", fence, End::Extend { lasts: secs(600) });
-        settle(&mut table.record, &extend, At::new("me", at(85.0)), &mut Ledger::off());
-        table.planner.settled(0, "job", (fence, at(60.0)), Settled::Until(at(685.0)), None);
+        let fence = table.live[0].claimed.fence;
+        let start = table.live.remove(0);
+        let extend = Action::Extend { fence, duration: secs(600) };
+        table.update(&start, extend, at(85.0));
+        table.live.insert(0, start);
         table
     };
     alive(Overlap::Skip).at(120.0).expect(&[60.], &["skipped 120-120 1"], 180.);
     let mut waits = alive(Overlap::Wait).at(120.0).at(185.0).expect(&[60.], &[], 120.);
-    waits.end(at(200.0), Ended::Ran);
+    waits.end(at(200.0), Completion::Succeeded);
     waits.at(200.0).expect(&[60., 180.], &["missed 120-120 1"], 240.);
 }
 
@@ -294,41 +305,43 @@ fn a_silent_run_is_recorded_as_lost_and_blocks_nobody_for_longer() {
 
 #[test]
 fn what_a_dead_node_left_is_run_again_and_then_the_rest() {
-    let entry = minutely().at_least_once(secs(30));
-    let dead = Table::laid(entry.clone()).held().at(0.0).at(60.0);
-    let heir = Table::joined(entry, dead.record).at(61.0).at(89.0).expect(&[], &[], 60.);
+    let spec = minutely().at_least_once(secs(30));
+    let dead = Table::laid(spec.clone()).held().at(0.0).at(60.0);
+    let heir = Table::joined(spec, dead.record).at(61.0).at(89.0).expect(&[], &[], 60.);
     let heir = heir.at(400.0).expect(&[60., 360.], &["missed 120-300 4"], 420.);
     assert_eq!(heir.record.unwrap().counters.started, 2);
 }
 
 #[test]
 fn a_failed_run_is_tried_again_when_its_time_comes() {
-    let entry = minutely().at_least_once(secs(30)).retry(Retry::up_to(3, secs(100)));
-    let mut table = Table::laid(entry).held().at(0.0).at(60.0);
+    let spec = minutely().at_least_once(secs(30)).retry(Retry::up_to(3, secs(100)));
+    let mut table = Table::laid(spec).held().at(0.0).at(60.0);
     let start = table.live.remove(0);
-    table.settle(&start, End::Retry { at: at(160.0), error: "no" }, at(60.0));
+    let fence = start.claimed.fence;
+    let retry = Action::Retry { fence, not_before: at(160.0), error: "no" };
+    table.update(&start, retry, at(60.0));
     let table = table.at(61.0).at(130.0).expect(&[60.], &[], 60.);
-    assert_eq!(table.at(160.0).expect(&[60., 60.], &[], 60.).live[0].taken.attempt, 2);
+    assert_eq!(table.at(160.0).expect(&[60., 60.], &[], 60.).live[0].claimed.attempt, 2);
 }
 
 #[test]
 fn what_is_given_back_runs_before_what_was_missed_after_it() {
     let all = minutely().catch_up(CatchUp::All { limit: 10 });
     let mut table = Table::laid(all).held().at(0.0);
-    let mut intents = table.turn(at(200.0), 10);
-    let answer = table.carry_out(&intents[0], at(200.0));
-    table.answer(intents.remove(0), answer, at(200.0));
+    let mut requests = table.turn(at(200.0), 10);
+    let answer = table.carry_out(&requests[0], at(200.0));
+    table.answer(requests.remove(0), answer, at(200.0));
     let start = table.live.remove(0);
-    table.settle(&start, End::Release, at(201.0));
+    table.update(&start, Action::Release { fence: start.claimed.fence }, at(201.0));
     table.at(201.0).expect(&[60., 60., 120., 180.], &[], 240.);
 }
 
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
-    let table = Table::laid(minutely()).at(0.0).operator(5.0, Change::Pause { note: "" }).at(6.0);
-    let table = table.at(70.0).operator(75.5, Change::Trigger { id: "mine", at: None });
+    let table = Table::laid(minutely()).at(0.0).operator(5.0, Action::Pause { note: "" }).at(6.0);
+    let table = table.at(70.0).operator(75.5, Action::Trigger { id: "mine", scheduled_at: None });
     let table = table.at(76.0).expect(&[75.5], &[], 60.);
-    table.operator(130.0, Change::Resume { skip: None }).at(130.0).expect(
+    table.operator(130.0, Action::Resume { skip: None }).at(130.0).expect(
         &[75.5, 120.],
         &["missed 60-60 1"],
         180.,
@@ -337,8 +350,8 @@ fn a_trigger_runs_beside_the_schedule_also_when_paused() {
 
 #[test]
 fn a_lost_answer_is_asked_again_with_the_same_claim() {
-    for entry in [minutely(), minutely().at_least_once(secs(30))] {
-        let table = Table::laid(entry).at(0.0).lost_at(60.0);
+    for spec in [minutely(), minutely().at_least_once(secs(30))] {
+        let table = Table::laid(spec).at(0.0).lost_at(60.0);
         assert_eq!(table.record.as_ref().unwrap().counters.started, 1);
         table.at(61.0).expect(&[60.], &[], 120.);
     }
@@ -370,7 +383,7 @@ fn a_lost_look_is_asked_again() {
     else {
         panic!("it is known");
     };
-    known.marks.push((1, at(600.0)));
+    known.lease_ends.push((1, at(600.0)));
     waits.planner.slots[0].phase = Phase::Known(known);
     waits.lost_at(120.0).at(120.0).expect(&[60., 120.], &[], 180.);
 }
@@ -379,19 +392,19 @@ fn a_lost_look_is_asked_again() {
 fn a_take_whose_answer_was_lost_is_asked_again_before_word_is_heeded() {
     let waits = minutely().overlap(Overlap::Wait);
     let mut table = Table::laid(waits).at(0.0);
-    let intents = table.turn(at(60.0), 10);
-    intents.iter().for_each(|intent| drop(table.carry_out(intent, at(60.0))));
-    table.planner.heard_of("job");
-    table.planner.unanswered(intents, at(60.0));
+    let requests = table.turn(at(60.0), 10);
+    requests.iter().for_each(|request| drop(table.carry_out(request, at(60.0))));
+    table.planner.on_notification("job");
+    table.planner.on_lost_replies(requests, at(60.0));
     table.at(61.0).expect(&[60.], &[], 120.);
 }
 
 #[test]
 fn word_that_comes_after_an_answer_was_lost_does_not_forget_the_take() {
-    for entry in [minutely(), minutely().at_least_once(secs(30))] {
-        let mut table = Table::laid(entry).at(0.0).lost_at(60.0);
+    for spec in [minutely(), minutely().at_least_once(secs(30))] {
+        let mut table = Table::laid(spec).at(0.0).lost_at(60.0);
         // The store is down still; a hint of before, or by another way, arrives.
-        table.planner.heard_of("job");
+        table.planner.on_notification("job");
         table.at(61.0).expect(&[60.], &[], 120.);
     }
 }
@@ -400,25 +413,26 @@ fn word_that_comes_after_an_answer_was_lost_does_not_forget_the_take() {
 fn word_is_heeded_though_the_take_whose_answer_was_lost_is_planned_no_more() {
     let mut table = Table::laid(minutely().window(secs(1))).at(0.0);
     // Lost on its way there, and then too late.
-    let intents = table.turn(at(60.0), 10);
-    table.planner.unanswered(intents, at(60.0));
-    table = table.operator(70.0, Change::Trigger { id: "mine", at: None });
-    table.planner.heard_of("job");
+    let requests = table.turn(at(60.0), 10);
+    table.planner.on_lost_replies(requests, at(60.0));
+    table = table.operator(70.0, Action::Trigger { id: "mine", scheduled_at: None });
+    table.planner.on_notification("job");
     table.at(71.0).at(71.0).expect(&[70.], &["missed 60-60 1"], 120.);
 }
 
 #[test]
 fn word_that_comes_while_an_answer_is_awaited_is_heeded_after_it() {
     let mut table = Table::laid(minutely()).at(0.0);
-    let mut intents = table.turn(at(60.0), 10);
-    let answer = table.carry_out(&intents[0], at(60.0));
-    table = table.operator(60.0, Change::Trigger { id: "mine", at: None });
-    table.answer(intents.remove(0), answer, at(60.0));
+    let mut requests = table.turn(at(60.0), 10);
+    let answer = table.carry_out(&requests[0], at(60.0));
+    table = table.operator(60.0, Action::Trigger { id: "mine", scheduled_at: None });
+    table.answer(requests.remove(0), answer, at(60.0));
     table.at(60.0).expect(&[60., 60.], &[], 120.);
 }
 
-/// What is lost in an outage, in any order: requests, answers, the ends of runs. `seed` chooses.
-fn lose_in_any_order(entry: Entry, seed: u64) {
+/// Loses things of an outage in any order: requests, replies, the ends of runs. `seed` selects
+/// them.
+fn lose_in_any_order(spec: JobSpec, seed: u64) {
     let mut dice = seed;
     // SplitMix64.
     let mut roll = |sides: u64| {
@@ -427,7 +441,7 @@ fn lose_in_any_order(entry: Entry, seed: u64) {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % sides
     };
-    let mut table = Table::laid(entry).held().at(0.0);
+    let mut table = Table::laid(spec).held().at(0.0);
     let mut time = 0.0;
     for _ in 0..12 {
         time += roll(70) as f64;
@@ -435,22 +449,22 @@ fn lose_in_any_order(entry: Entry, seed: u64) {
             0 => table = table.at(time),
             1 | 2 => table = table.lost_at(time),
             3 => {
-                let intents = table.turn(at(time), 10);
-                table.planner.unanswered(intents, at(time));
+                let requests = table.turn(at(time), 10);
+                table.planner.on_lost_replies(requests, at(time));
             }
-            4 => table.planner.heard_of("job"),
+            4 => table.planner.on_notification("job"),
             _ => {
                 if !table.live.is_empty() {
-                    table.end(at(time), Ended::Ran);
+                    table.end(at(time), Completion::Succeeded);
                 }
             }
         }
     }
     table = table.at(time);
     while !table.live.is_empty() {
-        table.end(at(time), Ended::Ran);
+        table.end(at(time), Completion::Succeeded);
     }
-    // Longer than marks and leases last.
+    // Longer than leases last.
     let (begun, back) = (table.ran.len(), time + 200.0);
     table.holds = false;
     let table = table.at(back).at(back + 60.0);
@@ -479,12 +493,12 @@ fn a_newer_definition_is_left_alone_and_an_older_one_replaced() {
     let every = |n: u64, version| of(every(secs(n))).version(version);
     let first = Table::laid(every(60, 1)).at(0.0);
     let older = Table::joined(every(10, 0), first.record.clone()).at(1.0);
-    older.expect(&[], &["Outdated"], 60.);
+    older.expect(&[], &["DefinitionConflict"], 60.);
     let newer = Table::joined(every(10, 1), first.record.clone()).at(1.0);
     let newer = newer.expect(&[], &["Redefined"], 11.);
     // The first one meets the new definition: when it is due, or when it looks.
     let outdated = Table { record: newer.record.clone(), ..first };
-    outdated.at(60.0).expect(&[], &["Outdated"], 11.);
+    outdated.at(60.0).expect(&[], &["DefinitionConflict"], 11.);
 }
 
 #[test]
@@ -492,8 +506,8 @@ fn a_look_does_not_make_an_outdated_node_fight() {
     let first = Table::laid(minutely()).at(0.0);
     let second = Table::joined(of(every(secs(10))), first.record.clone()).at(1.0);
     let outdated = Table { record: second.record, ..first };
-    let outdated = outdated.operator(2.0, Change::Pause { note: "" });
-    outdated.at(2.0).expect(&[], &["Outdated"], 11.);
+    let outdated = outdated.operator(2.0, Action::Pause { note: "" });
+    outdated.at(2.0).expect(&[], &["DefinitionConflict"], 11.);
 }
 
 #[test]
@@ -507,11 +521,11 @@ fn a_redefinition_keeps_an_instant_that_both_have_and_that_is_pending() {
 #[test]
 fn deleted_is_deleted_and_forgotten_is_registered_again() {
     let mut table = Table::laid(minutely()).at(0.0);
-    delete(&mut table.record, "job", At::new("operator", at(1.0))).unwrap();
+    table.apply(&Operation::new("job", Action::Delete), "operator", at(1.0)).unwrap();
     table.at(60.0).at(120.0).expect(&[], &["Deleted"], None);
     let mut table = Table::laid(minutely()).at(0.0);
     table.record = None;
-    table.at(60.0).at(120.0).expect(&[120.], &["Forgotten"], 180.);
+    table.at(60.0).at(120.0).expect(&[120.], &["Reregistered"], 180.);
 }
 
 /// `next_at` answers as told.
@@ -536,10 +550,10 @@ fn a_schedule_that_breaks_its_promise_is_left_alone() {
         |after| Some(after + TimeDelta::microseconds(999)),
     ];
     for next_at in bad {
-        Table::laid(Says(next_at).into()).at(0.0).expect(&[], &["Unplannable"], None);
+        Table::laid(Says(next_at).into()).at(0.0).expect(&[], &["JobInvalid"], None);
     }
     let late = |after: Time| Some(if after < at(60.0) { at(60.0) } else { after });
-    Table::laid(Says(late).into()).at(0.0).at(60.0).expect(&[], &["Unplannable"], 60.);
+    Table::laid(Says(late).into()).at(0.0).at(60.0).expect(&[], &["JobInvalid"], 60.);
 }
 
 #[test]
@@ -554,10 +568,10 @@ fn what_a_store_does_not_grant_is_asked_ever_more_seldom() {
     let mut asked = 0;
     for ms in 0..10_000 {
         let now = at(60.0 + f64::from(ms) / 1_000.0);
-        for intent in table.turn(now, 10) {
+        for request in table.turn(now, 10) {
             asked += 1;
             let truth = table.record.as_ref().unwrap().state("job");
-            table.answer(intent, Answer::State(Box::new(truth)), now);
+            table.answer(request, Reply::State(Box::new(truth)), now);
         }
     }
     assert!((10..40).contains(&asked), "{asked} times in 10 s");

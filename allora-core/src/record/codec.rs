@@ -1,43 +1,45 @@
-//! Records as bytes, for stores that keep them as such.
+//! Records as bytes, for stores that keep them in this form.
 //!
-//! The form is JSON with its version in it: instants are whole milliseconds since 1970, claims are
-//! hexadecimal text, data is text where it is UTF-8 and hexadecimal where it is not. What is
-//! usually empty is left out. Whatever is not exactly that is an error, never an empty record.
+//! The format is JSON with a version: times are whole milliseconds since 1970, claim ids are
+//! hexadecimal text, data is text where it is UTF-8 and hexadecimal otherwise. Empty parts are
+//! omitted. Any other bytes are an error, never an empty record.
 
-use super::{Accepted, Again, Hold, How, Record, Unheld};
+use super::{Accepted, How, PendingRetry, Record};
 use crate::{
-    backend::{Counters, DeadLetter, Next, Occurrence, Outcome, Pause},
+    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause},
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
-use std::{error, fmt};
+use std::{collections::BTreeMap, error, fmt};
 
-/// The version of the form that [`encode`] writes.
+/// The version of the format that [`encode`] writes.
 pub const VERSION: u32 = 1;
 
-/// Why bytes are not a record.
+/// The reason why bytes are not a record.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Undecodable {
+pub struct Unreadable {
     why: String,
 }
 
-impl fmt::Display for Undecodable {
+impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the stored record cannot be read: {}", self.why)
     }
 }
 
-impl error::Error for Undecodable {}
+impl error::Error for Unreadable {}
 
 /// The record as bytes. Instants are cut to whole milliseconds.
 ///
 /// ```
-/// use allora_core::record::{At, codec, create};
-/// use allora_core::{backend::NewSchedule, time::from_millis};
+/// use allora_core::backend::{Action, NewSchedule, Operation};
+/// use allora_core::record::{HistoryBuffer, OpContext, apply, codec};
+/// use allora_core::time::from_millis;
 ///
-/// let now = from_millis(1_000).unwrap();
+/// let context = OpContext::new("node", from_millis(1_000).unwrap());
+/// let create = Action::Create(NewSchedule::new("mail", "every 60s", None));
 /// let mut slot = None;
-/// create(&mut slot, &NewSchedule::new("report", "mail", "every 60s", None), At::new("node", now))?;
+/// apply(&mut slot, &Operation::new("report", create), context, &mut HistoryBuffer::off())?;
 /// let record = slot.unwrap();
 /// assert_eq!(codec::decode(&codec::encode(&record)), Ok(record));
 /// # Ok::<(), allora_core::Error>(())
@@ -49,17 +51,17 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// The record in these bytes.
 ///
 /// # Errors
-/// [`Undecodable`] for another version of the form, and for whatever [`encode`] does not write.
-pub fn decode(bytes: &[u8]) -> Result<Record, Undecodable> {
+/// [`Unreadable`] for another version of the format, and for bytes that [`encode`] does not write.
+pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
     #[derive(Deserialize)]
     struct Versioned {
         v: u32,
     }
-    let bad = |why: serde_json::Error| Undecodable { why: why.to_string() };
+    let bad = |why: serde_json::Error| Unreadable { why: why.to_string() };
     let Versioned { v } = serde_json::from_slice(bytes).map_err(bad)?;
     if v != VERSION {
         let why = format!("it has version {v}, and this build reads version {VERSION}; update it");
-        return Err(Undecodable { why });
+        return Err(Unreadable { why });
     }
     serde_json::from_slice::<Wire>(bytes).map_err(bad)?.record()
 }
@@ -72,31 +74,30 @@ struct Wire {
     definition: String,
     version: u64,
     incarnation: i64,
-    edition: i64,
+    generation: i64,
     fence: i64,
     #[serde(default, skip_serializing_if = "WireData::is_empty")]
     data: WireData,
     cursor: Option<(i64, i64)>,
     last_started: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    unheld: Option<WireUnheld>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<WireHold>,
+    leases: Vec<WireLease>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    again: Vec<WireAgain>,
+    retries: Vec<WireRetry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    triggers: Vec<WireRun>,
+    triggers: Vec<WireOccurrence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dead: Vec<WireLetter>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<WirePause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    gone: Option<i64>,
+    deleted_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<(i64, WireHow)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<(String, String)>,
-    counters: WireCounters,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    counters: BTreeMap<String, u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,47 +109,45 @@ enum WireData {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireRun {
-    at: i64,
+struct WireOccurrence {
+    scheduled_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trigger: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireHold {
+struct WireLease {
     node: String,
-    claim: String,
+    claim_id: String,
     fence: i64,
-    run: WireRun,
+    occurrence: WireOccurrence,
     attempt: u32,
     until: i64,
-    at_least_once: bool,
+    on_expiry: WireOnExpiry,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireOnExpiry {
+    Lost,
+    Retry,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireUnheld {
-    claim: String,
-    fence: i64,
-    run: WireRun,
-    attempt: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireAgain {
-    run: WireRun,
+struct WireRetry {
+    occurrence: WireOccurrence,
     attempts: u32,
-    at: i64,
+    not_before: i64,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireLetter {
-    run: WireRun,
+    occurrence: WireOccurrence,
     attempts: u32,
-    at: i64,
+    died_at: i64,
     error: String,
 }
 
@@ -162,22 +161,9 @@ struct WirePause {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WireHow {
-    Finished,
+    Completed,
     Retried,
     Released,
-}
-
-#[derive(Serialize, Deserialize, Default, PartialEq)]
-#[serde(default, deny_unknown_fields)]
-struct WireCounters {
-    started: u64,
-    ran: u64,
-    failed: u64,
-    cancelled: u64,
-    skipped: u64,
-    missed: u64,
-    lost: u64,
-    abandoned: u64,
 }
 
 impl From<&Record> for Wire {
@@ -188,52 +174,50 @@ impl From<&Record> for Wire {
             definition: record.definition.clone(),
             version: record.version,
             incarnation: record.incarnation,
-            edition: record.edition,
+            generation: record.generation,
             fence: record.fence,
             data: WireData::from(&record.data[..]),
-            cursor: record.cursor.map(|next| (ms(next.at), ms(next.due_at))),
+            cursor: record.cursor.map(|next| (ms(next.scheduled_at), ms(next.due_at))),
             last_started: record.last_started.map(ms),
-            unheld: record.unheld.as_ref().map(WireUnheld::from),
-            holds: record.holds.iter().map(WireHold::from).collect(),
-            again: record.again.iter().map(WireAgain::from).collect(),
-            triggers: record.triggers.iter().map(WireRun::from).collect(),
+            leases: record.leases.iter().map(WireLease::from).collect(),
+            retries: record.retries.iter().map(WireRetry::from).collect(),
+            triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
             paused: record
                 .paused
                 .as_ref()
                 .map(|pause| WirePause { since: ms(pause.since), note: pause.note.clone() }),
-            gone: record.gone.map(ms),
+            deleted_at: record.deleted_at.map(ms),
             ended: record.ended.map(|ended| (ended.fence, WireHow::from(ended.how))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
-            counters: WireCounters::from(record.counters),
+            counters: counters(record.counters),
         }
     }
 }
 
 impl Wire {
-    fn record(self) -> Result<Record, Undecodable> {
-        let next = |(at, due_at)| Ok(Next { at: time(at)?, due_at: time(due_at)? });
+    fn record(self) -> Result<Record, Unreadable> {
+        let next = |(at, due_at)| Ok(NextRun { scheduled_at: time(at)?, due_at: time(due_at)? });
         let pause = |pause: WirePause| Ok(Pause { since: time(pause.since)?, note: pause.note });
         Ok(Record {
             kind: self.kind,
             definition: self.definition,
             version: self.version,
             incarnation: self.incarnation,
-            edition: self.edition,
+            generation: self.generation,
             data: self.data.bytes()?,
             cursor: self.cursor.map(next).transpose()?,
             last_started: self.last_started.map(time).transpose()?,
             fence: self.fence,
-            unheld: self.unheld.map(WireUnheld::unheld).transpose()?,
-            holds: all(self.holds, WireHold::hold)?,
-            again: all(self.again, WireAgain::again)?,
-            triggers: all(self.triggers, WireRun::run)?,
+            leases: all(self.leases, WireLease::lease)?,
+            retries: all(self.retries, WireRetry::retry)?,
+            triggers: all(self.triggers, WireOccurrence::occurrence)?,
             dead: all(self.dead, WireLetter::letter)?,
             paused: self.paused.map(pause).transpose()?,
-            gone: self.gone.map(time).transpose()?,
+            deleted_at: self.deleted_at.map(time).transpose()?,
             ended: self.ended.map(|(fence, how)| Accepted { fence, how: how.into() }),
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
-            counters: self.counters.into(),
+            counters: read_counters(self.counters)?,
         })
     }
 }
@@ -258,7 +242,7 @@ impl WireData {
         matches!(self, WireData::Text(text) if text.is_empty())
     }
 
-    fn bytes(self) -> Result<Vec<u8>, Undecodable> {
+    fn bytes(self) -> Result<Vec<u8>, Unreadable> {
         let hex = match self {
             WireData::Text(text) => return Ok(text.into_bytes()),
             WireData::Hex { hex } => hex,
@@ -275,95 +259,88 @@ impl WireData {
     }
 }
 
-impl From<&Occurrence> for WireRun {
+impl From<&Occurrence> for WireOccurrence {
     fn from(run: &Occurrence) -> Self {
-        Self { at: ms(run.at), trigger: run.trigger.clone() }
+        Self { scheduled_at: ms(run.scheduled_at), trigger: run.trigger.clone() }
     }
 }
 
-impl WireRun {
-    fn run(self) -> Result<Occurrence, Undecodable> {
-        Ok(Occurrence { at: time(self.at)?, trigger: self.trigger })
+impl WireOccurrence {
+    fn occurrence(self) -> Result<Occurrence, Unreadable> {
+        Ok(Occurrence { scheduled_at: time(self.scheduled_at)?, trigger: self.trigger })
     }
 }
 
-impl From<&Hold> for WireHold {
-    fn from(hold: &Hold) -> Self {
+impl From<&Lease> for WireLease {
+    fn from(lease: &Lease) -> Self {
         Self {
-            node: hold.node.clone(),
-            claim: claim_text(hold.claim),
-            fence: hold.fence,
-            run: WireRun::from(&hold.run),
-            attempt: hold.attempt,
-            until: ms(hold.until),
-            at_least_once: hold.at_least_once,
+            node: lease.node.clone(),
+            claim_id: claim_text(lease.claim_id),
+            fence: lease.fence,
+            occurrence: WireOccurrence::from(&lease.occurrence),
+            attempt: lease.attempt,
+            until: ms(lease.until),
+            on_expiry: match lease.on_expiry {
+                OnExpiry::Lost => WireOnExpiry::Lost,
+                OnExpiry::Retry => WireOnExpiry::Retry,
+            },
         }
     }
 }
 
-impl WireHold {
-    fn hold(self) -> Result<Hold, Undecodable> {
-        Ok(Hold {
+impl WireLease {
+    fn lease(self) -> Result<Lease, Unreadable> {
+        Ok(Lease {
             node: self.node,
-            claim: claim(&self.claim)?,
+            claim_id: claim(&self.claim_id)?,
             fence: self.fence,
-            run: self.run.run()?,
+            occurrence: self.occurrence.occurrence()?,
             attempt: self.attempt,
             until: time(self.until)?,
-            at_least_once: self.at_least_once,
+            on_expiry: match self.on_expiry {
+                WireOnExpiry::Lost => OnExpiry::Lost,
+                WireOnExpiry::Retry => OnExpiry::Retry,
+            },
         })
     }
 }
 
-impl From<&Unheld> for WireUnheld {
-    fn from(last: &Unheld) -> Self {
-        Self {
-            claim: claim_text(last.claim),
-            fence: last.fence,
-            run: WireRun::from(&last.run),
-            attempt: last.attempt,
-        }
+impl From<&PendingRetry> for WireRetry {
+    fn from(retry: &PendingRetry) -> Self {
+        let PendingRetry { occurrence, attempts, not_before } = retry;
+        let (occurrence, not_before) = (occurrence.into(), ms(*not_before));
+        Self { occurrence, attempts: *attempts, not_before }
     }
 }
 
-impl WireUnheld {
-    fn unheld(self) -> Result<Unheld, Undecodable> {
-        let (claim, run) = (claim(&self.claim)?, self.run.run()?);
-        Ok(Unheld { claim, fence: self.fence, run, attempt: self.attempt })
-    }
-}
-
-impl From<&Again> for WireAgain {
-    fn from(again: &Again) -> Self {
-        Self { run: WireRun::from(&again.run), attempts: again.attempts, at: ms(again.at) }
-    }
-}
-
-impl WireAgain {
-    fn again(self) -> Result<Again, Undecodable> {
-        Ok(Again { run: self.run.run()?, attempts: self.attempts, at: time(self.at)? })
+impl WireRetry {
+    fn retry(self) -> Result<PendingRetry, Unreadable> {
+        let Self { occurrence, attempts, not_before } = self;
+        let occurrence = occurrence.occurrence()?;
+        Ok(PendingRetry { occurrence, attempts, not_before: time(not_before)? })
     }
 }
 
 impl From<&DeadLetter> for WireLetter {
     fn from(letter: &DeadLetter) -> Self {
-        let DeadLetter { run, attempts, at, error } = letter;
-        let (run, at) = (WireRun::from(run), ms(*at));
-        Self { run, attempts: *attempts, at, error: error.clone() }
+        let DeadLetter { occurrence, attempts, died_at, error } = letter;
+        let (occurrence, died_at) = (occurrence.into(), ms(*died_at));
+        Self { occurrence, attempts: *attempts, died_at, error: error.clone() }
     }
 }
 
 impl WireLetter {
-    fn letter(self) -> Result<DeadLetter, Undecodable> {
-        let Self { run, attempts, at, error } = self;
-        Ok(DeadLetter { run: run.run()?, attempts, at: time(at)?, error })
+    fn letter(self) -> Result<DeadLetter, Unreadable> {
+        let Self { occurrence, attempts, died_at, error } = self;
+        let occurrence = occurrence.occurrence()?;
+        Ok(DeadLetter { occurrence, attempts, died_at: time(died_at)?, error })
     }
 }
 
 impl From<How> for WireHow {
     fn from(how: How) -> Self {
         match how {
-            How::Finished => WireHow::Finished,
+            How::Completed => WireHow::Completed,
             How::Retried => WireHow::Retried,
             How::Released => WireHow::Released,
         }
@@ -373,32 +350,32 @@ impl From<How> for WireHow {
 impl From<WireHow> for How {
     fn from(how: WireHow) -> Self {
         match how {
-            WireHow::Finished => How::Finished,
+            WireHow::Completed => How::Completed,
             WireHow::Retried => How::Retried,
             WireHow::Released => How::Released,
         }
     }
 }
 
-impl From<Counters> for WireCounters {
-    fn from(from: Counters) -> Self {
-        let Counters { started, ran, failed, cancelled, skipped, missed, lost, abandoned } = from;
-        Self { started, ran, failed, cancelled, skipped, missed, lost, abandoned }
-    }
+/// The counters that are not 0, by name.
+fn counters(counters: Counters) -> BTreeMap<String, u64> {
+    let counted = counters.each().into_iter().filter(|(_, count)| *count > 0);
+    counted.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-impl From<WireCounters> for Counters {
-    fn from(from: WireCounters) -> Self {
-        let WireCounters { started, ran, failed, cancelled, skipped, missed, lost, abandoned } =
-            from;
-        Self { started, ran, failed, cancelled, skipped, missed, lost, abandoned }
+fn read_counters(counts: BTreeMap<String, u64>) -> Result<Counters, Unreadable> {
+    let mut counters = Counters::default();
+    for (name, count) in counts {
+        let counter = counters.by_name_mut(&name);
+        *counter.ok_or_else(|| wrong(&format!("no counter is {name:?}")))? = count;
     }
+    Ok(counters)
 }
 
 fn all<W, T>(
     parts: Vec<W>,
-    part: impl Fn(W) -> Result<T, Undecodable>,
-) -> Result<Vec<T>, Undecodable> {
+    part: impl Fn(W) -> Result<T, Unreadable>,
+) -> Result<Vec<T>, Unreadable> {
     parts.into_iter().map(part).collect()
 }
 
@@ -406,11 +383,11 @@ fn ms(at: Time) -> i64 {
     at.timestamp_millis()
 }
 
-fn time(ms: i64) -> Result<Time, Undecodable> {
+fn time(ms: i64) -> Result<Time, Unreadable> {
     from_millis(ms).ok_or_else(|| wrong(&format!("the instant {ms} ms is not in 1970 to 9999")))
 }
 
-fn outcome(word: &str, error: &str) -> Result<Outcome, Undecodable> {
+fn outcome(word: &str, error: &str) -> Result<Outcome, Unreadable> {
     Outcome::from_word(word, error).ok_or_else(|| wrong(&format!("no outcome is {word:?}")))
 }
 
@@ -418,14 +395,14 @@ fn claim_text(claim: u128) -> String {
     format!("{claim:032x}")
 }
 
-fn claim(text: &str) -> Result<u128, Undecodable> {
+fn claim(text: &str) -> Result<u128, Unreadable> {
     let plain = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let claim = plain.then(|| u128::from_str_radix(text, 16).ok()).flatten();
     claim.ok_or_else(|| wrong("a claim is not 32 hexadecimal digits"))
 }
 
-fn wrong(why: &str) -> Undecodable {
-    Undecodable { why: why.to_owned() }
+fn wrong(why: &str) -> Unreadable {
+    Unreadable { why: why.to_owned() }
 }
 
 #[cfg(test)]
@@ -435,33 +412,38 @@ mod tests {
 
     fn full() -> Record {
         let at = |ms| from_millis(ms).unwrap();
-        let run = Occurrence { at: at(7), trigger: Some("by \"hand\"\n".into()) };
-        let hold = Hold {
+        let run = Occurrence { scheduled_at: at(7), trigger: Some("by \"hand\"\n".into()) };
+        let lease = Lease {
             node: "n1".into(),
-            claim: u128::MAX - 1,
+            claim_id: u128::MAX - 1,
             fence: i64::MAX,
-            run: at(5).into(),
+            occurrence: at(5).into(),
             attempt: u32::MAX,
             until: end_of_time(),
-            at_least_once: true,
+            on_expiry: OnExpiry::Retry,
         };
+        let lost = Lease { on_expiry: OnExpiry::Lost, occurrence: run.clone(), ..lease.clone() };
         Record {
             kind: "mail".into(),
             definition: "ev\0ery 🧾".into(),
             version: u64::MAX,
             incarnation: -1,
-            edition: 3,
+            generation: 3,
             data: vec![0, 255, 7],
-            cursor: Some(Next { at: at(5), due_at: end_of_time() }),
+            cursor: Some(NextRun { scheduled_at: at(5), due_at: end_of_time() }),
             last_started: Some(at(0)),
             fence: i64::MAX,
-            unheld: Some(Unheld { claim: 0, fence: 2, run: run.clone(), attempt: 1 }),
-            holds: vec![hold.clone(), Hold { at_least_once: false, run: run.clone(), ..hold }],
-            again: vec![Again { run: run.clone(), attempts: 3, at: at(9) }],
+            leases: vec![lease, lost],
+            retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
-            dead: vec![DeadLetter { run, attempts: 5, at: at(8), error: "gone\n".into() }],
+            dead: vec![DeadLetter {
+                occurrence: run,
+                attempts: 5,
+                died_at: at(8),
+                error: "gone\n".into(),
+            }],
             paused: Some(Pause { since: at(1), note: String::new() }),
-            gone: Some(at(2)),
+            deleted_at: Some(at(2)),
             ended: Some(Accepted { fence: 1, how: How::Retried }),
             last: Some(Outcome::Failed("boom".into())),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
@@ -474,13 +456,12 @@ mod tests {
             data: b"{\"k\": 1}".to_vec(),
             cursor: None,
             last_started: None,
-            unheld: None,
-            holds: Vec::new(),
-            again: Vec::new(),
+            leases: Vec::new(),
+            retries: Vec::new(),
             triggers: Vec::new(),
             dead: Vec::new(),
             paused: None,
-            gone: None,
+            deleted_at: None,
             ended: None,
             last: None,
             counters: Counters::default(),
@@ -493,7 +474,7 @@ mod tests {
         for record in [full(), bare(), Record { data: Vec::new(), ..bare() }] {
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
-        for how in [How::Finished, How::Retried, How::Released] {
+        for how in [How::Completed, How::Retried, How::Released] {
             let record = Record { ended: Some(Accepted { fence: 9, how }), ..bare() };
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
@@ -504,7 +485,7 @@ mod tests {
         let error = || "e".to_owned();
         for last in [
             Outcome::Running,
-            Outcome::Ran,
+            Outcome::Succeeded,
             Outcome::Failed(error()),
             Outcome::Dead(error()),
             Outcome::Cancelled,
@@ -512,22 +493,21 @@ mod tests {
             Outcome::Skipped,
             Outcome::Missed,
             Outcome::Lost,
-            Outcome::Abandoned,
+            Outcome::Expired,
         ] {
             let record = Record { last: Some(last), ..bare() };
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
     }
 
-    /// The first released form: bytes that stores hold must be readable for ever.
+    /// The first released format: bytes in stores must stay readable.
     #[test]
     fn what_the_first_release_wrote_is_read() {
         let first = concat!(
-            r#"{"v":1,"kind":"mail","definition":"d","version":2,"incarnation":3,"edition":4,"#,
-            r#""fence":5,"data":"x","cursor":[6,7],"last_started":null,"triggers":[{"at":8,"#,
-            r#""trigger":"t"}],"ended":[5,"finished"],"last":["dead","why"],"#,
-            r#""counters":{"started":1,"ran":0,"failed":1,"cancelled":0,"skipped":0,"missed":0,"#,
-            r#""lost":0,"abandoned":0}}"#
+            r#"{"v":1,"kind":"mail","definition":"d","version":2,"incarnation":3,"generation":4,"#,
+            r#""fence":5,"data":"x","cursor":[6,7],"last_started":null,"triggers":[{"scheduled_at":8,"#,
+            r#""trigger":"t"}],"ended":[5,"completed"],"last":["dead","why"],"#,
+            r#""counters":{"failed":1,"started":1}}"#
         );
         let record = decode(first.as_bytes()).unwrap();
         assert_eq!(record.last, Some(Outcome::Dead("why".into())));

@@ -1,190 +1,166 @@
-//! A job's record and its state machine, as pure functions that every store shares.
+//! The record of a job and its state machine, as pure functions that every store shares.
 //!
-//! [`step`], [`settle`], [`create`] and [`change`] are the contract in code: the memory backend
-//! runs them under its lock, other backends run them between a read and a compare-and-set, and
-//! what is written in SQL or Lua is compared with them.
+//! [`apply`] is the contract in code: it applies one operation to one record. The
+//! [engine](crate::store) runs it between a load and a commit; a fast path in SQL or Lua is tested
+//! to give the same results.
 
-mod change;
+mod apply;
+mod claim;
 #[cfg(feature = "codec")]
 pub mod codec;
-mod ledger;
-mod settle;
-mod step;
+mod complete;
+mod define;
+mod history;
+mod operate;
 
-pub use change::{MAX_DATA, MAX_DEAD, MAX_TRIGGERS, TOMBSTONE, change, create, delete};
-pub use ledger::Ledger;
-pub use settle::settle;
-pub use step::{MAX_HOLDS, step};
+pub use apply::{apply, apply_unreadable};
+pub use claim::MAX_LEASES;
+pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
+pub use history::HistoryBuffer;
+pub use operate::MAX_TRIGGERS;
+
+pub(crate) use apply::unreadable;
 
 use crate::{
-    backend::{Counters, DeadLetter, Held, Next, Occurrence, Outcome, Past, Pause, State},
-    time::{Time, whole_millis},
+    backend::{
+        Counters, DeadLetter, JobState, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause,
+    },
+    error::{Error, ErrorKind, Result},
+    time::{Time, saturating_add},
 };
 
-/// One job as a store keeps it; the name is the key it is kept under.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The record of one job, stored under the job's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Of a stored schedule, the kind that routes it; empty for a job in code.
+    /// The kind of a stored schedule; empty for a job in code.
     pub kind: String,
-    /// What the job is, as text.
+    /// The definition as text.
     pub definition: String,
-    /// The version that the build which registered it declared; 0 if none.
+    /// The version that the registering build declared. Default: 0.
     pub version: u64,
-    /// Which life of the name.
+    /// The incarnation of the name.
     pub incarnation: i64,
-    /// A number that is new whenever definition or data are.
-    pub edition: i64,
-    /// The payload of a stored schedule.
+    /// The generation: changes with definition, kind and data.
+    pub generation: i64,
+    /// The data of a stored schedule.
     pub data: Vec<u8>,
     /// The next occurrence of the schedule.
-    pub cursor: Option<Next>,
+    pub cursor: Option<NextRun>,
     /// The last occurrence of the schedule that was started.
     pub last_started: Option<Time>,
-    /// The highest fence that was given out, whatever for.
+    /// The highest fence that was drawn, for any purpose.
     pub fence: i64,
-    /// The last take that left no hold, so that it can be answered again.
-    pub unheld: Option<Unheld>,
-    /// The runs that nobody has ended.
-    pub holds: Vec<Hold>,
-    /// Occurrences to be tried again.
-    pub again: Vec<Again>,
-    /// Manual triggers that nobody has taken, as they were pulled.
+    /// The leases of the active runs.
+    pub leases: Vec<Lease>,
+    /// Occurrences that wait for another attempt.
+    pub retries: Vec<PendingRetry>,
+    /// Manual triggers that wait, in the order in which they were made.
     pub triggers: Vec<Occurrence>,
-    /// The occurrences that failed for good, the oldest first.
+    /// The dead letters, the oldest first.
     pub dead: Vec<DeadLetter>,
-    /// Whether the schedule is paused.
+    /// The pause, if the schedule is paused.
     pub paused: Option<Pause>,
-    /// When it was deleted: a tombstone, which keeps fence and name.
-    pub gone: Option<Time>,
-    /// The last ending that was accepted, so that its repetition is answered alike.
+    /// The time of the deletion: a tombstone, which keeps fence and name.
+    pub deleted_at: Option<Time>,
+    /// The last accepted end of a run, so that its repetition is accepted.
     pub ended: Option<Accepted>,
-    /// How the last run ended.
+    /// The outcome of the last run.
     pub last: Option<Outcome>,
-    /// What has become of its occurrences.
+    /// The totals of its occurrences.
     pub counters: Counters,
 }
 
-/// A run that nobody has ended.
+/// An occurrence that waits for another attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// The node that runs it.
-    pub node: String,
-    /// The claim that won it.
-    pub claim: u128,
-    /// Its fence.
-    pub fence: i64,
-    /// What is run.
-    pub run: Occurrence,
-    /// Which attempt.
-    pub attempt: u32,
-    /// When it counts as dead unless extended.
-    pub until: Time,
-    /// Whether it is then run again (a lease) or lost (a mark).
-    pub at_least_once: bool,
-}
-
-/// An occurrence to be tried again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Again {
-    /// What is run.
-    pub run: Occurrence,
-    /// How often it was tried.
+pub struct PendingRetry {
+    /// The occurrence.
+    pub occurrence: Occurrence,
+    /// The number of attempts so far.
     pub attempts: u32,
-    /// Not before.
-    pub at: Time,
+    /// The earliest time of the next attempt.
+    pub not_before: Time,
 }
 
-/// An ending that was accepted.
+/// An accepted end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// The fence of the run.
     pub fence: i64,
-    /// How it ended.
+    /// The operation that ended it.
     pub how: How,
 }
 
-/// How a run ended, as far as its repetition is concerned.
+/// The operation that ended a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// By a finish.
-    Finished,
-    /// To be tried again.
+    /// A completion.
+    Completed,
+    /// A retry.
     Retried,
-    /// Given back.
+    /// A release.
     Released,
 }
 
-/// A take that left no hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unheld {
-    /// The claim that won.
-    pub claim: u128,
-    /// Its fence.
-    pub fence: i64,
-    /// What was run.
-    pub run: Occurrence,
-    /// Which attempt.
-    pub attempt: u32,
-}
-
-/// Who asks, and when: what a step needs beside the record.
+/// The context of an operation: what [`apply`] needs beside the record.
 #[derive(Clone, Copy, Debug)]
-pub struct At<'a> {
-    /// The node that asks.
+pub struct OpContext<'a> {
+    /// The node or client that sends the operation.
     pub node: &'a str,
-    /// The instant that decides; its microseconds go into fences.
+    /// The time that decides. Its microseconds go into fences.
     pub now: Time,
-    /// The namespace's floor: no fence at or below it is given out. Kept by the store when it
-    /// forgets a tombstone; 0 if it never did.
-    pub floor: i64,
+    /// No fence at or below it is given out. The store keeps it for the names whose tombstones it
+    /// has removed. 0 if there are none.
+    pub min_fence: i64,
 }
 
-impl<'a> At<'a> {
-    /// `node` asks at `now`, in a store that has forgotten nothing.
+impl<'a> OpContext<'a> {
+    /// An operation of `node` at `now`, in a store that has removed no tombstone.
     pub fn new(node: &'a str, now: Time) -> Self {
-        Self { node, now, floor: 0 }
+        Self { node, now, min_fence: 0 }
     }
 }
 
-/// What a record offers next.
+/// The occurrence that a record offers next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// What may be taken.
-    pub run: HeadRun<'a>,
-    /// When it may be taken.
+    /// The occurrence to claim.
+    pub occurrence: HeadOccurrence<'a>,
+    /// The earliest time of a claim.
     pub due_at: Time,
-    /// How often it was tried before.
+    /// The number of counted attempts at it.
     pub attempts: u32,
 }
 
-/// What a head would run, without copying it.
+/// The occurrence of a head, without a copy of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadRun<'a> {
+pub enum HeadOccurrence<'a> {
     /// The cursor's occurrence.
     Cursor(Time),
-    /// A trigger, or what a dead or failed run left.
+    /// A trigger, or the occurrence of an expired or failed run.
     Other(&'a Occurrence),
 }
 
-impl HeadRun<'_> {
-    /// Whether this is that occurrence.
-    pub fn is(&self, run: &Occurrence) -> bool {
+impl HeadOccurrence<'_> {
+    /// `true` if it is this occurrence.
+    pub fn is(&self, occurrence: &Occurrence) -> bool {
         match self {
-            HeadRun::Cursor(at) => run.trigger.is_none() && run.at == *at,
-            HeadRun::Other(mine) => *mine == run,
+            HeadOccurrence::Cursor(at) => {
+                occurrence.trigger.is_none() && occurrence.scheduled_at == *at
+            }
+            HeadOccurrence::Other(mine) => *mine == occurrence,
         }
     }
 
     /// A copy of it.
-    pub fn occurrence(&self) -> Occurrence {
+    pub fn to_occurrence(&self) -> Occurrence {
         match self {
-            HeadRun::Cursor(at) => Occurrence::from(*at),
-            HeadRun::Other(run) => (*run).clone(),
+            HeadOccurrence::Cursor(at) => Occurrence::from(*at),
+            HeadOccurrence::Other(occurrence) => (*occurrence).clone(),
         }
     }
 }
 
-/// The next fence: grows, never repeats, and, by the store's clock in microseconds, stays ahead
+/// The next fence. It grows, never repeats, and, by the store's clock in microseconds, stays ahead
 /// of what a failover may have forgotten.
 ///
 /// ```
@@ -200,151 +176,130 @@ pub fn next_fence(stored: i64, now: Time) -> i64 {
 }
 
 impl Record {
-    /// What the record offers next: of what a dead or failed run left, the earliest trigger and the
-    /// cursor, the one that is due first. While a lease is held, that is the held occurrence, due
-    /// at the lease's end. Depends on no clock.
+    /// The occurrence that is offered next: of pending retries, triggers and the cursor, the one
+    /// that is due first. While a lease that is retried on expiry lasts, it is the leased occurrence,
+    /// due at the lease's end. Depends on no clock.
     pub fn head(&self) -> Option<Head<'_>> {
-        if self.gone.is_some() {
+        if self.deleted_at.is_some() {
             return None;
         }
-        let leased = self.holds.iter().find(|hold| hold.at_least_once);
-        if let Some(held) = leased.filter(|held| self.is_offered(&held.run)) {
-            let run = HeadRun::Other(&held.run);
-            return Some(Head { run, due_at: held.until, attempts: held.attempt });
+        let leased = self.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
+        if let Some(lease) = leased.filter(|lease| self.is_offered(&lease.occurrence)) {
+            let occurrence = HeadOccurrence::Other(&lease.occurrence);
+            return Some(Head { occurrence, due_at: lease.until, attempts: lease.attempt });
         }
-        // The first of equals is the one that was pulled first.
-        let trigger = self.triggers.iter().min_by_key(|run| run.at);
-        let trigger =
-            trigger.map(|run| Head { run: HeadRun::Other(run), due_at: run.at, attempts: 0 });
-        let again = self.again.iter().filter(|again| self.is_offered(&again.run));
-        let again = again.min_by_key(|again| again.at).map(|again| Head {
-            run: HeadRun::Other(&again.run),
-            due_at: again.at,
-            attempts: again.attempts,
+        // Of equal ones, the first in the list was made first.
+        let trigger = self.triggers.iter().min_by_key(|trigger| trigger.scheduled_at);
+        let trigger = trigger.map(|trigger| Head {
+            occurrence: HeadOccurrence::Other(trigger),
+            due_at: trigger.scheduled_at,
+            attempts: 0,
+        });
+        let retry = self.retries.iter().filter(|retry| self.is_offered(&retry.occurrence));
+        let retry = retry.min_by_key(|retry| retry.not_before).map(|retry| Head {
+            occurrence: HeadOccurrence::Other(&retry.occurrence),
+            due_at: retry.not_before,
+            attempts: retry.attempts,
         });
         let cursor = self.cursor_head().filter(|_| self.paused.is_none());
-        // `min_by_key` keeps the first of equals: what was begun goes before what is new.
+        // `min_by_key` keeps the first of equals: a started occurrence goes before a new one.
         let mut head =
-            [again, trigger, cursor].into_iter().flatten().min_by_key(|head| head.due_at)?;
-        if let Some(held) = leased {
-            // Paused: what it runs is not offered again, but a lease is never beside another run.
-            head.due_at = head.due_at.max(held.until);
+            [retry, trigger, cursor].into_iter().flatten().min_by_key(|head| head.due_at)?;
+        if let Some(lease) = leased {
+            // Paused: the leased occurrence is not offered again, but no run starts beside it.
+            head.due_at = head.due_at.max(lease.until);
         }
         Some(head)
     }
 
-    /// A pause keeps back what is the schedule's, begun or not; triggers still run.
-    fn is_offered(&self, run: &Occurrence) -> bool {
-        self.paused.is_none() || run.trigger.is_some()
+    /// A pause holds back the schedule's occurrences, started or not. Triggers still run.
+    fn is_offered(&self, occurrence: &Occurrence) -> bool {
+        self.paused.is_none() || occurrence.trigger.is_some()
     }
 
-    /// Whether the cursor is on this occurrence.
-    fn is_at_cursor(&self, run: &Occurrence) -> bool {
-        run.trigger.is_none() && self.cursor.is_some_and(|next| next.at == run.at)
+    /// `true` if the cursor is at this occurrence.
+    fn is_at_cursor(&self, occurrence: &Occurrence) -> bool {
+        occurrence.trigger.is_none()
+            && self.cursor.is_some_and(|next| next.scheduled_at == occurrence.scheduled_at)
     }
 
-    /// The cursor, unless its occurrence was begun: then it is held, or waits to be tried again.
+    /// The cursor, unless its occurrence was started: then it is leased, or waits to be retried.
     fn cursor_head(&self) -> Option<Head<'_>> {
         let next = self.cursor?;
-        let run = HeadRun::Cursor(next.at);
-        let begun = self.last_started >= Some(next.at);
-        (!begun).then_some(Head { run, due_at: next.due_at, attempts: 0 })
+        let occurrence = HeadOccurrence::Cursor(next.scheduled_at);
+        let started = self.last_started >= Some(next.scheduled_at);
+        (!started).then_some(Head { occurrence, due_at: next.due_at, attempts: 0 })
     }
 
-    /// When somebody should look at the record: its head is due, or a mark has run out.
+    /// The time at which a node should read the record: its head is due, or an at-most-once lease
+    /// has ended.
     pub fn wake_at(&self) -> Option<Time> {
         let head = self.head().map(|head| head.due_at);
-        let marks = self.holds.iter().filter(|hold| !hold.at_least_once);
-        let marks = marks.map(|hold| hold.until).min();
-        head.into_iter().chain(marks.filter(|_| self.gone.is_none())).min()
+        let lost = self.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+        let lost = lost.map(|lease| lease.until).min();
+        head.into_iter().chain(lost.filter(|_| self.deleted_at.is_none())).min()
     }
 
-    /// When the store should bring the record to the notice of nodes that look for work. A stored
-    /// schedule: whenever somebody should look. A job in code: only when something other than its
-    /// schedule runs next, for that its nodes cannot know by heart.
-    pub fn notice_at(&self) -> Option<Time> {
+    /// The time under which the due index lists the record. A stored schedule: whenever a node
+    /// should read it. A job in code: only while a trigger or a retry waits, because the nodes know
+    /// its schedule.
+    pub fn index_at(&self) -> Option<Time> {
         if !self.kind.is_empty() {
             return self.wake_at();
         }
-        let unforeseen = !self.triggers.is_empty() || !self.again.is_empty();
+        let unforeseen = !self.triggers.is_empty() || !self.retries.is_empty();
         self.head().filter(|_| unforeseen).map(|head| head.due_at)
     }
 
     /// The record as its readers see it.
-    pub fn state(&self, name: &str) -> State {
+    pub fn state(&self, name: &str) -> JobState {
         let head = self.head();
-        State {
+        JobState {
+            name: name.to_owned(),
             kind: self.kind.clone(),
             definition: self.definition.clone(),
             version: self.version,
             incarnation: self.incarnation,
-            edition: self.edition,
+            generation: self.generation,
             data: self.data.clone(),
-            head: head.map(|head| head.run.occurrence()),
+            head: head.map(|head| head.occurrence.to_occurrence()),
             due_at: head.map(|head| head.due_at),
             attempts: head.map_or(0, |head| head.attempts),
             cursor: self.cursor,
             last_started: self.last_started,
             fence: self.fence,
-            holds: self.holds.iter().map(Hold::seen).collect(),
+            leases: self.leases.clone(),
             paused: self.paused.clone(),
             dead: self.dead.clone(),
+            unreadable: None,
             last: self.last.clone(),
             counters: self.counters,
-            ..State::blank(name)
         }
     }
 
-    /// Whether readers see it: not deleted.
+    /// `true` unless it was deleted.
     pub fn is_live(&self) -> bool {
-        self.gone.is_none()
+        self.deleted_at.is_none()
+    }
+
+    /// True for a tombstone whose [time](TOMBSTONE) is over. It is the same as no record, except that
+    /// fences continue after its own.
+    pub fn is_forgotten(&self, now: Time) -> bool {
+        self.deleted_at.is_some_and(|deleted| saturating_add(deleted, TOMBSTONE) <= now)
     }
 
     fn draw_fence(&mut self, now: Time) -> i64 {
         self.fence = next_fence(self.fence, now);
         self.fence
     }
-
-    /// Records as lost the at-most-once runs whose node kept silent beyond its mark.
-    fn reap(&mut self, name: &str, now: Time, ledger: &mut Ledger) {
-        let silent = |hold: &Hold| !hold.at_least_once && hold.until <= now;
-        if !self.holds.iter().any(silent) {
-            return;
-        }
-        let (lost, alive) = std::mem::take(&mut self.holds).into_iter().partition(silent);
-        self.holds = alive;
-        let lost: Vec<Hold> = lost;
-        for hold in lost {
-            self.counters.lost += 1;
-            self.last = Some(Outcome::Lost);
-            ledger.note(|| hold.past(name, now, Outcome::Lost));
-        }
-    }
 }
 
-impl Hold {
-    fn seen(&self) -> Held {
-        Held {
-            node: self.node.clone(),
-            fence: self.fence,
-            run: self.run.clone(),
-            attempt: self.attempt,
-            until: self.until,
-            at_least_once: self.at_least_once,
-        }
-    }
+/// The error for a job that does not exist.
+pub(crate) fn missing(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no job {name:?}"))
+}
 
-    fn past(&self, name: &str, now: Time, outcome: Outcome) -> Past {
-        Past {
-            name: name.to_owned(),
-            fence: self.fence,
-            occurrence: self.run.clone(),
-            last: None,
-            count: Some(1),
-            attempt: self.attempt,
-            node: self.node.clone(),
-            at: whole_millis(now),
-            outcome,
-        }
-    }
+/// The record of a job that was not deleted.
+fn live<'a>(slot: &'a mut Option<Record>, name: &str) -> Result<&'a mut Record> {
+    slot.as_mut().filter(|record| record.is_live()).ok_or_else(|| missing(name))
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// The runtime on [async-std](https://docs.rs/async-std): its global executor and its timers.
 ///
-/// async-std is no longer maintained (RUSTSEC-2025-0052). This is for programs that have it;
+/// async-std is no longer maintained (RUSTSEC-2025-0052). Use it only in programs that already have it.
 /// `Smol`, behind the feature `smol`, is made of the same parts and is what async-std's authors
 /// point to.
 ///
@@ -27,7 +27,7 @@ pub struct AsyncStd;
 
 impl Runtime for AsyncStd {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        // A task whose handle is dropped runs on.
+        // A task whose handle is dropped continues.
         drop(task::spawn(task));
     }
 

@@ -1,16 +1,16 @@
-//! Which runtime to use when none was named: a decision on what is compiled in and what is around.
+//! The choice of a runtime when none is given, from those that are compiled in and the current one.
 
 use crate::{Error, Result};
 
-/// The runtime we are inside of, else the only one of those that work anywhere, else an error that
-/// says what to do. `around` is an error where there is one, but it cannot be used.
+/// The runtime of this thread, else the only one that works on any thread, else an error with its
+/// remedy. `around` is an error if there is a current runtime that cannot be used.
 pub(super) fn choose<R: Clone>(around: Option<Result<R>>, anywhere: &[R]) -> Result<R> {
     match (around, anywhere) {
         (Some(Ok(runtime)), _) => Ok(runtime),
         (_, [only]) => Ok(only.clone()),
         (Some(Err(error)), []) => Err(error),
         (None, []) => Err(Error::invalid(
-            "no runtime found: be inside a tokio runtime (feature `tokio`) or enable the feature `smol` or \
+            "no runtime found: call this inside a tokio runtime (feature `tokio`), or enable the feature `smol` or \
              `async-std`, or pass a runtime with `.runtime(...)`",
         )),
         (_, [..]) => Err(Error::invalid(
@@ -23,19 +23,19 @@ pub(super) fn choose<R: Clone>(around: Option<Result<R>>, anywhere: &[R]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::ErrorKind;
 
-    type Around = fn() -> Option<Result<&'static str>>;
-    const OUTSIDE: Around = || None;
-    const INSIDE: Around = || Some(Ok("tokio"));
-    const WITHOUT_TIMERS: Around = || Some(Err(Error::invalid("enable_time")));
+    type Detect = fn() -> Option<Result<&'static str>>;
+    const OUTSIDE: Detect = || None;
+    const INSIDE: Detect = || Some(Ok("tokio"));
+    const WITHOUT_TIMERS: Detect = || Some(Err(Error::invalid("enable_time")));
     const BOTH: &[&str] = &["async-std", "smol"];
 
-    fn check(around: Around, anywhere: &[&'static str], expected: Result<&str, &str>) {
+    fn check(around: Detect, anywhere: &[&'static str], expected: Result<&str, &str>) {
         match (choose(around(), anywhere), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
             (Err(error), Err(expected)) => {
-                assert_eq!(error.kind(), Kind::Invalid);
+                assert_eq!(error.kind(), ErrorKind::Invalid);
                 assert!(error.to_string().contains(expected), "{error}");
             }
             (found, expected) => panic!("{found:?}, not {expected:?}"),

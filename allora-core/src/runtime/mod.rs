@@ -1,8 +1,8 @@
-//! What the scheduler needs of an executor and a clock: four methods and a number.
+//! The scheduler's interface to an executor and its clocks: four methods and a number.
 //!
-//! `Tokio`, `AsyncStd` and `Smol` are the runtimes of the real world, each behind the feature of
-//! its name; [`detect`] finds the one that is around. [`Sim`] is for tests: virtual time, and
-//! everything follows from a seed.
+//! `Tokio`, `AsyncStd` and `Smol` are the production runtimes, each behind the feature of its name;
+//! [`detect`] finds the current one. [`Sim`] is for tests: it has virtual time, and a seed
+//! determines every event.
 
 #[cfg(feature = "async-std")]
 mod async_std;
@@ -27,16 +27,16 @@ use crate::{Result, time::Time};
 use futures::future::BoxFuture;
 use std::{fmt, sync::Arc, time::Instant};
 
-/// An executor, its timers, its clocks and its random numbers: all that the library knows of
-/// the world beside the store.
+/// An executor, its timers, its clocks and its random numbers: the library's only access to its
+/// environment apart from the store.
 pub trait Runtime: fmt::Debug + Send + Sync + 'static {
     /// Runs a task in the background to its end.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Waits until the monotonic clock shows `at`; ready at once if it has passed.
+    /// Waits until the monotonic clock shows `at`; ready at once if that is past.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the wait, nothing else.
+    /// Dropping the future only ends the wait.
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 
     /// The monotonic clock.
@@ -67,13 +67,15 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
     }
 }
 
-/// The runtime to use when none is named: the tokio runtime that this thread is inside, else the
-/// one of async-std and smol that is compiled in.
+/// The runtime that is used unless one is given: the tokio runtime of this thread, else the one of
+/// async-std and smol that is compiled in.
 ///
 /// # Errors
-/// [`Invalid`](crate::Kind::Invalid), and what to do about it, when there is none, when both
-/// async-std and smol are compiled in, and when the tokio runtime around has no timers and nothing
-/// else is there.
+/// [`Invalid`](crate::ErrorKind::Invalid), with the remedy, in three cases: there is no runtime;
+/// both async-std and smol are compiled in; or the tokio runtime of this thread has no timers and
+/// no other runtime is compiled in.
+///
+/// # Examples
 ///
 /// # Examples
 /// ```
@@ -85,8 +87,8 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
 /// }
 /// ```
 pub fn detect() -> Result<Arc<dyn Runtime>> {
-    type Around = fn() -> Option<Result<Arc<dyn Runtime>>>;
-    let around: &[Around] = &[
+    type Detect = fn() -> Option<Result<Arc<dyn Runtime>>>;
+    let around: &[Detect] = &[
         #[cfg(feature = "tokio")]
         tokio::around,
     ];

@@ -1,14 +1,14 @@
-//! What the runtimes of the real world share: the machine's clocks, its random numbers, and long
-//! sleeps cut into legs.
+//! The common parts of the production runtimes: the machine's clocks, its random numbers, and long
+//! sleeps split into legs.
 
 use crate::time::Time;
 use std::time::{Duration, Instant, SystemTime};
 
-/// No single timer is armed for longer. A timer weeks ahead has made a runtime's other timers
-/// hang (tokio-rs/tokio#8334), and a machine that was suspended is looked at again within a day.
+/// The longest single timer. Timers weeks ahead have blocked a runtime's other timers
+/// (tokio-rs/tokio#8334), and after a suspension of the machine the sleep is checked within a day.
 const LONGEST_LEG: Duration = Duration::from_hours(24);
 
-/// Where the next leg of a sleep until `at` ends; `None` when it is over.
+/// The end of the next leg of a sleep until `at`; `None` when the sleep is over.
 pub(super) fn leg(now: Instant, at: Instant) -> Option<Instant> {
     let left = at.checked_duration_since(now).filter(|left| !left.is_zero())?;
     Some(now + left.min(LONGEST_LEG))
@@ -24,8 +24,8 @@ pub(super) fn wall() -> Time {
     SystemTime::now().into()
 }
 
-/// From the operating system, each time: ids drawn on different machines must not be alike, also
-/// when the machines were started from one image.
+/// A random number of the operating system, read each time: ids drawn on different machines must
+/// differ, even when the machines were started from one image.
 pub(super) fn random() -> u64 {
     getrandom::u64().expect("the operating system has random numbers")
 }

@@ -38,7 +38,7 @@ impl Tokio {
     /// The tokio runtime that this thread is inside.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Kind::Invalid) outside a tokio runtime, and in one without timers: see
+    /// [`Invalid`](crate::ErrorKind::Invalid) outside a tokio runtime, and in one without timers: see
     /// [`from_handle`](Self::from_handle).
     pub fn current() -> Result<Self> {
         let handle = Handle::try_current().map_err(|cause| {
@@ -54,7 +54,7 @@ impl Tokio {
     /// The tokio runtime of this handle, from any thread.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Kind::Invalid) if its timers are off: build the runtime with
+    /// [`Invalid`](crate::ErrorKind::Invalid) if its timers are off: build the runtime with
     /// `enable_time()` or `enable_all()`. tokio has no question for that other than a sleep that
     /// panics, so the panic hook prints a line as well, and a program built with `panic = "abort"`
     /// ends here.
@@ -70,7 +70,7 @@ impl Tokio {
     }
 }
 
-/// A timer asks the driver for its clock when it is made, and panics if there is none.
+/// Checks for timers: a new timer reads the driver's clock, and panics if there is none.
 fn has_timers(handle: &Handle) -> bool {
     let _inside = handle.enter();
     let soon = time::Instant::from_std(real::now());
@@ -107,7 +107,8 @@ impl Runtime for Tokio {
 }
 
 impl Tokio {
-    /// Made inside the runtime, whose handle it then keeps: it may be polled anywhere.
+    /// A timer made inside the runtime. It keeps the runtime's handle, so that it may be polled
+    /// anywhere.
     fn timer(&self, at: Instant) -> time::Sleep {
         let _inside = self.handle.enter();
         time::sleep_until(time::Instant::from_std(at))

@@ -1,58 +1,23 @@
-//! Why a job runs when it does: the next instants, each with its due time and the reasons.
+//! Explanations of a job's times: the next occurrences, each with its due time and the reasons.
 
-use super::{Schedule, between, spread_of};
 use crate::{job::Settings, time::Time};
+use allora_schedule::{Note, Schedule, jitter};
 
-/// Something that a schedule has to say about an instant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Note {
-    /// The instant it is about: for a change of the clock, the change.
-    pub at: Time,
-    /// What happens.
-    pub kind: NoteKind,
-    /// The same in words.
-    pub message: String,
-}
-
-impl Note {
-    /// A note about an instant.
-    pub fn new(at: Time, kind: NoteKind, message: impl Into<String>) -> Self {
-        Self { at, kind, message: message.into() }
-    }
-}
-
-/// What a [`Note`] is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NoteKind {
-    /// A local time does not exist; it runs at the first instant after the gap.
-    Moved,
-    /// A local time does not exist; it is left out.
-    Skipped,
-    /// A local time exists twice; it runs the first time.
-    Once,
-    /// A local time exists twice; it runs both times.
-    Twice,
-    /// Anything else: read the message.
-    Other,
-}
-
-/// One occurrence to come.
+/// One future occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explained {
-    /// The instant that the schedule names.
+    /// The scheduled time.
     pub nominal: Time,
-    /// When it may be taken: nominal time, delay and spread.
+    /// The earliest time of a claim: scheduled time, delay and jitter.
     pub due: Time,
-    /// What made it differ from the plain reading of the schedule, in words; often empty.
+    /// The reasons for a difference from the plain reading of the schedule; often empty.
     pub reasons: Vec<String>,
 }
 
-/// The next `n` occurrences of the job `name` after `after` (exclusive), fewer if the schedule or
-/// the job's bounds end before, each with its reasons. Of the settings, delay, spread, bounds and
-/// `max_runs` (counted from `after`) matter here.
+/// The next `n` occurrences of the job `name` after `after` (exclusive), each with its reasons.
+/// There are fewer if the schedule or the job's bounds end before. Of the settings, the function
+/// uses delay, jitter, bounds and `max_runs` (counted from `after`).
 ///
 /// ```
 /// use allora_core::{Settings, cron, schedule::explain};
@@ -78,14 +43,12 @@ pub fn explain(
     let limit = settings.max_runs.map_or(n, |runs| n.min(usize::try_from(runs).unwrap_or(n)));
     let until = settings.end.unwrap_or(Time::MAX_UTC);
     let begin = settings.begin(after, |at| schedule.next_at(at));
-    let mut before = begin;
     let mut explained: Vec<Explained> = Vec::new();
-    for nominal in between(schedule, begin, until).take(limit) {
+    for instant in allora_schedule::explain(schedule, begin, until).take(limit) {
+        let nominal = instant.scheduled_at;
         let Some(next) = settings.next(name, nominal) else { break };
-        let due = next.due_at;
-        let reasons = reasons(name, schedule, settings, before, nominal);
-        before = nominal;
-        explained.push(Explained { nominal, due, reasons });
+        let reasons = reasons(name, settings, nominal, instant.notes);
+        explained.push(Explained { nominal, due: next.due_at, reasons });
     }
     if let Some(first) = explained.first_mut().filter(|_| settings.start > Some(after)) {
         first.reasons.push("the first since the job's start".into());
@@ -101,21 +64,14 @@ pub fn explain(
     explained
 }
 
-fn reasons(
-    name: &str,
-    schedule: &dyn Schedule,
-    settings: &Settings,
-    before: Time,
-    nominal: Time,
-) -> Vec<String> {
-    let notes = schedule.notes(before, nominal);
+fn reasons(name: &str, settings: &Settings, nominal: Time, notes: Vec<Note>) -> Vec<String> {
     let mut reasons: Vec<String> = notes.into_iter().map(|note| note.message).collect();
     if !settings.delay.is_zero() {
         reasons.push(format!("delayed by {:?}", settings.delay));
     }
-    let spread = spread_of(name, nominal, settings.spread);
-    if !spread.is_zero() {
-        reasons.push(format!("spread by {spread:?}, from the job's name"));
+    let jitter = jitter(name, nominal, settings.jitter);
+    if !jitter.is_zero() {
+        reasons.push(format!("jitter of {jitter:?}, derived from the job's name"));
     }
     reasons
 }

@@ -1,8 +1,9 @@
-//! One run's future, kept apart: it may fail, panic, hang or be taken away, and harms nobody.
+//! One run's future, isolated: it may fail, panic, hang or be dropped without effect on other runs.
 
 use super::{
-    around::Next,
-    node::{LiveId, Node},
+    active_run::{ExitReason, RunId},
+    middleware::Next,
+    node::Node,
 };
 use crate::{error::BoxError, job::panic_text, run::Run};
 use futures::future::BoxFuture;
@@ -14,22 +15,9 @@ use std::{
     time::Duration,
 };
 
-/// How a run's future ended.
-#[derive(Debug)]
-pub(crate) enum How {
-    /// With the text of its error, if any.
-    Returned(Result<(), String>),
-    Panicked(String),
-    TimedOut(Duration),
-    /// It was taken away before it ended.
-    Dropped,
-    /// It waited for its turn, and that did not come.
-    NotBegun,
-}
-
-/// Runs a job to its end and reports that, whatever it is, exactly once.
+/// Runs a job to its end and reports the result exactly once.
 pub(crate) async fn execute(
-    // Dropped after the work, also when the executor throws the whole task away.
+    // Dropped after the work, even when the executor drops the whole task.
     mut report: Report,
     job: Next,
     run: Run,
@@ -38,23 +26,23 @@ pub(crate) async fn execute(
     let mut work = Work(None);
     match catch_unwind(AssertUnwindSafe(|| job.start(run.clone()))) {
         Ok(future) => work.0 = Some(future),
-        Err(panic) => return report.end(How::Panicked(panic_text(&*panic))),
+        Err(panic) => return report.end(ExitReason::Panicked(panic_text(&*panic))),
     }
     let how = poll_fn(|cx| {
         run.control().execution.register(cx.waker());
         if run.control().is_dropped() {
-            return Poll::Ready(How::Dropped);
+            return Poll::Ready(ExitReason::Dropped);
         }
-        let Some(future) = &mut work.0 else { return Poll::Ready(How::Dropped) };
+        let Some(future) = &mut work.0 else { return Poll::Ready(ExitReason::Dropped) };
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Ready(returned)) => {
-                return Poll::Ready(How::Returned(returned.map_err(error_text)));
+                return Poll::Ready(ExitReason::Returned(returned.map_err(error_text)));
             }
-            Err(panic) => return Poll::Ready(How::Panicked(panic_text(&*panic))),
+            Err(panic) => return Poll::Ready(ExitReason::Panicked(panic_text(&*panic))),
             Ok(Poll::Pending) => {}
         }
         match &mut timeout {
-            Some((limit, sleep)) => sleep.as_mut().poll(cx).map(|()| How::TimedOut(*limit)),
+            Some((limit, sleep)) => sleep.as_mut().poll(cx).map(|()| ExitReason::TimedOut(*limit)),
             None => Poll::Pending,
         }
     })
@@ -65,14 +53,14 @@ pub(crate) async fn execute(
     });
 }
 
-/// A job's future, whose destructor is the user's code too.
+/// A job's future, whose destructor is user code, too.
 struct Work(Option<BoxFuture<'static, Result<(), BoxError>>>);
 
 impl Work {
-    fn take_away(&mut self) -> Result<(), How> {
+    fn take_away(&mut self) -> Result<(), ExitReason> {
         let future = self.0.take();
         catch_unwind(AssertUnwindSafe(|| drop(future)))
-            .map_err(|panic| How::Panicked(panic_text(&*panic)))
+            .map_err(|panic| ExitReason::Panicked(panic_text(&*panic)))
     }
 }
 
@@ -82,26 +70,27 @@ impl Drop for Work {
     }
 }
 
-/// Tells the node, once, how the run ended; when dropped before, what that means.
+/// Reports the end of the run to the node, once. If it is dropped before, it reports the default
+/// reason.
 pub(crate) struct Report {
     node: Arc<Node>,
-    live: LiveId,
-    dropped: Option<How>,
+    id: RunId,
+    dropped: Option<ExitReason>,
 }
 
 impl Report {
-    pub(crate) fn new(node: Arc<Node>, live: LiveId, dropped: How) -> Self {
-        Self { node, live, dropped: Some(dropped) }
+    pub(crate) fn new(node: Arc<Node>, live: RunId, dropped: ExitReason) -> Self {
+        Self { node, id: live, dropped: Some(dropped) }
     }
 
-    /// What it means from now on that it is dropped.
-    pub(crate) fn dropped_is(&mut self, how: How) {
+    /// Sets the reason that is reported if it is dropped.
+    pub(crate) fn dropped_is(&mut self, how: ExitReason) {
         self.dropped = Some(how);
     }
 
-    pub(crate) fn end(&mut self, how: How) {
+    pub(crate) fn end(&mut self, how: ExitReason) {
         if self.dropped.take().is_some() {
-            self.node.run_ended(self.live, how);
+            self.node.run_ended(self.id, how);
         }
     }
 }
@@ -109,12 +98,12 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(how) = self.dropped.take() {
-            self.node.run_ended(self.live, how);
+            self.node.run_ended(self.id, how);
         }
     }
 }
 
-/// What an error says. It is the user's code, and may panic like the rest of it.
+/// The text of an error. Formatting runs user code, which may panic.
 fn error_text(error: BoxError) -> String {
     let text = catch_unwind(AssertUnwindSafe(move || error.to_string()));
     text.unwrap_or_else(|panic| format!("an error that panicked: {}", panic_text(&*panic)))

@@ -1,15 +1,20 @@
-//! A scheduler from outside.
+//! The handle to a running scheduler.
 
-use super::node::{Node, Stop};
+use super::{
+    claimer::{OP, reschedule},
+    node::{Node, Stop},
+    within::within,
+};
 use crate::{
-    backend::{Change, Now, Occurrence, Schedules},
-    error::{Error, Kind, Result},
-    job::Entry,
+    backend::{Action, Batch, JobState, OPERATOR, Occurrence, Operation, TimeSource},
+    error::{Error, ErrorKind, Result},
+    job::JobSpec,
     name::check_name,
 };
 use std::{fmt, sync::Arc};
 
-/// Stops a scheduler, gives it more jobs, reaches its stored ones. A clone is the same handle.
+/// A handle that stops a scheduler, adds jobs to it, and operates on jobs in its store. A clone is
+/// the same handle.
 #[derive(Clone)]
 pub struct Handle {
     node: Arc<Node>,
@@ -20,25 +25,25 @@ impl Handle {
         Self { node }
     }
 
-    /// The id of this node: no other process has it, ever.
+    /// The id of this node. It is unique among all processes.
     pub fn node(&self) -> &str {
         &self.node.id
     }
 
-    /// How many runs are alive on this node.
+    /// The number of active runs on this node.
     pub fn running(&self) -> usize {
-        self.node.inside().running
+        self.node.shared().running
     }
 
-    /// Stops the scheduler: it takes nothing more, its runs may go on for the
-    /// [grace](super::Builder::grace). When a tenth of that is left (at most 5 s), runs are
-    /// [cancelled](crate::Run::cancelled); at its end their futures are dropped. What was taken at
-    /// least once is given back. Returns at once; `run` returns at the end.
+    /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace
+    /// period](super::Builder::grace). When a tenth of the period is left (at most 5 s), runs are
+    /// [cancelled](crate::Run::cancelled); at its end their futures are dropped. At-least-once
+    /// occurrences are then released. This call returns at once; `run` returns at the end.
     pub fn stop(&self) {
         self.node.stop(Stop::Graceful);
     }
 
-    /// As [`stop`](Self::stop), without any grace.
+    /// Stops the scheduler without a grace period; otherwise as [`stop`](Self::stop).
     pub fn stop_now(&self) {
         self.node.stop(Stop::Now);
     }
@@ -47,81 +52,85 @@ impl Handle {
     ///
     /// # Errors
     /// As [`Builder::build`](super::Builder::build).
-    pub fn add(&self, name: impl Into<Arc<str>>, entry: impl Into<Entry>) -> Result {
-        let (name, entry) = (name.into(), entry.into());
-        super::builder::check(&name, &entry, &*self.node.backend)?;
-        self.node.inside().planner.add(name, entry)?;
-        self.node.taker.ring();
+    pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
+        let (name, spec) = (name.into(), spec.into());
+        super::builder::check(&name, &spec)?;
+        self.node.shared().planner.add(name, spec)?;
+        self.node.claimer.notify();
         Ok(())
     }
 
-    /// Takes a job away from this node while the scheduler runs; answers whether it had the job.
-    /// What runs goes on, other nodes go on, and the job's record stays in the store: a job of this
-    /// name that is [added](Self::add) later goes on from there.
+    /// Removes a job from this node while the scheduler runs. Returns whether the node had the job.
+    /// Active runs continue, other nodes are not affected, and the job's record stays in the store.
+    /// A job of this name that is [added](Self::add) later continues from there.
     pub fn remove(&self, name: &str) -> bool {
-        self.node.inside().planner.remove(name)
+        self.node.shared().planner.remove(name)
     }
 
-    /// One run of a job beside its schedule, now, on whatever node has room first; `id` is the
-    /// trigger's own, and the same id again while it waits changes nothing. Does not work for jobs
-    /// that run on every node.
+    /// Triggers one run of a job, now and independently of its schedule, on the first node with
+    /// capacity. `id` identifies the trigger: the same id again, while it waits, changes nothing.
+    /// Jobs that run on every node cannot be triggered.
     ///
     /// # Errors
-    /// `Unsupported` if the backend has no [`Schedules`]; `NotFound`, `Invalid`, `Unavailable`.
+    /// `Unsupported` if the backend has no [queries](crate::Backend::queries); `NotFound`,
+    /// `Invalid`, `Unavailable`.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have pulled the trigger; pull it again with the same id.
+    /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Occurrence> {
         let node = &self.node;
-        let now = Now::Store { node: node.runtime.wall() };
-        let change = self.schedules()?.modify(name, Change::Trigger { id, at: None }, now);
-        let state = super::within(node, "trigger", change).await?;
-        node.inside().planner.heard_of(name);
-        node.taker.ring();
-        let pulled = |run: &Occurrence| run.trigger.as_deref() == Some(id);
-        let at = state.head.filter(pulled).map_or_else(|| node.now(&node.inside()), |head| head.at);
-        Ok(Occurrence { at, trigger: Some(id.to_owned()) })
+        let state = self.change(name, Action::Trigger { id, scheduled_at: None }).await?;
+        let triggered = |run: &Occurrence| run.trigger.as_deref() == Some(id);
+        let at = state
+            .head
+            .filter(triggered)
+            .map_or_else(|| node.now(&node.shared()), |head| head.scheduled_at);
+        Ok(Occurrence { scheduled_at: at, trigger: Some(id.to_owned()) })
     }
 
-    /// Stops a job's schedule on all nodes, and says why; triggers still run. What runs goes on.
+    /// Pauses a job's schedule on all nodes and records the reason. Triggers still run. Active runs
+    /// continue.
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have paused it; pause it again.
+    /// A dropped call may or may not have paused the job. Pause it again.
     pub async fn pause(&self, name: &str, note: &str) -> Result {
-        self.change(name, Change::Pause { note }).await
+        self.change(name, Action::Pause { note }).await.map(|_| ())
     }
 
-    /// Starts a paused job's schedule again; its catch-up policy decides about what passed
-    /// meanwhile.
+    /// Resumes a paused job's schedule. The catch-up policy decides about the occurrences of the
+    /// pause.
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have resumed it; resume it again.
+    /// A dropped call may or may not have resumed the job. Resume it again.
     pub async fn resume(&self, name: &str) -> Result {
-        self.change(name, Change::Resume { skip: None }).await
+        self.change(name, Action::Resume { skip: None }).await.map(|_| ())
     }
 
-    async fn change(&self, name: &str, change: Change<'_>) -> Result {
+    async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
         let node = &self.node;
         check_name(name)?;
-        let now = Now::Store { node: node.runtime.wall() };
-        super::within(node, "change", self.schedules()?.modify(name, change, now)).await?;
-        node.inside().planner.heard_of(name);
-        node.taker.ring();
-        Ok(())
-    }
-
-    fn schedules(&self) -> Result<&dyn Schedules> {
-        self.node.backend.schedules().ok_or_else(|| {
-            let cannot =
-                format!("{:?} has no stored schedules; use another backend", self.node.backend);
-            Error::new(Kind::Unsupported, cannot)
-        })
+        if node.backend.queries().is_none() {
+            let backend = &node.backend;
+            let text = format!(
+                "{backend:?} has no queries, so that no node would find the change; use another \
+                 backend"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let time = TimeSource::Store { fallback: node.runtime.wall() };
+        let operations = [Operation::new(name, action)];
+        let batch = Batch::new(OPERATOR, time, &operations);
+        let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+        let state = applied.single()?.state().unwrap_or_default();
+        node.shared().planner.on_notification(name);
+        node.claimer.notify();
+        Ok(state)
     }
 }
 

@@ -1,26 +1,31 @@
-//! The records of jobs that run on every node: this node's own, in no store.
+//! The backend of jobs that run on every node. The records are in this node's memory.
 
 use crate::{
-    backend::{Answer, Ending, Plan, Settled},
-    record::{At, Ledger, Record, settle, step},
+    backend::{Applied, Backend, Batch},
+    error::Result,
+    record::{HistoryBuffer, OpContext, Record, apply},
 };
-use std::{collections::HashMap, sync::Arc};
+use async_trait::async_trait;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 #[derive(Debug, Default)]
-pub(crate) struct Local {
-    records: HashMap<Arc<str>, Option<Record>>,
+pub(crate) struct LocalBackend {
+    records: Mutex<HashMap<String, Option<Record>>>,
 }
 
-impl Local {
-    pub(crate) fn step(&mut self, name: &Arc<str>, plan: &Plan<'_>, at: At<'_>) -> Answer {
-        let record = self.records.entry(name.clone()).or_default();
-        step(record, plan, at, &mut Ledger::off())
-    }
-
-    pub(crate) fn settle(&mut self, ending: &Ending<'_>, at: At<'_>) -> Settled {
-        match self.records.get_mut(ending.name) {
-            Some(record) => settle(record, ending, at, &mut Ledger::off()),
-            None => Settled::Removed,
-        }
+#[async_trait]
+impl Backend for LocalBackend {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let now = batch.time.without_store_clock();
+        let context = OpContext::new(batch.node, now);
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let replies = batch.operations.iter().map(|operation| {
+            let record = records.entry(operation.name.to_owned()).or_default();
+            apply(record, operation, context, &mut HistoryBuffer::off())
+        });
+        Ok(Applied::new(now, replies.collect()))
     }
 }

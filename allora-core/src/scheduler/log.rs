@@ -3,15 +3,15 @@
 use crate::{backend::Outcome, event::Event};
 use tracing::{debug, error, info, warn};
 
-/// Logs an event under the target `allora`: what an operator must act on as errors, what may need
-/// a look as warnings, each run at debug level.
+/// Logs an event under the target `allora`: errors need an operator's action, warnings may need
+/// attention, and each run is logged at debug level.
 pub(crate) fn log(event: &Event) {
     match event {
-        Event::Caveat { what } => {
-            warn!(target: "allora", what, "at most once is only as good as the store");
+        Event::DurabilityWarning { what } => {
+            warn!(target: "allora", what, "the store can lose the record of at-most-once runs");
         }
         Event::Ready { node, jobs } => {
-            info!(target: "allora", %node, jobs, "scheduler has reached its store");
+            info!(target: "allora", %node, jobs, "the scheduler has reached its store");
         }
         Event::Started { name, scheduled_at, attempt, fence, late } => {
             debug!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?late, "run started");
@@ -21,59 +21,53 @@ pub(crate) fn log(event: &Event) {
                 warn!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed");
             }
             Outcome::Dead(error) => {
-                error!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed for the last time");
+                error!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed, and its attempts are used up");
             }
             outcome => {
                 let outcome = outcome.word();
                 debug!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, outcome, "run ended");
             }
         },
-        Event::Passed { name, first, last, count, outcome } => {
+        Event::OccurrencesMissed { name, first, last, count, outcome } => {
             let outcome = outcome.word();
-            info!(target: "allora", job = %name, %first, %last, ?count, outcome, "instants passed over");
+            info!(target: "allora", job = %name, %first, %last, ?count, outcome, "occurrences missed or skipped");
         }
-        Event::LeaseLost { name, fence } => {
-            warn!(target: "allora", job = %name, fence, "the run's occurrence is somebody else's now");
+        Event::LeaseLost { name, key, fence } => {
+            warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease is lost");
         }
-        Event::LeaseUnconfirmed { name, fence } => {
-            warn!(target: "allora", job = %name, fence, "run cancelled: its lease was not extended in time");
-        }
-        Event::MutexUnconfirmed { name, group, fence } => {
-            warn!(target: "allora", job = %name, %group, fence, "run cancelled: its turn in the mutex group was not confirmed in time");
-        }
-        Event::MutexLost { name, group, fence } => {
-            warn!(target: "allora", job = %name, %group, fence, "run ended: its turn in the mutex group is somebody else's now");
+        Event::LeaseRenewalFailed { name, key, fence } => {
+            warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease was not extended in time");
         }
         Event::Redefined { name } => {
-            info!(target: "allora", job = %name, "the store had another definition; it has this one now");
+            info!(target: "allora", job = %name, "job redefined: the store had another definition");
         }
-        Event::Outdated { name } => {
-            warn!(target: "allora", job = %name, "another node has defined this job otherwise; left alone until a restart");
+        Event::DefinitionConflict { name } => {
+            warn!(target: "allora", job = %name, "another node has defined this job differently; this node does not run it until it is restarted");
         }
         Event::Deleted { name } => {
-            info!(target: "allora", job = %name, "job was deleted; left alone until a restart");
+            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is restarted");
         }
-        Event::Forgotten { name } => {
-            error!(target: "allora", job = %name, "the store had forgotten this job; registering it again");
+        Event::Reregistered { name } => {
+            error!(target: "allora", job = %name, "the store had no record of this job any more; it was registered again");
         }
-        Event::Unplannable { name, reason } => {
+        Event::JobInvalid { name, reason } => {
             error!(target: "allora", job = %name, reason, "job cannot be run by this node");
         }
         Event::StoreDown { error } => {
-            error!(target: "allora", %error, cause = cause(&**error), "the store does not answer; asking again");
+            error!(target: "allora", %error, cause = cause(&**error), "the store does not answer; trying again");
         }
         Event::StoreUp => info!(target: "allora", "the store answers again"),
-        Event::StoreRefused { error } => {
-            error!(target: "allora", %error, cause = cause(&**error), "the store refused a request; asking again");
+        Event::StoreError { error } => {
+            error!(target: "allora", %error, cause = cause(&**error), "the store rejected a request; trying again");
         }
-        Event::ClockOff { ahead, by } => {
-            warn!(target: "allora", ahead, ?by, "this node's clock differs from the store's, which decides");
+        Event::ClockSkew { ahead, by } => {
+            warn!(target: "allora", ahead, ?by, "this node's clock differs from the store's clock, which is used");
         }
-        Event::Stalled { by } => {
-            warn!(target: "allora", ?by, "a timer came late: something blocks the executor");
+        Event::TimerDelayed { by } => {
+            warn!(target: "allora", ?by, "a timer fired late: a task blocks the executor, or the machine slept");
         }
-        Event::Stopped { cancelled, unsettled } => {
-            info!(target: "allora", cancelled, unsettled, "scheduler has stopped");
+        Event::Stopped { cancelled, unrecorded } => {
+            info!(target: "allora", cancelled, unrecorded, "the scheduler has stopped");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Looking in the store for what this node cannot know by heart: stored schedules, triggers, what
-//! others gave back.
+//! The search for due records that this node does not have in memory: stored schedules, triggers,
+//! and occurrences that other nodes released.
 
 use super::{
     node::{Node, later},
-    within,
+    within::within,
 };
 use crate::{
-    backend::Find,
+    backend::DueQuery,
     time::{Time, saturating_add, since},
 };
 use std::{
@@ -14,40 +14,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How far ahead of their time records are looked for.
+/// The time before they are due at which records are searched.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// How many records one look finds at most, beyond those that are known.
+/// The largest number of records of one search, in addition to those in memory.
 const FOUND: usize = 1_000;
 
-/// At so many places a look may begin where others are at what is due.
+/// The number of offsets at which a search may begin when other nodes work on what is due.
 const PLACES: usize = 8;
 
-/// The store's kinds are not asked for more often.
+/// The shortest interval between two requests for the store's kinds.
 const KINDS: Duration = Duration::from_secs(1);
 
 pub(super) struct Search {
-    /// Whether the backend has anything to look for.
+    /// `true` if the backend can be searched.
     is_on: bool,
-    /// When there is something to find, by the store's clock.
+    /// The time of the next search, by the store's clock.
     at: Time,
-    /// So many of what is due the next look passes over: others are at those.
+    /// The number of due records that the next search leaves to other nodes.
     skip: usize,
-    /// More is due than one look finds, and others are at it, too.
+    /// More is due than one search returns, and other nodes work on it, too.
     is_crowded: bool,
     kinds: Kinds,
 }
 
-/// The store's kinds that patterns are for.
+/// The store's kinds that match this node's patterns.
 struct Kinds {
     all: Vec<Arc<str>>,
-    /// Something may have been added since.
+    /// A kind may have been added since.
     is_old: bool,
-    /// Not asked for again before.
+    /// The earliest time of the next request.
     ask_at: Option<Instant>,
-    /// When to look again, if they should have been asked for and were not: by the monotonic
-    /// clock, which no answer of the store puts back.
-    look_at: Option<Instant>,
+    /// The time of a repeated search, if the kinds should have been requested and were not. It is a
+    /// time of the monotonic clock, which no reply sets back.
+    read_at: Option<Instant>,
 }
 
 impl Search {
@@ -57,7 +57,7 @@ impl Search {
             at: Time::MIN_UTC,
             skip: 0,
             is_crowded: false,
-            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, look_at: None },
+            kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
         }
     }
 
@@ -65,24 +65,24 @@ impl Search {
         self.is_on
     }
 
-    /// There may be something now.
+    /// Requests a search at once.
     pub(super) fn at_once(&mut self) {
         self.at = Time::MIN_UTC;
     }
 
-    /// There will be something then.
+    /// Requests a search at this time at the latest.
     pub(super) fn by(&mut self, at: Time) {
         self.at = self.at.min(at);
     }
 
-    /// Something was added or changed.
-    pub(super) fn news(&mut self) {
+    /// Records that a job was added or changed.
+    pub(super) fn on_change(&mut self) {
         self.kinds.is_old = true;
     }
 
-    /// Something was added or changed, and will be due then.
-    pub(super) fn heard_of(&mut self, at: Time) {
-        self.news();
+    /// Records that a job was added or changed that is due at `at`.
+    pub(super) fn on_notification(&mut self, at: Time) {
+        self.on_change();
         self.by(at);
     }
 
@@ -90,39 +90,40 @@ impl Search {
         self.at <= saturating_add(now, AHEAD)
     }
 
-    /// In what time to look: what is found a little ahead is looked for by that much earlier.
+    /// The time until the next search. Records are searched a little before they are due.
     pub(super) fn due_in(&self, now: Time) -> Option<Duration> {
         self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD))
     }
 
-    /// When to look because of kinds that were not asked for.
+    /// The time of a repeated search because of kinds that were not requested.
     pub(super) fn kinds_at(&self) -> Option<Instant> {
-        self.kinds.look_at
+        self.kinds.read_at
     }
 
-    /// The kinds of what this node runs. The empty one is that of jobs in code.
+    /// The kinds that this node runs. The empty kind is that of jobs in code.
     pub(super) fn kinds(&self, node: &Node) -> Vec<Arc<str>> {
         let exact = node.router.exact().map(Arc::from);
         std::iter::once(Arc::from("")).chain(exact).chain(self.kinds.all.iter().cloned()).collect()
     }
 
-    /// What to look for, beyond the `known` ones: or what cannot be run now would hide what can.
-    pub(super) fn find<'a>(&self, kinds: &'a [&'a str], now: Time, known: usize) -> Find<'a> {
-        // Up to and including what `is_due` calls due: instants are whole milliseconds.
+    /// The query. Its limit grows by the number of `known` records, because records that cannot be
+    /// run now would otherwise hide others.
+    pub(super) fn find<'a>(&self, kinds: &'a [&'a str], now: Time, known: usize) -> DueQuery<'a> {
+        // Up to and including the times that `is_due` accepts: times are whole milliseconds.
         let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-        Find::new(kinds, until, FOUND + known).skipping(self.skip)
+        DueQuery::new(kinds, until, FOUND + known).skipping(self.skip)
     }
 
-    /// What was found, all that was asked for or less, and what is due behind it: says where the
-    /// next look begins. Where others are at what is due, and one look does not find all of it, at a
-    /// place that they will hardly choose.
+    /// Applies a result: whether it was full, and the due time of the first record after it. If
+    /// other nodes work on what is due, and one search does not return all of it, the next search
+    /// begins at a random offset.
     pub(super) fn answered(&mut self, node: &Node, next_due: Option<Time>, is_full: bool) {
-        let passed_over = self.skip > 0;
-        // What was passed over is still there.
-        self.at = if passed_over { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) };
+        let left_out = self.skip > 0;
+        // Records that the search left out are still due.
+        self.at = if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) };
         if is_full {
-            self.is_crowded |= node.inside().planner.is_losing();
-        } else if !passed_over {
+            self.is_crowded |= node.shared().planner.is_losing();
+        } else if !left_out {
             self.is_crowded = false;
         }
         self.skip = match self.is_crowded && is_full {
@@ -131,22 +132,22 @@ impl Search {
         };
     }
 
-    /// Which of the store's kinds are for the patterns of this node. Asked again when something may
-    /// have been added, but not every time: a busy store has many hints and few new kinds.
+    /// Reads the store's kinds that match this node's patterns. Kinds are read again when one may
+    /// have been added, but not each time: a busy store has many notifications and few new kinds.
     pub(super) async fn learn_kinds(&mut self, node: &Node, poll_at: Instant) {
         let now = node.runtime.now();
-        let (true, Some(store)) = (node.router.has_patterns(), node.backend.schedules()) else {
+        let (true, Some(queries)) = (node.router.has_patterns(), node.backend.queries()) else {
             return;
         };
-        let asked_before = self.kinds.look_at.take().is_some();
+        let asked_before = self.kinds.read_at.take().is_some();
         if !self.kinds.is_old && !asked_before && now < poll_at {
             return;
         }
-        self.kinds.look_at = self.kinds.ask_at.filter(|ask_at| *ask_at > now);
-        if self.kinds.look_at.is_some() {
+        self.kinds.read_at = self.kinds.ask_at.filter(|ask_at| *ask_at > now);
+        if self.kinds.read_at.is_some() {
             return;
         }
-        match within(node, "kinds", store.kinds()).await {
+        match within(node, "kinds", queries.kinds()).await {
             Ok(kinds) => {
                 let exact = |kind: &String| node.router.exact().any(|exact| exact == kind);
                 let mine = |kind: &String| node.router.matches(kind) && !exact(kind);

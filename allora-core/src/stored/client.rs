@@ -1,22 +1,30 @@
-//! The stored schedules of a store, as applications handle them: added, looked at, changed, removed.
+//! The client for the stored schedules of a store: add, read, change, remove.
 
 use super::{
-    Stored,
+    StoredSchedule,
     planned::{Planned, replanned},
 };
 use crate::{
-    backend::{self, Backend, Change, NewSchedule, Now, Reschedule, State},
-    error::{Error, Kind, Result},
+    backend::{
+        Action, Applied, Backend, Batch, Edit, JobState, OPERATOR, Operation, Queries, TimeSource,
+    },
+    error::{Error, ErrorKind, Result},
     runtime::{Runtime, detect},
-    time::Time,
+    store_clock::StoreClock,
+    time::{Time, since},
 };
 use futures::future::{Either, select};
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
-/// The stored schedules of a store: added, looked at, changed and removed while everything runs.
+/// The stored schedules of a store. They are added, read, changed and removed while nodes run.
 ///
 /// ```
-/// use allora_core::{Schedules, Stored};
+/// use allora_core::{Schedules, StoredSchedule};
 /// # use allora_core::runtime::Sim;
 ///
 /// # fn main() -> allora_core::Result {
@@ -24,10 +32,10 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 /// # let store = allora_memory::Memory::new();
 /// # sim.block_on(async {
 /// let schedules = Schedules::on(store, sim.node())?;
-/// let report = Stored::new("acme/report", "report", "0 9 * * MON-FRI").zone("Europe/Paris");
+/// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI").zone("Europe/Paris");
 /// schedules.add(&report).await?;
 ///
-/// let later = Stored::of(&schedules.get("acme/report").await?)?.schedule("0 10 * * MON-FRI");
+/// let later = StoredSchedule::of(&schedules.get("acme/report").await?)?.schedule("0 10 * * MON-FRI");
 /// schedules.modify(&later).await?;
 /// assert!(schedules.exists("acme/report").await?);
 /// # allora_core::Result::Ok(())
@@ -39,15 +47,34 @@ pub struct Schedules {
     backend: Arc<dyn Backend>,
     runtime: Arc<dyn Runtime>,
     deadline: Duration,
+    /// The store's time at its last reply.
+    last_reply: Arc<Mutex<Option<LastReply>>>,
 }
-/// How many schedules one request adds.
+
+/// The store's time at its last reply, and this machine's clocks at that moment.
+#[derive(Clone, Copy)]
+struct LastReply {
+    clock: StoreClock,
+    monotonic: Instant,
+    wall: Time,
+}
+
+/// The age up to which the last reply serves to work out the store's time.
+const CLOCK_VALID: Duration = Duration::from_secs(60);
+
+/// The largest difference between the wall clock and the monotonic clock about that age.
+/// More means that the machine slept, or that its wall clock was set.
+const CLOCK_DRIFT: Duration = Duration::from_secs(1);
+
+/// The largest number of schedules that one request adds.
 pub(super) const BATCH: usize = 500;
+
 impl Schedules {
-    /// The stored schedules of this backend, on the runtime that is found
+    /// The stored schedules of this backend, on the current runtime
     /// ([`detect`](crate::runtime::detect)).
     ///
     /// # Errors
-    /// `Unsupported` if the backend has none, `Invalid` if no runtime is found.
+    /// `Unsupported` if the backend has no stored schedules, `Invalid` if there is no runtime.
     pub fn new(backend: impl Backend) -> Result<Self> {
         let runtime = detect()?;
         Self::from_parts(Arc::new(backend), runtime)
@@ -62,40 +89,43 @@ impl Schedules {
     }
 
     pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
-        let schedules = Self { backend, runtime, deadline: Duration::from_secs(10) };
-        schedules.store()?;
+        let deadline = Duration::from_secs(10);
+        let schedules = Self { backend, runtime, deadline, last_reply: Arc::default() };
+        schedules.queries()?;
         Ok(schedules)
     }
 
-    /// How long one request may take; 10 s unless given.
+    /// Sets the longest duration of one request. Default: 10 s.
     #[must_use]
-    pub fn call_deadline(mut self, deadline: Duration) -> Self {
+    pub fn store_timeout(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Adds a schedule; answers with its state, in which its first occurrence is.
+    /// Adds a schedule. Returns its state, which includes the first occurrence.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken; `Invalid`: what is refused, and where; `Unavailable`.
+    /// `AlreadyExists` if the name is taken; `Invalid` with the rejected part; `Unavailable`.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have added it; add it again, or look.
-    pub async fn add(&self, stored: &Stored) -> Result<State> {
+    /// A dropped call may or may not have added it. Add it again, or read it.
+    pub async fn add(&self, stored: &StoredSchedule) -> Result<JobState> {
         let mut added = self.add_all(std::slice::from_ref(stored)).await?;
-        added.pop().unwrap_or_else(|| Err(Error::new(Kind::Other, "the backend gave no answer")))
+        added
+            .pop()
+            .unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "the backend returned no reply")))
     }
 
-    /// Adds any number of schedules, each decided alone; answers by position.
+    /// Adds any number of schedules, each independently. Returns the results by position.
     ///
     /// # Errors
-    /// Of one schedule as [`add`](Self::add). Of the call: `Unavailable`; then some may have been
-    /// added, and are answered with `AlreadyExists` when it is made again.
+    /// Of one schedule as [`add`](Self::add). Of the call: `Unavailable`. Some schedules may then
+    /// have been added; a repeated call returns `AlreadyExists` for them.
     ///
     /// # Cancel safety
     /// As [`add`](Self::add).
-    pub async fn add_all(&self, stored: &[Stored]) -> Result<Vec<Result<State>>> {
-        let now = self.store_now().await?;
+    pub async fn add_all(&self, stored: &[StoredSchedule]) -> Result<Vec<Result<JobState>>> {
+        let now = self.recent_store_time().await?;
         let mut answers = Vec::with_capacity(stored.len());
         for stored in stored.chunks(BATCH) {
             answers.extend(self.add_batch(stored, now).await?);
@@ -103,28 +133,35 @@ impl Schedules {
         Ok(answers)
     }
 
-    async fn add_batch(&self, stored: &[Stored], now: Time) -> Result<Vec<Result<State>>> {
+    async fn add_batch(
+        &self,
+        stored: &[StoredSchedule],
+        now: Time,
+    ) -> Result<Vec<Result<JobState>>> {
         let planned: Vec<Result<Planned<'_>>> =
             stored.iter().map(|stored| Planned::first(stored, now)).collect();
-        let new: Vec<NewSchedule<'_>> = planned.iter().flatten().map(Planned::as_new).collect();
-        let mut added = self.add_new(&new).await?.into_iter();
-        let answer = |planned: Result<Planned<'_>>| match planned {
-            Ok(_) => added.next().unwrap_or_else(|| Err(Error::new(Kind::Other, "no answer"))),
+        let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
+        let mut created = self.create(&new).await?.into_iter();
+        let reply = |planned: Result<Planned<'_>>| match planned {
+            Ok(_) => created.next().unwrap_or_else(|| {
+                Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
+            }),
             Err(error) => Err(error),
         };
-        Ok(planned.into_iter().map(answer).collect())
+        Ok(planned.into_iter().map(reply).collect())
     }
 
-    pub(super) async fn add_new(&self, new: &[NewSchedule<'_>]) -> Result<Vec<Result<State>>> {
+    /// Creates schedules. Returns the states by position.
+    pub(super) async fn create(&self, new: &[Operation<'_>]) -> Result<Vec<Result<JobState>>> {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let added = self.within("add", self.store()?.add(new, self.now())).await?;
-        if added.len() != new.len() {
-            let fewer = "the backend did not give one answer to each that was to be added";
-            return Err(Error::new(Kind::Other, fewer).op("add"));
-        }
-        Ok(added)
+        let applied = self.apply("add", new).await?;
+        Ok(applied
+            .replies
+            .into_iter()
+            .map(|reply| Ok(reply?.state().unwrap_or_default()))
+            .collect())
     }
 
     /// The job of this name, stored or in code.
@@ -134,11 +171,11 @@ impl Schedules {
     ///
     /// # Cancel safety
     /// Nothing is changed.
-    pub async fn get(&self, name: &str) -> Result<State> {
-        self.within("get", self.store()?.get(name)).await
+    pub async fn get(&self, name: &str) -> Result<JobState> {
+        self.within("get", self.queries()?.get(name)).await
     }
 
-    /// Whether there is a job of this name, stored or in code.
+    /// `true` if there is a job of this name, stored or in code.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -148,26 +185,26 @@ impl Schedules {
     pub async fn exists(&self, name: &str) -> Result<bool> {
         match self.get(name).await {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
-    /// Stores what was changed, and plans it anew: what runs goes on, a due instant that the new
-    /// schedule has too stays, and one that it does not have is recorded as missed.
+    /// Stores a changed schedule. Active runs continue. A due occurrence stays if the new schedule
+    /// has it, too; otherwise it is recorded as missed.
     ///
-    /// `stored` is made with [`Stored::of`] from what was read, so that of two editors who read the
-    /// same state, the second is told.
+    /// Make `stored` with [`StoredSchedule::of`] from the state that was read. Of two concurrent
+    /// changes of the same state, the second fails.
     ///
     /// # Errors
-    /// `AlreadyExists` if it was changed since it was read; `NotFound`; `Invalid`: what is refused,
-    /// and where. Whatever it is, nothing was changed. `Unavailable`.
+    /// `AlreadyExists` if the schedule was changed since it was read; `NotFound`; `Invalid` with
+    /// the rejected part. In these cases nothing was changed. `Unavailable`.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have changed it; read it again.
-    pub async fn modify(&self, stored: &Stored) -> Result<State> {
-        let Some(edition) = stored.edition else {
+    /// A dropped call may or may not have changed it. Read it again.
+    pub async fn modify(&self, stored: &StoredSchedule) -> Result<JobState> {
+        let Some(generation) = stored.generation else {
             return Err(Error::invalid(format!(
-                "{:?} is modified without having been read: make it with `Stored::of`",
+                "{:?} cannot be modified: it has no generation; make it with `StoredSchedule::of`",
                 stored.name
             )));
         };
@@ -175,20 +212,24 @@ impl Schedules {
         let text = definition.to_string();
         let mut seen = self.get(&stored.name).await?;
         loop {
-            let next = replanned(stored, &definition, &seen, self.store_now().await?)?;
+            let next = replanned(stored, &definition, &seen, self.recent_store_time().await?)?;
             let kind = (seen.kind != stored.kind).then_some(stored.kind.as_str());
             let definition = (seen.definition != text || stored.first_run.is_some())
                 .then_some((text.as_str(), next));
             let data = (seen.data != data).then_some(data);
-            if kind.is_none() && definition.is_none() && data.is_none() && seen.edition == edition {
+            if kind.is_none()
+                && definition.is_none()
+                && data.is_none()
+                && seen.generation == generation
+            {
                 return Ok(seen);
             }
-            let edit = Change::Edit { edition, kind, definition, data };
-            let error = match self.change(&stored.name, edit).await {
-                Err(error) if error.kind() == Kind::Invalid => error,
+            let edit = Edit { generation, kind, definition, data };
+            let error = match self.change(&stored.name, Action::Modify(edit)).await {
+                Err(error) if error.kind() == ErrorKind::Invalid => error,
                 answer => return answer,
             };
-            // What it was planned by may have been started since: plan by that.
+            // An occurrence may have been started since. The new plan uses the current state.
             let now_seen = self.get(&stored.name).await?;
             if now_seen.last_started == seen.last_started {
                 return Err(error);
@@ -196,15 +237,17 @@ impl Schedules {
             seen = now_seen;
         }
     }
-    /// Removes a job; what runs of it is cancelled.
+    /// Deletes a job. Its active runs are cancelled.
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have removed it; remove it again.
+    /// A dropped call may or may not have deleted it. Delete it again.
     pub async fn delete(&self, name: &str) -> Result {
-        self.within("delete", self.store()?.delete(name, self.now())).await
+        let delete = [Operation::new(name, Action::Delete)];
+        self.apply("delete", &delete).await?.single()?;
+        Ok(())
     }
     /// The store's time.
     ///
@@ -214,27 +257,72 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn store_now(&self) -> Result<Time> {
-        let request = Reschedule::new("client", self.now(), &[]);
-        let answer = self.within("look", self.backend.reschedule(request)).await?;
-        Ok(crate::time::whole_millis(answer.now))
+        let applied = self.apply("now", &[]).await?;
+        Ok(crate::time::whole_millis(applied.now))
     }
 
-    pub(super) async fn change(&self, name: &str, change: Change<'_>) -> Result<State> {
-        self.within("modify", self.store()?.modify(name, change, self.now())).await
+    /// The store's time, worked out from its last reply if that is recent: no request is sent only
+    /// to read the clock.
+    pub(super) async fn recent_store_time(&self) -> Result<Time> {
+        let last = *self.last_reply.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, wall) = (self.runtime.now(), self.runtime.wall());
+        let recent = last.filter(|last| {
+            let age = now.saturating_duration_since(last.monotonic);
+            let wall_age = since(wall, last.wall);
+            age < CLOCK_VALID && age.abs_diff(wall_age) < CLOCK_DRIFT
+        });
+        match recent {
+            Some(last) => Ok(crate::time::whole_millis(last.clock.now(now))),
+            None => self.store_now().await,
+        }
     }
 
-    pub(super) fn store(&self) -> Result<&dyn backend::Schedules> {
-        self.backend.schedules().ok_or_else(|| {
-            let cannot = format!("{:?} has no stored schedules; use another backend", self.backend);
-            Error::new(Kind::Unsupported, cannot)
+    /// The store replied with its time to a request sent at `sent`.
+    fn observe(&self, sent: Instant, time: Time) {
+        let (monotonic, wall) = (self.runtime.now(), self.runtime.wall());
+        let mut last = self.last_reply.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = last.map_or_else(|| StoreClock::new(time, sent), |last| last.clock);
+        clock.observe(sent, monotonic, time);
+        *last = Some(LastReply { clock, monotonic, wall });
+    }
+
+    /// One change of one job. Returns the state after it.
+    pub(super) async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
+        let applied = self.apply("modify", &[Operation::new(name, action)]).await?;
+        Ok(applied.single()?.state().unwrap_or_default())
+    }
+
+    /// Sends operations as one batch.
+    async fn apply(&self, op: &'static str, operations: &[Operation<'_>]) -> Result<Applied> {
+        let batch = Batch::new(OPERATOR, self.now(), operations);
+        let sent = self.runtime.now();
+        let applied = self.within(op, self.backend.reschedule(batch)).await?;
+        self.observe(sent, applied.now);
+        let (given, asked) = (applied.replies.len(), operations.len());
+        if given != asked {
+            let wrong = format!(
+                "the backend returned {given} replies to {asked} operations; report it to its author"
+            );
+            return Err(Error::new(ErrorKind::Other, wrong).op(op));
+        }
+        Ok(applied)
+    }
+
+    pub(super) fn queries(&self) -> Result<&dyn Queries> {
+        self.backend.queries().ok_or_else(|| {
+            let none = format!(
+                "{:?} has no queries, which stored schedules need; use another backend",
+                self.backend
+            );
+            Error::new(ErrorKind::Unsupported, none)
         })
     }
 
-    pub(super) fn now(&self) -> Now {
-        Now::Store { node: self.runtime.wall() }
+    pub(super) fn now(&self) -> TimeSource {
+        TimeSource::Store { fallback: self.runtime.wall() }
     }
 
-    /// Awaits a request for as long as one may take.
+    /// Awaits a request, up to the time limit.
     pub(super) async fn within<T>(
         &self,
         op: &'static str,
@@ -246,7 +334,7 @@ impl Schedules {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => {
                 let late = format!("the store did not answer within {deadline:?}");
-                Err(Error::new(Kind::Unavailable, late).op(op))
+                Err(Error::new(ErrorKind::Unavailable, late).op(op))
             }
         }
     }

@@ -1,11 +1,11 @@
-//! What a stored schedule is, as one line of text: its schedule, then what differs from the
-//! defaults.
+//! The definition of a stored schedule as one line of text: its schedule, then the settings that
+//! differ from the defaults.
 
-use super::words::{Read, parts};
+use super::settings_parser::{Read, parts};
 use crate::{
-    backend::Next,
+    backend::NextRun,
     error::{BoxError, Error, Result},
-    job::{Entry, Job, Settings, Timetable},
+    job::{CheckedSchedule, Job, JobSpec, Settings},
     run::Run,
     schedule::{AnySchedule, Field, ParseError, Schedule},
     time::Time,
@@ -14,28 +14,28 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use std::{fmt, sync::Arc};
 
-/// What a stored schedule is: when it runs, and all that is said about its runs.
+/// The definition of a stored schedule: its schedule and its settings.
 ///
-/// Its text is what the store keeps as [`State::definition`](crate::backend::State::definition):
-/// the schedule, then settings behind semicolons, in any order. It is the text that
-/// [`Settings::definition`] writes for jobs in code, with two more words: `zone` and `timeout`.
+/// The store keeps its text as [`JobState::definition`](crate::backend::JobState::definition): the
+/// schedule, then settings separated by semicolons, in any order. [`Settings::definition`] writes
+/// the same text for jobs in code. Two settings exist only here: `zone` and `timeout`.
 ///
 /// | setting | meaning |
 /// |---|---|
-/// | `zone Europe/Paris` | the zone of a cron expression that names none itself |
+/// | `zone Europe/Paris` | the zone of a cron expression without one |
 /// | `at-least-once 30s` | the lease; without it: at most once |
-/// | `catch-up all 10`, `catch-up none` | what becomes of missed instants; without it: the latest runs |
-/// | `window 1h` | what is later than this is missed |
-/// | `overlap skip`, `overlap wait` | at most once, while the run before still runs |
-/// | `retry 5 10s 1h` | attempts, the first wait, the longest |
-/// | `timeout 5m` | a run is dropped after so long |
-/// | `delay 30s`, `spread 1m` | runs so long after the scheduled time; spread by name up to so long |
-/// | `start …`, `end …` | no occurrence before, none after: RFC 3339 instants |
-/// | `max-runs 12` | at most so many occurrences |
-/// | `mutex tapes` | one at a time with all jobs of this group |
+/// | `catch-up all 10`, `catch-up none` | the policy for missed occurrences; without it: the latest one is run |
+/// | `window 1h` | the longest delay of a start; later occurrences are missed |
+/// | `overlap skip`, `overlap wait` | at most once only: the policy while the previous run is active |
+/// | `retry 5 10s 1h` | attempts, first wait, longest wait |
+/// | `timeout 5m` | the longest duration of a run |
+/// | `delay 30s`, `jitter 1m` | a fixed delay after the scheduled time; the longest jitter |
+/// | `start …`, `end …` | the earliest and the latest scheduled time, as RFC 3339 |
+/// | `max-runs 12` | the largest number of occurrences |
+/// | `mutex tapes` | the mutex group, whose jobs run one at a time |
 ///
-/// What a newer build writes in another form begins with `@v` and a number, which this one refuses
-/// by that name; words it does not know it refuses at their place.
+/// A definition in a later format begins with `@v` and a number. This build rejects it, and names
+/// the reason. It rejects unknown settings with their column.
 ///
 /// ```
 /// use allora_core::stored::Definition;
@@ -60,12 +60,12 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The definition of the job `name` (for `H` in a cron expression), by its parts.
+    /// The definition of the job `name` (for `H` in a cron expression), made of its parts.
     ///
     /// # Errors
-    /// `Invalid`: a schedule, zone or setting that is refused, and where.
+    /// `Invalid` with the rejected schedule, zone or setting.
     pub fn new(name: &str, text: &str, zone: Option<&str>, settings: Settings) -> Result<Self> {
-        // A setting cannot hide in the schedule: no schedule has a semicolon in it.
+        // The schedule cannot contain a setting: no schedule has a semicolon.
         let mut schedule = AnySchedule::for_job(name, text)?;
         if let Some(zone) = zone {
             schedule = in_zone(schedule, zone)?;
@@ -79,7 +79,7 @@ impl Definition {
     /// Reads the text of a stored schedule.
     ///
     /// # Errors
-    /// `Invalid`, with the column of what is wrong.
+    /// `Invalid`, with the column of the error.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         if text.starts_with("@v") {
             let word = text.split([' ', ';']).next().unwrap_or_default();
@@ -96,49 +96,54 @@ impl Definition {
         Self::new(name, schedule, zone.as_deref(), settings)
     }
 
-    /// The schedule's text, as it was given; without the zone if that was given by itself.
+    /// The schedule's text as it was given, without a separate zone.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The zone that was given by itself.
+    /// The separate zone.
     pub fn zone(&self) -> Option<&str> {
         self.zone.as_deref()
     }
 
-    /// When it runs.
+    /// The schedule.
     pub fn schedule(&self) -> &AnySchedule {
         &self.schedule
     }
 
-    /// All that is said about its runs.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The first occurrence for a schedule that is added at `now`: the first instant at or after
-    /// its start, or after now if none was given. `None`: there is none.
-    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<Next>> {
+    /// The first occurrence of a schedule that is added at `now`: the first one at or after its
+    /// start, or after now if it has none. `None` if there is no occurrence.
+    pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
         let mut settings = self.settings.clone();
         let start = *settings.start.get_or_insert(now);
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
         following(name, &self.entry_with(settings), before, 0)
     }
 
-    /// The first occurrence after `after`, when `started` were started.
-    pub(crate) fn following(&self, name: &str, after: Time, started: u64) -> Result<Option<Next>> {
+    /// The first occurrence after `after`, if `started` occurrences were started before.
+    pub(crate) fn following(
+        &self,
+        name: &str,
+        after: Time,
+        started: u64,
+    ) -> Result<Option<NextRun>> {
         following(name, &self.entry_with(self.settings.clone()), after, started)
     }
 
-    /// Whether `at` is one of its instants, as far as it can say of a single one.
+    /// `true` if `at` is a scheduled time, as far as the schedule can tell for a single time.
     pub(crate) fn has(&self, name: &str, at: Time) -> bool {
         let before = at - TimeDelta::milliseconds(1);
         let next = self.following(name, before, 0);
-        next.is_ok_and(|next| next.is_some_and(|next| next.at == at))
+        next.is_ok_and(|next| next.is_some_and(|next| next.scheduled_at == at))
     }
 
-    fn entry_with(&self, settings: Settings) -> Entry {
-        Entry::with(Arc::new(Bare(self.schedule.clone())), settings)
+    fn entry_with(&self, settings: Settings) -> JobSpec {
+        JobSpec::with(Arc::new(Bare(self.schedule.clone())), settings)
     }
 }
 
@@ -153,25 +158,22 @@ impl fmt::Display for Definition {
     }
 }
 
-fn following(name: &str, entry: &Entry, after: Time, started: u64) -> Result<Option<Next>> {
-    let next = Timetable::of(name, entry).following(after, started);
+fn following(name: &str, entry: &JobSpec, after: Time, started: u64) -> Result<Option<NextRun>> {
+    let next = CheckedSchedule::of(name, entry).following(after, started);
     next.map_err(|fault| Error::invalid(format!("{name:?} cannot be planned: {fault}")))
 }
 
 fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
     match schedule {
         AnySchedule::Cron(cron) if cron.names_zone() => Err(Error::invalid(format!(
-            "the zone {zone:?} is given beside a schedule that names {:?} itself; name one",
+            "the zone {zone:?} conflicts with the zone {:?} in the schedule; use one",
             cron.zone()
         ))),
-        AnySchedule::Cron(cron) => Ok(AnySchedule::Cron(cron.in_zone(zone)?)),
-        other => Err(Error::invalid(format!(
-            "the zone {zone:?} means nothing to `{other}`, which follows no wall clock; leave it away"
-        ))),
+        schedule => Ok(schedule.in_zone(zone)?),
     }
 }
 
-/// A schedule by itself: it is planned, and run by nobody.
+/// A schedule without code, for planning only.
 struct Bare(AnySchedule);
 
 #[async_trait]
@@ -193,7 +195,7 @@ mod tests {
     };
     use std::time::Duration;
 
-    /// What is said about a text; empty: nothing.
+    /// Checks the error for a text; empty: no error.
     #[track_caller]
     fn check(text: &str, says: &str) {
         let said = Definition::parse("job", text).err().map(|error| error.to_string());
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_their_place() {
         check("* * * * *", "");
         check("  @every 5m ;delay 1m30s;  window 1h  ", "");
         check("", "schedule");
@@ -211,14 +213,18 @@ mod tests {
         check("* * * * *;", "setting, column 11: \"\" is nothing between");
         check("* * * * *; delay", "setting, column 12: \"delay\" has no value");
         check("* * * * *; delay 30", "period, column 18");
-        check("* * * * *; delay 1m; delay 2m", "column 22: \"delay\" is there twice");
+        check("* * * * *; delay 1m; delay 2m", "column 22: \"delay\" is given twice");
         check("* * * * *; delay 1m 2m", "column 21: \"2m\" is one word too many");
         check("* * * * *; catch-up some", "column 21: \"some\" is not a catch-up policy");
         check("* * * * *; catch-up all -1", "column 25: \"-1\" is not a number");
+        check("* * * * *; catch-up all", "column 21: \"all\" has no limit");
+        check("* * * * *; catch-up all  5 x", "column 28: \"x\" is one word too many");
+        check("* * * * *; overlap", "column 12: \"overlap\" has no value");
+        check("* * * * *; overlap skip wait", "column 25: \"wait\" is one word too many");
         check("* * * * *; start tomorrow", "instant, column 18");
         check("* * * * *; Delay 1m", "column 12: \"Delay\" is not a setting");
         check("* * * * *; zone Mars/X", "Mars/X");
-        check("* * * * * Asia/Tokyo; zone Europe/Rome", "name one");
+        check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
         check("@every 1h; zone Europe/Rome", "no wall clock");
         check("* * * * *; retry 5 10s 1h", "at_least_once");
         check("* * * * *; at-least-once 10ms", "1 s to 24 h");
@@ -267,7 +273,7 @@ mod tests {
             settings.window = self.maybe(Self::period);
             settings.timeout = self.maybe(Self::period);
             settings.delay = self.maybe(Self::period).unwrap_or_default();
-            settings.spread = self.maybe(Self::period).unwrap_or_default();
+            settings.jitter = self.maybe(Self::period).unwrap_or_default();
             settings.start = self.maybe(Self::instant);
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
@@ -304,7 +310,7 @@ mod tests {
     #[test]
     fn garbage_is_refused_and_nothing_panics() {
         let full = "* * * * *; zone Asia/Tokyo; at-least-once 30000ms; catch-up all 3; window 1h; \
-                    retry 3 1s 1h; delay 1s; spread 2s; start 2026-01-01T00:00:00.000Z; \
+                    retry 3 1s 1h; delay 1s; jitter 2s; start 2026-01-01T00:00:00.000Z; \
                     end 2027-01-01T00:00:00.000Z; max-runs 3; mutex tapes; timeout 5s";
         assert!(Definition::parse("job", full).is_ok());
         let mut random = Random(11);
@@ -342,7 +348,7 @@ mod tests {
         let at = |text: &str| text.parse::<Time>().unwrap();
         let first = |text: &str, now: &str| {
             let definition = Definition::parse("job", text).unwrap();
-            definition.first("job", at(now)).unwrap().map(|next| next.at)
+            definition.first("job", at(now)).unwrap().map(|next| next.scheduled_at)
         };
         let midnight = "2026-01-01T00:00:00Z";
         assert_eq!(first("0 0 * * *", midnight), Some(at(midnight)));

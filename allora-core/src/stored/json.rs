@@ -1,6 +1,6 @@
-//! Data as JSON: any value that serde knows, in schedules and for handlers.
+//! Data as JSON: serde values in schedules and handlers.
 
-use super::{Handler, Stored};
+use super::{Handler, StoredSchedule};
 use crate::{
     error::{BoxError, Error, Result},
     job::IntoOutcome,
@@ -9,17 +9,17 @@ use crate::{
 use futures::future::{BoxFuture, FutureExt};
 use serde::{Serialize, de::DeserializeOwned};
 
-impl Stored {
-    /// What its runs are given: any value, kept as JSON.
+impl StoredSchedule {
+    /// Sets the data of its runs: any value, stored as JSON.
     pub fn data<T: Serialize + ?Sized>(mut self, data: &T) -> Self {
         self.data = serde_json::to_vec(data).map_err(|why| why.to_string());
         self
     }
 
-    /// What its runs are given, as a value.
+    /// The data of its runs, as a value.
     ///
     /// # Errors
-    /// `Invalid` if it is not JSON of that shape.
+    /// `Invalid` if the data is not JSON of that type.
     pub fn data_as<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(self.bytes()?)
             .map_err(|why| Error::invalid(format!("the data of {:?}: {why}", self.name())))
@@ -27,10 +27,10 @@ impl Stored {
 }
 
 impl Run {
-    /// The payload as a value; no payload is `null`.
+    /// The data of the schedule as a value; no data is `null`.
     ///
     /// # Errors
-    /// `Invalid` if it is not JSON of that shape; names the line and the column.
+    /// `Invalid`, with line and column, if the data is not JSON of that type.
     pub fn data_as<T: DeserializeOwned>(&self) -> Result<T> {
         let data = match self.data() {
             [] => b"null",
@@ -41,8 +41,8 @@ impl Run {
     }
 }
 
-/// A closure that is given the payload as a value. One that cannot be read is a dead letter at
-/// once: trying again would not mend it.
+/// A closure that receives the data as a value. Data that cannot be read is a dead letter at once,
+/// because another attempt would fail, too.
 impl<T, F, Fut> Handler<(Run, T)> for F
 where
     T: DeserializeOwned + Send + 'static,

@@ -1,35 +1,35 @@
-//! Lists of schedules: by name, as the stores keep them, and by due time.
+//! Lists of schedules: by name, the order of the stores, and by due time.
 
 use super::{Definition, Schedules};
 use crate::{
-    backend::{Page, State},
+    backend::{JobState, Page},
     error::Result,
     time::Time,
 };
 use std::collections::BinaryHeap;
 
-/// Which schedules to list.
+/// The schedules to list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filter<'a> {
-    /// Names that begin so.
+    /// Names that begin with this text.
     pub prefix: &'a str,
-    /// Of this kind only.
+    /// Schedules of this kind only.
     pub kind: Option<&'a str>,
-    /// In this condition only.
+    /// Schedules in this condition only.
     pub condition: Option<Condition>,
 }
 
-/// What a schedule is found in.
+/// A condition of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It waits for its time.
+    /// It waits for its next occurrence.
     Waiting,
-    /// A run of it is alive.
+    /// It has an active run.
     Running,
     /// It is paused.
     Paused,
-    /// It has nothing more to run.
+    /// It has no further occurrence.
     Ended,
     /// It has dead letters.
     Dead,
@@ -38,39 +38,40 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether the schedule is found in it; a paused one may be running, and have dead letters.
-    pub fn holds(self, state: &State) -> bool {
-        let idle = state.parked.is_none() && state.holds.is_empty() && state.paused.is_none();
+    /// `true` if the schedule is in this condition. Conditions overlap: a paused schedule may be
+    /// running, and have dead letters.
+    pub fn holds(self, state: &JobState) -> bool {
+        let idle = state.unreadable.is_none() && state.leases.is_empty() && state.paused.is_none();
         match self {
             Condition::Waiting => idle && state.due_at.is_some(),
-            Condition::Running => !state.holds.is_empty(),
+            Condition::Running => !state.leases.is_empty(),
             Condition::Paused => state.paused.is_some(),
             Condition::Ended => idle && state.due_at.is_none(),
             Condition::Dead => !state.dead.is_empty(),
             Condition::Broken => {
                 let unread = || Definition::parse(&state.name, &state.definition).is_err();
-                state.parked.is_some() || (!state.kind.is_empty() && unread())
+                state.unreadable.is_some() || (!state.kind.is_empty() && unread())
             }
         }
     }
 }
 
 impl<'a> Filter<'a> {
-    /// Names that begin so.
+    /// Lists names that begin with this text.
     #[must_use]
     pub fn prefix(mut self, prefix: &'a str) -> Self {
         self.prefix = prefix;
         self
     }
 
-    /// Of this kind only.
+    /// Lists schedules of this kind only.
     #[must_use]
     pub fn kind(mut self, kind: &'a str) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// In this condition only.
+    /// Lists schedules in this condition only.
     #[must_use]
     pub fn condition(mut self, condition: Condition) -> Self {
         self.condition = Some(condition);
@@ -78,12 +79,12 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// How many schedules one request of a list reads.
+/// The number of schedules that one request of a list reads.
 pub(super) const PAGE: usize = 500;
 
 impl Schedules {
-    /// The next `limit` jobs whose names come after `after`, by name: the stores keep that order,
-    /// and what comes and goes meanwhile does not shift its pages.
+    /// The next `limit` jobs with names after `after`, by name. Jobs that come and go do not shift
+    /// the pages.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -95,11 +96,11 @@ impl Schedules {
         filter: Filter<'_>,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<State>> {
+    ) -> Result<Vec<JobState>> {
         let mut listed = Vec::new();
         let mut after = after.map(str::to_owned);
         while listed.len() < limit {
-            // With a condition, most of a page may not be wanted.
+            // With a condition, most of a page may be filtered out.
             let size = filter.condition.map_or((limit - listed.len()).min(PAGE), |_| PAGE);
             let states = self.page(filter, after.as_deref(), size).await?;
             let is_last = states.len() < size;
@@ -113,17 +114,17 @@ impl Schedules {
         Ok(listed)
     }
 
-    /// The `limit` jobs that are due first, the earliest first; those that wait for nothing are
-    /// behind all others. Reads the whole list, and keeps so many: the stores' due index, by which
-    /// work is found, has neither jobs in code nor what is paused or ended, and has what runs at the
-    /// end of its mark.
+    /// The `limit` jobs that are due first, the earliest first. Jobs without a next occurrence come
+    /// last. The function reads the whole list and keeps `limit` jobs. The due index of the stores
+    /// cannot be used: it lacks jobs in code and paused or ended schedules, and it has active runs
+    /// at the end of their leases.
     ///
     /// # Errors
     /// `Unavailable`.
     ///
     /// # Cancel safety
     /// Nothing is changed.
-    pub async fn list_by_due(&self, filter: Filter<'_>, limit: usize) -> Result<Vec<State>> {
+    pub async fn list_by_due(&self, filter: Filter<'_>, limit: usize) -> Result<Vec<JobState>> {
         let mut first: BinaryHeap<ByDue> = BinaryHeap::new();
         let mut after: Option<String> = None;
         loop {
@@ -147,20 +148,20 @@ impl Schedules {
         filter: Filter<'_>,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<State>> {
+    ) -> Result<Vec<JobState>> {
         let mut page = Page::first(limit).prefix(filter.prefix);
         page.after = after;
         page.kind = filter.kind;
-        self.within("list", self.store()?.list(page)).await
+        self.within("list", self.queries()?.list(page)).await
     }
 }
 
-fn is_in(filter: Filter<'_>, state: &State) -> bool {
+fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
     filter.condition.is_none_or(|condition| condition.holds(state))
 }
 
-/// Ordered by due time and name; what is never due last.
-struct ByDue(State);
+/// Ordered by due time and name. Jobs without a due time come last.
+struct ByDue(JobState);
 
 impl ByDue {
     fn key(&self) -> (bool, Option<Time>, &str) {

@@ -1,58 +1,60 @@
-//! Schedules that live in a store: added, changed and removed while everything runs, by an
-//! application for its customers or by an operator, and run by nodes that know their kinds.
+//! Schedules that live in a store. An application or an operator adds, changes and removes them while
+//! nodes run. The nodes that handle their kinds run them.
 //!
 //! # How do I add a schedule for a customer?
-//! With [`Schedules`], on any node or none. [`Stored`] says what one is.
+//! With [`Schedules`], on any node or without one. [`StoredSchedule`] describes the schedule.
 //!
-//! # Who runs it?
-//! Any node whose scheduler was given a handler for its kind: [`Builder::kind`](crate::Builder::kind).
-//! Kinds that a node does not know it leaves to others.
+//! # Which node runs it?
+//! Any node whose scheduler has a handler for its kind: [`Builder::kind`](crate::Builder::kind).
+//! A node leaves other kinds to other nodes.
 //!
 //! # How do I change one?
-//! Read it with [`Schedules::get`], make it a [`Stored`] with [`Stored::of`], change that, and give
-//! it to [`Schedules::modify`]: of two who read the same, the second is told.
+//! Read it with [`Schedules::get`], make it a [`StoredSchedule`] with [`StoredSchedule::of`], change
+//! that, and pass it to [`Schedules::modify`]. Of two concurrent changes, the second fails.
 //!
-//! # What becomes of one that fails?
-//! It is tried again as its [`Retry`](crate::Retry) policy says, and is then a dead letter in
-//! [`State::dead`](crate::backend::State::dead), to be run again with [`Schedules::rerun`] or
-//! dismissed with [`Schedules::dismiss`]. The last [`MAX_DEAD`](crate::record::MAX_DEAD) are kept.
+//! # What happens to a failed run?
+//! It is tried again according to its [`Retry`](crate::Retry) policy. When its attempts are used up,
+//! it is a dead letter in [`JobState::dead`](crate::backend::JobState::dead).
+//! [`Schedules::rerun`] runs it again; [`Schedules::dismiss`] removes it. The last
+//! [`MAX_DEAD`](crate::record::MAX_DEAD) dead letters are kept.
 //!
 //! # Can I keep them in a file?
-//! [`Stored`] is read and written by serde, as an object, with the feature `json`;
-//! [`Schedules::sync`] brings about what a file, or code, [declares](Declared).
+//! With the feature `json`, serde reads and writes [`StoredSchedule`] as an object.
+//! [`Schedules::sync`] reconciles the store with the [desired state](DesiredState) in a file or in
+//! code.
 //!
 //! # How do I move them to another store?
-//! With [`Schedules::list`] there and [`Schedules::import`] here, or by way of a file of
-//! `Exported`.
+//! With [`Schedules::list`] there and [`Schedules::import`] here, or through a file of
+//! `ScheduleExport`.
 //!
 //! # Can I list them by due time?
-//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first; so does
-//! a list of those in one [`Condition`].
+//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first ones.
+//! A list of the schedules in one [`Condition`] also reads them all.
 
 mod client;
 mod definition;
 #[cfg(feature = "json")]
-mod exported;
-#[cfg(feature = "json")]
-mod form;
+mod export;
 #[cfg(feature = "json")]
 mod json;
 mod list;
 mod operate;
 mod planned;
+#[cfg(feature = "json")]
+mod repr;
 mod route;
+mod settings_parser;
 mod sync;
 mod transfer;
 mod value;
-mod words;
 
 pub use client::Schedules;
 pub use definition::Definition;
 #[cfg(feature = "json")]
-pub use exported::Exported;
+pub use export::ScheduleExport;
 pub use list::{Condition, Filter};
 pub use operate::{Gap, MAX_BACKFILL};
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Route, Routed, Router};
-pub use sync::{Declared, Difference, Step};
-pub use value::Stored;
+pub use sync::{DesiredState, Difference, Step};
+pub use value::StoredSchedule;

@@ -1,8 +1,8 @@
 //! When a schedule that is added or changed runs first.
 
-use super::{Definition, Stored};
+use super::{Definition, StoredSchedule};
 use crate::{
-    backend::{NewSchedule, Next, State},
+    backend::{Action, JobState, NewSchedule, NextRun, Operation},
     error::{Error, Result},
     time::{Time, whole_millis},
 };
@@ -10,14 +10,14 @@ use chrono::{SecondsFormat, TimeDelta};
 
 /// A schedule that is to be added, and all that the request borrows from.
 pub(super) struct Planned<'a> {
-    stored: &'a Stored,
+    stored: &'a StoredSchedule,
     text: String,
-    first: Option<Next>,
+    first: Option<NextRun>,
     data: &'a [u8],
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn first(stored: &'a Stored, now: Time) -> Result<Self> {
+    pub(super) fn first(stored: &'a StoredSchedule, now: Time) -> Result<Self> {
         let definition = stored.definition().map_err(|error| {
             Error::new(error.kind(), format!("{:?}: {error}", stored.name)).source(error)
         })?;
@@ -38,34 +38,38 @@ impl<'a> Planned<'a> {
         &self.text
     }
 
-    pub(super) fn as_new(&self) -> NewSchedule<'_> {
-        NewSchedule::new(&self.stored.name, &self.stored.kind, &self.text, self.first)
-            .data(self.data)
+    /// The operation that creates it.
+    pub(super) fn operation(&self) -> Operation<'_> {
+        let new = NewSchedule::new(&self.stored.kind, &self.text, self.first).data(self.data);
+        Operation::new(&self.stored.name, Action::Create(new))
     }
 }
 
 /// The next occurrence under another definition.
 pub(super) fn replanned(
-    stored: &Stored,
+    stored: &StoredSchedule,
     definition: &Definition,
-    seen: &State,
+    seen: &JobState,
     now: Time,
-) -> Result<Option<Next>> {
+) -> Result<Option<NextRun>> {
     let name = stored.name.as_str();
     let started = seen.counters.started;
-    let open = seen.cursor.filter(|cursor| seen.last_started < Some(cursor.at));
+    let open = seen.cursor.filter(|cursor| seen.last_started < Some(cursor.scheduled_at));
     let before = |at: Time| at - TimeDelta::milliseconds(1);
     let same = Definition::parse(name, &seen.definition).is_ok_and(|old| {
         (old.schedule(), old.settings().start)
             == (definition.schedule(), definition.settings().start)
     });
     let next = match open {
-        Some(cursor) if same || (cursor.at <= now && definition.has(name, cursor.at)) => {
+        Some(cursor)
+            if same
+                || (cursor.scheduled_at <= now && definition.has(name, cursor.scheduled_at)) =>
+        {
             // Within the new bounds, and due as the new delay says.
             let settings = definition.settings();
-            let ends = settings.end.is_some_and(|end| cursor.at > end)
+            let ends = settings.end.is_some_and(|end| cursor.scheduled_at > end)
                 || settings.max_runs.is_some_and(|max| started >= max);
-            if ends { None } else { settings.next(name, cursor.at) }
+            if ends { None } else { settings.next(name, cursor.scheduled_at) }
         }
         Some(_) | None => {
             let last = seen.last_started.map_or(before(now), |last| last.max(before(now)));
@@ -77,18 +81,18 @@ pub(super) fn replanned(
 }
 
 /// The next occurrence, due when the application says, if it does.
-fn first_run(stored: &Stored, next: Option<Next>) -> Result<Option<Next>> {
+fn first_run(stored: &StoredSchedule, next: Option<NextRun>) -> Result<Option<NextRun>> {
     let (Some(run_at), Some(next)) = (stored.first_run, next) else { return Ok(next) };
     let due_at = whole_millis(run_at);
-    if due_at < next.at {
+    if due_at < next.scheduled_at {
         return Err(Error::invalid(format!(
             "{:?} cannot run first at {}: its scheduled time is {}, and nothing runs before that",
             stored.name,
             due_at.to_rfc3339_opts(SecondsFormat::Millis, true),
-            next.at.to_rfc3339_opts(SecondsFormat::Millis, true)
+            next.scheduled_at.to_rfc3339_opts(SecondsFormat::Millis, true)
         )));
     }
-    Ok(Some(Next { at: next.at, due_at }))
+    Ok(Some(NextRun { scheduled_at: next.scheduled_at, due_at }))
 }
 
 #[cfg(test)]
@@ -100,9 +104,9 @@ mod tests {
     fn what_is_due_at_its_very_start_runs() {
         let now = Time::from_timestamp(1_767_225_600, 0).unwrap();
         let start = now - TimeDelta::microseconds(1_500);
-        let once = Stored::new("once", "kind", at(start));
+        let once = StoredSchedule::new("once", "kind", at(start));
         let bounded = once.clone().starting(start);
-        let first = Planned::first(&bounded, now).unwrap().first.map(|next| next.at);
+        let first = Planned::first(&bounded, now).unwrap().first.map(|next| next.scheduled_at);
         assert_eq!(first, Some(whole_millis(start)), "both are cut");
         let without = Planned::first(&once, now).map(|_| ()).unwrap_err().to_string();
         assert!(without.contains("no occurrence from 2026-01-01T00:00:00.000Z on"), "{without}");

@@ -1,12 +1,12 @@
-//! Which code runs which kind of stored schedule.
+//! The choice of code for the kinds of stored schedules.
 
 use super::Definition;
 use crate::{
-    backend::State,
+    backend::JobState,
     error::{BoxError, Error, Result},
-    job::{Entry, IntoOutcome, Job, Payload},
+    job::{IntoOutcome, Job, JobSpec},
     name::check_name,
-    run::Run,
+    run::{Payload, Run},
     schedule::{AnySchedule, Schedule},
     time::Time,
 };
@@ -15,10 +15,10 @@ use futures::future::{BoxFuture, FutureExt};
 use regex_lite::Regex;
 use std::{fmt, sync::Arc};
 
-/// Which kinds a handler is for.
+/// The kinds that a handler is for.
 ///
-/// A text is that kind alone. Of several handlers whose patterns match, the one that was declared
-/// first runs the schedule.
+/// A text matches that kind alone. If the patterns of several handlers match, the first one
+/// declared runs the schedule.
 ///
 /// ```
 /// use allora_core::Pattern;
@@ -45,30 +45,30 @@ enum Is {
 }
 
 impl Pattern {
-    /// Kinds that begin so.
+    /// The kinds that begin with this prefix.
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self { is: Is::Prefix(prefix.into()) }
     }
 
-    /// Kinds in which this regular expression is found; `^` and `$` for the whole kind. The syntax
-    /// is that of the crate `regex-lite`: ASCII classes, no look-around.
+    /// The kinds that contain a match of this regular expression; use `^` and `$` for the whole
+    /// kind. The syntax is that of the crate `regex-lite`: ASCII classes, no look-around.
     ///
     /// # Errors
-    /// `Invalid`: what is wrong with it.
+    /// `Invalid`, with the error in the expression.
     pub fn regex(regex: &str) -> Result<Self> {
         let read = Regex::new(regex).map_err(|why| {
-            Error::invalid(format!("the pattern `{regex}` of a kind is no regular expression"))
+            Error::invalid(format!("the pattern `{regex}` of a kind is not a regular expression"))
                 .source(why)
         })?;
         Ok(Self { is: Is::Regex(read) })
     }
 
-    /// Every kind: declared last, what nobody else is for.
+    /// Every kind. Declare it last, for the kinds without another handler.
     pub fn any() -> Self {
         Self::prefix("")
     }
 
-    /// Whether it is for this kind.
+    /// `true` if the pattern matches this kind.
     pub fn matches(&self, kind: &str) -> bool {
         match &self.is {
             Is::Exact(exact) => exact == kind,
@@ -97,11 +97,11 @@ impl From<String> for Pattern {
     }
 }
 
-/// What runs stored schedules of some kind: an async closure that takes a [`Run`], or, with the
+/// Code that runs stored schedules of some kind: an async closure that takes a [`Run`] or, with the
 /// feature `json`, a [`Run`] and its data as a value.
 ///
-/// It is called once for each run, on a clone of its own; what the runs share, it captures. `Args`
-/// is found out by the compiler.
+/// It is called once for each run, on a clone of its own. It captures the state that the runs
+/// share. The compiler infers `Args`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot run stored schedules",
     label = "not an async closure from `Run`, or from `Run` and a value, to `()` or `Result`",
@@ -110,7 +110,7 @@ impl From<String> for Pattern {
     note = "to be given a value, its type implements `serde::Deserialize`, and the feature `json` is on"
 )]
 pub trait Handler<Args>: Send + Sync + 'static {
-    /// Does the work of one occurrence.
+    /// Runs one occurrence.
     fn handle(&self, run: Run) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
@@ -125,7 +125,7 @@ where
     }
 }
 
-/// A handler whose arguments are forgotten.
+/// A handler without its argument types.
 type Work = Arc<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 /// The handlers of a node, in the order in which they were declared.
@@ -134,18 +134,18 @@ pub(crate) struct Router {
     routes: Vec<(Pattern, Work)>,
 }
 
-/// What a node does with a stored schedule.
+/// The decision of a node about a stored schedule.
 pub(crate) enum Routed {
-    /// It runs it.
-    Here(Entry),
-    /// It has no code for its kind.
+    /// This node runs it.
+    Here(JobSpec),
+    /// This node has no code for its kind.
     Elsewhere,
-    /// Nobody can run it, and why.
+    /// No node can run it, for this reason.
     Broken(String),
 }
 
-/// Decides that, from the schedule as it is in the store: pure.
-pub(crate) type Route = Arc<dyn Fn(&State) -> Routed + Send + Sync>;
+/// Makes that decision from the schedule's state in the store. Pure.
+pub(crate) type Route = Arc<dyn Fn(&JobState) -> Routed + Send + Sync>;
 
 impl Router {
     pub(crate) fn add<Args: 'static>(&mut self, pattern: Pattern, handler: impl Handler<Args>) {
@@ -170,12 +170,12 @@ impl Router {
         Ok(())
     }
 
-    /// Kinds that need not be asked for: of exact patterns.
+    /// The kinds that need not be read from the store: those of exact patterns.
     pub(crate) fn exact(&self) -> impl Iterator<Item = &str> {
         self.routes.iter().filter_map(|(pattern, _)| pattern.exact())
     }
 
-    /// Whether the kinds that the store has must be known to say which of them are run here.
+    /// `true` if the store's kinds must be read to select those that this node runs.
     pub(crate) fn has_patterns(&self) -> bool {
         self.routes.iter().any(|(pattern, _)| pattern.exact().is_none())
     }
@@ -184,7 +184,7 @@ impl Router {
         self.routes.iter().any(|(pattern, _)| pattern.matches(kind))
     }
 
-    pub(crate) fn route(&self, state: &State) -> Routed {
+    pub(crate) fn route(&self, state: &JobState) -> Routed {
         let route = self.routes.iter().find(|(pattern, _)| pattern.matches(&state.kind));
         let Some((_, work)) = route.filter(|_| !state.kind.is_empty()) else {
             return Routed::Elsewhere;
@@ -192,10 +192,10 @@ impl Router {
         match Definition::parse(&state.name, &state.definition) {
             Ok(definition) => {
                 let schedule = definition.schedule().clone();
-                let job = Arc::new(Stocked { schedule, work: work.clone() });
+                let job = Arc::new(RoutedJob { schedule, work: work.clone() });
                 let payload = Payload { kind: state.kind.clone(), data: state.data.clone().into() };
                 let settings = definition.settings().clone();
-                Routed::Here(Entry::with(job, settings).carrying(payload))
+                Routed::Here(JobSpec::with(job, settings).carrying(payload))
             }
             Err(error) => Routed::Broken(format!("its definition cannot be read: {error}")),
         }
@@ -209,13 +209,13 @@ impl fmt::Debug for Router {
 }
 
 /// A stored schedule with the code that runs it.
-struct Stocked {
+struct RoutedJob {
     schedule: AnySchedule,
     work: Work,
 }
 
 #[async_trait]
-impl Job for Stocked {
+impl Job for RoutedJob {
     fn next_at(&self, after: Time) -> Option<Time> {
         self.schedule.next_at(after)
     }
@@ -232,6 +232,6 @@ impl Job for Stocked {
         self.schedule.definition()
     }
     fn check(&self) -> Result {
-        self.schedule.check()
+        Ok(self.schedule.check()?)
     }
 }

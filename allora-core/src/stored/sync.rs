@@ -1,48 +1,49 @@
-//! A declared set of schedules, brought about in a store.
+//! Reconciliation of a store with a desired set of schedules.
 
-use super::{Definition, Filter, Gap, Schedules, Stored, list::PAGE, planned::Planned};
+use super::{Definition, Filter, Gap, Schedules, StoredSchedule, list::PAGE, planned::Planned};
 use crate::{
-    backend::State,
-    error::{Error, Kind, Result},
+    backend::JobState,
+    error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, saturating_add},
 };
 use chrono::SecondsFormat;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// What [`Schedules::sync`] is to bring about.
+/// The desired state, for [`Schedules::sync`].
 #[derive(Clone, Copy, Debug)]
-pub struct Declared<'a> {
-    stored: &'a [Stored],
+pub struct DesiredState<'a> {
+    stored: &'a [StoredSchedule],
     complete: Option<&'a str>,
     grace: Duration,
     dry_run: bool,
 }
 
-impl<'a> Declared<'a> {
-    /// These are to be there, as they are here. Others are left alone.
-    pub fn new(stored: &'a [Stored]) -> Self {
+impl<'a> DesiredState<'a> {
+    /// The schedules that the store must have, as given. Others are left alone.
+    pub fn new(stored: &'a [StoredSchedule]) -> Self {
         Self { stored, complete: None, grace: Duration::from_secs(24 * 3_600), dry_run: false }
     }
 
-    /// They are all whose names begin so: others are withdrawn, which is to say paused,
-    /// and deleted by the first `sync` after the [grace](Self::grace). With an empty prefix: all
-    /// stored schedules there are. Jobs in code are left alone in any case.
+    /// Makes the set complete for all names with this prefix. Other stored schedules with the
+    /// prefix are orphaned: they are paused, and deleted by the first `sync` after the [grace
+    /// period](Self::grace). An empty prefix covers all stored schedules. Jobs in code are never
+    /// affected.
     #[must_use]
     pub fn complete(mut self, prefix: &'a str) -> Self {
         self.complete = Some(prefix);
         self
     }
 
-    /// How long what is withdrawn can be declared again and goes on where it was; a day unless
-    /// given. Zero: it is deleted at once.
+    /// Sets the time for which an orphaned schedule is kept. If it is declared again in that time,
+    /// it continues with its old cursor. Zero: it is deleted at once. Default: 24 h.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Changes nothing, and tells what would be done.
+    /// Makes it a dry run: `sync` changes nothing and returns the changes that it would make.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
@@ -50,42 +51,44 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// One difference between what is declared and what is stored. Its text is a line for people.
+/// One difference between the desired state and the store. `Display` writes it as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The schedule.
     pub name: String,
-    /// What is done about it.
+    /// The change that removes the difference.
     pub step: Step,
 }
 
-/// What is done about a difference.
+/// The change for a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// It is added.
+    /// The schedule is added.
     Add {
         /// Its definition.
         definition: String,
     },
-    /// It is changed; its cursor stays as far as the new definition has it, and so does its pause.
+    /// The schedule is changed. Its pause stays, and its cursor as far as the new definition has
+    /// it.
     Modify {
-        /// The kinds before and after, if it is another.
+        /// The kinds before and after, if they differ.
         kind: Option<(String, String)>,
-        /// The definitions before and after, if it is another.
+        /// The definitions before and after, if they differ.
         definition: Option<(String, String)>,
-        /// Whether it has other data.
+        /// `true` if the data differs.
         data: bool,
     },
-    /// It was withdrawn, is declared again, and goes on where it was.
+    /// The schedule was orphaned and is declared again. It continues with its old cursor.
     Restore,
-    /// It is not declared any more, and is paused.
-    Withdraw {
-        /// When it can be deleted.
+    /// The schedule is not declared any more. It is orphaned: paused, and kept for the grace
+    /// period.
+    Orphan {
+        /// The time from which it can be deleted.
         until: Time,
     },
-    /// It was withdrawn, and its grace is over: it is deleted.
-    Delete,
+    /// The schedule was orphaned, and its grace period is over. It is pruned: deleted.
+    Prune,
 }
 
 impl fmt::Display for Difference {
@@ -105,32 +108,32 @@ impl fmt::Display for Difference {
                 if *data { write!(f, "{comma} other data") } else { Ok(()) }
             }
             Step::Restore => write!(f, "restore {name}"),
-            Step::Withdraw { until } => {
+            Step::Orphan { until } => {
                 let until = until.to_rfc3339_opts(SecondsFormat::Secs, true);
-                write!(f, "withdraw {name}: paused, and deleted after {until}")
+                write!(f, "orphan {name}: paused, and deleted after {until}")
             }
-            Step::Delete => write!(f, "delete {name}"),
+            Step::Prune => write!(f, "delete {name}"),
         }
     }
 }
 
 impl Schedules {
-    /// Brings about what is declared; answers with what was done, in order, or would be done.
+    /// Reconciles the store with the desired state. Returns the changes that were made, or would be
+    /// made, in order.
     ///
-    /// What is there already keeps its cursor, its counters and its pause. Doing it twice changes
-    /// nothing more. One at a time is enough: of two programs that declare different things, the
-    /// last one wins, and of two that declare the same, one may be told `AlreadyExists`.
+    /// Existing schedules keep their cursor, counters and pause. A repeated call changes nothing
+    /// more. Calls need no coordination: if two programs declare different states, the last one
+    /// wins; if they declare the same state, one may receive `AlreadyExists`.
     ///
     /// # Errors
-    /// `Invalid`, before anything is done: a schedule that is refused and why, a name that is there
-    /// twice, is not among those that are complete, or is a job in code. `AlreadyExists` if a
-    /// schedule was changed by somebody else meanwhile, and `Unavailable`: a part is done; do it
-    /// again.
+    /// `Invalid`, before any change: a schedule is rejected, or a name is given twice, lacks the
+    /// prefix of a complete set, or is a job in code. `AlreadyExists` if a schedule was changed in
+    /// the meantime, and `Unavailable`: some changes were made. Repeat the call.
     ///
     /// # Cancel safety
-    /// A dropped call may have done a part; do it again.
-    pub async fn sync(&self, declared: Declared<'_>) -> Result<Vec<Difference>> {
-        let now = self.store_now().await?;
+    /// A dropped call may have made some of the changes. Repeat it.
+    pub async fn sync(&self, declared: DesiredState<'_>) -> Result<Vec<Difference>> {
+        let now = self.recent_store_time().await?;
         let mut wanted = checked(declared)?;
         let mut work = Work::default();
         match declared.complete {
@@ -155,7 +158,7 @@ impl Schedules {
                 for (name, stored) in std::mem::take(&mut wanted) {
                     match self.get(name).await {
                         Ok(state) => work.compare(stored, &state)?,
-                        Err(error) if error.kind() == Kind::NotFound => {
+                        Err(error) if error.kind() == ErrorKind::NotFound => {
                             wanted.insert(name, stored);
                         }
                         Err(error) => return Err(error),
@@ -169,7 +172,7 @@ impl Schedules {
         if !declared.dry_run {
             self.carry_out(&work).await?;
         }
-        Ok(work.told())
+        Ok(work.differences())
     }
 
     async fn carry_out(&self, work: &Work<'_>) -> Result {
@@ -185,18 +188,18 @@ impl Schedules {
                 None => self.resume(name, Gap::CatchUp).await?,
             };
         }
-        for (name, mark) in &work.withdrawals {
+        for (name, mark) in &work.orphans {
             self.pause(name, &mark.to_string()).await?;
         }
         for (name, mark) in &work.deletions {
-            // Somebody may have declared it again since it was listed, or deleted it.
+            // Since it was listed, it may have been declared again or deleted.
             let deleted = match self.get(name).await {
                 Ok(state) if mark.is_none() || Mark::of(&state) == *mark => self.delete(name).await,
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
             deleted.or_else(|error| match error.kind() {
-                Kind::NotFound => Ok(()),
+                ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             })?;
         }
@@ -204,8 +207,8 @@ impl Schedules {
     }
 }
 
-/// What is declared, by name.
-fn checked<'a>(declared: Declared<'a>) -> Result<BTreeMap<&'a str, &'a Stored>> {
+/// The declared schedules by name.
+fn checked<'a>(declared: DesiredState<'a>) -> Result<BTreeMap<&'a str, &'a StoredSchedule>> {
     let mut wanted = BTreeMap::new();
     for stored in declared.stored {
         let name = stored.name.as_str();
@@ -217,7 +220,7 @@ fn checked<'a>(declared: Declared<'a>) -> Result<BTreeMap<&'a str, &'a Stored>> 
         stored.bytes()?;
         if let Some(prefix) = declared.complete.filter(|prefix| !name.starts_with(prefix)) {
             return Err(Error::invalid(format!(
-                "{name:?} does not begin with {prefix:?}, as all of this set do"
+                "{name:?} does not begin with {prefix:?}, the prefix of this set; use a name that does"
             )));
         }
         if wanted.insert(name, stored).is_some() {
@@ -227,31 +230,31 @@ fn checked<'a>(declared: Declared<'a>) -> Result<BTreeMap<&'a str, &'a Stored>> 
     Ok(wanted)
 }
 
-/// What there is to do.
+/// The changes to make.
 #[derive(Default)]
 struct Work<'a> {
-    adds: Vec<Stored>,
-    edits: Vec<Stored>,
+    adds: Vec<StoredSchedule>,
+    edits: Vec<StoredSchedule>,
     restores: Vec<(&'a str, Mark)>,
-    withdrawals: Vec<(String, Mark)>,
-    /// With the mark that says that they may be deleted.
+    orphans: Vec<(String, Mark)>,
+    /// With the mark that permits the deletion.
     deletions: Vec<(String, Option<Mark>)>,
-    told: Vec<Difference>,
+    differences: Vec<Difference>,
 }
 
 impl<'a> Work<'a> {
-    fn add(&mut self, stored: &Stored, now: Time) -> Result {
-        // Also refuses what would never run.
+    fn add(&mut self, stored: &StoredSchedule, now: Time) -> Result {
+        // Also rejects a schedule that would never run.
         let definition = Planned::first(stored, now)?.definition().to_owned();
         self.adds.push(stored.clone());
-        self.tell(&stored.name, Step::Add { definition });
+        self.add_step(&stored.name, Step::Add { definition });
         Ok(())
     }
 
-    /// It is declared, and there.
-    fn compare(&mut self, stored: &'a Stored, state: &State) -> Result {
+    /// Compares a declared schedule with its stored state.
+    fn compare(&mut self, stored: &'a StoredSchedule, state: &JobState) -> Result {
         let name = stored.name.as_str();
-        if let Some(reason) = &state.parked {
+        if let Some(reason) = &state.unreadable {
             let broken = format!("the record of {name:?} cannot be read: {reason}; delete it");
             return Err(Error::invalid(broken));
         }
@@ -265,21 +268,21 @@ impl<'a> Work<'a> {
         let kind = (state.kind != stored.kind).then(|| (state.kind.clone(), stored.kind.clone()));
         let definition = (!same).then(|| (state.definition.clone(), definition.to_string()));
         if kind.is_some() || definition.is_some() || data {
-            // It had its first run when it was added.
-            let stored = Stored { first_run: None, ..stored.clone() };
-            self.edits.push(stored.read_at(state.edition));
-            self.tell(name, Step::Modify { kind, definition, data });
+            // The first run took place when it was added.
+            let stored = StoredSchedule { first_run: None, ..stored.clone() };
+            self.edits.push(stored.read_at(state.generation));
+            self.add_step(name, Step::Modify { kind, definition, data });
         }
         if let Some(mark) = Mark::of(state) {
             self.restores.push((name, mark));
-            self.tell(name, Step::Restore);
+            self.add_step(name, Step::Restore);
         }
         Ok(())
     }
 
-    /// It is there, and not declared.
-    fn leave(&mut self, state: &State, grace: Duration, now: Time) {
-        // Neither a job in code nor what cannot be read has a kind.
+    /// Handles a stored schedule that is not declared.
+    fn leave(&mut self, state: &JobState, grace: Duration, now: Time) {
+        // Jobs in code and unreadable records have no kind.
         if state.kind.is_empty() {
             return;
         }
@@ -288,46 +291,47 @@ impl<'a> Work<'a> {
         let since = mark.as_ref().map_or(now, |mark| mark.since);
         let until = saturating_add(since, grace);
         if until <= now {
-            self.tell(&name, Step::Delete);
+            self.add_step(&name, Step::Prune);
             self.deletions.push((name, mark));
         } else if mark.is_none() {
-            self.tell(&name, Step::Withdraw { until });
+            self.add_step(&name, Step::Orphan { until });
             let note = state.paused.as_ref().map(|pause| pause.note.clone());
-            self.withdrawals.push((name, Mark { since: now, note }));
+            self.orphans.push((name, Mark { since: now, note }));
         }
     }
 
-    fn tell(&mut self, name: &str, step: Step) {
-        self.told.push(Difference { name: name.to_owned(), step });
+    fn add_step(&mut self, name: &str, step: Step) {
+        self.differences.push(Difference { name: name.to_owned(), step });
     }
 
-    /// In the order in which it is done.
-    fn told(mut self) -> Vec<Difference> {
-        self.told.sort_by_key(|difference| match difference.step {
+    /// The differences, in the order of the changes.
+    fn differences(mut self) -> Vec<Difference> {
+        self.differences.sort_by_key(|difference| match difference.step {
             Step::Add { .. } => 0,
             Step::Modify { .. } => 1,
             Step::Restore => 2,
-            Step::Withdraw { .. } => 3,
-            Step::Delete => 4,
+            Step::Orphan { .. } => 3,
+            Step::Prune => 4,
         });
-        self.told
+        self.differences
     }
 }
 
-/// That a schedule was withdrawn: kept as the note of its pause, so that every store can.
+/// The mark of an orphaned schedule. It is stored as the note of its pause, so that every store
+/// supports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     since: Time,
-    /// The note of the pause before, if it was paused already.
+    /// The note of the previous pause, if it was already paused.
     note: Option<String>,
 }
 
-const WITHDRAWN: &str = "withdrawn ";
+const ORPHANED: &str = "orphaned ";
 const PAUSED: &str = ", paused before: ";
 
 impl Mark {
-    fn of(state: &State) -> Option<Self> {
-        let rest = state.paused.as_ref()?.note.strip_prefix(WITHDRAWN)?;
+    fn of(state: &JobState) -> Option<Self> {
+        let rest = state.paused.as_ref()?.note.strip_prefix(ORPHANED)?;
         let (since, note) = match rest.split_once(PAUSED) {
             Some((since, note)) => (since, Some(note.to_owned())),
             None => (rest, None),
@@ -339,7 +343,7 @@ impl Mark {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = self.since.to_rfc3339_opts(SecondsFormat::Millis, true);
-        write!(f, "{WITHDRAWN}{since}")?;
+        write!(f, "{ORPHANED}{since}")?;
         match &self.note {
             Some(note) => write!(f, "{PAUSED}{note}"),
             None => Ok(()),

@@ -1,56 +1,60 @@
-//! Schedules on their way from one store to another.
+//! Transfer of schedules from one store to another.
 
 use super::{Definition, Schedules, client::BATCH};
 use crate::{
-    backend::{Carried, NewSchedule, State},
-    error::{Error, Kind, Result},
+    backend::{Action, ImportedProgress, JobState, NewSchedule, Operation},
+    error::{Error, ErrorKind, Result},
 };
 
 impl Schedules {
-    /// Adds schedules that come from another store, as [`list`](Self::list) answers there, or as
-    /// `Exported` has kept them; answers by position. Each goes on where it was: its cursor, pause,
-    /// counters and dead letters come along. What was begun and has not ended is begun anew at
-    /// least once, and not at all at most once; triggers that wait do not come along.
+    /// Adds schedules from another store, as returned by its [`list`](Self::list) or kept as
+    /// `ScheduleExport`. Returns the results by position. Each schedule continues where it stopped:
+    /// its cursor, pause, counters and dead letters are imported. A run that was active is run
+    /// again at least once, or not at all at most once. Waiting triggers are not imported.
     ///
-    /// Whoever runs them there is to be stopped before, or their occurrences run in both stores.
+    /// Stop the nodes of the other store first, or occurrences run in both stores.
     ///
     /// # Errors
     /// Of one schedule: `AlreadyExists` if the name is taken; `Invalid` if it is a job in code, or
-    /// cannot be read. Of the call: `Unavailable`; then some may have been added, and are answered
-    /// with `AlreadyExists` when it is made again.
+    /// cannot be read. Of the call: `Unavailable`. Some schedules may then have been added; a
+    /// repeated call returns `AlreadyExists` for them.
     ///
     /// # Cancel safety
     /// As [`add_all`](Self::add_all).
-    pub async fn import(&self, states: &[State]) -> Result<Vec<Result<State>>> {
+    pub async fn import(&self, states: &[JobState]) -> Result<Vec<Result<JobState>>> {
         let mut answers = Vec::with_capacity(states.len());
         for states in states.chunks(BATCH) {
-            let can = |state: &&State| can_move(state).is_ok();
-            let new: Vec<_> = states.iter().filter(can).map(carried).collect();
-            let mut added = self.add_new(&new).await?.into_iter();
+            let can = |state: &&JobState| can_move(state).is_ok();
+            let new: Vec<_> = states.iter().filter(can).map(moved).collect();
+            let mut added = self.create(&new).await?.into_iter();
             answers.extend(states.iter().map(|state| {
                 can_move(state)?;
-                added.next().unwrap_or_else(|| Err(Error::new(Kind::Other, "no answer")))
+                added.next().unwrap_or_else(|| {
+                    Err(Error::new(ErrorKind::Other, "the backend returned no reply"))
+                })
             }));
         }
         Ok(answers)
     }
 }
 
-fn carried(state: &State) -> NewSchedule<'_> {
-    NewSchedule::new(&state.name, &state.kind, &state.definition, state.cursor)
+/// The operation that creates the schedule with its progress.
+fn moved(state: &JobState) -> Operation<'_> {
+    let new = NewSchedule::new(&state.kind, &state.definition, state.cursor)
         .data(&state.data)
-        .carrying(Carried::of(state))
+        .progress(ImportedProgress::of(state));
+    Operation::new(&state.name, Action::Create(new))
 }
 
-/// Whether it is a stored schedule that can be read.
-pub(super) fn can_move(state: &State) -> Result {
+/// Checks that it is a stored schedule that can be read.
+pub(super) fn can_move(state: &JobState) -> Result {
     let cannot =
         |why: &str| Err(Error::invalid(format!("{:?} cannot be moved: {why}", state.name)));
-    if let Some(reason) = &state.parked {
+    if let Some(reason) = &state.unreadable {
         return cannot(&format!("its record cannot be read: {reason}"));
     }
     if state.kind.is_empty() {
-        return cannot("it is a job in code, which the nodes that have it register by themselves");
+        return cannot("it is a job in code, which its nodes register by themselves");
     }
     match Definition::parse(&state.name, &state.definition) {
         Ok(_) => Ok(()),

@@ -1,8 +1,8 @@
-//! One stored schedule as an application gives it.
+//! One stored schedule, as an application passes it.
 
 use super::Definition;
 use crate::{
-    backend::State,
+    backend::JobState,
     error::{Error, Result},
     job::{CatchUp, Delivery, Overlap, Retry, Settings},
     record::MAX_DATA,
@@ -10,48 +10,47 @@ use crate::{
 };
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-/// The lease of stored schedules, unless given.
+/// The default lease of stored schedules.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A stored schedule: its name, the kind that routes it, when it runs, what its runs are given, and
-/// all that is said about them.
+/// A stored schedule: its name, the kind that selects its code, its schedule, the data of its runs,
+/// and its settings.
 ///
 /// It is checked as a whole when it is [added](super::Schedules::add).
 ///
-/// Unless said otherwise its occurrences are delivered at least once, under a lease of 30 s, and a
-/// failed one is tried five times in all, 10 s after the first and then after twice as long each
-/// time.
+/// By default its occurrences are delivered at least once, with a lease of 30 s, and are attempted
+/// five times in all. The first wait is 10 s; each further wait is twice as long.
 ///
-/// With the feature `json` the data is any value that serde knows: `.data(&Digest { … })`.
+/// With the feature `json` the data is any serde value: `.data(&Digest { … })`.
 ///
 /// ```
-/// use allora_core::{Stored, every};
+/// use allora_core::{StoredSchedule, every};
 /// use std::time::Duration;
 ///
-/// let digest = Stored::new("acme/digest", "digest", "0 9 * * MON")
+/// let digest = StoredSchedule::new("acme/digest", "digest", "0 9 * * MON")
 ///     .zone("Europe/Paris")
 ///     .delay(Duration::from_secs(30))
 ///     .data_bytes(r#"["ann@acme.example", "bob@acme.example"]"#);
-/// let poll = Stored::new("acme/poll", "poll", every(Duration::from_secs(90))).at_most_once();
+/// let poll = StoredSchedule::new("acme/poll", "poll", every(Duration::from_secs(90))).at_most_once();
 /// # assert!(digest.definition().is_ok() && poll.definition().is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule runs only when it is added to a store"]
-pub struct Stored {
+pub struct StoredSchedule {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) text: String,
     pub(super) zone: Option<String>,
     pub(super) settings: Settings,
     pub(super) first_run: Option<Time>,
-    /// The payload, or why there is none.
+    /// The data, or the reason why there is none.
     pub(super) data: Result<Vec<u8>, String>,
-    /// The edition that it was made from.
-    pub(super) edition: Option<i64>,
+    /// The generation that it was made from.
+    pub(super) generation: Option<i64>,
 }
 
-impl Stored {
-    /// A schedule of this name and kind; `schedule` is a text that
+impl StoredSchedule {
+    /// A schedule of this name and kind. `schedule` is a text that
     /// [`parse`](crate::schedule::parse) reads, or a schedule of this library.
     pub fn new(name: impl Into<String>, kind: impl Into<String>, schedule: impl Display) -> Self {
         let settings = Settings {
@@ -67,24 +66,25 @@ impl Stored {
             settings,
             first_run: None,
             data: Ok(Vec::new()),
-            edition: None,
+            generation: None,
         }
     }
 
-    /// What is stored, to be changed and given to [`Schedules::modify`](super::Schedules::modify).
+    /// The stored schedule of this state, to be changed and passed to
+    /// [`Schedules::modify`](super::Schedules::modify).
     ///
     /// # Errors
     /// `Invalid` if its definition cannot be read, or it is a job in code.
-    pub fn of(state: &State) -> Result<Self> {
+    pub fn of(state: &JobState) -> Result<Self> {
         let broken = |why: &str| {
             let name = &state.name;
             Error::invalid(format!("the stored schedule {name:?} cannot be read: {why}"))
         };
-        if let Some(reason) = &state.parked {
+        if let Some(reason) = &state.unreadable {
             return Err(broken(reason));
         }
         if state.kind.is_empty() {
-            let code = format!("{:?} is a job in code, which only its code changes", state.name);
+            let code = format!("{:?} is a job in code; change its code", state.name);
             return Err(Error::invalid(code));
         }
         let definition = Definition::parse(&state.name, &state.definition)
@@ -97,37 +97,37 @@ impl Stored {
             settings: definition.settings().clone(),
             first_run: None,
             data: Ok(state.data.clone()),
-            edition: Some(state.edition),
+            generation: Some(state.generation),
         })
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kind that routes it.
+    /// The kind, which selects the code of its runs.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// All that is said about its runs.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What the store will keep as its definition.
+    /// The definition that the store will keep.
     ///
     /// # Errors
-    /// `Invalid`: the schedule, the zone or a setting is refused; says which, and where.
+    /// `Invalid` with the rejected schedule, zone or setting.
     pub fn definition(&self) -> Result<Definition> {
         Definition::new(&self.name, &self.text, self.zone.as_deref(), self.settings.clone())
     }
 
-    /// What its runs are given.
+    /// The data of its runs.
     ///
     /// # Errors
-    /// `Invalid` if it could not be serialized, or is too large.
+    /// `Invalid` if the data could not be serialized, or is too large.
     pub fn bytes(&self) -> Result<&[u8]> {
         let name = &self.name;
         let data = self.data.as_ref().map_err(|why| {
@@ -136,141 +136,142 @@ impl Stored {
         if data.len() > MAX_DATA {
             let len = data.len();
             return Err(Error::invalid(format!(
-                "the data of {name:?} has {len} bytes, at most {MAX_DATA} can be stored; store a \
+                "the data of {name:?} has {len} bytes, more than the {MAX_DATA} that can be stored; store a \
                  reference to it"
             )));
         }
         Ok(data)
     }
 
-    /// Another kind.
+    /// Sets the kind.
     pub fn with_kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// Another schedule; the zone stays as it is.
+    /// Sets the schedule. The zone stays.
     pub fn schedule(mut self, schedule: impl Display) -> Self {
         self.text = schedule.to_string();
         self
     }
 
-    /// The zone of a cron expression: an IANA name, or an offset such as `+02:00`. Without it, and
-    /// without one in the text: UTC.
+    /// Sets the zone of a cron expression: an IANA name, or an offset such as `+02:00`. Default:
+    /// the zone in the text, or UTC.
     pub fn zone(mut self, zone: impl Into<String>) -> Self {
         self.zone = Some(zone.into());
         self
     }
 
-    /// No zone beside the schedule's text.
+    /// Removes the separate zone.
     pub fn no_zone(mut self) -> Self {
         self.zone = None;
         self
     }
 
-    /// What its runs are given: any bytes.
+    /// Sets the data of its runs: any bytes.
     pub fn data_bytes(mut self, data: impl Into<Vec<u8>>) -> Self {
         self.data = Ok(data.into());
         self
     }
 
-    /// When the first occurrence runs, instead of at its scheduled time and the delay; not before
-    /// its scheduled time. Later occurrences are not touched.
+    /// Sets the time at which the first occurrence runs, in place of its scheduled time and the
+    /// delay. It is not before the scheduled time. Later occurrences are not affected.
     pub fn first_run(mut self, at: Time) -> Self {
         self.first_run = Some(at);
         self
     }
 
-    /// Delivers at least once, which is the default, under a lease of 1 s to 24 h.
+    /// Delivers at least once, with a lease. Default: 30 s. Range: 1 s to 24 h.
     pub fn at_least_once(mut self, lease: Duration) -> Self {
         self.settings.delivery = Delivery::AtLeastOnce { lease };
         self
     }
 
-    /// Delivers at most once, and so tries no failed run again.
+    /// Delivers at most once, without retries.
     pub fn at_most_once(mut self) -> Self {
         self.settings.delivery = Delivery::AtMostOnce;
         self.settings.retry = Retry::NEVER;
         self
     }
 
-    /// When a failed run is tried again.
+    /// Sets the retry policy of failed runs.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.settings.retry = retry;
         self
     }
 
-    /// What becomes of instants that passed while nobody looked.
+    /// Sets the policy for occurrences that were missed during an outage.
     pub fn catch_up(mut self, policy: CatchUp) -> Self {
         self.settings.catch_up = policy;
         self
     }
 
-    /// An instant later than this is not run any more but recorded as missed.
+    /// Sets the longest delay of a start. A later occurrence is not run but recorded as missed.
     pub fn window(mut self, window: Duration) -> Self {
         self.settings.window = Some(window);
         self
     }
 
-    /// What becomes of an at-most-once occurrence while the one before still runs.
+    /// Sets the policy for an at-most-once occurrence that is due while the previous run is active.
     pub fn overlap(mut self, policy: Overlap) -> Self {
         self.settings.overlap = policy;
         self
     }
 
-    /// Drops a run's future after so long, and records it as failed.
+    /// Sets the longest duration of a run. A longer run is dropped and recorded as failed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
     }
 
-    /// Runs so long after the scheduled time, which is reported unchanged.
+    /// Sets a fixed delay after the scheduled time, which is reported unchanged.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.settings.delay = delay;
         self
     }
 
-    /// Runs at a time between 0 and `spread` after that, chosen by name and instant.
-    pub fn spread(mut self, spread: Duration) -> Self {
-        self.settings.spread = spread;
+    /// Sets the longest jitter: a delay between 0 and `longest`, derived from the name and the
+    /// scheduled time.
+    pub fn jitter(mut self, longest: Duration) -> Self {
+        self.settings.jitter = longest;
         self
     }
 
-    /// No occurrence before this instant: the first is the first one at or after it, also if that
-    /// has passed. Cut to milliseconds, as every scheduled time is.
+    /// Sets the earliest scheduled time. The first occurrence is the first one at or after it, even
+    /// if that is past. Cut to milliseconds, as every scheduled time is.
     pub fn starting(mut self, at: Time) -> Self {
         self.settings.start = Some(whole_millis(at));
         self
     }
 
-    /// No occurrence after this instant (cut to milliseconds).
+    /// Sets the latest scheduled time (cut to milliseconds).
     pub fn ending(mut self, at: Time) -> Self {
         self.settings.end = Some(whole_millis(at));
         self
     }
 
-    /// At most so many occurrences are started.
+    /// Sets the largest number of occurrences that are started.
     pub fn max_runs(mut self, runs: u64) -> Self {
         self.settings.max_runs = Some(runs);
         self
     }
 
     /// Runs one at a time with all jobs of this group, in code and stored, on all nodes: see
-    /// [`Entry::mutex`](crate::Entry::mutex).
+    /// [`JobSpec::mutex`](crate::JobSpec::mutex).
     pub fn mutex(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.mutex = Some(group.into());
         self
     }
 
-    /// All settings at once.
+    /// Sets all settings.
     pub fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The edition that a modification expects: that of the state that was read.
-    pub fn read_at(mut self, edition: i64) -> Self {
-        self.edition = Some(edition);
+    /// Sets the generation that a modification expects: that of the state that was read.
+    pub fn read_at(mut self, generation: i64) -> Self {
+        self.generation = Some(generation);
         self
     }
 }

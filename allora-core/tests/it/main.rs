@@ -3,11 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
 mod campaign;
-mod cron;
+mod explain;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod runtime_real;
 mod runtime_sim;
-mod schedule;
 mod scheduler;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod scheduler_real;

@@ -14,7 +14,7 @@ use std::{
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the library asks of a runtime. Run on a thread that is inside no executor of its own.
+/// The library's requirements of a runtime. Run it on a thread that is inside no executor.
 fn check(runtime: impl Runtime) {
     let runtime: Arc<dyn Runtime> = Arc::new(runtime);
     a_spawned_task_runs(&runtime);
@@ -66,7 +66,7 @@ fn async_std() {
 mod on_tokio {
     use super::*;
     use allora_core::{
-        Kind,
+        ErrorKind,
         runtime::{Tokio, detect},
     };
     use tokio::runtime::Builder;
@@ -81,13 +81,13 @@ mod on_tokio {
     fn tokio_without_timers_is_an_error_that_names_the_remedy() {
         let tokio = Builder::new_current_thread().build().unwrap();
         let error = tokio.block_on(async { Tokio::current() }).unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("enable_time"), "{error}");
     }
 
     #[test]
     fn outside_tokio_there_is_no_current_one() {
-        assert_eq!(Tokio::current().unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(Tokio::current().unwrap_err().kind(), ErrorKind::Invalid);
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ fn two_schedulers_share_a_job_and_stop(runtime: &Arc<dyn Runtime>) {
     let mut seen: Vec<_> = (0..10).map(|_| in_time(runtime, runs.next()).unwrap()).collect();
     for (handle, stopped) in members {
         handle.stop();
-        assert_eq!(in_time(runtime, stopped).unwrap().unsettled, 0);
+        assert_eq!(in_time(runtime, stopped).unwrap().unrecorded, 0);
     }
     seen.sort();
     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));

@@ -6,7 +6,7 @@ mod files;
 mod routing;
 
 use crate::support::{Lab, Member};
-use allora_core::{Backend, Run, Schedules, Stored, runtime::Sim};
+use allora_core::{Backend, Run, Schedules, StoredSchedule, runtime::Sim};
 use std::sync::{Arc, Mutex};
 
 /// The stored schedules of the laboratory's store.
@@ -14,11 +14,11 @@ fn schedules(lab: &Lab) -> Schedules {
     Schedules::on(lab.store.clone(), lab.clock()).unwrap()
 }
 
-fn add(lab: &Lab, stored: Stored) {
+fn add(lab: &Lab, stored: StoredSchedule) {
     lab.sim.block_on(schedules(lab).add(&stored)).unwrap();
 }
 
-/// What was run, as `name at`: seconds after the start.
+/// The runs, as `name at`: seconds after the start.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -52,20 +52,20 @@ fn what_a_backend_cannot_do_is_refused_when_it_is_built() {
     impl Backend for Bare {
         async fn reschedule(
             &self,
-            request: allora_core::backend::Reschedule<'_>,
-        ) -> allora_core::Result<allora_core::backend::Rescheduled> {
-            self.0.reschedule(request).await
+            batch: allora_core::backend::Batch<'_>,
+        ) -> allora_core::Result<allora_core::backend::Applied> {
+            self.0.reschedule(batch).await
         }
     }
     let sim = Sim::new(1);
     let bare = || Bare(allora_memory::Memory::new());
     let error = Schedules::on(bare(), sim.node()).unwrap_err();
-    assert_eq!(error.kind(), allora_core::Kind::Unsupported);
+    assert_eq!(error.kind(), allora_core::ErrorKind::Unsupported);
     let built = allora_core::Scheduler::builder(bare())
         .runtime(sim.node())
         .kind("mail", async |_: Run| {})
         .build();
-    assert_eq!(built.unwrap_err().kind(), allora_core::Kind::Unsupported);
+    assert_eq!(built.unwrap_err().kind(), allora_core::ErrorKind::Unsupported);
 }
 
 /// The members' news of one kind.

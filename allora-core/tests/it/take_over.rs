@@ -1,4 +1,4 @@
-//! What a dead node left is run again as it was, however late that is.
+//! An occurrence of a dead node is run again unchanged, however late.
 
 use allora_core::{
     CatchUp, Run, Runtime, Scheduler, Time, every, job,

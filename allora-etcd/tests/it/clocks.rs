@@ -4,8 +4,8 @@ use crate::stores::{Cluster, Single, Three, members, now, patient, pause, runtim
 use allora_core::{
     Backend, CatchUp, Result, Run, Runtime, Scheduler, Time,
     backend::{
-        Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule, Now,
-        Outcome, Plan, Reschedule, Settle, Settled, State, Take, Taken,
+        Action, Batch, Claim, Claimed, Completion, Cursor, DueQuery, HistoryEntry, JobState,
+        NewSchedule, Operation, Outcome, Reply, Sharing, TimeSource,
     },
     every, job,
     runtime::Tokio,
@@ -33,7 +33,7 @@ struct Place {
 struct Node {
     store: Etcd,
     id: &'static str,
-    /// How far its clock is ahead, in minutes.
+    /// The minutes by which its clock is ahead.
     ahead: i64,
 }
 
@@ -64,78 +64,87 @@ impl Place {
         Node { store: builder.connect(self.members.clone()).await.unwrap(), id, ahead }
     }
 
-    /// What etcd does when a node's lease ends.
-    async fn lapse(&self, node: &Node) {
+    /// Removes the node's session, as etcd does when the node's etcd lease ends.
+    async fn end_session(&self, node: &Node) {
         let mut kv = self.client().await.kv_client();
-        let gone = kv.delete(format!("{}/node/{}", self.prefix, node.id), None).await.unwrap();
-        assert_eq!(gone.deleted(), 1, "{} has no mark", node.id);
+        let session = format!("{}/session/{}", self.prefix, node.id);
+        let deleted = kv.delete(session, None).await.unwrap();
+        assert_eq!(deleted.deleted(), 1, "{} has no session", node.id);
     }
 }
 
 impl Node {
-    /// Its clock, when it is so late in truth.
-    fn now(&self, minutes: i64) -> Now {
-        Now::Store { node: at(minutes + self.ahead) }
+    /// Its clock at this minute.
+    fn time(&self, minutes: i64) -> TimeSource {
+        TimeSource::Store { fallback: self.now(minutes) }
     }
 
-    async fn act(&self, minutes: i64, act: Act<'_>) -> Result<Answer> {
-        let plans = [Plan::new("job", act)];
-        let request = Reschedule::new(self.id, self.now(minutes), &plans);
-        Ok(self.store.reschedule(request).await?.answers.remove(0))
+    fn now(&self, minutes: i64) -> Time {
+        at(minutes + self.ahead)
     }
 
-    async fn look(&self, minutes: i64) -> State {
-        match self.act(minutes, Act::Look).await.unwrap() {
-            Answer::State(state) => *state,
+    async fn apply(&self, minutes: i64, name: &str, action: Action<'_>) -> Result<Reply> {
+        let operations = [Operation::new(name, action)];
+        let batch = Batch::new(self.id, self.time(minutes), &operations);
+        self.store.reschedule(batch).await?.single()
+    }
+
+    async fn read(&self, minutes: i64) -> JobState {
+        self.apply(minutes, "job", Action::Read).await.unwrap().state().unwrap()
+    }
+
+    /// The occurrence that is offered, with the fence that was read.
+    async fn head(&self, minutes: i64) -> (i64, Time) {
+        let read = self.read(minutes).await;
+        (read.fence, read.head.unwrap().scheduled_at)
+    }
+
+    async fn claim(&self, minutes: i64, claim: Claim) -> Result<Claimed, Box<JobState>> {
+        match self.apply(minutes, "job", Action::Claim(claim)).await.unwrap() {
+            Reply::Claimed(claimed) => Ok(claimed),
+            Reply::State(state) => Err(state),
             other => panic!("{other:?}"),
         }
     }
 
-    async fn take(&self, minutes: i64, claim: u128, deliver: Deliver) -> Result<Taken, Box<State>> {
-        let seen = self.look(minutes).await;
-        let take = Take::new(claim, seen.fence, seen.head.unwrap(), deliver);
-        match self.act(minutes, Act::Take(take)).await.unwrap() {
-            Answer::Taken(taken) => Ok(taken),
-            Answer::State(state) => Err(state),
-            other => panic!("{other:?}"),
-        }
+    /// Claims what is offered, at least once.
+    async fn lease(&self, minutes: i64, claim_id: u128) -> Result<Claimed, Box<JobState>> {
+        let (fence, head) = self.head(minutes).await;
+        self.claim(minutes, Claim::at_least_once(claim_id, fence, head.into(), LEASE)).await
     }
 
-    async fn lease(&self, minutes: i64, claim: u128) -> Result<Taken, Box<State>> {
-        self.take(minutes, claim, Deliver::AtLeastOnce { lease: LEASE }).await
+    /// The same with a lease of one second.
+    async fn lease_for_a_second(&self, minutes: i64, claim_id: u128) {
+        let (fence, head) = self.head(minutes).await;
+        let lease = Duration::from_secs(1);
+        let claim = Claim::at_least_once(claim_id, fence, head.into(), lease);
+        self.claim(minutes, claim).await.unwrap();
     }
 
-    async fn settle(&self, minutes: i64, fence: i64, end: End<'_>) -> Settled {
-        let endings = [Ending::new("job", fence, end)];
-        let request = Settle::new(self.id, self.now(minutes), &endings);
-        self.store.leases_ref().settle(request).await.unwrap()[0]
+    /// Claims what is offered, at most once.
+    async fn start(&self, minutes: i64, claim_id: u128, next: i64) -> Claimed {
+        let (fence, head) = self.head(minutes).await;
+        let then = Cursor::To(Some(at(next).into()));
+        let claim = Claim::at_most_once(claim_id, fence, head.into(), then, LEASE, Sharing::Shared);
+        self.claim(minutes, claim).await.unwrap()
     }
 
     async fn register(&self, first: i64) {
         let first = Some(at(first).into());
-        self.act(0, Act::Register { definition: "every 1m", version: 0, first }).await.unwrap();
+        let register = Action::Register { definition: "every 1m", version: 0, first };
+        self.apply(0, "job", register).await.unwrap();
     }
 
-    async fn found(&self, minutes: i64) -> Vec<State> {
-        let find = Find::new(&["mail"], self.now(minutes).here(), 9);
-        let request = Reschedule::new(self.id, self.now(minutes), &[]).find(find);
-        self.store.reschedule(request).await.unwrap().found
-    }
-}
-
-/// The capability that is always there.
-trait HasLeases {
-    fn leases_ref(&self) -> &dyn allora_core::backend::Leases;
-}
-
-impl HasLeases for Etcd {
-    fn leases_ref(&self) -> &dyn allora_core::backend::Leases {
-        self.leases().unwrap()
+    async fn found(&self, minutes: i64) -> Vec<JobState> {
+        let query = DueQuery::new(&["mail"], self.now(minutes), 9).node(self.id);
+        let queries = self.store.queries().unwrap();
+        queries.find_due(query, self.time(minutes)).await.unwrap().found
     }
 }
 
-fn ran(then: i64) -> End<'static> {
-    End::Finish { then: Cursor::To(Some(at(then).into())), outcome: Ended::Ran }
+fn complete(fence: i64, then: i64) -> Action<'static> {
+    let then = Cursor::To(Some(at(then).into()));
+    Action::Complete { fence, then, completion: Completion::Succeeded }
 }
 
 async fn a_run_is_its_nodes_while_that_lives(place: &Place) {
@@ -144,15 +153,15 @@ async fn a_run_is_its_nodes_while_that_lives(place: &Place) {
     right.register(60).await;
     let run = right.lease(60, 1).await.unwrap();
     // For the fast one, the lease ended nine minutes ago.
-    let told = fast.lease(60, 2).await.unwrap_err();
-    assert!(told.due_at.unwrap() > fast.now(60).here(), "it would be asked again at once");
-    assert_eq!(told.holds[0].fence, run.fence);
+    let shown = fast.lease(60, 2).await.unwrap_err();
+    assert!(shown.due_at.unwrap() > fast.now(60), "it would be claimed again at once");
+    assert_eq!(shown.leases[0].fence, run.fence);
     slow.lease(60, 3).await.unwrap_err();
     fast.lease(69, 4).await.unwrap_err();
-    // What was shown to others is not what is kept.
-    let kept = right.look(60).await.holds[0].until;
-    assert_eq!(kept, at(60) + chrono::TimeDelta::from_std(LEASE).unwrap());
-    assert_eq!(right.settle(60, run.fence, ran(61)).await, Settled::Done);
+    // The end that other nodes were shown is not the one that is stored.
+    let stored = right.read(60).await.leases[0].until;
+    assert_eq!(stored, at(60) + chrono::TimeDelta::from_std(LEASE).unwrap());
+    assert_eq!(right.apply(60, "job", complete(run.fence, 61)).await.unwrap(), Reply::Accepted);
 }
 
 async fn a_dead_nodes_run_is_taken_over_by_any_clock(place: &Place) {
@@ -161,48 +170,44 @@ async fn a_dead_nodes_run_is_taken_over_by_any_clock(place: &Place) {
     let run = fast.lease(60, 1).await.unwrap();
     // By the slow one's clock the lease lasts for twenty minutes more.
     slow.lease(71, 2).await.unwrap_err();
-    place.lapse(&fast).await;
+    place.end_session(&fast).await;
     let again = slow.lease(71, 3).await.unwrap();
-    assert_eq!((again.run, again.attempt), (run.run, 2));
+    assert_eq!((again.occurrence, again.attempt), (run.occurrence, 2));
     assert!(again.fence > run.fence, "{} after {}", again.fence, run.fence);
-    // The first was not dead after all: it is told, by the fence.
-    assert_eq!(fast.settle(60, run.fence, End::Extend { lasts: LEASE }).await, Settled::Lost);
-    assert_eq!(fast.settle(60, run.fence, ran(61)).await, Settled::Lost);
-    assert_eq!(slow.settle(71, again.fence, ran(62)).await, Settled::Done);
-    assert_eq!(slow.look(72).await.counters.abandoned, 1);
+    // The first node was not dead after all: the fence rejects its run.
+    let extend = Action::Extend { fence: run.fence, duration: LEASE };
+    assert_eq!(fast.apply(60, "job", extend).await.unwrap(), Reply::LeaseLost);
+    assert_eq!(fast.apply(60, "job", complete(run.fence, 61)).await.unwrap(), Reply::LeaseLost);
+    assert_eq!(slow.apply(71, "job", complete(again.fence, 62)).await.unwrap(), Reply::Accepted);
+    assert_eq!(slow.read(72).await.counters.expired, 1);
 }
 
-async fn a_lapsed_mark_alone_takes_nothing_away(place: &Place) {
+async fn the_end_of_a_session_alone_ends_no_run(place: &Place) {
     let node = place.join("one", 0).await;
     node.register(60).await;
     let run = node.lease(60, 1).await.unwrap();
-    place.lapse(&node).await;
-    assert_eq!(node.settle(60, run.fence, ran(61)).await, Settled::Done);
-    // A new run needs a mark: the node finds out, and makes another.
-    let deliver = Deliver::AtLeastOnce { lease: LEASE };
-    let seen = node.look(61).await;
-    let take = Take::new(2, seen.fence, seen.head.unwrap(), deliver);
-    let unknown = node.act(61, Act::Take(take.clone())).await.unwrap_err();
-    assert_eq!(unknown.kind(), allora_core::Kind::Unavailable);
-    let Answer::Taken(_) = node.act(61, Act::Take(take)).await.unwrap() else {
-        panic!("it cannot go on");
-    };
+    place.end_session(&node).await;
+    assert_eq!(node.apply(60, "job", complete(run.fence, 61)).await.unwrap(), Reply::Accepted);
+    // A new run needs a session: the commit finds out, and the next batch opens another.
+    let (fence, head) = node.head(61).await;
+    let claim = Claim::at_least_once(2, fence, head.into(), LEASE);
+    let unknown = node.apply(61, "job", Action::Claim(claim.clone())).await.unwrap_err();
+    assert_eq!(unknown.kind(), allora_core::ErrorKind::Unavailable);
+    node.claim(61, claim).await.unwrap();
     let other = place.join("other", 10).await;
     other.lease(61, 3).await.unwrap_err();
 }
 
-async fn a_dead_nodes_mark_is_reaped_by_any_clock(place: &Place) {
+async fn a_dead_nodes_lease_is_reaped_by_any_clock(place: &Place) {
     let (fast, slow) = (place.join("fast", 10).await, place.join("slow", -10).await);
     fast.register(60).await;
-    let mark = Some(Mark { lasts: LEASE, beside: Beside::None });
-    let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(at(61).into())), mark };
-    let run = fast.take(60, 1, deliver).await.unwrap();
-    slow.act(80, Act::Reap).await.unwrap();
-    assert_eq!(slow.look(80).await.holds[0].fence, run.fence);
-    place.lapse(&fast).await;
-    slow.act(80, Act::Reap).await.unwrap();
-    let seen = slow.look(80).await;
-    assert_eq!((seen.holds.len(), seen.counters.lost), (0, 1));
+    let run = fast.start(60, 1, 61).await;
+    slow.apply(80, "job", Action::Reap).await.unwrap();
+    assert_eq!(slow.read(80).await.leases[0].fence, run.fence);
+    place.end_session(&fast).await;
+    slow.apply(80, "job", Action::Reap).await.unwrap();
+    let read = slow.read(80).await;
+    assert_eq!((read.leases.len(), read.counters.lost), (0, 1));
 }
 
 async fn fences_grow_whatever_the_clocks_say(place: &Place) {
@@ -213,75 +218,83 @@ async fn fences_grow_whatever_the_clocks_say(place: &Place) {
         last = fence;
     };
     fast.register(60).await;
-    let to = |minutes: i64| Deliver::AtMostOnce {
-        then: Cursor::To(Some(at(minutes).into())),
-        mark: None,
-    };
-    grows(fast.take(60, 1, to(61)).await.unwrap().fence);
-    grows(slow.take(80, 2, to(62)).await.unwrap().fence);
-    grows(fast.take(80, 3, to(63)).await.unwrap().fence);
-    let schedules = slow.store.schedules().unwrap();
-    schedules.delete("job", slow.now(81)).await.unwrap();
+    grows(fast.start(60, 1, 61).await.fence);
+    grows(slow.start(80, 2, 62).await.fence);
+    grows(fast.start(80, 3, 63).await.fence);
+    slow.apply(81, "job", Action::Delete).await.unwrap();
     slow.register(64).await;
-    grows(slow.look(90).await.incarnation);
-    grows(slow.take(90, 4, to(65)).await.unwrap().fence);
-    // So long after that even the tombstone is forgotten; then the clock goes back.
-    schedules.delete("job", slow.now(90)).await.unwrap();
-    let other = NewSchedule::new("other", "mail", "x", None);
-    schedules.add(&[other], slow.now(90)).await.unwrap();
-    schedules.delete("other", slow.now(90 + 8 * 1_440)).await.unwrap();
-    assert_eq!(slow.act(0, Act::Look).await.unwrap(), Answer::Absent);
+    grows(slow.read(90).await.incarnation);
+    grows(slow.start(90, 4, 65).await.fence);
+    // So long after that even the tombstone is removed; then the clock goes back.
+    slow.apply(90, "job", Action::Delete).await.unwrap();
+    let other = NewSchedule::new("mail", "x", None);
+    slow.apply(90, "other", Action::Create(other)).await.unwrap();
+    slow.apply(90 + 8 * 1_440, "other", Action::Delete).await.unwrap();
+    assert_eq!(slow.apply(0, "job", Action::Read).await.unwrap(), Reply::Absent);
     slow.register(1).await;
-    grows(slow.look(0).await.incarnation);
+    grows(slow.read(0).await.incarnation);
 }
 
 async fn what_a_dead_node_left_is_found_by_any_clock(place: &Place) {
     let (fast, slow) = (place.join("fast", 10).await, place.join("slow", -10).await);
-    let new = NewSchedule::new("job", "mail", "every 1m", Some(at(60).into()));
-    fast.store.schedules().unwrap().add(&[new], fast.now(0)).await.unwrap();
+    let new = NewSchedule::new("mail", "every 1m", Some(at(60).into()));
+    fast.apply(0, "job", Action::Create(new)).await.unwrap();
     fast.lease(60, 1).await.unwrap();
     assert_eq!(slow.found(71).await, [], "its node lives");
     assert_eq!(fast.found(60).await, [], "its own, and not overdue");
     assert_eq!(fast.found(61).await.len(), 1, "its own, and overdue");
-    place.lapse(&fast).await;
+    place.end_session(&fast).await;
     let found = slow.found(71).await;
     assert_eq!(found.len(), 1);
-    assert!(found[0].due_at.unwrap() <= slow.now(71).here());
+    assert!(found[0].due_at.unwrap() <= slow.now(71));
     slow.lease(71, 2).await.unwrap();
-    // A node that is gone and left nothing is not asked about for ever.
+    // A dead node that has left nothing is removed.
     assert_eq!(slow.found(71).await, []);
     let mut kv = place.client().await.kv_client();
-    let fleet = kv.get(format!("{}/fleet/fast", place.prefix), None).await.unwrap();
-    assert_eq!(fleet.count(), 0);
+    let node = kv.get(format!("{}/nodes/fast", place.prefix), None).await.unwrap();
+    assert_eq!(node.count(), 0);
 }
 
 async fn a_dropped_stores_runs_are_free_when_its_lease_ends(place: &Place) {
     let (gone, other) = (place.join("gone", 10).await, place.join("other", -10).await);
     gone.register(60).await;
-    let promise = Deliver::AtLeastOnce { lease: Duration::from_secs(1) };
-    gone.take(60, 1, promise).await.unwrap();
+    gone.lease_for_a_second(60, 1).await;
     drop(gone);
-    let (begun, mut claim) = (now(), 2);
-    while other.lease(71, claim).await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody lets go");
-        claim += 1;
+    let (begun, mut claim_id) = (now(), 2);
+    while other.lease(71, claim_id).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the run stays with its node");
+        claim_id += 1;
         pause(200).await;
     }
     // The shortest lease is 15 s, from its last renewal on.
-    assert!(begun.elapsed() > Duration::from_secs(5), "it was let go of too early");
+    assert!(begun.elapsed() > Duration::from_secs(5), "the session ended too early");
 }
 
-async fn a_node_that_asks_for_nothing_lets_go(place: &Place) {
+async fn a_node_that_sends_nothing_loses_its_session(place: &Place) {
     let (silent, other) = (place.join("silent", 0).await, place.join("other", 0).await);
     silent.register(60).await;
-    let promise = Deliver::AtLeastOnce { lease: Duration::from_secs(1) };
-    silent.take(60, 1, promise).await.unwrap();
+    silent.lease_for_a_second(60, 1).await;
     // Its process lives, and its store: only its scheduler is stuck, or gone.
-    let (begun, mut claim) = (now(), 2);
-    while other.lease(61, claim).await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody lets go");
-        claim += 1;
+    let (begun, mut claim_id) = (now(), 2);
+    while other.lease(61, claim_id).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the run stays with its node");
+        claim_id += 1;
         pause(200).await;
+    }
+}
+
+async fn a_node_that_only_queries_keeps_its_session(place: &Place) {
+    let node = place.join("idle", 0).await;
+    node.register(60).await;
+    node.lease_for_a_second(60, 1).await;
+    let mut kv = place.client().await.kv_client();
+    // Without the queries it would be closed after less than ten seconds.
+    let started = now();
+    while started.elapsed() < Duration::from_secs(12) {
+        node.found(61).await;
+        let session = kv.get(format!("{}/session/idle", place.prefix), None).await.unwrap();
+        assert_eq!(session.count(), 1, "after {:?}", started.elapsed());
+        pause(1_000).await;
     }
 }
 
@@ -307,7 +320,7 @@ impl Runtime for Skewed {
     }
 }
 
-/// What ran: the job, the instant, the fence.
+/// The runs: the job, the scheduled time, the fence.
 type Seen = Arc<Mutex<Vec<(String, i64, i64)>>>;
 
 /// A node whose clock is wrong, and which runs a job of each delivery and writes down what it ran.
@@ -354,17 +367,19 @@ async fn three_nodes_of_three_clocks_run_each_occurrence_once(place: &Place) {
     handles.iter().for_each(|handle| handle.stop());
     futures::future::join_all(nodes).await;
     let last = ["once", "least"].map(|name| ran_once(&seen, name).pop().unwrap());
-    // What a stopping node gave back waits for another: one whose clock is the fast one's, since by
-    // that it was given back.
+    // An occurrence that a stopping node released waits for another: one with the fast clock, because
+    // it was released by that.
     let heir = skewed(&all[1], &seen);
     let handle = heir.handle();
     let heir = spawn(heir);
     let begun = now();
     for (name, last) in ["once", "least"].into_iter().zip(last) {
         loop {
-            let past = all[0].store.history().unwrap().past(Some(name), None, 1_000).await.unwrap();
-            let lost = past.iter().filter(|past| past.outcome == Outcome::Lost);
-            let lost: Vec<i64> = lost.map(|lost| lost.occurrence.at.timestamp_millis()).collect();
+            let history = all[0].store.history().unwrap();
+            let entries = history.entries(Some(name), None, 1_000).await.unwrap();
+            let lost = entries.iter().filter(|entry| entry.outcome == Outcome::Lost);
+            let at = |entry: &HistoryEntry| entry.occurrence.scheduled_at.timestamp_millis();
+            let lost: Vec<i64> = lost.map(at).collect();
             let ran = ran_once(&seen, name);
             let mut silent = (ran[0]..=last).step_by(250);
             if silent.all(|at| ran.contains(&at) || lost.contains(&at)) {
@@ -374,8 +389,7 @@ async fn three_nodes_of_three_clocks_run_each_occurrence_once(place: &Place) {
             }
             let silent: Vec<i64> =
                 (ran[0]..=last).step_by(250).filter(|at| !ran.contains(at)).collect();
-            let what =
-                past.iter().filter(|past| silent.contains(&past.occurrence.at.timestamp_millis()));
+            let what = entries.iter().filter(|entry| silent.contains(&at(entry)));
             let waited = begun.elapsed() < Duration::from_secs(60);
             assert!(waited, "{name}: {silent:?} did not run: {:?}", what.collect::<Vec<_>>());
             pause(100).await;
@@ -390,7 +404,7 @@ async fn three_nodes_of_three_clocks_run_each_occurrence_once(place: &Place) {
         fences.sort_unstable();
         assert!(fences.windows(2).all(|pair| pair[0] < pair[1]), "{name}: {fences:?}");
     }
-    // At least the fast one has run something; whoever heard of it says so.
+    // At least the fast node has run something, and the others have received its clock.
     assert!(
         skews.iter().flatten().any(|skew| skew.abs() > chrono::TimeDelta::minutes(9)),
         "{skews:?}"
@@ -424,12 +438,13 @@ macro_rules! on_each {
 on_each! {
     a_run_is_its_nodes_while_that_lives
     a_dead_nodes_run_is_taken_over_by_any_clock
-    a_lapsed_mark_alone_takes_nothing_away
-    a_dead_nodes_mark_is_reaped_by_any_clock
+    the_end_of_a_session_alone_ends_no_run
+    a_dead_nodes_lease_is_reaped_by_any_clock
     fences_grow_whatever_the_clocks_say
     what_a_dead_node_left_is_found_by_any_clock
     a_dropped_stores_runs_are_free_when_its_lease_ends
-    a_node_that_asks_for_nothing_lets_go
+    a_node_that_sends_nothing_loses_its_session
+    a_node_that_only_queries_keeps_its_session
     three_nodes_of_three_clocks_run_each_occurrence_once
 }
 

@@ -1,12 +1,12 @@
-//! How a store is opened, and what is said when it cannot be.
+//! Opening a store, and the errors when it cannot be opened.
 
 use crate::{
     faults::members::{Members, Papers},
     stores::{Single, members, now, or_skip, patient, runtime},
 };
 use allora_core::{
-    Backend, Error, Kind, Time,
-    backend::{Act, Answer, NewSchedule, Now, Plan, Reschedule},
+    Backend, Error, ErrorKind, Result, Time,
+    backend::{Action, Batch, NewSchedule, Operation, Reply, TimeSource},
 };
 use allora_etcd::{
     Builder, Etcd, Tls,
@@ -33,7 +33,7 @@ fn chain(error: &Error) -> String {
 }
 
 /// The error of this connection, which must come within the time to connect and hold no secret.
-async fn refused(builder: Builder, url: &str) -> (Kind, String) {
+async fn refused(builder: Builder, url: &str) -> (ErrorKind, String) {
     let begun = now();
     let builder = builder.connect_timeout(Duration::from_secs(3)).timeout(Duration::from_secs(3));
     let error = builder.connect([url]).await.unwrap_err();
@@ -44,13 +44,17 @@ async fn refused(builder: Builder, url: &str) -> (Kind, String) {
     (error.kind(), said)
 }
 
+async fn apply(store: &Etcd, name: &str, action: Action<'_>) -> Result<Reply> {
+    let operations = [Operation::new(name, action)];
+    let batch = Batch::new("n", TimeSource::Fixed(Time::UNIX_EPOCH), &operations);
+    store.reschedule(batch).await?.single()
+}
+
 /// It reads and it writes.
 async fn works(store: &Etcd) {
     let first = Some(Time::UNIX_EPOCH.into());
-    let plans = [Plan::new("job", Act::Register { definition: "x", version: 0, first })];
-    let request = Reschedule::new("n", Now::At(Time::UNIX_EPOCH), &plans);
-    let answer = store.reschedule(request).await.unwrap();
-    assert!(matches!(answer.answers[..], [Answer::State(_)]));
+    let register = Action::Register { definition: "x", version: 0, first };
+    assert!(apply(store, "job", register).await.unwrap().state().is_some());
 }
 
 #[test]
@@ -71,12 +75,12 @@ fn settings_out_of_range_are_refused() {
         ] {
             let shown = format!("{builder:?}");
             let error = builder.connect(["http://127.0.0.1:1"]).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{shown}: {error}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{shown}: {error}");
         }
         let none: [String; 0] = [];
-        assert_eq!(Etcd::connect(none).await.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(Etcd::connect(none).await.unwrap_err().kind(), ErrorKind::Invalid);
         let both = ok().tls(Tls::new()).connect(["http://127.0.0.1:1"]).await.unwrap_err();
-        assert_eq!(both.kind(), Kind::Invalid);
+        assert_eq!(both.kind(), ErrorKind::Invalid);
     });
 }
 
@@ -84,7 +88,7 @@ fn settings_out_of_range_are_refused() {
 fn what_does_not_answer_as_an_etcd_is_said_to_be_none() {
     runtime().block_on(async {
         let (kind, said) = refused(Etcd::builder(), "http://127.0.0.1:1").await;
-        assert_eq!(kind, Kind::Unavailable, "{said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "{said}");
         assert!(said.contains("127.0.0.1:1") && said.contains("refused"), "{said}");
         // One that is silent, and one that speaks the web's old language.
         for talks in [false, true] {
@@ -102,7 +106,7 @@ fn what_does_not_answer_as_an_etcd_is_said_to_be_none() {
                 }
             });
             let (kind, said) = refused(Etcd::builder(), &url).await;
-            assert_eq!(kind, Kind::Unavailable, "{said}");
+            assert_eq!(kind, ErrorKind::Unavailable, "{said}");
             assert!(said.contains(&url), "{said}");
             served.abort();
         }
@@ -116,19 +120,22 @@ fn a_certificate_that_is_not_trusted_is_refused() {
         let Some(members) = Members::start_tls(&papers).await else { return };
         let (https, http) = (members.url(0), members.url(0).replace("https", "http"));
         let (kind, said) = refused(Etcd::builder(), &https).await;
-        assert_eq!(kind, Kind::Unavailable, "{said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "{said}");
         assert!(said.to_lowercase().contains("certificate"), "{said}");
         let (kind, said) = refused(Etcd::builder(), &http).await;
-        assert_eq!(kind, Kind::Unavailable, "plain text to TLS: {said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "plain text to TLS: {said}");
         let (kind, said) = refused(Etcd::builder().tls(Tls::new().authority("x")), &https).await;
-        assert!([Kind::Invalid, Kind::Unavailable].contains(&kind), "no certificate: {said}");
+        assert!(
+            [ErrorKind::Invalid, ErrorKind::Unavailable].contains(&kind),
+            "no certificate: {said}"
+        );
         let trusting = Tls::new().authority(&*papers.authority);
         let (kind, said) = refused(Etcd::builder().tls(trusting.clone()), &https).await;
-        assert_eq!(kind, Kind::Unavailable, "it shows none of its own: {said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "it shows none of its own: {said}");
         let tls = trusting.identity(&*papers.client.0, &*papers.client.1);
         let other = Etcd::builder().tls(tls.clone().name("elsewhere.example"));
         let (kind, said) = refused(other, &https).await;
-        assert_eq!(kind, Kind::Unavailable, "another name: {said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "another name: {said}");
         for tls in [tls.clone(), tls.name("member.example")] {
             let builder = patient(Etcd::builder().tls(tls));
             works(&builder.connect([https.clone()]).await.unwrap()).await;
@@ -137,7 +144,7 @@ fn a_certificate_that_is_not_trusted_is_refused() {
     runtime().block_on(async {
         let Some(urls) = or_skip(members::<Single>()) else { return };
         let (kind, said) = refused(Etcd::builder(), &urls[0].replace("http", "https")).await;
-        assert_eq!(kind, Kind::Unavailable, "TLS to plain text: {said}");
+        assert_eq!(kind, ErrorKind::Unavailable, "TLS to plain text: {said}");
     });
 }
 
@@ -157,36 +164,32 @@ fn a_login_is_asked_for_checked_and_kept_to_its_prefix() {
         let url = members.url(0);
         let ok = || Etcd::builder().prefix("mine");
         let (kind, said) = refused(ok(), &url).await;
-        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert_eq!(kind, ErrorKind::Invalid, "{said}");
         assert!(said.contains("login"), "{said}");
         let wrong = format!("{SENTINEL}, but wrong");
         let (kind, said) = refused(ok().login("jobs", wrong), &url).await;
-        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert_eq!(kind, ErrorKind::Invalid, "{said}");
         let (kind, said) = refused(ok().prefix("yours").login("jobs", SENTINEL), &url).await;
-        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert_eq!(kind, ErrorKind::Invalid, "{said}");
         assert!(said.contains("prefix"), "{said}");
         // The prefix and a slash is all that it needs, whatever it does.
         let builder = patient(ok().login("jobs", SENTINEL).history(10));
         let store = builder.connect([url]).await.unwrap();
         assert!(!format!("{store:?}").contains(SENTINEL));
         works(&store).await;
-        let hints = store.watch().unwrap().subscribe().await.unwrap();
-        let schedules = store.schedules().unwrap();
-        let new = NewSchedule::new("stored", "mail", "x", Some(Time::UNIX_EPOCH.into()));
-        let now = Now::At(Time::UNIX_EPOCH);
-        schedules.add(&[new], now).await.unwrap().remove(0).unwrap();
-        schedules.delete("stored", now).await.unwrap();
-        drop(hints);
-        // Taken away while it works, it is said; given again, it goes on.
+        let notifications = store.notifier().unwrap().subscribe().await.unwrap();
+        let new = NewSchedule::new("mail", "x", Some(Time::UNIX_EPOCH.into()));
+        apply(&store, "stored", Action::Create(new)).await.unwrap();
+        apply(&store, "stored", Action::Delete).await.unwrap();
+        drop(notifications);
+        // A permission that is revoked is reported; granted again, the store works.
         let options = ConnectOptions::new().with_user("root", "root");
         let mut root = Client::connect([members.url(0)], Some(options)).await.unwrap();
         root.user_revoke_role("jobs", "jobs").await.unwrap();
-        let plans = [Plan::new("job", Act::Look)];
-        let look = Reschedule::new("n", now, &plans);
-        let error = store.reschedule(look).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{}", chain(&error));
+        let error = apply(&store, "job", Action::Read).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{}", chain(&error));
         root.user_grant_role("jobs", "jobs").await.unwrap();
-        store.reschedule(look).await.unwrap();
+        apply(&store, "job", Action::Read).await.unwrap();
     });
 }
 
@@ -199,7 +202,7 @@ fn keys_of_a_newer_version_are_left_alone() {
         let key = format!("{prefix}/version");
         client.put(key.clone(), "2", None).await.unwrap();
         let (kind, said) = refused(Etcd::builder().prefix(&prefix), &urls[0]).await;
-        assert_eq!(kind, Kind::Invalid, "{said}");
+        assert_eq!(kind, ErrorKind::Invalid, "{said}");
         assert!(said.contains("\"2\"") && said.contains("\"1\""), "{said}");
         assert_eq!(client.get(key.clone(), None).await.unwrap().kvs()[0].value(), b"2");
         client.delete(key, None).await.unwrap();

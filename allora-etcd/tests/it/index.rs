@@ -1,11 +1,11 @@
-//! What is found is what is due, the earliest first, wherever the index is read from and up to.
+//! The due index: a query finds what is due, the earliest first, wherever the low marks are.
 
 use crate::stores::{Single, members, or_skip, patient, runtime};
 use allora_core::{
-    Backend, Time,
+    Backend, Result, Time,
     backend::{
-        Act, Answer, Cursor, Deliver, End, Ended, Ending, Find, NewSchedule, Now, Plan, Reschedule,
-        Settle, Settled, State, Take,
+        Action, Batch, Claim, Completion, Cursor, Due, DueQuery, JobState, NewSchedule, Operation,
+        Reply, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
@@ -30,6 +30,15 @@ fn at(ms: i64) -> Time {
     from_millis(ms).unwrap()
 }
 
+async fn apply(store: &Etcd, time: TimeSource, name: &str, action: Action<'_>) -> Result<Reply> {
+    let operations = [Operation::new(name, action)];
+    store.reschedule(Batch::new("n", time, &operations)).await.unwrap().single()
+}
+
+async fn find_due(store: &Etcd, query: DueQuery<'_>, time: TimeSource) -> Due {
+    store.queries().unwrap().find_due(query.node("n"), time).await.unwrap()
+}
+
 impl Walk {
     /// Below `bound`: Knuth's linear congruences, of which the upper bits are good.
     fn below(&mut self, bound: u64) -> u64 {
@@ -43,8 +52,12 @@ impl Walk {
         self.below(10_u64.pow(digits)) as i64
     }
 
-    fn clock(&self) -> Now {
-        Now::Store { node: at(self.now) }
+    fn time(&self) -> TimeSource {
+        TimeSource::Store { fallback: at(self.now) }
+    }
+
+    async fn apply(&self, store: &Etcd, name: &str, action: Action<'_>) -> Result<Reply> {
+        apply(store, self.time(), name, action).await
     }
 
     async fn turn(&mut self) {
@@ -53,14 +66,13 @@ impl Walk {
         match self.below(8) {
             0 => {
                 let first = self.now + self.some_time() - self.some_time();
-                let new = NewSchedule::new(&name, "mail", "x", Some(at(first).into()));
-                let added = store.schedules().unwrap().add(&[new], self.clock()).await.unwrap();
-                if added[0].is_ok() {
+                let new = NewSchedule::new("mail", "x", Some(at(first).into()));
+                if self.apply(&store, &name, Action::Create(new)).await.is_ok() {
                     self.due.entry(name).or_insert(first);
                 }
             }
             1 => {
-                let deleted = store.schedules().unwrap().delete(&name, self.clock()).await;
+                let deleted = self.apply(&store, &name, Action::Delete).await;
                 assert_eq!(deleted.is_ok(), self.due.remove(&name).is_some(), "{name}");
             }
             2 => self.now += self.some_time() / 1_000,
@@ -75,9 +87,8 @@ impl Walk {
             _ => at(self.now) + chrono::TimeDelta::microseconds(1),
         };
         let limit = self.below(20) as usize;
-        let request = Reschedule::new("n", self.clock(), &[]);
-        let found = store.reschedule(request.find(Find::new(&["mail"], until, limit))).await;
-        let found = found.unwrap();
+        let query = DueQuery::new(&["mail"], until, limit);
+        let found = find_due(store, query, self.time()).await;
         let mut due: Vec<(i64, &str)> = self.due.iter().map(|(name, at)| (*at, &**name)).collect();
         due.sort_unstable();
         let ready = due.iter().take(limit).take_while(|(ms, _)| at(*ms) < until).count();
@@ -91,24 +102,21 @@ impl Walk {
         }
     }
 
-    async fn run(&mut self, store: &Etcd, state: &State) {
-        let expected = state.head.clone().unwrap();
-        let (claim, deliver) = (self.below(1 << 30), Deliver::AtLeastOnce { lease: LEASE });
-        let take = Take::new(claim.into(), state.fence, expected, deliver);
-        let plans = [Plan::new(&state.name, Act::Take(take))];
-        let request = Reschedule::new("n", self.clock(), &plans);
-        let answer = store.reschedule(request).await.unwrap().answers.remove(0);
-        let Answer::Taken(taken) = answer else { panic!("{answer:?}") };
+    async fn run(&mut self, store: &Etcd, state: &JobState) {
+        let (claim_id, expected) = (self.below(1 << 30), state.head.clone().unwrap());
+        let claim = Claim::at_least_once(claim_id.into(), state.fence, expected, LEASE);
+        let reply = self.apply(store, &state.name, Action::Claim(claim)).await.unwrap();
+        let Reply::Claimed(claimed) = reply else { panic!("{reply:?}") };
         if self.below(4) == 0 {
             self.due.insert(state.name.clone(), self.now + LEASE.as_millis() as i64);
             return;
         }
-        let next = state.cursor.unwrap().at.timestamp_millis() + 1 + self.some_time();
+        let next = state.cursor.unwrap().scheduled_at.timestamp_millis() + 1 + self.some_time();
         let then = Cursor::To(Some(at(next).into()));
-        let end = End::Finish { then, outcome: Ended::Ran };
-        let ending = [Ending::new(&state.name, taken.fence, end)];
-        let settle = Settle::new("n", self.clock(), &ending);
-        assert_eq!(store.leases().unwrap().settle(settle).await.unwrap(), [Settled::Done]);
+        let (fence, completion) = (claimed.fence, Completion::Succeeded);
+        let complete = Action::Complete { fence, then, completion };
+        let reply = self.apply(store, &state.name, complete).await.unwrap();
+        assert_eq!(reply, Reply::Accepted);
         self.due.insert(state.name.clone(), next);
     }
 }
@@ -133,7 +141,8 @@ fn what_is_found_is_what_is_due_wherever_the_low_marks_stand() {
                 }
             }
             let all = GetOptions::new().with_prefix();
-            let lows = client.kv_client().get(format!("{prefix}/low/"), Some(all)).await.unwrap();
+            let lows =
+                client.kv_client().get(format!("{prefix}/index_low/"), Some(all)).await.unwrap();
             assert_eq!(lows.count(), 2, "of what is due, and of what the node has");
             assert!(lows.kvs().iter().any(|low| low.version() > 10), "raised and lowered");
         }
@@ -148,19 +157,17 @@ fn what_is_added_while_a_low_mark_is_raised_is_found() {
         let builder = patient(Etcd::builder().prefix(&prefix));
         let open = async || builder.clone().connect(urls.clone()).await.unwrap();
         let store = open().await;
-        let now = Now::Store { node: at(0) };
+        let now = TimeSource::Store { fallback: at(0) };
         let add = async |name: &str, due: i64| {
-            let new = [NewSchedule::new(name, "mail", "x", Some(at(due).into()))];
-            store.schedules().unwrap().add(&new, now).await.unwrap().remove(0).unwrap();
+            let new = NewSchedule::new("mail", "x", Some(at(due).into()));
+            apply(&store, now, name, Action::Create(new)).await.unwrap();
         };
         // So many that they are not read at once, the one with schedules first.
         let kinds: Vec<String> = (0..99).map(|i| format!("mail{i}")).collect();
         let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).chain(["mail"]).collect();
         // A store that is new raises the low marks when it first finds something.
         let found = async |new: Etcd| {
-            let request = Reschedule::new("n", now, &[]);
-            let find = Find::new(&kinds, end_of_time(), 9);
-            let found = new.reschedule(request.find(find)).await.unwrap().found;
+            let found = find_due(&new, DueQuery::new(&kinds, end_of_time(), 9), now).await.found;
             found.into_iter().map(|state| state.name).collect::<Vec<_>>()
         };
         add("last", 1_000).await;
@@ -172,7 +179,7 @@ fn what_is_added_while_a_low_mark_is_raised_is_found() {
             for _ in 0..2 {
                 assert_eq!(found(store.clone()).await, [&*name, "last"]);
             }
-            store.schedules().unwrap().delete(&name, now).await.unwrap();
+            apply(&store, now, &name, Action::Delete).await.unwrap();
         }
     });
 }

@@ -7,6 +7,8 @@ mod conformance;
 #[cfg(unix)]
 mod connect;
 #[cfg(unix)]
+mod exchanges;
+#[cfg(unix)]
 mod faults;
 mod index;
 mod records;

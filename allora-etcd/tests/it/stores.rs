@@ -1,7 +1,7 @@
 //! The stores that tests work on, and where they are.
 
 use allora_conformance::Fixture;
-use allora_core::{Backend, Error, Kind, Result};
+use allora_core::{Backend, Error, ErrorKind, Result};
 use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions},
@@ -40,11 +40,11 @@ impl Cluster for Three {
 /// `Unsupported` if there is none on this machine.
 pub(crate) fn members<C: Cluster>() -> Result<Vec<String>> {
     if env::var("ALLORA_TEST_STORES").is_ok_and(|only| !only.split(',').any(|s| s == "etcd")) {
-        return Err(Error::new(Kind::Unsupported, "etcd is left out of this run"));
+        return Err(Error::new(ErrorKind::Unsupported, "etcd is left out of this run"));
     }
     let urls = env::var(C::VARIABLE).map_err(|_| {
         let none = format!("no etcd: `cargo xtask test` starts one and sets {}", C::VARIABLE);
-        Error::new(Kind::Unsupported, none)
+        Error::new(ErrorKind::Unsupported, none)
     })?;
     Ok(urls.split(',').map(str::to_owned).collect())
 }
@@ -81,7 +81,8 @@ impl<C: Cluster> Fixture for Store<C> {
 
 impl<C> Store<C> {
     async fn clear(&self) -> Result {
-        let failed = |cause| Error::new(Kind::Other, "the keys cannot be deleted").source(cause);
+        let failed =
+            |cause| Error::new(ErrorKind::Other, "the keys cannot be deleted").source(cause);
         let client = Client::connect(&self.members, None).await.map_err(failed)?;
         let all = DeleteOptions::new().with_prefix();
         let mut kv = client.kv_client();

@@ -1,14 +1,14 @@
--- Writes jobs that are still as they were read; answers for each whether it was.
--- KEYS: state, lines, names, gone, kinds, past, told. ARGV: prefix of due keys, prefix of job keys,
--- the floor that was read, how many entries of history are kept; then for each job: its name, the
--- line that was read (empty: there was none), the new one, the last instant at which it may be
--- written, `new` for a key to begin anew, the number of other fields and those, the number of
--- changes of the index and those, `+` or `-` for the list of names, when a tombstone may be
--- forgotten or `-`, the number of entries for the history and those. What stays as it is, is empty.
-local now, i = clock(''), 4
+-- Writes the jobs that are still as they were read; replies for each whether it was written.
+-- KEYS: state, hot, names, tombstones, kinds, history, history entries. ARGV: prefix of due keys,
+-- prefix of job keys, the number of history entries to keep; then for each job: its name, the lowest
+-- fence that was read, the hot record that was read (empty: there was none), the new one, the last
+-- time at which it may be written, `new` to replace the key, the number of other fields and those,
+-- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
+-- removed or `-`, the number of history entries and those. An empty word changes nothing.
+local now, i = clock(''), 3
 local due_keys = ARGV[1]
-local floor = redis.call('HGET', KEYS[1], 'floor') or '0'
-local answer, noted = {}, false
+local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
+local reply, recorded = {}, false
 
 local function word()
   i = i + 1
@@ -22,21 +22,21 @@ local function words(count)
 end
 
 while i < #ARGV do
-  local name, expected, line, fresh, anew = word(), word(), word(), word(), word()
+  local name, fence, expected, hot, not_after, anew = word(), word(), word(), word(), word(), word()
   local key = ARGV[2] .. name
   local set = words(2 * word())
   local index = words(2 * word())
-  local listed, gone = word(), word()
+  local listed, tombstone = word(), word()
   local history = words(3 * word())
   local read = redis.call('HGET', KEYS[2], name) or ''
-  if read == line then
-    -- This very write has arrived before.
-    answer[#answer + 1] = 1
-  elseif read ~= expected or (fresh ~= '' and now > tonumber(fresh))
-    or (read == '' and floor ~= ARGV[3]) then
-    answer[#answer + 1] = 0
+  if read == hot then
+    -- An earlier copy of this write has arrived.
+    reply[#reply + 1] = 1
+  elseif read ~= expected or (not_after ~= '' and now > tonumber(not_after))
+    or (read == '' and min_fence ~= fence) then
+    reply[#reply + 1] = 0
   else
-    -- What finds the job first: an entry too many does no harm, should the rest fail.
+    -- The index first: an entry too many does no harm if the rest fails.
     for e = 1, #index, 2 do
       if index[e + 1] == '' then
         redis.call('ZREM', due_keys .. index[e], name)
@@ -47,28 +47,28 @@ while i < #ARGV do
     end
     if listed == '+' then redis.call('ZADD', KEYS[3], 0, name) end
     if listed == '-' then redis.call('ZREM', KEYS[3], name) end
-    if gone == '-' then
+    if tombstone == '-' then
       redis.call('ZREM', KEYS[4], name)
-    elseif gone ~= '' then
-      redis.call('ZADD', KEYS[4], gone, name)
+    elseif tombstone ~= '' then
+      redis.call('ZADD', KEYS[4], tombstone, name)
     end
     for e = 1, #history, 3 do
       redis.call('ZADD', KEYS[6], history[e + 1], history[e])
       redis.call('HSET', KEYS[7], history[e], history[e + 2])
-      noted = true
+      recorded = true
     end
     if anew ~= '' then redis.call('DEL', key) end
     if #set > 0 then redis.call('HSET', key, unpack(set)) end
-    redis.call('HSET', KEYS[2], name, line)
-    answer[#answer + 1] = 1
+    redis.call('HSET', KEYS[2], name, hot)
+    reply[#reply + 1] = 1
   end
 end
 
-if noted then
-  local old = redis.call('ZRANGE', KEYS[6], 0, -ARGV[4] - 1)
+if recorded then
+  local old = redis.call('ZRANGE', KEYS[6], 0, -ARGV[3] - 1)
   for _, entry in ipairs(old) do
     redis.call('HDEL', KEYS[7], entry)
     redis.call('ZREM', KEYS[6], entry)
   end
 end
-return answer
+return reply

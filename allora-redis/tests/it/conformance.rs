@@ -9,7 +9,8 @@ use std::{future::Future, sync::Arc};
 
 fn place(kind: Kind, namespace: &str) -> Result<Place> {
     let place = kind.place();
-    let none = || Error::new(allora_core::Kind::Unsupported, format!("there is no {kind:?} here"));
+    let none =
+        || Error::new(allora_core::ErrorKind::Unsupported, format!("there is no {kind:?} here"));
     Ok(Place { prefix: namespace.to_owned(), ..place.ok_or_else(none)? })
 }
 
@@ -42,7 +43,7 @@ macro_rules! store {
                     stores::runtime().block_on(future)
                 }
 
-                fn lacks() -> &'static [Capability] {
+                fn unsupported() -> &'static [Capability] {
                     $lacks
                 }
             }

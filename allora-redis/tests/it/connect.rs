@@ -2,11 +2,11 @@
 
 use crate::{
     server::{IN_MEMORY, ON_DISK, Server, free_ports, patiently},
-    stores::{Kind, runtime},
+    stores::{Kind, create, runtime},
 };
 use allora_core::{
     Backend, Error,
-    backend::{NewSchedule, Now},
+    backend::{NewSchedule, TimeSource},
     time::from_millis,
 };
 use allora_redis::{Builder, Client, Redis};
@@ -15,8 +15,8 @@ use std::{io::Write, net::TcpListener, thread, time::Duration};
 /// A password that must never be seen again.
 const SECRET: &str = "s3ntinel";
 
-/// What was said about an attempt that must fail, the causes too.
-fn refused(result: allora_core::Result<Redis>) -> (allora_core::Kind, String) {
+/// The error of an attempt that must fail, with its causes.
+fn refused(result: allora_core::Result<Redis>) -> (allora_core::ErrorKind, String) {
     let error: Error = result.map(|store| format!("{store:?}")).unwrap_err();
     let mut all = format!("{error} {error:?}");
     let mut cause = std::error::Error::source(&error);
@@ -32,7 +32,7 @@ fn connect(builder: Builder, url: &str) -> allora_core::Result<Redis> {
     runtime().block_on(builder.timeout(Duration::from_secs(2)).connect(url))
 }
 
-fn is_refused(builder: Builder, url: &str, kind: allora_core::Kind, why: &str) {
+fn is_refused(builder: Builder, url: &str, kind: allora_core::ErrorKind, why: &str) {
     let (was, said) = refused(connect(builder, url));
     assert!(said.contains(why), "{url}: {said}");
     assert_eq!(was, kind, "{url}: {said}");
@@ -51,14 +51,14 @@ fn a_bad_address_is_refused_without_its_password() {
         "u:s3ntinel@h",
         "redis://:s3ntinel@h/0?protocol=s3ntinel",
     ] {
-        is_refused(Redis::builder(), url, allora_core::Kind::Invalid, "the address");
+        is_refused(Redis::builder(), url, allora_core::ErrorKind::Invalid, "the address");
     }
 }
 
 #[test]
 fn bad_settings_are_refused_before_anything_is_asked() {
     let nowhere = "redis://127.0.0.1:1";
-    let invalid = allora_core::Kind::Invalid;
+    let invalid = allora_core::ErrorKind::Invalid;
     for prefix in ["", "A", "1a", "a-b", "a b", "a{b}", "a:b", &"a".repeat(41)] {
         is_refused(Redis::builder().prefix(prefix), nowhere, invalid, "the prefix");
     }
@@ -83,7 +83,7 @@ fn bad_settings_are_refused_before_anything_is_asked() {
 
 #[test]
 fn a_server_that_cannot_be_reached_is_told_apart() {
-    let unavailable = allora_core::Kind::Unavailable;
+    let unavailable = allora_core::ErrorKind::Unavailable;
     let [port] = free_ports();
     let closed = format!("redis://u:{SECRET}@127.0.0.1:{port}");
     is_refused(Redis::builder(), &closed, unavailable, "cannot be reached");
@@ -107,14 +107,14 @@ fn what_is_not_a_redis_is_told_apart() {
             });
         }
     });
-    is_refused(Redis::builder(), &url, allora_core::Kind::Invalid, "is it one?");
+    is_refused(Redis::builder(), &url, allora_core::ErrorKind::Invalid, "is it a Redis?");
 }
 
 #[test]
 fn a_password_is_asked_for_and_never_shown() {
     let arguments = [ON_DISK, &["--requirepass", "right"]].concat();
     let Some(server) = Server::start(&arguments) else { return };
-    let invalid = allora_core::Kind::Invalid;
+    let invalid = allora_core::ErrorKind::Invalid;
     let url = |login: &str| format!("redis://{login}127.0.0.1:{}", server.port);
     for login in ["", &format!(":{SECRET}@"), &format!("nobody:{SECRET}@")] {
         is_refused(Redis::builder(), &url(login), invalid, "refused the user or the password");
@@ -133,7 +133,7 @@ fn a_password_is_asked_for_and_never_shown() {
 #[test]
 fn a_database_that_is_not_there_is_told_apart() {
     let Some(server) = Server::start(ON_DISK) else { return };
-    let invalid = allora_core::Kind::Invalid;
+    let invalid = allora_core::ErrorKind::Invalid;
     is_refused(Redis::builder(), &format!("{}/99", server.url()), invalid, "no such database");
     connect(Redis::builder(), &format!("{}/15", server.url())).unwrap();
 }
@@ -141,7 +141,7 @@ fn a_database_that_is_not_there_is_told_apart() {
 #[test]
 fn a_server_that_forgets_is_refused_unless_that_is_asked_for() {
     let Some(server) = Server::start(IN_MEMORY) else { return };
-    let invalid = allora_core::Kind::Invalid;
+    let invalid = allora_core::ErrorKind::Invalid;
     is_refused(Redis::builder(), &server.url(), invalid, "keeps nothing on disk");
     connect(Redis::builder().ephemeral(), &server.url()).unwrap();
     server.ask::<()>(&["CONFIG", "SET", "save", "3600 1"]).unwrap();
@@ -152,7 +152,7 @@ fn a_server_that_forgets_is_refused_unless_that_is_asked_for() {
 fn a_server_that_evicts_jobs_is_refused() {
     let arguments = [ON_DISK, &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]];
     let Some(server) = Server::start(&arguments.concat()) else { return };
-    is_refused(Redis::builder(), &server.url(), allora_core::Kind::Invalid, "allkeys-lru");
+    is_refused(Redis::builder(), &server.url(), allora_core::ErrorKind::Invalid, "allkeys-lru");
     server.ask::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]).unwrap();
     connect(Redis::builder(), &server.url()).unwrap();
 }
@@ -167,12 +167,12 @@ fn a_replica_is_refused() {
         let told: String = replica.ask(&["INFO", "replication"]).unwrap();
         told.contains("master_link_status:up")
     });
-    is_refused(Redis::builder(), &replica.url(), allora_core::Kind::Invalid, "is a replica");
+    is_refused(Redis::builder(), &replica.url(), allora_core::ErrorKind::Invalid, "is a replica");
 }
 
 #[test]
 fn servers_are_not_taken_for_what_they_are_not() {
-    let invalid = allora_core::Kind::Invalid;
+    let invalid = allora_core::ErrorKind::Invalid;
     if let Some(place) = Kind::Cluster.place() {
         is_refused(Redis::builder(), &place.urls[0], invalid, "node of a cluster");
     }
@@ -197,7 +197,10 @@ fn another_number_of_shards_is_refused() {
         place.open().await;
         place.shards = 2;
         let (kind, said) = refused(place.connect(Redis::builder()).await);
-        assert!(kind == allora_core::Kind::Invalid && said.contains("over 1 shards"), "{said}");
+        assert!(
+            kind == allora_core::ErrorKind::Invalid && said.contains("has 1 shards, not 2"),
+            "{said}"
+        );
         place.clear().await;
     });
 }
@@ -219,14 +222,13 @@ fn every_way_to_name_a_server_works() {
             builder().connect(client().get_connection_info().clone()).await.unwrap(),
             builder().connect_client(client()).await.unwrap(),
         ];
-        let now = Now::At(from_millis(5_000).unwrap());
-        let new = NewSchedule::new("a", "mail", "def", None);
-        stores[0].schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        create(&stores[0], now, "a", NewSchedule::new("mail", "def", None)).await;
         for store in &stores {
-            assert_eq!(store.schedules().unwrap().get("a").await.unwrap().kind, "mail");
+            assert_eq!(store.queries().unwrap().get("a").await.unwrap().kind, "mail");
         }
         let elsewhere = builder().connect(format!("{}/1", server.url())).await.unwrap();
-        let nothing = elsewhere.schedules().unwrap().get("a").await.unwrap_err();
-        assert_eq!(nothing.kind(), allora_core::Kind::NotFound);
+        let nothing = elsewhere.queries().unwrap().get("a").await.unwrap_err();
+        assert_eq!(nothing.kind(), allora_core::ErrorKind::NotFound);
     });
 }

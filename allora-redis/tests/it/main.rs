@@ -7,7 +7,6 @@ mod connect;
 mod differential;
 mod faults;
 mod parity;
-mod quorum;
 mod records;
 mod runtimes;
 mod server;

@@ -1,9 +1,10 @@
-//! What users of cron daemons that share a Redis count on, as whole schedulers see it: Allora of
+//! The expectations of users of cron daemons that share a Redis, with whole schedulers: Allora of
 //! Ruby (A), and the locks on several servers of Redlock and what was written about them (L).
 //!
 //! `lease::` and `claim::` are cases of the conformance suite, which `conformance` runs on one server,
-//! a cluster and sentinels, and `quorum::conformance` on three and five servers. `allora-core` and
-//! `allora-cli` stand where no store makes a difference, and name the test there.
+//! a cluster and sentinels. `quorum::` are tests of `allora-redis-quorum`, whose `conformance` runs the
+//! suite on three and five servers. `allora-core` and `allora-cli` stand where no store makes a
+//! difference, and name the test there.
 //!
 //! | row | promise | shown by |
 //! |---|---|---|
@@ -29,21 +30,21 @@
 //! | L1 | one of many machines runs it | `quorum::article` (fifty), [`l1_one_of_twenty_machines_runs_each_occurrence`] on one server |
 //! | L2 | servers are lost, or hang | `quorum::article`, `quorum::faults` |
 //! | L3 | a dead holder's run is another's after its lease | `quorum::holders::a_dead_holders_run_is_run_again_after_its_lease_and_its_finish_is_refused`, `faults::fleet` |
-//! | L4 | late, skewed or stubborn machines run nothing again | `quorum::article`, `quorum::clocks`, [`l4_who_comes_late_or_again_finds_that_it_was_done`] |
+//! | L4 | late, skewed or stubborn machines run nothing again | `quorum::article`, `quorum::clocks`, [`l4_a_late_or_repeated_claim_finds_that_the_run_was_completed`] |
 //! | L5 | already locked | `lease::nobody_else_takes_what_is_leased` |
 //! | L5 | extend; extend what is over; what is another's | `lease::an_extended_lease_keeps_others_away`, `lease::late_but_not_taken_over_is_accepted`, `lease::once_taken_over_every_ending_is_refused` |
 //! | L5 | unlock what is over; of a random value | `lease::once_taken_over_every_ending_is_refused`, `lease::a_fence_that_was_never_given_is_refused` |
-//! | L5 | in different processes | [`l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one`] |
+//! | L5 | in different processes | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`] |
 //! | L5 | quorum; split votes | `quorum::faults::without_a_majority_nothing_is_taken_and_with_it_again_all_goes_on`, `quorum::contention` (a unit test) |
 //! | L5 | validity, drift | none is worked out: the servers' clocks decide, `quorum::clocks`; a run is cancelled when no extension was confirmed in time, `lease::a_lease_outlasts_no_clock` |
-//! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
+//! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
 
-use crate::stores::{Kind, Place, runtime};
+use crate::stores::{Kind, Place, runtime, send};
 use allora_core::{
     Backend, Builder, Event, Handle, Run, Runtime as _, Schedule, Scheduler, Time,
     backend::{
-        Act, Answer, Cursor, Deliver, End, Ended, Ending, Leases, Next, Now, Outcome, Plan,
-        Reschedule, Rescheduled, Settle, Settled, State, Take,
+        Action, Applied, Batch, Claim, Claimed, Completion, Cursor, JobState, NextRun, Operation,
+        Outcome, Reply, TimeSource,
     },
     cron, crontab, every, job,
     runtime::Tokio,
@@ -62,7 +63,7 @@ use tokio::task::JoinHandle;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What was run: job, node, occurrence.
+/// The runs: job, node, occurrence.
 type Runs = Arc<Mutex<Vec<(String, String, i64)>>>;
 
 struct Node {
@@ -210,7 +211,7 @@ fn a7_what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever() {
         node.stop().await;
         let ran = of(runs, "one");
         let period = i64::try_from(PERIOD.as_millis()).unwrap();
-        // What the stopped node gave back runs first.
+        // What the stopped node released runs first.
         let passed_over =
             ran[before.len() - 1..].windows(2).any(|two| two[1] - two[0] >= 5 * period);
         assert!(passed_over, "of many that were missed the latest runs: {ran:?}");
@@ -324,7 +325,7 @@ fn a4_nodes_that_read_one_file_run_its_jobs_once_also_when_they_are_lost_and_com
             assert!(ran.len() >= 3 && ran.windows(2).all(|two| two[0] < two[1]), "{job}: {ran:?}");
         }
         let third = look(&place.open().await, "third").await;
-        assert_eq!(third.cursor.unwrap().at.timestamp() % 3_600, 0);
+        assert_eq!(third.cursor.unwrap().scheduled_at.timestamp() % 3_600, 0);
     });
 }
 
@@ -340,7 +341,7 @@ fn a3_a_nodes_next_instant_is_what_the_text_says() {
             texts.into_iter().fold(builder, add)
         });
         for text in texts {
-            let due = look(&store, text).await.cursor.unwrap().at;
+            let due = look(&store, text).await.cursor.unwrap().scheduled_at;
             assert_eq!(Some(due), cron(text).unwrap().next_at(begun), "{text}");
         }
         node.stop().await;
@@ -377,17 +378,13 @@ struct Counting(Redis, Arc<AtomicU64>);
 
 #[async_trait::async_trait]
 impl Backend for Counting {
-    async fn reschedule(&self, request: Reschedule<'_>) -> allora_core::Result<Rescheduled> {
+    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
         self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.reschedule(request).await
+        self.0.reschedule(batch).await
     }
 
     fn namespace(&self) -> &str {
-        self.0.namespace()
-    }
-
-    fn leases(&self) -> Option<&dyn Leases> {
-        self.0.leases()
+        Backend::namespace(&self.0)
     }
 }
 
@@ -417,7 +414,7 @@ fn a14_what_a_node_does_it_says() {
                 says.lock().unwrap().push(match event {
                     Event::Ready { jobs: 1, .. } => "ready",
                     Event::Started { name, .. } if &**name == "one" => "started",
-                    Event::Ended { outcome: Outcome::Ran, .. } => "ran",
+                    Event::Ended { outcome: Outcome::Succeeded, .. } => "ran",
                     _ => "else",
                 });
             })
@@ -449,7 +446,11 @@ fn a15_a_node_that_is_stopped_lets_its_run_end_and_takes_nothing_more() {
         node.stop().await;
         let seen = look(&place.open().await, "one").await;
         assert_eq!(of(runs, "one").len() as u64, begun.load(Ordering::Relaxed));
-        assert_eq!((seen.counters.started, seen.holds.len()), (seen.counters.ran, 0), "{seen:?}");
+        assert_eq!(
+            (seen.counters.started, seen.leases.len()),
+            (seen.counters.succeeded, 0),
+            "{seen:?}"
+        );
     });
 }
 
@@ -469,7 +470,7 @@ fn a17_the_last_definition_of_a_name_is_in_force() {
         let twice = Scheduler::builder(store).runtime(Tokio::current().unwrap());
         let twice =
             twice.job("one", every(PERIOD), work(runs)).job("one", every(PERIOD), work(runs));
-        assert_eq!(twice.build().unwrap_err().kind(), allora_core::Kind::AlreadyExists);
+        assert_eq!(twice.build().unwrap_err().kind(), allora_core::ErrorKind::AlreadyExists);
     });
 }
 
@@ -489,63 +490,58 @@ fn l1_one_of_twenty_machines_runs_each_occurrence() {
     });
 }
 
-/// A job that is due at 1 s, and what is seen of it.
+/// Registers a job that is due at 1 s; returns its fence.
 async fn due(store: &Redis) -> i64 {
     let first = Some(at(1).into());
-    let act = Act::Register { definition: "d", version: 0, first };
-    match act_at(store, 1, act).await {
-        Answer::State(state) => state.fence,
-        other => panic!("{other:?}"),
-    }
+    let register = Action::Register { definition: "d", version: 0, first };
+    reply(store, 1, register).await.state().unwrap().fence
 }
 
 fn at(seconds: i64) -> Time {
     allora_core::time::from_millis(seconds * 1_000).unwrap()
 }
 
-async fn act_at(store: &Redis, seconds: i64, act: Act<'_>) -> Answer {
-    let plans = [Plan::new("one", act)];
-    let request = Reschedule::new("n", Now::At(at(seconds)), &plans);
-    store.reschedule(request).await.unwrap().answers.remove(0)
+async fn reply(store: &Redis, seconds: i64, action: Action<'_>) -> Reply {
+    let now = TimeSource::Fixed(at(seconds));
+    send(store, now, Operation::new("one", action)).await.unwrap()
 }
 
-/// What the store says of a job, once a node has registered it.
-async fn look(store: &Redis, name: &str) -> State {
+/// The state of a job, once a node has registered it.
+async fn look(store: &Redis, name: &str) -> JobState {
     loop {
-        let plans = [Plan::new(name, Act::Look)];
-        let request = Reschedule::new("n", Now::At(wall()), &plans);
-        match store.reschedule(request).await.unwrap().answers.remove(0) {
-            Answer::State(state) => return *state,
-            Answer::Absent => a_while(20).await,
+        match send(store, TimeSource::Fixed(wall()), Operation::read(name)).await.unwrap() {
+            Reply::State(state) => return *state,
+            Reply::Absent => a_while(20).await,
             other => panic!("{name}: {other:?}"),
         }
     }
 }
 
-async fn finish_at(store: &Redis, seconds: i64, fence: i64, then: Option<Next>) -> Settled {
-    let end = End::Finish { then: Cursor::To(then), outcome: Ended::Ran };
-    let endings = [Ending::new("one", fence, end)];
-    let request = Settle::new("n", Now::At(at(seconds)), &endings);
-    store.leases().unwrap().settle(request).await.unwrap().remove(0)
+async fn complete(store: &Redis, seconds: i64, fence: i64, then: Option<NextRun>) -> Reply {
+    let (then, completion) = (Cursor::To(then), Completion::Succeeded);
+    reply(store, seconds, Action::Complete { fence, then, completion }).await
 }
 
-fn take(claim: u128, fence: i64, lease: Duration) -> Act<'static> {
-    Act::Take(Take::new(claim, fence, at(1).into(), Deliver::AtLeastOnce { lease }))
+fn claim(claim_id: u128, fence: i64) -> Action<'static> {
+    let lease = Duration::from_secs(3);
+    Action::Claim(Claim::at_least_once(claim_id, fence, at(1).into(), lease))
 }
 
-// There, whoever came nine seconds late, or tried for fifteen seconds, ran it again.
+async fn claimed(store: &Redis, seconds: i64, claim_id: u128, fence: i64) -> Claimed {
+    reply(store, seconds, claim(claim_id, fence)).await.claimed().unwrap()
+}
+
+// There, a machine that came nine seconds late, or tried for fifteen seconds, ran it again.
 #[test]
-fn l4_who_comes_late_or_again_finds_that_it_was_done() {
+fn l4_a_late_or_repeated_claim_finds_that_the_run_was_completed() {
     on_one_server(async |place, _| {
         let (one, two) = (place.open().await, place.open().await);
         let seen = due(&one).await;
-        let lease = Duration::from_secs(3);
-        let Answer::Taken(run) = act_at(&one, 1, take(1, seen, lease)).await else { panic!() };
-        assert_eq!(finish_at(&one, 2, run.fence, Some(at(61).into())).await, Settled::Done);
+        let run = claimed(&one, 1, 1, seen).await;
+        assert_eq!(complete(&one, 2, run.fence, Some(at(61).into())).await, Reply::Accepted);
         for seconds in [2, 3, 10, 16] {
-            for (claim, fence) in [(2, seen), (3, run.fence)] {
-                let answer = act_at(&two, seconds, take(claim, fence, lease)).await;
-                let Answer::State(state) = answer else { panic!("{answer:?}") };
+            for (id, fence) in [(2, seen), (3, run.fence)] {
+                let state = reply(&two, seconds, claim(id, fence)).await.state().unwrap();
                 assert_eq!((state.due_at, state.counters.started), (Some(at(61)), 1));
             }
         }
@@ -553,20 +549,17 @@ fn l4_who_comes_late_or_again_finds_that_it_was_done() {
 }
 
 #[test]
-fn l5_l6_a_run_is_ended_by_its_fence_whoever_asks_and_by_no_older_one() {
+fn l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one() {
     on_one_server(async |place, _| {
         let (one, two) = (place.open().await, place.open().await);
         let seen = due(&one).await;
-        let lease = Duration::from_secs(3);
-        let Answer::Taken(dead) = act_at(&one, 1, take(1, seen, lease)).await else { panic!() };
-        let Answer::Taken(run) = act_at(&two, 4, take(2, dead.fence, lease)).await else {
-            panic!()
-        };
-        assert!(run.fence > dead.fence && run.run == dead.run);
-        assert_eq!(finish_at(&one, 5, dead.fence, None).await, Settled::Lost);
-        // By a process that did not take it, and after the lease.
-        assert_eq!(finish_at(&one, 9, run.fence, None).await, Settled::Done);
-        assert_eq!(finish_at(&two, 9, run.fence, None).await, Settled::Done, "it was done");
+        let dead = claimed(&one, 1, 1, seen).await;
+        let run = claimed(&two, 4, 2, dead.fence).await;
+        assert!(run.fence > dead.fence && run.occurrence == dead.occurrence);
+        assert_eq!(complete(&one, 5, dead.fence, None).await, Reply::LeaseLost);
+        // By a process that did not claim it, and after the lease.
+        assert_eq!(complete(&one, 9, run.fence, None).await, Reply::Accepted);
+        assert_eq!(complete(&two, 9, run.fence, None).await, Reply::Accepted, "a repetition");
     });
 }
 

@@ -1,14 +1,14 @@
-//! Keys as they really are: garbage, strangers, hostile names, the server's clock.
+//! Keys with garbage, keys of other programs, hostile names, the server's clock.
 
 use crate::{
-    server::{IN_MEMORY, Server},
-    stores::{Kind, Place, runtime},
+    server::{IN_MEMORY, ON_DISK, Server, patiently},
+    stores::{Kind, Place, create, runtime, send},
 };
 use allora_core::{
-    Backend, Time,
+    Backend, ErrorKind, Time,
     backend::{
-        Act, Answer, Change, Cursor, Deliver, End, Ended, Ending, Find, NewSchedule, Now, Page,
-        Plan, Reschedule, Settle, Settled, Take,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, Operation, Page, Reply,
+        TimeSource,
     },
     time::from_millis,
 };
@@ -30,66 +30,67 @@ fn on(kind: Kind, test: impl AsyncFnOnce(&Place)) {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_parked_and_in_nobodys_way() {
+fn an_unreadable_record_is_shown_and_does_not_stop_others() {
     on(Kind::One, async |place| {
         let redis = place.open().await;
-        let store = redis.schedules().unwrap();
-        let now = Now::At(at(5_000));
+        let store = redis.queries().unwrap();
+        let now = TimeSource::Fixed(at(5_000));
         let names = ["cut", "good", "newer", "stranger"];
-        let new = names.map(|name| NewSchedule::new(name, "mail", "def", Some(at(1_000).into())));
-        store.add(&new, now).await.unwrap();
+        let new = |ms| NewSchedule::new("mail", "def", Some(at(ms).into()));
+        for name in names {
+            create(&redis, now, name, new(1_000)).await;
+        }
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
-        let lines = format!("{{{}}}:lines", place.prefix);
-        let () = raw.hset(&lines, "cut", "1 x 5").await.unwrap();
+        let hot = format!("{{{}}}:hot", place.prefix);
+        let () = raw.hset(&hot, "cut", "1 x 5").await.unwrap();
         let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
         let () = raw.del(key("stranger")).await.unwrap();
-        let () = raw.set(key("stranger"), "somebody else's").await.unwrap();
-        let find = |limit| {
-            let find = Find::new(&["mail"], at(5_000), limit);
-            Reschedule::new("n", now, &[]).find(find)
+        let () = raw.set(key("stranger"), "another program's").await.unwrap();
+        let find = async || {
+            let query = DueQuery::new(&["mail"], at(5_000), 9);
+            store.find_due(query, now).await.unwrap().found
         };
-        // They are shown, and then no longer stand before the others.
-        let found = redis.reschedule(find(9)).await.unwrap().found;
-        assert_eq!(found.iter().filter(|state| state.parked.is_some()).count(), 3, "{found:?}");
-        let found = redis.reschedule(find(9)).await.unwrap().found;
+        // They are found once, and then no longer stand before the others.
+        let found = find().await;
+        assert_eq!(found.iter().filter(|state| state.unreadable.is_some()).count(), 3, "{found:?}");
+        let found = find().await;
         assert_eq!(found.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["good"]);
-        let plans = names.map(|name| Plan::new(name, Act::Reap));
-        let answers = redis.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers;
-        for (name, answer) in names.iter().zip(answers) {
-            let Answer::State(state) = answer else { panic!("{name}: {answer:?}") };
-            assert_eq!(state.parked.is_none(), *name == "good", "{state:?}");
+        let operations = names.map(|name| Operation::new(name, Action::Reap));
+        let applied = redis.reschedule(Batch::new("n", now, &operations)).await.unwrap();
+        for (name, reply) in names.iter().zip(applied.replies) {
+            let state = reply.unwrap().state().unwrap();
+            assert_eq!(state.unreadable.is_none(), *name == "good", "{state:?}");
         }
         assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
         for name in ["cut", "newer", "stranger"] {
-            let pause = store.modify(name, Change::Pause { note: "" }, now).await.unwrap_err();
-            assert_eq!(pause.kind(), allora_core::Kind::Other, "{pause}");
-            // An operator gets rid of it.
-            store.delete(name, now).await.unwrap();
+            let pause = Operation::new(name, Action::Pause { note: "" });
+            let pause = send(&redis, now, pause).await.unwrap_err();
+            assert_eq!(pause.kind(), ErrorKind::Other, "{pause}");
+            // An operator deletes it.
+            let deleted = send(&redis, now, Operation::new(name, Action::Delete)).await.unwrap();
+            assert_eq!(deleted, Reply::Deleted);
             let gone = store.get(name).await.unwrap_err();
-            assert_eq!(gone.kind(), allora_core::Kind::NotFound);
-            let again = NewSchedule::new(name, "mail", "def", Some(at(9_000).into()));
-            store.add(&[again], now).await.unwrap().remove(0).unwrap();
+            assert_eq!(gone.kind(), ErrorKind::NotFound);
+            create(&redis, now, name, new(9_000)).await;
         }
         assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
     });
 }
 
 #[test]
-fn an_entry_of_the_index_that_its_job_does_not_bear_out_is_put_right() {
+fn an_index_entry_that_differs_from_its_job_is_repaired() {
     on(Kind::One, async |place| {
         let redis = place.open().await;
-        let store = redis.schedules().unwrap();
-        let now = Now::At(at(5_000));
-        let new = NewSchedule::new("a", "mail", "def", Some(at(60_000).into()));
-        store.add(&[new], now).await.unwrap().remove(0).unwrap();
+        let now = TimeSource::Fixed(at(5_000));
+        let new = NewSchedule::new("mail", "def", Some(at(60_000).into()));
+        create(&redis, now, "a", new).await;
         let mut raw = place.raw().await.remove(0);
         let due = format!("{{{}}}:due:mail", place.prefix);
         let () = raw.zadd(&due, "a", 1_000).await.unwrap();
         let () = raw.zadd(&due, "nobody", 1_000).await.unwrap();
-        let find = Find::new(&["mail"], at(5_000), 9);
-        let request = Reschedule::new("n", now, &[]).find(find);
-        redis.reschedule(request).await.unwrap();
+        let query = DueQuery::new(&["mail"], at(5_000), 9);
+        redis.queries().unwrap().find_due(query, now).await.unwrap();
         let entries: Vec<(String, i64)> = raw.zrange_withscores(&due, 0, -1).await.unwrap();
         assert_eq!(entries, [("a".to_owned(), 60_000)]);
     });
@@ -100,8 +101,8 @@ fn no_name_or_kind_reaches_beyond_its_own_key() {
     for kind in [Kind::One, Kind::Cluster] {
         on(kind, async |place| {
             let redis = place.open().await;
-            let store = redis.schedules().unwrap();
-            let now = Now::At(at(5_000));
+            let store = redis.queries().unwrap();
+            let now = TimeSource::Fixed(at(5_000));
             let long = "🧾".repeat(50);
             let names = [
                 "a",
@@ -125,9 +126,8 @@ fn no_name_or_kind_reaches_beyond_its_own_key() {
             ];
             for (i, name) in names.iter().enumerate() {
                 let due = at(1_000 + i64::try_from(i).unwrap());
-                let new =
-                    NewSchedule::new(name, name, "def", Some(due.into())).data(name.as_bytes());
-                store.add(&[new], now).await.unwrap().remove(0).unwrap();
+                let new = NewSchedule::new(name, "def", Some(due.into()));
+                create(&redis, now, name, new.data(name.as_bytes())).await;
             }
             let mut listed: Vec<String> = Vec::new();
             for state in store.list(Page::first(99)).await.unwrap() {
@@ -142,55 +142,51 @@ fn no_name_or_kind_reaches_beyond_its_own_key() {
             assert_eq!(listed, sorted);
             for name in names {
                 let kinds = [name];
-                let found = Find::new(&kinds, at(5_000), 9);
-                let request = Reschedule::new("n", now, &[]).find(found);
-                let found = redis.reschedule(request).await.unwrap().found;
+                let query = DueQuery::new(&kinds, at(5_000), 9);
+                let found = store.find_due(query, now).await.unwrap().found;
                 assert_eq!((found.len(), found[0].name.as_str()), (1, name));
             }
         });
     }
 }
 
-/// Takes of a job that began at 1 s, one a second.
-fn take(claim: u128, fence: i64, seconds: i64) -> Act<'static> {
-    let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
-    Act::Take(Take::new(claim, fence, at(seconds * 1_000).into(), deliver))
+/// Claims and completes the occurrence of this second; returns the fence.
+async fn run(store: &Redis, fence: i64, seconds: i64) -> i64 {
+    let now = TimeSource::Fixed(at(seconds * 1_000 + 500));
+    let expected = at(seconds * 1_000).into();
+    let lease = Duration::from_secs(60);
+    let claim = Claim::at_least_once(seconds as u128, fence, expected, lease);
+    let claimed = send(store, now, Operation::claim("a", claim)).await.unwrap().claimed().unwrap();
+    let then = Cursor::To(Some(at(seconds * 1_000 + 1_000).into()));
+    let complete = Operation::complete("a", claimed.fence, then, Completion::Succeeded);
+    assert_eq!(send(store, now, complete).await.unwrap(), Reply::Accepted);
+    claimed.fence
 }
 
-/// Takes and finishes what is due at this second; answers with the fence.
-async fn run(store: &Redis, fence: i64, seconds: i64) -> i64 {
-    let now = Now::At(at(seconds * 1_000 + 500));
-    let plans = [Plan::new("a", take(seconds as u128, fence, seconds))];
-    let answer = store.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
-    let Answer::Taken(taken) = &answer.answers[0] else { panic!("{answer:?}") };
-    let then = Cursor::To(Some(at(seconds * 1_000 + 1_000).into()));
-    let end = End::Finish { then, outcome: Ended::Ran };
-    let endings = [Ending::new("a", taken.fence, end)];
-    let settle = store.leases().unwrap().settle(Settle::new("n", now, &endings));
-    assert_eq!(settle.await.unwrap(), [Settled::Done]);
-    taken.fence
+/// The number of times that the server has executed a command.
+fn calls(server: &Server, command: &str) -> u64 {
+    let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = info.lines().find_map(|line| line.strip_prefix(&*prefix));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
 #[test]
-fn what_a_node_knows_of_a_job_saves_it_a_call_and_when_others_moved_it_does_no_harm() {
+fn a_cached_record_saves_a_call_and_an_old_one_does_no_harm() {
     let Some(server) = Server::start(IN_MEMORY) else { return };
     let place = server.place();
     runtime().block_on(async {
         let open = || place.connect(Redis::builder().ephemeral());
         let (one, two) = (open().await.unwrap(), open().await.unwrap());
         let first = Some(at(1_000).into());
-        let plans = [Plan::new("a", Act::Register { definition: "d", version: 0, first })];
-        let registered = Reschedule::new("n", Now::At(at(500)), &plans);
-        let answer = one.reschedule(registered).await.unwrap();
-        let Answer::State(state) = &answer.answers[0] else { panic!("{answer:?}") };
-        let calls = || {
-            let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
-            let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-            line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
-        };
+        let register = Action::Register { definition: "d", version: 0, first };
+        let register = Operation::new("a", register);
+        let registered = send(&one, TimeSource::Fixed(at(500)), register).await.unwrap();
+        let state = registered.state().unwrap();
+        let calls = || calls(&server, "evalsha");
         // So that the server knows the scripts.
         let mut fence = run(&one, state.fence, 1).await;
-        // What another has moved is read, and then written.
+        // A record that another node has changed is read, and then written.
         for (store, seconds, cost) in [(&one, 2, 2), (&two, 3, 3), (&two, 4, 2), (&one, 5, 3)] {
             let before = calls();
             fence = run(store, fence, seconds).await;
@@ -203,45 +199,165 @@ fn what_a_node_knows_of_a_job_saves_it_a_call_and_when_others_moved_it_does_no_h
 fn the_servers_clock_decides() {
     on(Kind::One, async |place| {
         let redis = place.open().await;
-        // A node whose clock is in 1970 asks.
-        let wrong = Now::Store { node: at(1) };
-        let now = async || redis.reschedule(Reschedule::new("n", wrong, &[])).await.unwrap().now;
+        // The clock of the node is in 1970.
+        let wrong = TimeSource::Store { fallback: at(1) };
+        let now = async || redis.reschedule(Batch::new("n", wrong, &[])).await.unwrap().now;
         let first = now().await;
         assert!(first > at(50 * 365 * 86_400_000));
         assert!(now().await >= first);
-        let new = NewSchedule::new("a", "k", "d", None);
-        let made = redis.schedules().unwrap().add(&[new], wrong).await.unwrap().remove(0);
-        assert!(made.unwrap().fence >= first.timestamp_micros());
-        for act in [Act::Look, Act::Reap] {
-            let plans = [Plan::new("a", act)];
-            let answer = redis.reschedule(Reschedule::new("n", wrong, &plans)).await.unwrap();
-            assert!(answer.now >= first);
+        let made = create(&redis, wrong, "a", NewSchedule::new("k", "d", None)).await;
+        assert!(made.fence >= first.timestamp_micros());
+        for action in [Action::Read, Action::Reap] {
+            let operations = [Operation::new("a", action)];
+            let applied = redis.reschedule(Batch::new("n", wrong, &operations)).await.unwrap();
+            assert!(applied.now >= first);
         }
+        let query = DueQuery::new(&["k"], at(1), 1);
+        assert!(redis.queries().unwrap().find_due(query, wrong).await.unwrap().now >= first);
     });
 }
 
 #[test]
-fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not() {
+fn tombstones_are_removed_after_seven_days_and_their_fences_stay_used() {
     on(Kind::One, async |place| {
         let redis = place.open().await;
-        let store = redis.schedules().unwrap();
-        let day = |days: i64| Now::At(at(days * 86_400_000));
+        let day = |days: i64| TimeSource::Fixed(at(days * 86_400_000));
         let add = async |name: &str, now| {
-            let new = NewSchedule::new(name, "k", "d", None);
-            store.add(&[new], now).await.unwrap().remove(0).unwrap()
+            create(&redis, now, name, NewSchedule::new("k", "d", None)).await
+        };
+        let delete = async |name: &str, now| {
+            let deleted = send(&redis, now, Operation::new(name, Action::Delete)).await;
+            assert_eq!(deleted.unwrap(), Reply::Deleted);
         };
         let fence = add("a", day(9)).await.fence;
-        store.delete("a", day(9)).await.unwrap();
+        delete("a", day(9)).await;
         add("b", day(17)).await;
-        // Another deletion clears old tombstones away.
-        store.delete("b", day(17)).await.unwrap();
+        // Another deletion removes old tombstones.
+        delete("b", day(17)).await;
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
         assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());
-        let lines = format!("{{{}}}:lines", place.prefix);
-        assert_eq!(raw.hkeys::<_, Vec<String>>(lines).await.unwrap(), ["b"]);
+        let hot = format!("{{{}}}:hot", place.prefix);
+        assert_eq!(raw.hkeys::<_, Vec<String>>(hot).await.unwrap(), ["b"]);
         assert!(raw.exists::<_, bool>(key("b")).await.unwrap());
         // By a clock that went back to the beginning.
-        assert!(add("a", Now::At(at(0))).await.fence > fence);
+        assert!(add("a", TimeSource::Fixed(at(0))).await.fence > fence);
+    });
+}
+
+#[test]
+fn a_shard_that_fails_does_not_stop_the_others() {
+    let Some(place) = Kind::One.place() else { return };
+    let place = Place { shards: 4, ..place };
+    runtime().block_on(async {
+        let (one, two) = (place.open().await, place.open().await);
+        let (then, now) = (TimeSource::Fixed(at(500)), TimeSource::Fixed(at(1_500)));
+        let names: Vec<String> = (0..20).map(|i| format!("job-{i}")).collect();
+        let register = |name| {
+            let first = Some(at(1_000).into());
+            Operation::new(name, Action::Register { definition: "d", version: 0, first })
+        };
+        let registrations: Vec<_> = names.iter().map(|name| register(name.as_str())).collect();
+        let applied = one.reschedule(Batch::new("n", then, &registrations)).await.unwrap();
+        let states = applied.replies.into_iter().map(|reply| reply.unwrap().state().unwrap());
+        let claims = states.zip(&names).map(|(state, name)| {
+            let lease = Duration::from_secs(60);
+            let claim = Claim::at_least_once(7, state.fence, at(1_000).into(), lease);
+            Operation::claim(name.as_str(), claim)
+        });
+        let claims: Vec<_> = claims.collect();
+        let mut raw = place.raw().await.remove(0);
+        let state = format!("{{{}:2}}:state", place.prefix);
+        let lost = format!("{{{}:2}}:lost", place.prefix);
+        let () = raw.rename(&state, &lost).await.unwrap();
+        let () = raw.set(&state, "another program's").await.unwrap();
+        // With cached records, and without.
+        for store in [&one, &two] {
+            let applied = store.reschedule(Batch::new("n", now, &claims)).await.unwrap();
+            let failed = applied.replies.iter().filter_map(|reply| reply.as_ref().err());
+            assert!(failed.clone().all(|error| error.kind() == ErrorKind::Unavailable));
+            let failed = failed.count();
+            assert!((1..names.len()).contains(&failed), "{failed} failed");
+            let claimed = applied.replies.iter().flatten();
+            assert!(claimed.clone().all(|reply| matches!(reply, Reply::Claimed(_))));
+            assert_eq!(claimed.count(), names.len() - failed);
+        }
+        let () = raw.rename(&lost, &state).await.unwrap();
+        let applied = one.reschedule(Batch::new("n", now, &claims)).await.unwrap();
+        assert!(applied.replies.iter().all(|reply| matches!(reply, Ok(Reply::Claimed(_)))));
+        place.clear().await;
+    });
+}
+
+#[test]
+fn a_claim_is_not_granted_before_replicas_confirm_it_also_when_it_is_sent_again() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    let place = server.place();
+    runtime().block_on(async {
+        let builder = || Redis::builder().ephemeral();
+        let direct = place.connect(builder()).await.unwrap();
+        let waits = || place.connect(builder().wait_replicas(1));
+        let (one, two) = (waits().await.unwrap(), waits().await.unwrap());
+        let (then, now) = (TimeSource::Fixed(at(500)), TimeSource::Fixed(at(1_500)));
+        let first = Some(at(1_000).into());
+        let register = Action::Register { definition: "d", version: 0, first };
+        let register = send(&one, then, Operation::new("a", register)).await.unwrap();
+        let fence = register.state().unwrap().fence;
+        let lease = Duration::from_secs(60);
+        let claim = || Claim::at_least_once(7, fence, at(1_000).into(), lease);
+        for store in [&one, &one, &two] {
+            let refused = send(store, now, Operation::claim("a", claim())).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unavailable);
+            assert!(refused.to_string().contains("0 of 1 replicas"), "{refused}");
+            assert_eq!(direct.queries().unwrap().get("a").await.unwrap().leases.len(), 1);
+        }
+        let claimed = send(&direct, now, Operation::claim("a", claim())).await.unwrap();
+        let fence = claimed.claimed().unwrap().fence;
+        let end = Cursor::To(None);
+        let complete = Operation::complete("a", fence, end, Completion::Succeeded);
+        assert_eq!(send(&one, now, complete).await.unwrap(), Reply::Accepted, "no claim");
+    });
+}
+
+#[test]
+fn replicas_confirm_the_claims_of_a_batch_once() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    let port = server.port.to_string();
+    let follow = [ON_DISK, &["--replicaof", "127.0.0.1", &port]].concat();
+    let replica = Server::start(&follow).unwrap();
+    patiently("it follows", || {
+        let info = replica.ask::<String>(&["INFO", "replication"]);
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    });
+    let place = server.place();
+    runtime().block_on(async {
+        let timeout = Duration::from_secs(20);
+        let builder = || Redis::builder().wait_replicas(1).timeout(timeout);
+        let one = place.connect(builder()).await.unwrap();
+        let other = place.connect(builder()).await.unwrap();
+        let (then, now) = (TimeSource::Fixed(at(500)), TimeSource::Fixed(at(1_500)));
+        let mut fences = Vec::new();
+        // The last record is not cached.
+        for (store, name) in [(&one, "a"), (&one, "b"), (&one, "c"), (&other, "d")] {
+            let first = Some(at(1_000).into());
+            let register = Action::Register { definition: "d", version: 0, first };
+            let registered = send(store, then, Operation::new(name, register)).await.unwrap();
+            fences.push((name, registered.state().unwrap().fence));
+        }
+        // All cached: one call. Some not: read and written by one call each.
+        for (part, scripts) in [(&fences[..2], 1), (&fences[2..], 2)] {
+            let claims = part.iter().map(|(name, fence)| {
+                let lease = Duration::from_secs(60);
+                let claim = Claim::at_least_once(7, *fence, at(1_000).into(), lease);
+                Operation::claim(name, claim)
+            });
+            let claims: Vec<_> = claims.collect();
+            let before = (calls(&server, "evalsha"), calls(&server, "wait"));
+            let applied = one.reschedule(Batch::new("n", now, &claims)).await.unwrap();
+            let is_claimed = |reply: &_| matches!(reply, Ok(Reply::Claimed(_)));
+            assert!(applied.replies.iter().all(is_claimed), "{applied:?}");
+            let after = (calls(&server, "evalsha"), calls(&server, "wait"));
+            assert_eq!((after.0 - before.0, after.1 - before.1), (scripts, 1));
+        }
     });
 }

@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a server keeps what it has.
+/// The arguments of a server that keeps its data.
 pub(crate) const ON_DISK: &[&str] = &["--appendonly", "yes", "--appendfsync", "everysec"];
 
-/// Not at all.
+/// The arguments of a server that keeps nothing on disk.
 pub(crate) const IN_MEMORY: &[&str] = &["--appendonly", "no"];
 
 pub(crate) struct Server {

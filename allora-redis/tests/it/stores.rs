@@ -1,6 +1,9 @@
 //! The servers that `cargo xtask test` brings up, and places of their own on them.
 
-use allora_core::Result;
+use allora_core::{
+    Backend, Result,
+    backend::{Batch, JobState, NewSchedule, Operation, Reply, TimeSource},
+};
 use allora_redis::{Builder, Redis};
 use redis::{AsyncCommands, Value, aio::ConnectionLike};
 use std::{
@@ -12,7 +15,7 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-/// How Redis is run.
+/// A topology of Redis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     One,
@@ -117,6 +120,26 @@ impl Place {
             }
         }
     }
+}
+
+/// Sends one operation, and returns its reply.
+pub(crate) async fn send(
+    store: &dyn Backend,
+    time: TimeSource,
+    operation: Operation<'_>,
+) -> Result<Reply> {
+    store.reschedule(Batch::new("n", time, &[operation])).await?.single()
+}
+
+/// Creates a stored schedule.
+pub(crate) async fn create(
+    store: &dyn Backend,
+    time: TimeSource,
+    name: &str,
+    new: NewSchedule<'_>,
+) -> JobState {
+    let create = Operation::new(name, allora_core::backend::Action::Create(new));
+    send(store, time, create).await.unwrap().state().unwrap()
 }
 
 /// One runtime for the whole process.

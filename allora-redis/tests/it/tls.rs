@@ -4,7 +4,7 @@ use crate::{
     server::{ON_DISK, Server, patiently},
     stores::runtime,
 };
-use allora_core::{Backend, Kind, backend::Page};
+use allora_core::{Backend, ErrorKind, backend::Page};
 use allora_redis::{ClientTlsConfig, Redis, TlsCertificates};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::{fs, time::Duration};
@@ -71,15 +71,21 @@ fn connect(server: &Server, certificates: Option<TlsCertificates>) -> allora_cor
 
 fn is_refused(connected: allora_core::Result<Redis>, why: &str) {
     let error = connected.map(|_| ()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid, "{error}: {:?}", std::error::Error::source(&error));
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Invalid,
+        "{error}: {:?}",
+        std::error::Error::source(&error)
+    );
     assert!(error.to_string().contains(why), "{error}");
 }
 
 fn works(store: &Redis) {
     runtime().block_on(async {
-        assert_eq!(store.schedules().unwrap().list(Page::first(9)).await.unwrap().len(), 0);
-        // Hints have a connection of their own.
-        let _hints = store.watch().unwrap().subscribe().await.unwrap();
+        let listed = store.queries().unwrap().list(Page::first(9)).await.unwrap();
+        assert_eq!(listed.len(), 0);
+        // Notifications have a connection of their own.
+        let _notifications = Backend::notifier(store).unwrap().subscribe().await.unwrap();
     });
 }
 
@@ -92,7 +98,7 @@ fn a_server_is_talked_to_by_tls_if_its_authority_is_trusted() {
     let other = Papers::new();
     is_refused(connect(&server, Some(other.trusted())), "a certificate that is not trusted");
     let wrong = TlsCertificates { client_tls: None, root_cert: Some(b"no PEM".to_vec()) };
-    assert_eq!(connect(&server, Some(wrong)).map(|_| ()).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(connect(&server, Some(wrong)).map(|_| ()).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -100,19 +106,19 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let papers = Papers::new();
     let Some(server) = papers.server("yes") else { return };
     works(&connect(&server, Some(papers.shown())).unwrap());
-    is_refused(connect(&server, Some(papers.trusted())), "refused TLS as it was offered");
+    is_refused(connect(&server, Some(papers.trusted())), "refused the TLS handshake");
     let stranger =
         TlsCertificates { root_cert: papers.trusted().root_cert, ..Papers::new().shown() };
-    is_refused(connect(&server, Some(stranger)), "refused TLS as it was offered");
+    is_refused(connect(&server, Some(stranger)), "refused the TLS handshake");
 }
 
 #[test]
 fn certificates_are_not_ignored_where_there_is_no_tls() {
     let builder = || Redis::builder().certificates(Papers::new().trusted());
     let connecting = builder().connect("redis://127.0.0.1:1");
-    is_refused(runtime().block_on(connecting), "not talked to by TLS");
+    is_refused(runtime().block_on(connecting), "has no TLS");
     let connecting = builder().connect_cluster(["redis://127.0.0.1:1"]);
-    is_refused(runtime().block_on(connecting), "not talked to by TLS");
+    is_refused(runtime().block_on(connecting), "has no TLS");
 }
 
 #[test]

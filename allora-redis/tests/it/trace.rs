@@ -1,4 +1,4 @@
-//! What the Ruby original's Redis backend was seen to do, step by step, re-told in our calls.
+//! The observed behaviour of the Ruby original's Redis backend, step by step, in our calls.
 //!
 //! `golden/allora_backend_trace.jsonl` has a line for each step: the clock, what fired, and the keys
 //! as they were after it, in seconds since the start. The story asks the same of this store at the
@@ -9,7 +9,9 @@
 use crate::stores::{Kind, runtime};
 use allora_core::{
     Backend, Schedule, Time,
-    backend::{Act, Answer, Beside, Cursor, Deliver, Mark, Now, Passed, Plan, Reschedule, Take},
+    backend::{
+        Action, Batch, Claim, Cursor, NotRun, NotRunReason, Operation, Reply, Sharing, TimeSource,
+    },
     every,
     time::from_millis,
 };
@@ -32,13 +34,13 @@ fn step(begins: &str) -> serde_json::Value {
     lines.find(is_it).unwrap_or_else(|| panic!("no step begins with {begins:?}"))
 }
 
-/// What fired in a step, by the trace.
+/// The jobs that fired in a step, by the trace.
 fn fired(step: &serde_json::Value) -> Vec<String> {
     let fired = step["fired"].as_array().unwrap();
     fired.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
-/// Each take has a claim of its own.
+/// Each claim has an id of its own.
 static CLAIM: AtomicU64 = AtomicU64::new(1);
 
 /// One node with jobs that it knows.
@@ -49,46 +51,46 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    async fn act(&self, now: Time, name: &str, act: Act<'_>) -> Answer {
-        let plans = [Plan::new(name, act)];
-        let request = Reschedule::new(self.id, Now::At(now), &plans);
-        self.store.reschedule(request).await.unwrap().answers.remove(0)
+    async fn send(&self, now: Time, name: &str, action: Action<'_>) -> Reply {
+        let operations = [Operation::new(name, action)];
+        let batch = Batch::new(self.id, TimeSource::Fixed(now), &operations);
+        self.store.reschedule(batch).await.unwrap().single().unwrap()
     }
 
     /// Registers its jobs, as every node does when it starts.
     async fn start(&self, now: f64) {
         for (name, period) in self.jobs {
             let first = Some((t(now) + Duration::from_secs(*period)).into());
-            self.act(t(now), name, Act::Register { definition: "every", version: 0, first }).await;
+            let register = Action::Register { definition: "every", version: 0, first };
+            self.send(t(now), name, register).await;
         }
     }
 
     /// When the job is due next, in seconds.
     async fn due(&self, name: &str) -> f64 {
-        match self.act(t(0.0), name, Act::Look).await {
-            Answer::State(state) => (state.due_at.unwrap() - t(0.0)).as_seconds_f64(),
-            other => panic!("{name}: {other:?}"),
-        }
+        let state = self.send(t(0.0), name, Action::Read).await.state().unwrap();
+        (state.due_at.unwrap() - t(0.0)).as_seconds_f64()
     }
 
-    /// Takes what is due, the latest instant of each job, and goes on after it.
+    /// Claims what is due, the latest occurrence of each job, and moves the cursor behind it.
     async fn poll(&self, now: f64) -> Vec<String> {
         let mut fired = Vec::new();
         for (name, period) in self.jobs {
-            let Answer::State(state) = self.act(t(now), name, Act::Look).await else { continue };
-            let due = state.cursor.unwrap().at;
+            let Reply::State(state) = self.send(t(now), name, Action::Read).await else { continue };
+            let due = state.cursor.unwrap().scheduled_at;
             let every = every(Duration::from_secs(*period));
             let start = every.latest_at(due, t(now)).map_or(due, |latest| latest.max(due));
-            let then = every.next_at(start).map(Into::into);
-            let mark = Mark { lasts: Duration::from_millis(1), beside: Beside::Others };
-            let deliver = Deliver::AtMostOnce { then: Cursor::To(then), mark: Some(mark) };
-            let claim = CLAIM.fetch_add(1, Ordering::Relaxed).into();
-            let mut take = Take::new(claim, state.fence, due.into(), deliver);
+            let then = Cursor::To(every.next_at(start).map(Into::into));
+            let id = CLAIM.fetch_add(1, Ordering::Relaxed).into();
+            let (expected, lease) = (due.into(), Duration::from_millis(1));
+            let sharing = Sharing::Shared;
+            let mut claim = Claim::at_most_once(id, state.fence, expected, then, lease, sharing);
             if start > due {
                 let last = start - Duration::from_secs(*period);
-                take = take.starting(start.into(), Passed { count: None, last, overlap: false });
+                let reason = NotRunReason::CatchUp;
+                claim = claim.starting(start.into(), NotRun { count: None, last, reason });
             }
-            if let Answer::Taken(_) = self.act(t(now), name, Act::Take(take)).await {
+            if let Reply::Claimed(_) = self.send(t(now), name, Action::Claim(claim)).await {
                 fired.push((*name).to_owned());
             }
         }

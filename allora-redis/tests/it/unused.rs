@@ -1,9 +1,9 @@
-//! Jobs that no code has any more are forgotten; those that somebody has are not touched.
+//! Jobs that no code has any more are deleted; those that a node has are not touched.
 
-use crate::stores::{Kind, Place, runtime};
+use crate::stores::{Kind, Place, create, runtime, send};
 use allora_core::{
-    Backend, Kind as ErrorKind, Run, Runtime as _, Scheduler, Time,
-    backend::{Act, Change, NewSchedule, Next, Now, Page, Plan, Reschedule, State},
+    Backend, ErrorKind, Run, Runtime as _, Scheduler, Time,
+    backend::{Action, DueQuery, JobState, NewSchedule, NextRun, Operation, Page, TimeSource},
     every,
     runtime::Tokio,
     time::from_millis,
@@ -32,14 +32,14 @@ async fn a_moment() {
 async fn register(store: &Redis, name: &str, due: i64) {
     let now = wall().timestamp_millis();
     let at = from_millis(now + due).unwrap();
-    let first = Some(Next { at, due_at: at });
-    let plans = [Plan::new(name, Act::Register { definition: "d", version: 0, first })];
+    let first = Some(NextRun { scheduled_at: at, due_at: at });
+    let register = Action::Register { definition: "d", version: 0, first };
     let then = from_millis(now - 2 * HOUR).unwrap();
-    store.reschedule(Reschedule::new("old", Now::At(then), &plans)).await.unwrap();
+    send(store, TimeSource::Fixed(then), Operation::new(name, register)).await.unwrap();
 }
 
-/// Nodes have watched since two hours ago, and somebody looked so many milliseconds ago.
-async fn watched(place: &Place, looked: i64) {
+/// Nodes have watched since two hours ago, and searched this number of milliseconds ago.
+async fn watched(place: &Place, searched: i64) {
     let now = wall().timestamp_micros();
     for mut server in place.raw().await {
         for pattern in
@@ -49,16 +49,16 @@ async fn watched(place: &Place, looked: i64) {
             let shards: Vec<String> = list.arg(pattern).query_async(&mut server).await.unwrap();
             for state in shards {
                 let mut set = redis::cmd("HSET");
-                set.arg(state).arg("looked").arg(now - looked * 1_000);
-                set.arg("watched").arg(now - 2 * HOUR * 1_000);
+                set.arg(state).arg("searched_at").arg(now - searched * 1_000);
+                set.arg("watched_since").arg(now - 2 * HOUR * 1_000);
                 set.exec_async(&mut server).await.unwrap();
             }
         }
     }
 }
 
-async fn state(store: &Redis, name: &str) -> Option<State> {
-    match store.schedules().unwrap().get(name).await {
+async fn state(store: &Redis, name: &str) -> Option<JobState> {
+    match store.queries().unwrap().get(name).await {
         Ok(state) => Some(state),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
@@ -73,18 +73,17 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
         let Some(place) = kind.place() else { continue };
         runtime().block_on(async {
             let store = place.open().await;
-            let schedules = store.schedules().unwrap();
+            let queries = store.queries().unwrap();
             for (name, due) in
                 [("left", -2 * HOUR), ("live", -2 * HOUR), ("rare", HOUR), ("paused", -2 * HOUR)]
             {
                 register(&store, name, due).await;
             }
-            let pause = Change::Pause { note: "" };
-            schedules.modify("paused", pause, Now::Store { node: wall() }).await.unwrap();
-            let at = wall();
-            let new = NewSchedule::new("stored", "mail", "d", Some(Next { at, due_at: at }));
-            let added = schedules.add(&[new], Now::Store { node: wall() }).await.unwrap();
-            added.into_iter().for_each(|state| drop(state.unwrap()));
+            let now = TimeSource::Store { fallback: wall() };
+            let pause = Operation::new("paused", Action::Pause { note: "" });
+            send(&store, now, pause).await.unwrap().state().unwrap();
+            let new = NewSchedule::new("mail", "d", Some(wall().into()));
+            create(&store, now, "stored", new).await;
 
             let left = state(&store, "left").await.unwrap();
             let scheduler = |store: Redis, name: &str| {
@@ -94,7 +93,7 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
                     .build()
                     .unwrap()
             };
-            // One node has the only live job; another one, which forgets, does not know of it.
+            // One node has the only live job; another one, which deletes, does not know of it.
             let live = scheduler(place.open().await, "live");
             let mut handles = vec![live.handle()];
             let mut nodes = vec![runtime().spawn(live.run())];
@@ -120,7 +119,7 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
             };
             tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
 
-            let names: Vec<String> = schedules
+            let names: Vec<String> = queries
                 .list(Page::first(9))
                 .await
                 .unwrap()
@@ -131,7 +130,8 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
             let live = state(&store, "live").await.unwrap();
             assert_eq!(live.incarnation, begun.incarnation, "it is the same job");
             assert!(live.counters.started > begun.counters.started);
-            let phase = |state: &State| state.cursor.unwrap().at.timestamp_millis() % 300;
+            let phase =
+                |state: &JobState| state.cursor.unwrap().scheduled_at.timestamp_millis() % 300;
             assert_eq!(phase(&live), phase(&begun), "it keeps its phase");
 
             // The name begins anew, and no fence is given twice.
@@ -153,22 +153,23 @@ fn after_an_outage_of_all_nodes_the_time_begins_anew() {
     runtime().block_on(async {
         let builder = || Redis::builder().forget_unused(AFTER);
         let store = place.connect(builder()).await.unwrap();
-        // Due, and let alone, for two hours.
+        // Due, and not moved, for two hours.
         register(&store, "a", -2 * HOUR).await;
-        for (looked, is_gap) in [(HOUR / 2, true), (HOUR / 5, false)] {
-            watched(&place, looked).await;
+        for (searched, is_gap) in [(HOUR / 2, true), (HOUR / 5, false)] {
+            watched(&place, searched).await;
             let another = place.connect(builder()).await.unwrap();
-            let look = async || {
-                let asked = Reschedule::new("n", Now::Store { node: wall() }, &[]);
-                another.reschedule(asked).await.unwrap();
+            let search = async || {
+                let query = DueQuery::new(&["mail"], wall(), 1);
+                let now = TimeSource::Store { fallback: wall() };
+                another.queries().unwrap().find_due(query, now).await.unwrap();
                 state(&store, "a").await.is_some()
             };
             if is_gap {
-                assert!(look().await, "it is forgotten after a gap");
+                assert!(search().await, "it is deleted after a gap");
                 continue;
             }
-            // A look on a slow machine comes in parts.
-            let gone = async { while look().await {} };
+            // A search on a slow machine comes in parts.
+            let gone = async { while search().await {} };
             tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
         }
         place.clear().await;

@@ -2,16 +2,18 @@
 
 use super::{
     Dialect, Flavour,
-    fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake},
+    single_statement::{
+        Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
+    },
 };
 use crate::{
     driver::{Statement, Value},
-    row::Type,
+    encoding::Type,
 };
 
 pub(crate) struct MySqlFlavour;
 
-/// Not NOW(6): that is when the statement began, before it waited for a lock. The session's zone
+/// Not NOW(6), which is the begin of the statement, before it waited for a lock. The session's zone
 /// is +00:00.
 pub(crate) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', SYSDATE(6))";
 
@@ -77,12 +79,8 @@ impl Flavour for MySqlFlavour {
         Some(format!("DO SLEEP({ms} / 1000.0)"))
     }
 
-    fn notice_index_filter(&self) -> &'static str {
+    fn due_index_filter(&self) -> &'static str {
         ""
-    }
-
-    fn repeats_rows(&self) -> bool {
-        true
     }
 
     fn whole_division(&self) -> &'static str {
@@ -96,58 +94,71 @@ impl Flavour for MySqlFlavour {
         });
     }
 
-    /// An `UPDATE` returns nothing. What was won is told by the claims, which nobody else has: a
-    /// take whose hold is gone again when it is read back was too slow, and is not this node's any
-    /// more. Nor is one whose hold is over: it may be of the same take, sent before, and then it is
-    /// for the general path to give it again, as another attempt.
-    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
+    /// An `UPDATE` returns nothing. A claim that succeeded is found by its id, which no other claim
+    /// has. A claim whose lease is gone again when it is read back was too slow, and does not belong
+    /// to this node any more. Nor does one whose lease has ended: it may be of the same claim, sent
+    /// before, and then the general path claims it again, as another attempt.
+    fn claims(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        claims: &[SimpleClaim<'_>],
+    ) -> SingleStatement {
         let mut args = Vec::new();
-        let rows = takes.iter().map(SimpleTake::values).collect();
-        let update = update(dialect, asker, SimpleTake::COLUMNS, rows, &mut args);
-        let (set, condition) = (SimpleTake::set(self), SimpleTake::condition(self));
-        let write = Statement::new(update(&set, &condition), args, b"");
-        let names: Vec<&[u8]> = takes.iter().map(|take| take.name.as_bytes()).collect();
-        let claims: Vec<&[u8]> = takes.iter().map(|take| &take.claim[..]).collect();
-        let (names, mut args) = dialect.list(&names, 1);
-        let (claims, more) = dialect.list(&claims, args.len() + 1);
+        let rows = claims.iter().map(SimpleClaim::values).collect();
+        let update = update(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
+        let condition =
+            format!("{} AND {}", SimpleClaim::condition(self), SimpleClaim::in_time(self));
+        let write = Statement::new(update(&SimpleClaim::set(self), &condition), args, b"");
+        let names: Vec<&[u8]> = claims.iter().map(|claim| claim.name.as_bytes()).collect();
+        let ids: Vec<&[u8]> = claims.iter().map(|claim| &claim.claim_id[..]).collect();
+        let (is_name, mut args) = self.is_any("name", &names, 1);
+        let (is_claim, more) = self.is_any("lease_claim_id", &ids, args.len() + 1);
         args.extend(more);
         let text = format!(
-            "SELECT {CLOCK}, name, hold_at, hold_fence, incarnation, hold_until FROM {}_job \
-             WHERE name IN ({names}) AND claim IN ({claims}) AND hold_attempt = 1 \
-             AND more IS NULL AND gone_at IS NULL \
-             AND hold_until * 1000 > COALESCE(CAST(? AS SIGNED), {CLOCK})",
+            "SELECT {CLOCK}, name, lease_scheduled_at, lease_fence, incarnation, lease_until \
+             FROM {}_job WHERE {is_name} AND {is_claim} AND lease_attempt = 1 \
+             AND more IS NULL AND deleted_at IS NULL \
+             AND lease_until * 1000 > COALESCE(CAST(? AS SIGNED), {CLOCK})",
             dialect.prefix
         );
-        args.push(Value::Int(asker.now));
-        let read = Statement::new(text, args, SimpleTake::SHAPE);
-        Fast::ReadBack { write, read }
+        args.push(Value::Int(context.now));
+        let read = Statement::new(text, args, SimpleClaim::SHAPE);
+        SingleStatement::ReadBack { write, read }
     }
 
-    /// A finish always changes its row, so that the number of rows says whether all were accepted.
-    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast {
+    /// A completion always changes its row, so that the number of rows says whether all were
+    /// accepted. `LAST_INSERT_ID` of an expression returns the clock with that number.
+    fn completions(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        completions: &[SimpleCompletion<'_>],
+    ) -> SingleStatement {
         let mut args = Vec::new();
-        let rows = ends.iter().map(SimpleEnd::values).collect();
-        let update = update(dialect, asker, SimpleEnd::COLUMNS, rows, &mut args);
-        let text = update(&SimpleEnd::set(self), SimpleEnd::CONDITION);
-        Fast::Counted(Statement::new(text, args, b""))
+        let rows = completions.iter().map(SimpleCompletion::values).collect();
+        let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+        let version = format!("j.version + 1 + 0 * LAST_INSERT_ID({NOW})");
+        let text = update(&SimpleCompletion::set(self, &version), SimpleCompletion::CONDITION);
+        SingleStatement::Counted(Statement::new(text, args, b""))
     }
 
-    fn extends_at_once(&self) -> bool {
+    fn extends_in_single_statement(&self) -> bool {
         false
     }
 }
 
-/// An `UPDATE` of the jobs beside the asker and these rows, in their order. The types of the rows are
-/// those of the job's columns; MySQL wants a word before each that MariaDB does not know, and takes
-/// for a comment.
+/// An `UPDATE` of the jobs beside the context and these rows, in their order. The types of the rows
+/// are those of the job's columns; MySQL wants a word before each that MariaDB does not know, and
+/// takes for a comment.
 fn update(
     dialect: &Dialect,
-    asker: &Asker<'_>,
+    context: &RequestContext<'_>,
     columns: &Columns,
     rows: Vec<Vec<Value>>,
     args: &mut Vec<Value>,
 ) -> impl Fn(&str, &str) -> String + use<> {
-    let asker = dialect.asker(asker, args);
+    let context = dialect.request_context(context, args);
     let types = columns.iter().map(|(name, of)| match of {
         Type::Int | Type::IntOrNull => format!("fence AS {name}"),
         Type::Name | Type::Bytes | Type::BytesOrNull => format!("name AS {name}"),
@@ -157,7 +168,7 @@ fn update(
     let jobs = format!("{}_job", dialect.prefix);
     move |set, condition| {
         format!(
-            "UPDATE ({asker} LIMIT 1) c STRAIGHT_JOIN \
+            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN \
                (SELECT {types} FROM {jobs} WHERE 1 = 0 UNION ALL VALUES {values}) t \
              STRAIGHT_JOIN {jobs} j ON j.name = t.of_name SET {set} WHERE {condition}"
         )

@@ -1,14 +1,14 @@
 //! PostgreSQL, from 12.
 
 use super::{
-    Dialect, Flavour,
-    fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake},
+    Dialect, Flavour, Write,
+    single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
 };
 use crate::{
     driver::{Statement, Value},
-    row::Type,
+    encoding::{DATA, HISTORY, JOB, Type},
 };
-use std::fmt::Write;
+use std::fmt::Write as _;
 
 pub(crate) struct PostgresFlavour;
 
@@ -24,7 +24,8 @@ impl Flavour for PostgresFlavour {
     }
 
     fn table_options(&self) -> &'static str {
-        // Room on each page for the new version of a row: a take then touches no index.
+        // Room on each page for the new version of a row: a write that moves no indexed column then
+        // touches no index.
         " WITH (fillfactor = 70)"
     }
 
@@ -33,7 +34,7 @@ impl Flavour for PostgresFlavour {
     }
 
     fn clock(&self) -> &'static str {
-        // Not `now()`: that is when the transaction began, before it waited for a lock.
+        // Not `now()`, which is the begin of the transaction, before it waited for a lock.
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
     }
 
@@ -69,25 +70,23 @@ impl Flavour for PostgresFlavour {
         Some(format!("SELECT pg_sleep({ms} / 1000.0)"))
     }
 
-    fn notice_index_filter(&self) -> &'static str {
-        " WHERE notice_at IS NOT NULL"
+    fn due_index_filter(&self) -> &'static str {
+        " WHERE index_at IS NOT NULL"
     }
 
-    /// The expressions of a `SELECT … FOR UPDATE` are worked out before it waits for the lock;
-    /// those that read from it as a subquery, after.
-    fn locked(&self, dialect: &Dialect, names: &str) -> String {
+    /// The expressions of a `SELECT … FOR UPDATE` are computed before it waits for the lock; those
+    /// that read from it as a subquery, after.
+    fn select_locked(&self, what: &str, jobs: &str, condition: &str) -> String {
         format!(
-            "WITH j AS MATERIALIZED (SELECT * FROM {p}_job WHERE name IN ({names}) \
-             ORDER BY name FOR UPDATE) SELECT {clock}, {columns}, d.data FROM j \
-             LEFT JOIN {p}_data d ON d.name = j.name AND d.edition = j.data_edition",
-            p = dialect.prefix,
-            clock = self.clock(),
-            columns = dialect.job_columns("j"),
+            "WITH j AS MATERIALIZED (SELECT * FROM {jobs} j WHERE {condition} FOR UPDATE) \
+             SELECT {what} FROM j"
         )
     }
 
-    fn repeats_rows(&self) -> bool {
-        false
+    /// An array is one parameter, and one statement for every number of names.
+    fn is_any(&self, column: &str, names: &[&[u8]], first: usize) -> (String, Vec<Value>) {
+        let names = names.iter().map(|name| Some(name.to_vec())).collect();
+        (format!("{column} = ANY(${first})"), vec![Value::Blobs(names)])
     }
 
     fn notify(&self, channel: &str, payload: &str) -> Option<Statement> {
@@ -96,31 +95,140 @@ impl Flavour for PostgresFlavour {
         Some(Statement::new(text, args, b""))
     }
 
-    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
-        let rows = takes.iter().map(SimpleTake::values).collect();
+    /// Records, data and history in one statement. The rows that have the version that was read are
+    /// locked one after the other, in the order in which they are given; new rows are inserted where
+    /// no other node was faster; data and history are written for those rows only.
+    fn write(&self, dialect: &Dialect, writes: &[Write]) -> Option<Statement> {
+        let p = &dialect.prefix;
         let mut args = Vec::new();
-        let text = update(dialect, asker, SimpleTake::COLUMNS, rows, &mut args);
-        let text = format!(
-            "{} RETURNING c.ticked, j.name, j.hold_at, j.fence, j.incarnation, j.hold_until",
-            text(SimpleTake::set(self), SimpleTake::condition(self)),
+        let columns = [JOB, &[("read_version", Type::IntOrNull), ("not_after", Type::IntOrNull)]];
+        let rows = writes.iter().map(|write| {
+            let beside = [Value::Int(write.read_version), Value::Int(write.not_after)];
+            [&write.job[..], &beside].concat()
+        });
+        let records = unnested("t", &columns.concat(), rows, &mut args);
+        let set = JOB[1..].iter().map(|(column, _)| format!("{column} = held.{column}"));
+        let set = set.collect::<Vec<_>>().join(", ");
+        let all = super::names(JOB);
+        let in_time =
+            |of: &str| format!("({of}.not_after IS NULL OR {} <= {of}.not_after)", self.clock());
+        let (held_in_time, new_in_time) = (in_time("held"), in_time("t"));
+        let mut text = format!(
+            "WITH t AS MATERIALIZED (SELECT * FROM {records}), \
+             held AS MATERIALIZED (SELECT t.* FROM t, LATERAL (SELECT FROM {p}_job j \
+               WHERE j.name = t.name AND j.version = t.read_version FOR NO KEY UPDATE) j), \
+             updated AS (UPDATE {p}_job j SET {set} FROM held \
+               WHERE j.name = held.name AND {held_in_time} RETURNING j.name), \
+             inserted AS (INSERT INTO {p}_job ({all}) SELECT {all} FROM t \
+               WHERE t.read_version IS NULL AND {new_in_time} \
+               ON CONFLICT (name) DO NOTHING RETURNING name), \
+             written AS (SELECT name FROM updated UNION ALL SELECT name FROM inserted)"
         );
-        Fast::Returning(Statement::new(text, args, SimpleTake::SHAPE))
+        let history: Vec<_> = writes.iter().flat_map(|write| write.history.clone()).collect();
+        if !history.is_empty() {
+            text += ", ";
+            text += &insert_written(self, p, "history", HISTORY, history, &mut args);
+        }
+        let replaced = writes.iter().filter_map(|write| {
+            let new = write.data.as_ref().filter(|_| write.read_version.is_some())?;
+            Some(vec![Value::bytes(&write.name), Value::Int(new.generation)])
+        });
+        let replaced: Vec<_> = replaced.collect();
+        if !replaced.is_empty() {
+            let columns = [("name", Type::Name), ("keep", Type::IntOrNull)];
+            let kept = unnested("k", &columns, replaced.into_iter(), &mut args);
+            let _ = write!(
+                text,
+                ", dropped AS (DELETE FROM {p}_data d USING {kept}, written w \
+                 WHERE w.name = k.name AND d.name = k.name \
+                 AND d.generation IS DISTINCT FROM k.keep)"
+            );
+        }
+        let data: Vec<_> = writes.iter().filter_map(Write::data_row).collect();
+        if !data.is_empty() {
+            text += ", ";
+            text += &insert_written(self, p, "data", DATA, data, &mut args);
+        }
+        text += " SELECT name FROM written";
+        Some(Statement::new(text, args, b"b"))
     }
 
-    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast {
-        let rows = ends.iter().map(SimpleEnd::values).collect();
+    fn claims(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        claims: &[SimpleClaim<'_>],
+    ) -> SingleStatement {
+        let rows = claims.iter().map(SimpleClaim::values).collect();
         let mut args = Vec::new();
-        let text = update(dialect, asker, SimpleEnd::COLUMNS, rows, &mut args);
+        let update = update(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
+        let (set, condition) = (SimpleClaim::set(self), SimpleClaim::condition(self));
         let text = format!(
-            "{} RETURNING j.name, j.hold_until, {}",
-            text(SimpleEnd::set(self), SimpleEnd::CONDITION.to_owned()),
-            SimpleEnd::is_waited_for(),
+            "{} AND {} RETURNING c.db_now, j.name, j.lease_scheduled_at, j.fence, j.incarnation, \
+             j.lease_until",
+            update(set, condition),
+            SimpleClaim::in_time(self),
         );
-        Fast::Returning(Statement::new(text, args, SimpleEnd::SHAPE))
+        SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
+    }
+
+    fn completions(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        completions: &[SimpleCompletion<'_>],
+    ) -> SingleStatement {
+        let rows = completions.iter().map(SimpleCompletion::values).collect();
+        let mut args = Vec::new();
+        let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+        let set = SimpleCompletion::set(self, "j.version + 1");
+        let text = format!(
+            "{} RETURNING c.db_now, j.name, j.lease_until, {}",
+            update(set, SimpleCompletion::CONDITION.to_owned()),
+            SimpleCompletion::is_due(),
+        );
+        SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
 }
 
-/// An `UPDATE` of the jobs beside the asker and these rows, which are bound as one array a column.
+/// A table of rows that are bound as one array a column.
+fn unnested(
+    table: &str,
+    columns: &Columns,
+    rows: impl Iterator<Item = Vec<Value>>,
+    args: &mut Vec<Value>,
+) -> String {
+    let mut arrays: Vec<Value> = columns.iter().map(|(_, of)| Value::array(*of)).collect();
+    for value in rows.flat_map(|row| row.into_iter().enumerate()) {
+        arrays[value.0].push(value.1);
+    }
+    let first = args.len() + 1;
+    args.extend(arrays);
+    let arrays: Vec<String> = (first..=args.len()).map(|i| format!("${i}")).collect();
+    format!("unnest({}) AS {table} ({})", arrays.join(", "), super::names(columns))
+}
+
+/// An insertion into another table, as a part of the statement, of the rows of written records.
+fn insert_written(
+    flavour: &PostgresFlavour,
+    prefix: &str,
+    table: &str,
+    columns: &[(&'static str, Type)],
+    rows: Vec<Vec<Value>>,
+    args: &mut Vec<Value>,
+) -> String {
+    let rows = unnested("n", columns, rows.into_iter(), args);
+    let names = super::names(columns);
+    let key = super::names(&columns[..2]);
+    let rest: Vec<&str> = columns[2..].iter().map(|(name, _)| *name).collect();
+    let or_replace = flavour.or_replace(&key, &rest);
+    format!(
+        "{table} AS (INSERT INTO {prefix}_{table} ({names}) \
+         SELECT n.* FROM {rows} JOIN written w ON w.name = n.name{or_replace})"
+    )
+}
+
+/// An `UPDATE` of the jobs beside the context and these rows.
 ///
 /// The rows that meet the condition are found and locked by their keys, one after the other, before
 /// anything is set: in the order in which the names are given, so that two nodes cannot wait for each
@@ -129,25 +237,18 @@ impl Flavour for PostgresFlavour {
 /// whole table and compares all with all.
 fn update(
     dialect: &Dialect,
-    asker: &Asker<'_>,
+    context: &RequestContext<'_>,
     columns: &Columns,
     rows: Vec<Vec<Value>>,
     args: &mut Vec<Value>,
 ) -> impl Fn(String, String) -> String + use<> {
-    let asker = dialect.asker(asker, args);
-    let mut arrays: Vec<Value> = columns.iter().map(|(_, of)| Value::array(*of)).collect();
-    for value in rows.into_iter().flat_map(|row| row.into_iter().enumerate()) {
-        arrays[value.0].push(value.1);
-    }
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let first = args.len() + 1;
-    args.extend(arrays);
-    let arrays: Vec<String> = (first..=args.len()).map(|i| format!("${i}")).collect();
-    let (jobs, names, arrays) = (dialect.prefix.clone(), names.join(", "), arrays.join(", "));
+    let context = dialect.request_context(context, args);
+    let rows = unnested("t", columns, rows.into_iter(), args);
+    let jobs = dialect.prefix.clone();
     move |set, condition| {
         format!(
-            "WITH c AS MATERIALIZED ({asker}), t AS MATERIALIZED (\
-               SELECT t.* FROM c, unnest({arrays}) AS t ({names}), \
+            "WITH c AS MATERIALIZED ({context}), t AS MATERIALIZED (\
+               SELECT t.* FROM c, {rows}, \
                LATERAL (SELECT FROM {jobs}_job j WHERE {condition} FOR NO KEY UPDATE) held) \
              UPDATE {jobs}_job j SET {set} FROM c, t WHERE j.name = t.of_name"
         )

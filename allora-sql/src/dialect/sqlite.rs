@@ -2,11 +2,11 @@
 
 use super::{
     Dialect, Flavour,
-    fast::{Asker, Columns, Fast, SimpleEnd, SimpleTake},
+    single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
 };
 use crate::{
     driver::{Statement, Value},
-    row::Type,
+    encoding::Type,
 };
 
 pub(crate) struct SqliteFlavour;
@@ -23,7 +23,7 @@ impl Flavour for SqliteFlavour {
 
     fn table_options(&self) -> &'static str {
         // Without STRICT a text in a column of numbers is accepted; it is greater than every
-        // number, so that its job is never due and nobody is told.
+        // number, so that its job is never due, without an error.
         " STRICT"
     }
 
@@ -32,7 +32,7 @@ impl Flavour for SqliteFlavour {
     }
 
     fn clock(&self) -> &'static str {
-        // Whole milliseconds are what it has. `unixepoch('subsec')` is missing before 3.42.
+        // It has whole milliseconds. `unixepoch('subsec')` is missing before 3.42.
         "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
     }
 
@@ -69,12 +69,8 @@ impl Flavour for SqliteFlavour {
         None
     }
 
-    fn notice_index_filter(&self) -> &'static str {
-        " WHERE notice_at IS NOT NULL"
-    }
-
-    fn repeats_rows(&self) -> bool {
-        true
+    fn due_index_filter(&self) -> &'static str {
+        " WHERE index_at IS NOT NULL"
     }
 
     fn least(&self, one: &str, other: &str) -> String {
@@ -85,48 +81,61 @@ impl Flavour for SqliteFlavour {
         format!("MAX({one}, {other})")
     }
 
-    // What is returned can only be the job's own. The clock stands still for a whole statement.
+    // `RETURNING` can return the job's own columns only. The clock stands still for a whole
+    // statement, which reads it when it has the lock of the database.
 
-    fn takes(&self, dialect: &Dialect, asker: &Asker<'_>, takes: &[SimpleTake<'_>]) -> Fast {
+    fn claims(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        claims: &[SimpleClaim<'_>],
+    ) -> SingleStatement {
         let mut args = Vec::new();
-        let rows = takes.iter().map(SimpleTake::values).collect();
-        let with = with(dialect, asker, SimpleTake::COLUMNS, rows, &mut args);
+        let rows = claims.iter().map(SimpleClaim::values).collect();
+        let with = with(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
         let text = format!(
-            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} \
-             RETURNING {}, name, hold_at, fence, incarnation, hold_until",
+            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} AND {} \
+             RETURNING {}, name, lease_scheduled_at, fence, incarnation, lease_until",
             dialect.prefix,
-            SimpleTake::set(self),
-            SimpleTake::condition(self),
+            SimpleClaim::set(self),
+            SimpleClaim::condition(self),
+            SimpleClaim::in_time(self),
             self.clock(),
         );
-        Fast::Returning(Statement::new(text, args, SimpleTake::SHAPE))
+        SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
     }
 
-    fn endings(&self, dialect: &Dialect, asker: &Asker<'_>, ends: &[SimpleEnd<'_>]) -> Fast {
+    fn completions(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        completions: &[SimpleCompletion<'_>],
+    ) -> SingleStatement {
         let mut args = Vec::new();
-        let rows = ends.iter().map(SimpleEnd::values).collect();
-        let with = with(dialect, asker, SimpleEnd::COLUMNS, rows, &mut args);
+        let rows = completions.iter().map(SimpleCompletion::values).collect();
+        let with = with(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
         let text = format!(
             "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} \
-             RETURNING name, hold_until, NULL",
+             RETURNING {}, name, lease_until, NULL",
             dialect.prefix,
-            SimpleEnd::set(self),
-            SimpleEnd::CONDITION,
+            SimpleCompletion::set(self, "j.version + 1"),
+            SimpleCompletion::CONDITION,
+            self.clock(),
         );
-        Fast::Returning(Statement::new(text, args, SimpleEnd::SHAPE))
+        SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
 }
 
-/// The asker, and a table of these rows.
+/// The context, and a table of these rows.
 fn with(
     dialect: &Dialect,
-    asker: &Asker<'_>,
+    context: &RequestContext<'_>,
     columns: &Columns,
     rows: Vec<Vec<Value>>,
     args: &mut Vec<Value>,
 ) -> String {
-    let asker = dialect.asker(asker, args);
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let context = dialect.request_context(context, args);
+    let names = super::names(columns);
     let values = dialect.values("", columns, rows, args);
-    format!("WITH c AS ({asker}), t ({}) AS (VALUES {values})", names.join(", "))
+    format!("WITH c AS ({context}), t ({names}) AS (VALUES {values})")
 }

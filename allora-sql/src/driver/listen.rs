@@ -1,7 +1,7 @@
-//! Notifications of PostgreSQL, and the proof that they arrive: a pooler that lends a connection for
-//! one transaction takes a `LISTEN`, and then nobody hears anything.
+//! Notifications of PostgreSQL, and the probe that shows whether they arrive: a pooler that lends a
+//! connection for one transaction accepts a `LISTEN` and never delivers.
 
-use super::Told;
+use super::Payloads;
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, pending, select},
@@ -16,81 +16,84 @@ use std::{
     },
 };
 
-/// How often it is waited for the notification that is the proof; 50 ms each. One that is delivered
-/// at all comes at once; two seconds are enough for a server that has no time.
+/// Number of waits of 50 ms for the probe. A notification that is delivered at all comes at once;
+/// two seconds are enough for a busy server.
 const WAITS: u32 = 40;
 
-/// How the payload of such a notification begins.
-const HELLO: &str = "hello ";
+/// The beginning of a probe's payload.
+const PROBE: &str = "probe ";
 
-/// A notification to ourselves.
-pub(super) struct Proof {
-    /// Its payload.
-    hello: String,
-    /// Sends it by another connection, and has ended when it should have arrived long since.
-    late: BoxFuture<'static, sqlx::Result<()>>,
-    /// Where it is noted that it has not.
-    deaf: Arc<AtomicBool>,
+/// A notification to this subscriber itself.
+pub(super) struct Probe {
+    payload: String,
+    /// Sends it through another connection, and ends when it should have arrived.
+    timeout: BoxFuture<'static, sqlx::Result<()>>,
+    /// Set if it has not arrived.
+    undelivered: Arc<AtomicBool>,
 }
 
-impl Proof {
-    /// One that is sent as soon as somebody listens; `None` if there is no random number to tell it
-    /// from others.
-    pub(super) fn sent(pool: &PgPool, channel: &str, deaf: &Arc<AtomicBool>) -> Option<Self> {
+impl Probe {
+    /// A probe that is sent as soon as the subscriber listens; `None` if there is no random number
+    /// to tell it from others.
+    pub(super) fn sent(
+        pool: &PgPool,
+        channel: &str,
+        undelivered: &Arc<AtomicBool>,
+    ) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
-        let hello = format!("{HELLO}{:032x}", u128::from_le_bytes(random));
-        let (pool, channel, payload) = (pool.clone(), channel.to_owned(), hello.clone());
+        let payload = format!("{PROBE}{:032x}", u128::from_le_bytes(random));
+        let (pool, channel, text) = (pool.clone(), channel.to_owned(), payload.clone());
         // The server does the waiting: this crate has no timer.
-        let late = async move {
-            let tell = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload);
-            tell.execute(&pool).await?;
+        let timeout = async move {
+            let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(text);
+            notify.execute(&pool).await?;
             for _ in 0..WAITS {
                 sqlx::query("SELECT pg_sleep(0.05)").execute(&pool).await?;
             }
             Ok(())
         };
-        Some(Self { hello, late: late.boxed(), deaf: deaf.clone() })
+        Some(Self { payload, timeout: timeout.boxed(), undelivered: undelivered.clone() })
     }
 }
 
-/// What is told on a channel. Ends with a connection that cannot be made again, or where the proof
-/// does not arrive; the subscriber subscribes again.
+/// The payloads of a channel. The stream ends with a connection that cannot be made again, or if
+/// the probe does not arrive; the subscriber subscribes again.
 pub(super) async fn listen(
-    hints: &PgPool,
+    listeners: &PgPool,
     channel: &str,
-    proof: Option<Proof>,
-) -> sqlx::Result<Told> {
-    let mut listener = PgListener::connect_with(hints).await?;
+    probe: Option<Probe>,
+) -> sqlx::Result<Payloads> {
+    let mut listener = PgListener::connect_with(listeners).await?;
     listener.listen(channel).await?;
-    let told = stream::unfold((listener, proof), |(mut listener, mut proof)| async move {
+    let payloads = stream::unfold((listener, probe), |(mut listener, mut probe)| async move {
         loop {
-            let late = match &mut proof {
-                Some(proof) => proof.late.as_mut().left_future(),
+            let timeout = match &mut probe {
+                Some(probe) => probe.timeout.as_mut().left_future(),
                 None => pending().right_future(),
             };
-            let told = match select(pin!(listener.try_recv()), late).await {
-                Either::Left((told, _)) => told.ok()?,
+            let received = match select(pin!(listener.try_recv()), timeout).await {
+                Either::Left((received, _)) => received.ok()?,
                 Either::Right((Ok(()), _)) => {
-                    let proof = proof?;
-                    proof.deaf.store(true, Ordering::Relaxed);
+                    let probe = probe?;
+                    probe.undelivered.store(true, Ordering::Relaxed);
                     return None;
                 }
-                // Nothing was proven, and nothing refuted.
+                // It was not sent: nothing is known.
                 Either::Right((Err(_), _)) => {
-                    proof = None;
+                    probe = None;
                     continue;
                 }
             };
-            let payload = told.map(|told| told.payload().to_owned());
+            let payload = received.map(|received| received.payload().to_owned());
             match &payload {
-                // Somebody's proof; perhaps ours.
-                Some(text) if text.starts_with(HELLO) => {
-                    proof = proof.filter(|proof| proof.hello != *text);
+                // The probe of this subscriber or of another one.
+                Some(text) if text.starts_with(PROBE) => {
+                    probe = probe.filter(|probe| probe.payload != *text);
                 }
-                _ => return Some((payload, (listener, proof))),
+                _ => return Some((payload, (listener, probe))),
             }
         }
     });
-    Ok(told.boxed())
+    Ok(payloads.boxed())
 }

@@ -1,5 +1,5 @@
-//! What the databases have in common, as far as this crate talks to them: statements with numbers
-//! and bytes in, rows of numbers and bytes out.
+//! The common interface of the databases: statements with numbers and bytes in, rows of numbers and
+//! bytes out.
 
 #[cfg(feature = "postgres")]
 mod listen;
@@ -15,7 +15,7 @@ use futures::stream::BoxStream;
 use sqlx::SqlStr;
 use std::sync::Arc;
 
-/// What is bound to a statement or read from a row.
+/// A value that is bound to a statement or read from a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A number.
@@ -42,17 +42,17 @@ impl Value {
         Value::Bytes(Some(bytes.as_ref().to_vec()))
     }
 
-    /// An empty column of this type, to be filled by [`push`](Self::push).
+    /// An empty column of this type, for [`push`](Self::push).
     #[cfg(feature = "postgres")]
-    pub(crate) fn array(of: crate::row::Type) -> Self {
-        use crate::row::Type;
+    pub(crate) fn array(of: crate::encoding::Type) -> Self {
+        use crate::encoding::Type;
         match of {
             Type::Int | Type::IntOrNull => Value::Ints(Vec::new()),
             Type::Name | Type::Bytes | Type::BytesOrNull => Value::Blobs(Vec::new()),
         }
     }
 
-    /// Adds to a column what is of its type.
+    /// Adds a value to a column of its type.
     #[cfg(feature = "postgres")]
     pub(crate) fn push(&mut self, value: Value) {
         match (self, value) {
@@ -80,25 +80,34 @@ impl Value {
 pub(crate) type Row = Vec<Value>;
 
 /// The payloads of notifications.
-pub(crate) type Told = BoxStream<'static, Option<String>>;
+pub(crate) type Payloads = BoxStream<'static, Option<String>>;
 
-/// A statement and what is bound to it.
+/// A statement and the values that are bound to it.
 #[derive(Clone, Debug)]
 pub struct Statement {
     pub(crate) sql: SqlStr,
     pub(crate) args: Vec<Value>,
-    /// What its rows hold: `i` for a number, `b` for bytes.
+    /// The types of its rows' cells: `i` for a number, `b` for bytes.
     pub(crate) shape: &'static [u8],
 }
 
-/// A connection: that of a pool, in a transaction or not, or one that a user lends us.
+/// The result of a statement without rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Number of rows that it changed.
+    pub(crate) rows: u64,
+    /// The number of `LAST_INSERT_ID`, where the database has it.
+    pub(crate) id: u64,
+}
+
+/// A connection: one of a pool, in a transaction or not, or one that belongs to the caller.
 #[async_trait]
 pub trait Conn: Send {
     /// Runs a statement and reads its rows.
     async fn rows(&mut self, statement: Statement) -> sqlx::Result<Vec<Vec<Value>>>;
 
-    /// Runs a statement that has no rows; how many rows it changed.
-    async fn run(&mut self, statement: Statement) -> sqlx::Result<u64>;
+    /// Runs a statement that has no rows.
+    async fn run(&mut self, statement: Statement) -> sqlx::Result<Ran>;
 
     /// Runs a script without arguments.
     async fn script(&mut self, sql: SqlStr) -> sqlx::Result<()>;
@@ -128,30 +137,30 @@ pub(crate) trait Driver: Send + Sync {
     /// Lends the connection for what writes by one statement.
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>>;
 
-    /// Checks what cannot be set: an error says what is wrong with the server, an answer what it
-    /// may forget.
+    /// Checks the settings that cannot be set from here: an error names the one that makes the
+    /// server unfit, a warning those by which it may lose acknowledged writes.
     async fn inspect(&self) -> allora_core::Result<Option<Arc<str>>>;
 
-    /// Whether the error says: not now, again. Then nothing was done.
+    /// True if the statement may be run again: it conflicted with another node and changed nothing.
     fn is_conflict(&self, error: &sqlx::Error) -> bool;
 
-    /// Whether [`listen`](Self::listen) works.
+    /// True if [`listen`](Self::listen) works.
     fn has_notifications(&self) -> bool {
         false
     }
 
-    /// Notifications of one channel, where the database has such; nothing if they are known not to
-    /// arrive. A `None` among them says that some may have been missed.
-    async fn listen(&self, _channel: &str) -> sqlx::Result<Option<Told>> {
+    /// Notifications of one channel, where the database has them; nothing if they are known not to
+    /// arrive. A `None` among them means that some may have been missed.
+    async fn listen(&self, _channel: &str) -> sqlx::Result<Option<Payloads>> {
         Err(sqlx::Error::InvalidArgument("this database has no notifications".to_owned()))
     }
 
     async fn close(&self);
 }
 
-/// Implements [`Conn`] and [`Tx`] for the types of one database.
+/// Implements [`Conn`] and [`Tx`] for the types of one database; `$id` reads `LAST_INSERT_ID`.
 macro_rules! connection {
-    ($db:ty, $conn:ty, $bind:path) => {
+    ($db:ty, $conn:ty, $bind:path, $id:expr) => {
         #[async_trait::async_trait]
         impl $crate::driver::Conn for $conn {
             async fn rows(
@@ -175,10 +184,14 @@ macro_rules! connection {
                 Ok(rows)
             }
 
-            async fn run(&mut self, statement: $crate::driver::Statement) -> sqlx::Result<u64> {
+            async fn run(
+                &mut self,
+                statement: $crate::driver::Statement,
+            ) -> sqlx::Result<$crate::driver::Ran> {
                 let query = sqlx::query::<$db>(statement.sql);
                 let query = statement.args.into_iter().fold(query, $bind);
-                query.execute(self).await.map(|done| done.rows_affected())
+                let done = query.execute(self).await?;
+                Ok($crate::driver::Ran { rows: done.rows_affected(), id: ($id)(&done) })
             }
 
             async fn script(&mut self, sql: sqlx::SqlStr) -> sqlx::Result<()> {
@@ -207,21 +220,21 @@ macro_rules! connection {
 
 pub(crate) use connection;
 
-/// A pool of other connections to where this one goes, set up as its are, and kept.
+/// A pool of other connections to the same server, with the settings of this one, and kept.
 pub(crate) fn beside<D: sqlx::Database>(pool: &sqlx::Pool<D>, connections: u32) -> sqlx::Pool<D> {
     let options = pool.options().clone().min_connections(0).max_connections(connections);
     let options = options.idle_timeout(None);
     options.connect_lazy_with((*pool.connect_options()).clone())
 }
 
-/// What a server may forget, in one sentence.
+/// Several warnings in one sentence.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn all(caveats: &[&str]) -> Option<Arc<str>> {
-    (!caveats.is_empty()).then(|| caveats.join("; ").into())
+fn joined(warnings: &[&str]) -> Option<Arc<str>> {
+    (!warnings.is_empty()).then(|| warnings.join("; ").into())
 }
 
-/// The error of a server that was reached and then did not say how it is set up.
-fn silent(cause: sqlx::Error) -> allora_core::Error {
-    let said = "the database did not say how it is set up";
-    allora_core::Error::new(allora_core::Kind::Unavailable, said).op("connect").source(cause)
+/// The error of a server that was reached and then did not return its settings.
+fn no_settings(cause: sqlx::Error) -> allora_core::Error {
+    let text = "the database did not return its settings; connect again";
+    allora_core::Error::new(allora_core::ErrorKind::Unavailable, text).op("connect").source(cause)
 }

@@ -1,8 +1,8 @@
 //! PostgreSQL.
 
 use super::{
-    Conn, Driver, Lent, Row, Statement, Told, Tx, Value, connection,
-    listen::{Proof, listen},
+    Conn, Driver, Lent, Payloads, Row, Statement, Tx, Value, connection,
+    listen::{Probe, listen},
 };
 use allora_core::Result;
 use async_trait::async_trait;
@@ -15,20 +15,20 @@ use std::sync::{
 pub(crate) struct PostgresDriver {
     pool: PgPool,
     /// Connections that wait for notifications: a pool of one would have none left for work.
-    hints: PgPool,
-    /// Whether a notification was sent and did not arrive.
-    deaf: Arc<AtomicBool>,
+    listeners: PgPool,
+    /// True if a notification was sent and did not arrive.
+    undelivered: Arc<AtomicBool>,
 }
 
 impl PostgresDriver {
     pub(crate) fn new(pool: PgPool) -> Self {
-        let hints = super::beside(&pool, 1_000);
-        Self { pool, hints, deaf: Arc::default() }
+        let listeners = super::beside(&pool, 1_000);
+        Self { pool, listeners, undelivered: Arc::default() }
     }
 }
 
-/// What every session of ours is told. A default of SERIALIZABLE would turn every lost race into an
-/// error; `synchronous_commit = off` would lose takes that were answered.
+/// The settings of each session that belongs to this store. A default of SERIALIZABLE would turn
+/// every lost race into an error; `synchronous_commit = off` would lose acknowledged writes.
 pub(crate) const SESSION: &str = "\
     SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
     SET lock_timeout = '2s'; SET statement_timeout = '10s'; \
@@ -37,7 +37,7 @@ pub(crate) const SESSION: &str = "\
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
     false)";
 
-connection!(Postgres, PgConnection, bind);
+connection!(Postgres, PgConnection, bind, |_: &_| 0);
 
 fn bind(query: Query<'_, Postgres, PgArguments>, value: Value) -> Query<'_, Postgres, PgArguments> {
     match value {
@@ -72,7 +72,7 @@ impl Driver for PostgresDriver {
             sqlx::query_as(text).fetch_one(&mut *conn).await
         };
         let (in_recovery, commit, fsync, pages): (bool, String, String, String) =
-            ask.await.map_err(super::silent)?;
+            ask.await.map_err(super::no_settings)?;
         if in_recovery {
             return Err(allora_core::Error::invalid(
                 "this PostgreSQL server is a standby; connect to the primary",
@@ -80,29 +80,29 @@ impl Driver for PostgresDriver {
         }
         if commit == "off" {
             return Err(allora_core::Error::invalid(
-                "this pool commits with synchronous_commit off; a take would not be durable: set \
-                 it on for the pool's connections",
+                "this pool commits with synchronous_commit off, so that a claim would not be durable: \
+                 set it on for the pool's connections",
             ));
         }
-        let mut caveats = Vec::new();
+        let mut warnings = Vec::new();
         if fsync == "off" {
-            caveats.push(
-                "a crash of its machine can make this PostgreSQL forget or spoil everything, and \
-                 what ran may run again: set `fsync = on`",
+            warnings.push(
+                "a crash of its machine can make this PostgreSQL lose or damage everything, so that \
+                 occurrences may run again: set `fsync = on`",
             );
         }
         if pages == "off" {
-            caveats.push(
+            warnings.push(
                 "a power cut can leave half-written pages in this PostgreSQL: set \
                  `full_page_writes = on`, unless its file system writes pages as a whole",
             );
         }
-        Ok(super::all(&caveats))
+        Ok(super::joined(&warnings))
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
-        // Serialisation failure, deadlock, lock time-out, and a name that another node was faster
-        // to register.
+        // Serialisation failure, deadlock, lock timeout, and a name that another node was faster to
+        // create.
         let code = error.as_database_error().and_then(|error| error.code());
         code.is_some_and(|code| matches!(&*code, "40001" | "40P01" | "55P03" | "23505"))
     }
@@ -111,16 +111,16 @@ impl Driver for PostgresDriver {
         true
     }
 
-    async fn listen(&self, channel: &str) -> sqlx::Result<Option<Told>> {
-        if self.deaf.load(Ordering::Relaxed) {
+    async fn listen(&self, channel: &str) -> sqlx::Result<Option<Payloads>> {
+        if self.undelivered.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let proof = Proof::sent(&self.pool, channel, &self.deaf);
-        Ok(Some(listen(&self.hints, channel, proof).await?))
+        let probe = Probe::sent(&self.pool, channel, &self.undelivered);
+        Ok(Some(listen(&self.listeners, channel, probe).await?))
     }
 
     async fn close(&self) {
-        self.hints.close().await;
+        self.listeners.close().await;
         self.pool.close().await;
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct SqliteDriver {
     pub(crate) readers: SqlitePool,
 }
 
-connection!(Sqlite, SqliteConnection, bind);
+connection!(Sqlite, SqliteConnection, bind, |_: &_| 0);
 
 fn bind(
     query: Query<'_, Sqlite, SqliteArguments>,
@@ -30,8 +30,8 @@ fn bind(
 
 impl SqliteDriver {
     /// The writers' connection, or another one in its place. On a full disk SQLite rolls a
-    /// transaction back by itself; sqlx does not hear of it, believes that the transaction lasts, and
-    /// never begins another on that connection.
+    /// transaction back by itself; sqlx does not notice, takes the transaction for open, and never
+    /// begins another on that connection.
     async fn sound(&self) -> sqlx::Result<PoolConnection<Sqlite>> {
         loop {
             let conn = self.writer.acquire().await?;
@@ -68,10 +68,10 @@ impl Driver for SqliteDriver {
                 sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
             sqlx::Result::Ok((journal, synchronous))
         };
-        let (journal, synchronous) = ask.await.map_err(super::silent)?;
+        let (journal, synchronous) = ask.await.map_err(super::no_settings)?;
         if journal != "wal" || synchronous < 2 {
             return Err(Error::invalid(format!(
-                "SQLite runs with journal_mode {journal} and synchronous {synchronous}; a take \
+                "SQLite runs with journal_mode {journal} and synchronous {synchronous}; a claim \
                  would not be durable: set journal_mode WAL and synchronous FULL on the pool"
             )));
         }

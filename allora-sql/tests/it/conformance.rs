@@ -2,7 +2,7 @@
 
 use crate::stores::{self, Db, Place};
 use allora_conformance::{Capability, Fixture, suite};
-use allora_core::{Backend, Error, Kind, Result};
+use allora_core::{Backend, Error, ErrorKind, Result};
 use allora_sql::Sql;
 use async_trait::async_trait;
 use std::{future::Future, sync::Arc};
@@ -16,7 +16,7 @@ struct Store {
 impl Store {
     fn set_up(db: Db, namespace: &str, history: u64) -> Result<Self> {
         let Some(mut place) = db.place() else {
-            return Err(Error::new(Kind::Unsupported, format!("there is no {db:?} here")));
+            return Err(Error::new(ErrorKind::Unsupported, format!("there is no {db:?} here")));
         };
         place.prefix = namespace.to_owned();
         Ok(Self { place, history })
@@ -57,7 +57,7 @@ macro_rules! store {
                     stores::runtime().block_on(future)
                 }
 
-                fn lacks() -> &'static [Capability] {
+                fn unsupported() -> &'static [Capability] {
                     $lacks
                 }
             }
@@ -67,8 +67,8 @@ macro_rules! store {
     };
 }
 
-store!(sqlite, Db::Sqlite, 20_000, &[Capability::Watch]);
+store!(sqlite, Db::Sqlite, 20_000, &[Capability::Notifications]);
 store!(postgres, Db::Postgres, 20_000, &[]);
 // Without a history, takes and endings go by their fast statements.
 store!(postgres_at_once, Db::Postgres, 0, &[Capability::History]);
-store!(mysql, Db::MySql, 20_000, &[Capability::Watch]);
+store!(mysql, Db::MySql, 20_000, &[Capability::Notifications]);

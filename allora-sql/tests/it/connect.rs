@@ -1,9 +1,12 @@
 //! Opening a store: what can be wrong with the address, the server, the tables.
 
-use crate::stores::{Db, Place, on, on_every_database};
+use crate::{
+    calls::{create, get},
+    stores::{Db, Place, on, on_every_database},
+};
 use allora_core::{
-    Backend, Kind,
-    backend::{NewSchedule, Now, Page},
+    Backend, ErrorKind,
+    backend::{NewSchedule, Page, TimeSource},
     time::from_millis,
 };
 use allora_sql::Sql;
@@ -34,7 +37,7 @@ pub(crate) async fn run(place: &Place, text: &str) -> sqlx::Result<()> {
     Ok(())
 }
 
-async fn refused(place: &Place) -> (Kind, String) {
+async fn refused(place: &Place) -> (ErrorKind, String) {
     match place.builder().connect(&place.url).await {
         Ok(sql) => panic!("{sql:?} was opened"),
         Err(error) => (error.kind(), format!("{error}")),
@@ -43,17 +46,17 @@ async fn refused(place: &Place) -> (Kind, String) {
 
 async fn opening_twice_changes_nothing(place: Place) {
     let first = place.open().await;
-    let now = Now::At(from_millis(5_000).unwrap());
-    let new = NewSchedule::new("a", "mail", "def", None).data(&[0, 255]);
-    let state = first.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
+    let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+    let new = NewSchedule::new("mail", "def", None).data(&[0, 255]);
+    let state = create(&first, "a", new, now).await.unwrap();
     let second = place.builder().without_migrations().connect(&place.url).await.unwrap();
-    assert_eq!(second.schedules().unwrap().get("a").await.unwrap(), state);
+    assert_eq!(get(&second, "a").await.unwrap(), state);
 }
 
 async fn nodes_that_open_at_once_agree(place: Place) {
     let opened = futures::future::join_all((0..6).map(|_| place.open())).await;
     for sql in opened {
-        assert!(sql.schedules().unwrap().list(Page::first(1)).await.unwrap().is_empty());
+        assert!(sql.queries().unwrap().list(Page::first(1)).await.unwrap().is_empty());
     }
 }
 
@@ -61,44 +64,44 @@ async fn a_newer_schema_is_refused_with_both_versions(place: Place) {
     place.open().await;
     run(&place, "UPDATE {p}_meta SET value = 99").await.unwrap();
     let (kind, said) = refused(&place).await;
-    assert_eq!(kind, Kind::Invalid);
+    assert_eq!(kind, ErrorKind::Invalid);
     assert!(said.contains("version 99") && said.contains("knows 1"), "{said}");
 }
 
 async fn a_missing_index_is_named(place: Place) {
     place.open().await;
     let drop = if place.url.starts_with("mysql") {
-        "DROP INDEX {p}_job_notice ON {p}_job"
+        "DROP INDEX {p}_job_index_at ON {p}_job"
     } else {
-        "DROP INDEX {p}_job_notice"
+        "DROP INDEX {p}_job_index_at"
     };
     run(&place, drop).await.unwrap();
     let (kind, said) = refused(&place).await;
-    assert_eq!(kind, Kind::Invalid);
-    assert!(said.contains("_job_notice"), "{said}");
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(said.contains("_job_index_at"), "{said}");
 }
 
 async fn a_missing_table_is_named(place: Place) {
     place.open().await;
     run(&place, "DROP TABLE {p}_data").await.unwrap();
     let (kind, said) = refused(&place).await;
-    assert_eq!(kind, Kind::Invalid);
+    assert_eq!(kind, ErrorKind::Invalid);
     assert!(said.contains("_data"), "{said}");
 }
 
 async fn tables_that_are_not_there_are_not_made_unasked(place: Place) {
     let error = place.builder().without_migrations().connect(&place.url).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("migrations"), "{error}");
 }
 
 async fn two_prefixes_are_invisible_to_each_other(place: Place) {
     let other = place.beside("b");
     let (first, second) = (place.open().await, other.open().await);
-    let now = Now::At(from_millis(5_000).unwrap());
-    let new = NewSchedule::new("a", "mail", "def", None);
-    first.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
-    assert_eq!(second.schedules().unwrap().get("a").await.unwrap_err().kind(), Kind::NotFound);
+    let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+    let new = NewSchedule::new("mail", "def", None);
+    create(&first, "a", new, now).await.unwrap();
+    assert_eq!(get(&second, "a").await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_ne!(first.namespace(), second.namespace());
     other.clear().await;
 }
@@ -111,15 +114,14 @@ async fn rows_of_the_first_release_are_read(place: Place) {
         if place.url.starts_with("postgres") { format!("'\\x{hex}'") } else { format!("X'{hex}'") }
     };
     let more = concat!(
-        r#"{"v":1,"kind":"","definition":"","version":0,"incarnation":0,"edition":0,"fence":0,"#,
-        r#""cursor":null,"last_started":null,"triggers":[{"at":8,"trigger":"t"}],"#,
-        r#""counters":{"started":0,"ran":0,"failed":0,"cancelled":0,"skipped":0,"missed":0,"#,
-        r#""lost":0,"abandoned":0}}"#
+        r#"{"v":1,"kind":"","definition":"","version":0,"incarnation":0,"generation":0,"#,
+        r#""fence":0,"cursor":null,"last_started":null,"#,
+        r#""triggers":[{"scheduled_at":8,"trigger":"t"}]}"#
     );
     let row = format!(
-        "INSERT INTO {{p}}_job VALUES ({a}, {mail}, {def}, 2, 3, 4, 4, 60000, 61000, 5000, 77, \
-         {node}, {claim}, 77, 5000, 1, 9000, 0, 70, 0, {failed}, {boom}, \
-         9, 8, 7, 6, 5, 4, 3, 2, NULL, 8, {more})",
+        "INSERT INTO {{p}}_job VALUES ({a}, 12, 77, 8, 4, {mail}, {def}, 2, 3, 4, \
+         60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 9000, 0, 70, 0, {failed}, {boom}, \
+         9, 8, 7, 6, 5, 4, 3, 2, NULL, {more})",
         a = blob("a"),
         mail = blob("mail"),
         def = blob("def"),
@@ -133,13 +135,13 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     let data = format!("INSERT INTO {{p}}_data VALUES ({}, 4, {})", blob("a"), blob("payload"));
     run(&place, &data).await.unwrap();
     let again = place.open().await;
-    let state = again.schedules().unwrap().get("a").await.unwrap();
+    let state = get(&again, "a").await.unwrap();
     assert_eq!((state.kind.as_str(), state.data.as_slice()), ("mail", &b"payload"[..]));
     assert_eq!(state.head.unwrap().trigger.as_deref(), Some("t"));
     assert_eq!(state.cursor.unwrap().due_at, from_millis(61_000).unwrap());
-    assert_eq!((state.holds[0].fence, state.holds[0].node.as_str()), (77, "n1"));
+    assert_eq!((state.leases[0].fence, state.leases[0].node.as_str()), (77, "n1"));
     assert_eq!(state.last, Some(allora_core::backend::Outcome::Failed("boom".into())));
-    assert_eq!((state.counters.started, state.counters.abandoned), (9, 2));
+    assert_eq!((state.counters.started, state.counters.expired), (9, 2));
     drop(sql);
 }
 
@@ -148,7 +150,7 @@ fn wrong_settings_are_refused_before_anything_is_asked() {
     on(Db::Sqlite, async |place| {
         for prefix in ["", "A", "1a", "a-b", "a b", "a\"; DROP TABLE x; --", &"a".repeat(41)] {
             let error = Sql::builder().prefix(prefix).connect(&place.url).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Invalid, "{prefix:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{prefix:?}");
         }
         Sql::builder().prefix("a".repeat(40)).connect(&place.url).await.unwrap();
         assert!(Sql::builder().connections(0).connect(&place.url).await.is_err());
@@ -190,13 +192,21 @@ fn a_server_that_refuses_is_told_apart_and_no_password_is_shown() {
             let (host, _) = rest.split_once('/').unwrap();
             let timeout = Duration::from_secs(2);
             for (url, wanted, kind) in [
-                (format!("{user}:{secret}@{rest}"), "refused the user", Kind::Invalid),
-                (format!("{login}@{host}/no_such_database"), "no such database", Kind::Invalid),
-                (format!("{user}:{secret}@127.0.0.1:1/x"), "cannot be reached", Kind::Unavailable),
+                (format!("{user}:{secret}@{rest}"), "refused the user", ErrorKind::Invalid),
+                (
+                    format!("{login}@{host}/no_such_database"),
+                    "no such database",
+                    ErrorKind::Invalid,
+                ),
+                (
+                    format!("{user}:{secret}@127.0.0.1:1/x"),
+                    "cannot be reached",
+                    ErrorKind::Unavailable,
+                ),
                 // A place that nobody answers from: addresses set apart for documentation.
-                (format!("{user}:{secret}@192.0.2.1/x?tls=off"), "", Kind::Unavailable),
-                (format!("{login}@{rest}?tls=verify-full"), "TLS", Kind::Invalid),
-                (format!("{login}@{rest}?tls=require"), "TLS", Kind::Invalid),
+                (format!("{user}:{secret}@192.0.2.1/x?tls=off"), "", ErrorKind::Unavailable),
+                (format!("{login}@{rest}?tls=verify-full"), "TLS", ErrorKind::Invalid),
+                (format!("{login}@{rest}?tls=require"), "TLS", ErrorKind::Invalid),
             ] {
                 let opened = Sql::builder().connect_timeout(timeout).connect(&url).await;
                 let error = opened.unwrap_err();

@@ -1,11 +1,11 @@
-//! The words in which `trace` and `parity` speak to a store: one node's questions, each at a given
-//! time.
+//! One node's calls to a store, each at a given time, as `trace` and `parity` make them.
 
+use crate::calls;
 use allora_core::{
     Backend, Result, Schedule, Time,
     backend::{
-        Act, Answer, Change, Cursor, Deliver, End, Ended, Ending, Find, NewSchedule, Next, Now,
-        Plan, Reschedule, Schedules, Settle, Settled, State, Take, Taken,
+        Action, Claim, Claimed, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule, NextRun,
+        Operation, Reply, TimeSource,
     },
     cron,
 };
@@ -15,23 +15,23 @@ use std::time::Duration;
 /// 2011-12-14 00:00:00 UTC, as in the golden trace.
 const BEGINNING: i64 = 1_323_820_800;
 
-/// The instant so many seconds after that.
+/// The time so many seconds after that.
 pub(crate) fn t(seconds: i64) -> Time {
     allora_core::time::from_millis((BEGINNING + seconds) * 1_000).unwrap()
 }
 
-/// The same instant in the trace's numbers.
+/// The same time in the trace's numbers.
 pub(crate) fn seconds(at: Time) -> i64 {
     at.timestamp() - BEGINNING
 }
 
-/// The first match of a cron expression at or after an instant.
-pub(crate) fn first(text: &str, from: Time) -> Next {
+/// The first match of a cron expression at or after a time.
+pub(crate) fn first(text: &str, from: Time) -> NextRun {
     following(text, from - chrono::TimeDelta::milliseconds(1))
 }
 
-/// The first match strictly after an instant.
-pub(crate) fn following(text: &str, after: Time) -> Next {
+/// The first match strictly after a time.
+pub(crate) fn following(text: &str, after: Time) -> NextRun {
     cron(text).unwrap().next_at(after).unwrap().into()
 }
 
@@ -46,78 +46,73 @@ impl Desk {
         Self { store: store.clone(), node: node.into() }
     }
 
-    pub(crate) fn schedules(&self) -> &dyn Schedules {
-        self.store.schedules().unwrap()
+    pub(crate) async fn add(&self, name: &str, text: &str, from: Time) -> Result<JobState> {
+        let new = NewSchedule::new("t", text, Some(first(text, from)));
+        self.create(from, name, new).await
     }
 
-    pub(crate) async fn add(&self, name: &str, text: &str, from: Time) -> Result<State> {
-        let new = NewSchedule::new(name, "t", text, Some(first(text, from)));
-        self.schedules().add(&[new], Now::At(from)).await?.remove(0)
+    pub(crate) async fn create(
+        &self,
+        now: Time,
+        name: &str,
+        new: NewSchedule<'_>,
+    ) -> Result<JobState> {
+        calls::create(&self.store, name, new, TimeSource::Fixed(now)).await
     }
 
-    pub(crate) async fn get(&self, name: &str) -> State {
-        self.schedules().get(name).await.unwrap()
+    pub(crate) async fn get(&self, name: &str) -> JobState {
+        calls::get(&self.store, name).await.unwrap()
     }
 
-    async fn act(&self, now: Time, name: &str, act: Act<'_>) -> Answer {
-        let plans = [Plan::new(name, act)];
-        let request = Reschedule::new(&self.node, Now::At(now), &plans);
-        self.store.reschedule(request).await.unwrap().answers.remove(0)
+    async fn act(&self, now: Time, name: &str, action: Action<'_>) -> Reply {
+        let operation = Operation::new(name, action);
+        calls::send(&self.store, &self.node, TimeSource::Fixed(now), operation).await.unwrap()
     }
 
-    /// Takes what the job offers, if it is due; leased for so many seconds.
-    pub(crate) async fn poll(&self, now: Time, name: &str, lease: u64) -> Option<Taken> {
+    /// Claims the job's head, if it is due, with a lease of so many seconds.
+    pub(crate) async fn poll(&self, now: Time, name: &str, lease: u64) -> Option<Claimed> {
         let seen = self.get(name).await;
-        let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(lease) };
-        let mut claim = [0; 16];
-        getrandom::fill(&mut claim).unwrap();
-        let claim = u128::from_le_bytes(claim);
-        let take = Take::new(claim, seen.fence, seen.head.clone()?, deliver);
-        match self.act(now, name, Act::Take(take)).await {
-            Answer::Taken(taken) => Some(taken),
-            _ => None,
-        }
+        let mut claim_id = [0; 16];
+        getrandom::fill(&mut claim_id).unwrap();
+        let claim_id = u128::from_le_bytes(claim_id);
+        let lease = Duration::from_secs(lease);
+        let claim = Claim::at_least_once(claim_id, seen.fence, seen.head.clone()?, lease);
+        self.act(now, name, Action::Claim(claim)).await.claimed()
     }
 
-    /// The names of what is due, the earliest first.
+    /// The names of the due jobs, the earliest first.
     pub(crate) async fn due(&self, now: Time, limit: usize) -> Vec<String> {
-        let find = Find::new(&["t"], now, limit);
-        let request = Reschedule::new(&self.node, Now::At(now), &[]).find(find);
-        let found = self.store.reschedule(request).await.unwrap().found;
+        let query = DueQuery::new(&["t"], now, limit);
+        let queries = self.store.queries().unwrap();
+        let found = queries.find_due(query, TimeSource::Fixed(now)).await.unwrap().found;
         found.into_iter().map(|state| state.name).collect()
     }
 
-    async fn end(&self, now: Time, name: &str, run: &Taken, end: End<'_>) -> Settled {
-        let endings = [Ending::new(name, run.fence, end)];
-        let request = Settle::new(&self.node, Now::At(now), &endings);
-        self.store.leases().unwrap().settle(request).await.unwrap()[0]
+    pub(crate) async fn extend(&self, now: Time, name: &str, run: &Claimed, lease: u64) -> Reply {
+        let duration = Duration::from_secs(lease);
+        self.act(now, name, Action::Extend { fence: run.fence, duration }).await
     }
 
-    pub(crate) async fn beat(&self, now: Time, name: &str, run: &Taken, lease: u64) -> Settled {
-        let lasts = Duration::from_secs(lease);
-        self.end(now, name, run, End::Extend { lasts }).await
+    /// Completes a run; the cursor goes to the first match after the run's own time.
+    pub(crate) async fn complete(&self, now: Time, name: &str, run: &Claimed, text: &str) -> Reply {
+        let then = Cursor::To(Some(following(text, run.occurrence.scheduled_at)));
+        let completion = Completion::Succeeded;
+        self.act(now, name, Action::Complete { fence: run.fence, then, completion }).await
     }
 
-    /// Finishes a run; the cursor goes to the first match after the run's own instant.
-    pub(crate) async fn finish(&self, now: Time, name: &str, run: &Taken, text: &str) -> Settled {
-        let then = Cursor::To(Some(following(text, run.run.at)));
-        self.end(now, name, run, End::Finish { then, outcome: Ended::Ran }).await
+    pub(crate) async fn retry(&self, now: Time, name: &str, run: &Claimed, wait: i64) -> Reply {
+        let not_before = now + chrono::TimeDelta::seconds(wait);
+        self.act(now, name, Action::Retry { fence: run.fence, not_before, error: "boom" }).await
     }
 
-    pub(crate) async fn retry(&self, now: Time, name: &str, run: &Taken, wait: i64) -> Settled {
-        let at = now + chrono::TimeDelta::seconds(wait);
-        self.end(now, name, run, End::Retry { at, error: "boom" }).await
-    }
-
-    pub(crate) async fn release(&self, now: Time, name: &str, run: &Taken) -> Settled {
-        self.end(now, name, run, End::Release).await
+    pub(crate) async fn release(&self, now: Time, name: &str, run: &Claimed) -> Reply {
+        self.act(now, name, Action::Release { fence: run.fence }).await
     }
 
     /// Another definition; the cursor goes to its first match at or after now.
-    pub(crate) async fn edit(&self, now: Time, name: &str, text: &str) -> Result<State> {
-        let edition = self.get(name).await.edition;
-        let definition = Some((text, Some(first(text, now))));
-        let change = Change::Edit { edition, kind: None, definition, data: None };
-        self.schedules().modify(name, change, Now::At(now)).await
+    pub(crate) async fn edit(&self, now: Time, name: &str, text: &str) -> Result<JobState> {
+        let mut edit = Edit::of(self.get(name).await.generation);
+        edit.definition = Some((text, Some(first(text, now))));
+        calls::modify(&self.store, name, edit, TimeSource::Fixed(now)).await
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
+mod calls;
 mod conformance;
 mod connect;
 mod desk;

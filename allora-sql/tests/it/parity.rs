@@ -1,4 +1,4 @@
-//! What PerfectSched promises, row by row, where no other test shows it.
+//! The promises of PerfectSched, row by row, where no other test shows them.
 //!
 //! | row | promise | shown by |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | P13 | the preempted are refused | `trace`, `lease::once_taken_over_every_ending_is_refused` |
 //! | P14, P15 | every missed occurrence, in order | here |
 //! | P16 | tried again, up to a limit | here, `trace`, `lease::a_retry_is_the_same_occurrence_later` |
-//! | P17 | given back | `trace`, `lease::what_is_released_can_be_taken_at_once_and_did_not_count` |
+//! | P17 | released | `trace`, `lease::what_is_released_can_be_taken_at_once_and_did_not_count` |
 //! | P18 | finished twice, or after deletion | `trace`, `lease::every_ending_is_answered_alike_when_repeated` |
 //! | P20 | a zone for each schedule | here |
 //! | P24 | data comes back; broken data is parked | `names::data_of_any_bytes_comes_back_whole`, `rows::a_row_that_cannot_be_read_is_parked_and_in_nobodys_way` |
@@ -26,14 +26,14 @@
 //! | P37 | rows without a type | here |
 
 use crate::{
+    calls::{self, delete, get},
     desk::{Desk, following, t},
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    Backend, BoxError, CatchUp, Entry, Kind, Run, Runtime, Scheduler, Time,
+    Backend, BoxError, CatchUp, ErrorKind, JobSpec, Run, Runtime, Scheduler, Time,
     backend::{
-        Act, Answer, Deliver, Find, NewSchedule, Next, Now, Outcome, Page, Plan, Reschedule,
-        Settled, Take,
+        Action, Claim, DueQuery, NewSchedule, NextRun, Operation, Outcome, Page, Reply, TimeSource,
     },
     every, job,
     runtime::Tokio,
@@ -57,8 +57,8 @@ on_every_database! {
 
 const MINUTELY: &str = "* * * * *";
 
-fn after(seconds: i64, delay: i64) -> Next {
-    Next { at: t(seconds), due_at: t(seconds + delay) }
+fn after(seconds: i64, delay: i64) -> NextRun {
+    NextRun { scheduled_at: t(seconds), due_at: t(seconds + delay) }
 }
 
 // There, the tables had to be made by a command of its own.
@@ -68,7 +68,7 @@ async fn p1_schedules_survive_a_restart_of_everything(place: Place) {
     first.close().await;
     for _ in 0..2 {
         let again = place.open().await;
-        let listed = again.schedules().unwrap().list(Page::first(9)).await.unwrap();
+        let listed = again.queries().unwrap().list(Page::first(9)).await.unwrap();
         assert_eq!(listed, std::slice::from_ref(&added));
         again.close().await;
     }
@@ -84,22 +84,22 @@ async fn p2_the_first_occurrence_is_the_first_match_from_the_start_on_and_a_dela
         let state = desk.add(&name, MINUTELY, t(start)).await.unwrap();
         assert_eq!(state.cursor, Some(after(at, 0)));
     }
-    let delayed = NewSchedule::new("delayed", "t", MINUTELY, Some(after(60, 30)));
-    let state = desk.schedules().add(&[delayed], Now::At(t(1))).await.unwrap().remove(0).unwrap();
+    let delayed = NewSchedule::new("t", MINUTELY, Some(after(60, 30)));
+    let state = desk.create(t(1), "delayed", delayed).await.unwrap();
     assert_eq!((state.cursor, state.due_at), (Some(after(60, 30)), Some(t(90))));
     assert_eq!(desk.poll(t(89), "delayed", 60).await, None);
     let taken = desk.poll(t(90), "delayed", 60).await.unwrap();
-    assert_eq!(taken.run.at, t(60), "the scheduled time is reported unchanged");
+    assert_eq!(taken.occurrence.scheduled_at, t(60), "the scheduled time is reported unchanged");
 }
 
 // There, alike; a time before the scheduled one was possible, too.
 async fn p3_another_time_for_the_first_run_is_for_that_run_only(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
-    let new = NewSchedule::new("a", "t", MINUTELY, Some(after(60, 1_000)));
-    desk.schedules().add(&[new], Now::At(t(1))).await.unwrap().remove(0).unwrap();
+    let new = NewSchedule::new("t", MINUTELY, Some(after(60, 1_000)));
+    desk.create(t(1), "a", new).await.unwrap();
     assert_eq!(desk.poll(t(1_059), "a", 60).await, None);
     let run = desk.poll(t(1_060), "a", 60).await.unwrap();
-    assert_eq!(desk.finish(t(1_061), "a", &run, MINUTELY).await, Settled::Done);
+    assert_eq!(desk.complete(t(1_061), "a", &run, MINUTELY).await, Reply::Accepted);
     assert_eq!(desk.get("a").await.cursor, Some(after(120, 0)));
 }
 
@@ -108,11 +108,11 @@ async fn p4_a_failure_is_not_taken_for_a_name_that_is_taken(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     desk.add("a", MINUTELY, t(0)).await.unwrap();
     let error = desk.add("a", MINUTELY, t(0)).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::AlreadyExists);
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     desk.store.close().await;
     for name in ["a", "b"] {
         let error = desk.add(name, MINUTELY, t(0)).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
 }
 
@@ -120,9 +120,9 @@ async fn p4_a_failure_is_not_taken_for_a_name_that_is_taken(place: Place) {
 async fn p5_what_was_deleted_is_not_found_and_can_be_added_again(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     desk.add("a", MINUTELY, t(0)).await.unwrap();
-    desk.schedules().delete("a", Now::At(t(1))).await.unwrap();
-    let error = desk.schedules().delete("a", Now::At(t(2))).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::NotFound);
+    delete(&desk.store, "a", TimeSource::Fixed(t(1))).await.unwrap();
+    let error = delete(&desk.store, "a", TimeSource::Fixed(t(2))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     let state = desk.add("a", MINUTELY, t(3)).await.unwrap();
     assert_eq!(state.cursor, Some(after(60, 0)));
 }
@@ -135,7 +135,7 @@ fn telling(
     period: Duration,
     work: Duration,
     fails: bool,
-) -> (Entry, mpsc::UnboundedReceiver<Seen>) {
+) -> (JobSpec, mpsc::UnboundedReceiver<Seen>) {
     let (tell, told) = mpsc::unbounded_channel();
     let runtime = Tokio::current().unwrap();
     let entry = job(every(period), async move |run: Run| -> Result<(), BoxError> {
@@ -147,11 +147,11 @@ fn telling(
     (entry, told)
 }
 
-/// Registers a job whose first occurrence was so long ago, and runs it on two nodes until so much
-/// was told.
+/// Registers a job whose first occurrence was so long ago, and runs it on two nodes until they have
+/// reported so many runs.
 async fn told_by_two_nodes(
     place: &Place,
-    entry: Entry,
+    entry: JobSpec,
     ago: Duration,
     mut told: mpsc::UnboundedReceiver<Seen>,
     enough: usize,
@@ -160,13 +160,13 @@ async fn told_by_two_nodes(
     let store = place.open().await;
     let (definition, now) = (entry.definition(), runtime.wall());
     let first = Some(allora_core::time::from_millis((now - ago).timestamp_millis()).unwrap());
-    let first = first.map(Next::from);
-    let plans = [Plan::new("job", Act::Register { definition: &definition, version: 0, first })];
-    let request = Reschedule::new("before", Now::Store { node: now }, &plans);
-    store.reschedule(request).await.unwrap();
+    let first = first.map(NextRun::from);
+    let register = Action::Register { definition: &definition, version: 0, first };
+    let time = TimeSource::Store { fallback: now };
+    calls::send(&store, "before", time, Operation::new("job", register)).await.unwrap();
     let node = |store| {
         let builder = Scheduler::builder(store).runtime(runtime.clone()).add("job", entry.clone());
-        builder.safety_poll(Duration::from_millis(200)).build().unwrap()
+        builder.poll_interval(Duration::from_millis(200)).build().unwrap()
     };
     let nodes = [node(place.open().await), node(store)];
     let handles = nodes.each_ref().map(Scheduler::handle);
@@ -220,9 +220,9 @@ async fn p16_a_failed_run_is_tried_again_up_to_its_limit(place: Place) {
     let at = seen[0].0;
     let attempts: Vec<Seen> = (1..=3).flat_map(|n| [(at, n, true), (at, n, false)]).collect();
     assert_eq!(seen, attempts);
-    let state = place.open().await.schedules().unwrap().get("job").await.unwrap();
+    let state = get(&place.open().await, "job").await.unwrap();
     assert_eq!(state.last, Some(Outcome::Dead("boom".into())));
-    assert!(state.cursor.unwrap().at > at && state.holds.is_empty());
+    assert!(state.cursor.unwrap().scheduled_at > at && state.leases.is_empty());
 }
 
 // There, alike.
@@ -235,10 +235,13 @@ async fn p20_each_schedule_has_its_zone(place: Place) {
     ] {
         desk.add(name, text, t(1)).await.unwrap();
         let run = desk.poll(t(hour * 3_600), name, 60).await.unwrap();
-        assert_eq!(run.run.at, t(hour * 3_600), "{name}");
-        desk.finish(t(hour * 3_600), name, &run, text).await;
+        assert_eq!(run.occurrence.scheduled_at, t(hour * 3_600), "{name}");
+        desk.complete(t(hour * 3_600), name, &run, text).await;
         let cursor = desk.get(name).await.cursor.unwrap();
-        assert_eq!((cursor.at, cursor), (t((hour + 24) * 3_600), following(text, run.run.at)));
+        assert_eq!(
+            (cursor.scheduled_at, cursor),
+            (t((hour + 24) * 3_600), following(text, run.occurrence.scheduled_at))
+        );
     }
 }
 
@@ -248,22 +251,20 @@ async fn p35_a_batch_takes_up_to_its_limit(place: Place) {
     for i in 0..10 {
         desk.add(&format!("job {i}"), MINUTELY, t(i)).await.unwrap();
     }
-    let now = Now::At(t(100));
-    let find = Find::new(&["t"], t(100), 5);
-    let request = Reschedule::new("one", now, &[]).find(find);
-    let found = desk.store.reschedule(request).await.unwrap().found;
-    let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
-    let plans: Vec<_> = (1..)
+    let now = TimeSource::Fixed(t(100));
+    let query = DueQuery::new(&["t"], t(100), 5);
+    let found = desk.store.queries().unwrap().find_due(query, now).await.unwrap().found;
+    let lease = Duration::from_secs(60);
+    let claims: Vec<_> = (1..)
         .zip(&found)
-        .map(|(claim, state)| {
-            let take = Take::new(claim, state.fence, state.head.clone().unwrap(), deliver);
-            Plan::new(&state.name, Act::Take(take))
+        .map(|(id, state)| {
+            let head = state.head.clone().unwrap();
+            Operation::claim(&state.name, Claim::at_least_once(id, state.fence, head, lease))
         })
         .collect();
-    let answer = desk.store.reschedule(Reschedule::new("one", now, &plans).find(find)).await;
-    let answer = answer.unwrap();
-    let taken = answer.answers.iter().filter(|answer| matches!(answer, Answer::Taken(_)));
-    assert_eq!((found.len(), taken.count()), (5, 5));
+    let replies = calls::replies(&desk.store, now, &claims).await;
+    let claimed = replies.iter().filter(|reply| matches!(reply, Reply::Claimed(_)));
+    assert_eq!((found.len(), claimed.count()), (5, 5));
     assert_eq!(desk.due(t(100), 10).await.len(), 5, "and the others are left");
 }
 
@@ -271,8 +272,9 @@ async fn p35_a_batch_takes_up_to_its_limit(place: Place) {
 async fn p37_a_job_without_a_kind_is_found_by_no_kind(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     let first = Some(t(0).into());
-    let plans = [Plan::new("old", Act::Register { definition: MINUTELY, version: 0, first })];
-    desk.store.reschedule(Reschedule::new("one", Now::At(t(0)), &plans)).await.unwrap();
+    let register = Action::Register { definition: MINUTELY, version: 0, first };
+    let operation = Operation::new("old", register);
+    calls::send(&desk.store, "one", TimeSource::Fixed(t(0)), operation).await.unwrap();
     let state = desk.get("old").await;
     assert_eq!((state.kind.as_str(), state.cursor), ("", Some(after(0, 0))));
     assert!(desk.due(t(60), 9).await.is_empty());

@@ -57,7 +57,7 @@ async fn a_job_that_keeps_the_only_connection_keeps_its_lease(place: Place) {
         drop(held);
     };
     let scheduler = Scheduler::builder(store.clone())
-        .safety_poll(Duration::from_millis(500))
+        .poll_interval(Duration::from_millis(500))
         .add("a", job(every(Duration::from_millis(500)), work).at_least_once(lease))
         .on_event(move |event| {
             let _ = told.unbounded_send(event.clone());
@@ -76,13 +76,13 @@ async fn a_job_that_keeps_the_only_connection_keeps_its_lease(place: Place) {
     };
     let _ = scheduler.run_until(until_it_ends).await;
     let lost =
-        |event: &Event| matches!(event, Event::LeaseLost { .. } | Event::LeaseUnconfirmed { .. });
+        |event: &Event| matches!(event, Event::LeaseLost { .. } | Event::LeaseRenewalFailed { .. });
     assert!(!events.iter().any(lost), "{events:?}");
     let ended = events.iter().find_map(|event| match event {
         Event::Ended { attempt, outcome, .. } => Some((*attempt, outcome.word())),
         _ => None,
     });
-    assert_eq!(ended, Some((1, "ran")), "{events:?}");
+    assert_eq!(ended, Some((1, "succeeded")), "{events:?}");
     // Takes had to wait.
     assert!(events.iter().any(|event| matches!(event, Event::StoreDown { .. })), "{events:?}");
     store.close().await;

@@ -1,170 +1,191 @@
 //! Rows and sessions as they really are: garbage, clocks, time-outs, hostile names.
 
 use crate::{
+    calls::{STORE, change, create, delete, get, replies, send},
     connect::run,
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    Backend, Kind, Time,
+    Backend, ErrorKind, Time,
     backend::{
-        Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Find, Mark, NewSchedule,
-        Now, Page, Plan, Reschedule, Settle, Settled, Take,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, OnExpiry, Operation, Page,
+        Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
 use std::time::Duration;
 
 on_every_database! {
-    a_row_that_cannot_be_read_is_parked_and_in_nobodys_way
+    a_row_that_cannot_be_read_is_shown_and_does_not_stand_before_others
     names_and_payloads_survive_exactly
     the_databases_clock_decides
-    a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it
+    a_claim_by_the_databases_clock_answers_with_the_fence_that_ends_it
     deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not
+    a_batch_of_large_data_is_written_in_parts
 }
 
 fn at(ms: i64) -> Time {
     from_millis(ms).unwrap()
 }
 
-async fn a_row_that_cannot_be_read_is_parked_and_in_nobodys_way(place: Place) {
+async fn a_row_that_cannot_be_read_is_shown_and_does_not_stand_before_others(place: Place) {
     let sql = place.open().await;
-    let store = sql.schedules().unwrap();
-    let now = Now::At(at(5_000));
+    let queries = sql.queries().unwrap();
+    let fixed = |ms| TimeSource::Fixed(at(ms));
+    let now = fixed(5_000);
     for name in ["bad", "good"] {
-        let new = NewSchedule::new(name, "mail", "def", Some(at(1_000).into()));
-        store.add(&[new], now).await.unwrap().remove(0).unwrap();
+        create(&sql, name, NewSchedule::new("mail", "def", Some(at(1_000).into())), now)
+            .await
+            .unwrap();
     }
     let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
     let (more, bad) = (hex("{\"v\":9}"), hex("bad"));
     let update = if place.url.starts_with("postgres") {
-        format!("UPDATE {{p}}_job SET more = '\\x{more}', notice_at = 1 WHERE name = '\\x{bad}'")
+        format!("UPDATE {{p}}_job SET more = '\\x{more}', index_at = 1 WHERE name = '\\x{bad}'")
     } else {
-        format!("UPDATE {{p}}_job SET more = X'{more}', notice_at = 1 WHERE name = X'{bad}'")
+        format!("UPDATE {{p}}_job SET more = X'{more}', index_at = 1 WHERE name = X'{bad}'")
     };
     run(&place, &update).await.unwrap();
-    let find = |limit| Reschedule::new("n", now, &[]).find(Find::new(&["mail"], at(5_000), limit));
-    // It is shown, and then no longer stands before the others.
-    let found = sql.reschedule(find(1)).await.unwrap().found;
-    assert!(found[0].parked.as_ref().unwrap().contains("version 9"), "{found:?}");
-    let found = sql.reschedule(find(1)).await.unwrap().found;
-    assert_eq!((found[0].name.as_str(), &found[0].parked), ("good", &None));
-    let plans = [Plan::new("bad", Act::Reap), Plan::new("good", Act::Look)];
-    let answer = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
-    assert!(matches!(&answer.answers[0], Answer::State(state) if state.parked.is_some()));
-    assert!(matches!(&answer.answers[1], Answer::State(state) if state.parked.is_none()));
-    assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 2);
-    let pause = Change::Pause { note: "" };
-    assert_eq!(store.modify("bad", pause, now).await.unwrap_err().kind(), Kind::Other);
-    // An operator gets rid of it, and its fences still grow.
-    let fence = store.get("good").await.unwrap().fence;
-    store.delete("bad", now).await.unwrap();
-    assert_eq!(store.get("bad").await.unwrap_err().kind(), Kind::NotFound);
-    let state = store
-        .add(&[NewSchedule::new("bad", "mail", "def", None)], now)
-        .await
-        .unwrap()
-        .remove(0)
-        .unwrap();
+    let find = async |ms| {
+        let query = DueQuery::new(&["mail"], at(ms), 1);
+        queries.find_due(query, fixed(ms)).await.unwrap().found.remove(0)
+    };
+    // It is shown, and then does not stand before the others.
+    let found = find(5_000).await;
+    assert!(found.unreadable.as_ref().unwrap().contains("version 9"), "{found:?}");
+    let found = find(5_000).await;
+    assert_eq!((found.name.as_str(), &found.unreadable), ("good", &None));
+    // A node that can read it finds it after a while.
+    assert_eq!(queries.kinds().await.unwrap(), ["mail"]);
+    delete(&sql, "good", now).await.unwrap();
+    assert_eq!(find(66_000).await.name, "bad");
+    create(&sql, "good", NewSchedule::new("mail", "def", None), now).await.unwrap();
+
+    let operations = [Operation::new("bad", Action::Reap), Operation::read("good")];
+    let replies = replies(&sql, now, &operations).await;
+    assert!(matches!(&replies[0], Reply::State(state) if state.unreadable.is_some()));
+    assert!(matches!(&replies[1], Reply::State(state) if state.unreadable.is_none()));
+    assert_eq!(queries.list(Page::first(9)).await.unwrap().len(), 2);
+    let pause = Action::Pause { note: "" };
+    assert_eq!(change(&sql, "bad", pause, now).await.unwrap_err().kind(), ErrorKind::Other);
+    // An operator deletes it, and its fences still grow.
+    let fence = get(&sql, "good").await.unwrap().fence;
+    delete(&sql, "bad", now).await.unwrap();
+    assert_eq!(get(&sql, "bad").await.unwrap_err().kind(), ErrorKind::NotFound);
+    let state = create(&sql, "bad", NewSchedule::new("mail", "def", None), now).await.unwrap();
     assert!(state.fence > fence);
 }
 
 async fn names_and_payloads_survive_exactly(place: Place) {
     let sql = place.open().await;
-    let store = sql.schedules().unwrap();
-    let now = Now::At(at(5_000));
+    let now = TimeSource::Fixed(at(5_000));
     let long = "🧾".repeat(50);
     let names =
         ["a", "A", "é", "e\u{301}", "ß", "ss", "'; DROP TABLE x; --", "a:b:c", "%s$1?", &long];
     let payloads = [vec![], vec![0], vec![0xFF; 3], (0..=255).cycle().take(1 << 20).collect()];
     for (i, name) in names.iter().enumerate() {
         let payload: &[u8] = &payloads[i % payloads.len()];
-        let new = NewSchedule::new(name, name, "d\0'\"", Some(end_of_time().into())).data(payload);
-        store.add(&[new], now).await.unwrap().remove(0).unwrap();
-        let state = store.get(name).await.unwrap();
+        let new = NewSchedule::new(name, "d\0'\"", Some(end_of_time().into())).data(payload);
+        create(&sql, name, new, now).await.unwrap();
+        let state = get(&sql, name).await.unwrap();
         assert!(state.data == payload && state.kind == *name && state.name == *name, "{name}");
         assert_eq!(
             (state.definition.as_str(), state.cursor),
             ("d\0'\"", Some(end_of_time().into()))
         );
     }
-    assert_eq!(store.list(Page::first(99)).await.unwrap().len(), names.len());
+    let listed = sql.queries().unwrap().list(Page::first(99)).await.unwrap();
+    assert_eq!(listed.len(), names.len());
 }
 
 async fn the_databases_clock_decides(place: Place) {
     let sql = place.open().await;
     // A node whose clock is in 1970 asks; the database and this test are on one machine.
-    let wrong = Now::Store { node: at(1) };
-    let now = async || sql.reschedule(Reschedule::new("n", wrong, &[])).await.unwrap().now;
+    let wrong = TimeSource::Store { fallback: at(1) };
+    let now = async || sql.reschedule(Batch::new("n", wrong, &[])).await.unwrap().now;
     let (before, first) = (Time::from(std::time::UNIX_EPOCH), now().await);
     assert!(first > before + std::time::Duration::from_secs(50 * 365 * 86_400));
     assert!(now().await >= first);
-    let made = sql.schedules().unwrap().add(&[NewSchedule::new("a", "k", "d", None)], wrong).await;
-    assert!(made.unwrap().remove(0).unwrap().fence >= first.timestamp_micros());
-    // Also where rows are read, and locked.
-    for act in [Act::Look, Act::Reap] {
-        let plans = [Plan::new("a", act)];
-        let answer = sql.reschedule(Reschedule::new("n", wrong, &plans)).await.unwrap();
-        assert!(answer.now >= first);
+    let made = create(&sql, "a", NewSchedule::new("k", "d", None), wrong).await;
+    assert!(made.unwrap().fence >= first.timestamp_micros());
+    // Also where rows are read, found or not, and written.
+    for action in [Action::Read, Action::Reap, Action::Pause { note: "" }] {
+        for name in ["a", "none"] {
+            let operations = [Operation::new(name, action.clone())];
+            let applied = sql.reschedule(Batch::new("n", wrong, &operations)).await.unwrap();
+            assert!(applied.now >= first);
+        }
     }
+    let query = DueQuery::new(&["k"], end_of_time(), 1);
+    assert!(sql.queries().unwrap().find_due(query, wrong).await.unwrap().now >= first);
 }
 
-async fn a_take_by_the_databases_clock_answers_with_the_fence_that_ends_it(place: Place) {
+async fn a_claim_by_the_databases_clock_answers_with_the_fence_that_ends_it(place: Place) {
     let sql = place.open().await;
-    let now = Now::Store { node: at(1) };
     let lease = Duration::from_secs(60);
-    let mark = Mark { lasts: lease, beside: Beside::Others };
     let (first, second) = (at(1_000), Cursor::To(Some(at(2_000).into())));
-    let ways = [
-        (Deliver::AtLeastOnce { lease }, second),
-        (Deliver::AtMostOnce { then: second, mark: Some(mark) }, Cursor::Keep),
-    ];
+    let ways = [(OnExpiry::Retry, Cursor::Keep, second), (OnExpiry::Lost, second, Cursor::Keep)];
     // Many in one batch: a clock that is read twice is seldom read alike for all of them.
     let names: Vec<String> = (0..100).map(|i| format!("job-{i}")).collect();
-    for (claim, (deliver, then)) in ways.into_iter().enumerate() {
-        let mut plans = Vec::new();
+    for (id, (on_expiry, then, then_at_the_end)) in (0..).zip(ways) {
+        let mut claims = Vec::new();
+        let names: Vec<String> = names.iter().map(|name| format!("{name}-{id}")).collect();
         for name in &names {
-            let name = format!("{name}-{claim}");
-            let new = NewSchedule::new(&name, "k", "d", Some(first.into()));
-            let fence =
-                sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().fence;
-            plans.push((name, fence));
+            let new = NewSchedule::new("k", "d", Some(first.into()));
+            let fence = create(&sql, name, new, STORE).await.unwrap().fence;
+            let claim = match on_expiry {
+                OnExpiry::Retry => Claim::at_least_once(id, fence, first.into(), lease),
+                OnExpiry::Lost => {
+                    Claim::at_most_once(id, fence, first.into(), then, lease, Sharing::Shared)
+                }
+            };
+            claims.push(Operation::claim(name, claim));
         }
-        let take = |fence: &i64| Act::Take(Take::new(claim as u128, *fence, first.into(), deliver));
-        let takes: Vec<_> =
-            plans.iter().map(|(name, fence)| Plan::new(name, take(fence))).collect();
-        let answers = sql.reschedule(Reschedule::new("n", now, &takes)).await.unwrap().answers;
-        let end = End::Finish { then, outcome: Ended::Ran };
-        let mut endings = Vec::new();
-        for ((name, _), answer) in plans.iter().zip(&answers) {
-            let Answer::Taken(taken) = answer else { panic!("{name} was not won: {answer:?}") };
-            endings.push(Ending::new(name, taken.fence, end.clone()));
-        }
-        let settled = sql.leases().unwrap().settle(Settle::new("n", now, &endings)).await.unwrap();
-        assert_eq!(settled, vec![Settled::Done; names.len()]);
+        let replies = replies(&sql, STORE, &claims).await;
+        let ends = names.iter().zip(replies).map(|(name, reply)| {
+            let claimed = reply.clone().claimed();
+            let claimed = claimed.unwrap_or_else(|| panic!("{name} was not won: {reply:?}"));
+            Operation::complete(name, claimed.fence, then_at_the_end, Completion::Succeeded)
+        });
+        let ends: Vec<Operation<'_>> = ends.collect();
+        let accepted = crate::calls::replies(&sql, STORE, &ends).await;
+        assert_eq!(accepted, vec![Reply::Accepted; names.len()]);
     }
 }
 
 async fn deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not(place: Place) {
     let sql = place.open().await;
-    let store = sql.schedules().unwrap();
-    let day = 86_400_000;
-    let new = |name| NewSchedule::new(name, "k", "d", None);
-    store.add(&[new("a")], Now::At(at(9 * day))).await.unwrap().remove(0).unwrap();
-    let fence = store.get("a").await.unwrap().fence;
-    store.delete("a", Now::At(at(9 * day))).await.unwrap();
-    let look = async |name, when| {
-        let plans = [Plan::new(name, Act::Look)];
-        let now = Now::At(at(when));
-        sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers.remove(0)
-    };
-    assert_eq!(look("a", 10 * day).await, Answer::Gone);
-    assert_eq!(look("a", 16 * day).await, Answer::Absent);
-    // Another deletion clears old tombstones away.
-    store.add(&[new("b")], Now::At(at(17 * day))).await.unwrap().remove(0).unwrap();
-    store.delete("b", Now::At(at(17 * day))).await.unwrap();
-    assert_eq!(look("a", 10 * day).await, Answer::Absent);
+    let day = |n: i64| TimeSource::Fixed(at(n * 86_400_000));
+    let new = NewSchedule::new("k", "d", None);
+    let fence = create(&sql, "a", new, day(9)).await.unwrap().fence;
+    delete(&sql, "a", day(9)).await.unwrap();
+    let read = async |time| send(&sql, "n", time, Operation::read("a")).await.unwrap();
+    assert_eq!(read(day(10)).await, Reply::Deleted);
+    assert_eq!(read(day(16)).await, Reply::Absent);
+    // Another deletion purges old tombstones.
+    create(&sql, "b", new, day(17)).await.unwrap();
+    delete(&sql, "b", day(17)).await.unwrap();
+    assert_eq!(read(day(10)).await, Reply::Absent);
     // By a clock that went back, the name still gets a higher fence.
-    assert!(
-        store.add(&[new("a")], Now::At(at(day))).await.unwrap().remove(0).unwrap().fence > fence
-    );
+    assert!(create(&sql, "a", new, day(1)).await.unwrap().fence > fence);
+}
+
+/// More than one statement can bear, in one batch, and each decided alone.
+async fn a_batch_of_large_data_is_written_in_parts(place: Place) {
+    let sql = place.open().await;
+    create(&sql, "job 1", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+    let data = vec![7; 600_000];
+    let names: Vec<String> = (0..5).map(|i| format!("job {i}")).collect();
+    let new = NewSchedule::new("k", "d", None).data(&data);
+    let creations: Vec<Operation<'_>> =
+        names.iter().map(|name| Operation::new(name, Action::Create(new))).collect();
+    let replies = sql.reschedule(Batch::new("n", STORE, &creations)).await.unwrap().replies;
+    for (name, reply) in names.iter().zip(replies) {
+        match (name.as_str(), reply) {
+            ("job 1", reply) => assert_eq!(reply.unwrap_err().kind(), ErrorKind::AlreadyExists),
+            (_, reply) => assert_eq!(reply.unwrap().state().unwrap().data.len(), data.len()),
+        }
+        let stored = get(&sql, name).await.unwrap().data.len();
+        assert_eq!(stored, if name == "job 1" { 0 } else { data.len() }, "{name}");
+    }
 }

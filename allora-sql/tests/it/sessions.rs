@@ -1,14 +1,15 @@
-//! What was found out about each database, kept as tests.
+//! Facts about each database that were found out, kept as tests.
 
 use crate::{
+    calls::{STORE, change, create, delete, get, replies, send},
     connect::run,
     stores::{Db, Place, on, on_every_database, pause},
 };
 use allora_core::{
-    Backend, Kind,
+    Backend, ErrorKind, Time,
     backend::{
-        Act, Answer, Beside, Change, Cursor, Deliver, End, Ended, Ending, Mark, NewSchedule, Next,
-        Now, Plan, Reschedule, Settle, Settled, Take,
+        Action, Batch, Claim, Completion, Cursor, NewSchedule, NextRun, Notification, Operation,
+        Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
@@ -21,73 +22,58 @@ use sqlx::{
 use std::{str::FromStr, time::Duration};
 
 on_every_database! {
-    one_of_many_takes_wins_and_the_others_are_told
+    one_of_many_claims_wins_and_the_others_are_told
+    a_write_that_held_the_row_is_not_lost
     time_that_passed_while_waiting_for_a_row_counts
 }
 
-const STORE: Now = Now::Store { node: chrono::DateTime::<chrono::Utc>::UNIX_EPOCH };
-
-/// A take of the cursor's occurrence.
-fn take(claim: u128, fence: i64, expected: Next, then: Next) -> Act<'static> {
-    let mark = Some(Mark { lasts: Duration::from_secs(60), beside: Beside::Others });
-    let deliver = Deliver::AtMostOnce { then: Cursor::To(Some(then)), mark };
-    Act::Take(Take::new(claim, fence, expected.at.into(), deliver))
+/// A claim of the cursor's occurrence.
+fn claim(id: u128, fence: i64, expected: NextRun, then: NextRun) -> Claim {
+    let (expected, then) = (expected.scheduled_at.into(), Cursor::To(Some(then)));
+    Claim::at_most_once(id, fence, expected, then, Duration::from_secs(60), Sharing::Shared)
 }
 
-async fn one_of_many_takes_wins_and_the_others_are_told(place: Place) {
+async fn one_of_many_claims_wins_and_the_others_are_told(place: Place) {
     let names: Vec<String> = (0..100).map(|i| format!("job {i}")).collect();
-    let first: Next = from_millis(1_000).unwrap().into();
+    let first: NextRun = from_millis(1_000).unwrap().into();
     let sql = place.open().await;
-    let register = Act::Register { definition: "d", version: 0, first: Some(first) };
-    let plans: Vec<Plan<'_>> = names.iter().map(|n| Plan::new(n, register.clone())).collect();
+    let register = Action::Register { definition: "d", version: 0, first: Some(first) };
+    let registrations: Vec<Operation<'_>> =
+        names.iter().map(|name| Operation::new(name, register.clone())).collect();
     let rounds = 5;
     for round in 0..rounds {
-        // Registering what is there alters nothing, and reads it.
-        let read = sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap().answers;
-        let fence = |answer: &Answer| match answer {
-            Answer::State(state) => state.fence,
-            other => panic!("{other:?}"),
-        };
-        let fences: Vec<i64> = read.iter().map(fence).collect();
-        // A claim that was used before would be answered with what it won then.
-        let at = |round: i64| Next::from(from_millis(1_000 + round).unwrap());
+        // Registering an existing job changes nothing, and reads it.
+        let read = replies(&sql, STORE, &registrations).await.into_iter();
+        let fences: Vec<i64> = read.map(|reply| reply.state().unwrap().fence).collect();
+        // A claim id that was used before would get the reply of then.
+        let at = |round: i64| NextRun::from(from_millis(1_000 + round).unwrap());
         let node = async |node: u128| {
             let other = place.open().await;
-            let plans: Vec<Plan<'_>> = (0..names.len())
+            let claims: Vec<Operation<'_>> = (0..names.len())
                 .map(|i| {
-                    let claim = (node << 32 | round as u128) << 64 | i as u128;
-                    Plan::new(&names[i], take(claim, fences[i], at(round), at(round + 1)))
+                    let id = (node << 32 | round as u128) << 64 | i as u128;
+                    let claim = claim(id, fences[i], at(round), at(round + 1));
+                    Operation::claim(&names[i], claim)
                 })
                 .collect();
-            let answer = other.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap();
-            answer.answers.iter().filter(|a| matches!(a, Answer::Taken(_))).count()
+            let replies = replies(&other, STORE, &claims).await.into_iter();
+            replies.filter(|reply| matches!(reply, Reply::Claimed(_))).count()
         };
         let won = futures::future::join_all((0..4).map(node)).await;
         assert_eq!(won.iter().sum::<usize>(), names.len(), "{won:?}");
     }
-    let state = sql.schedules().unwrap().get("job 7").await.unwrap();
-    assert_eq!((state.counters.started, state.holds.len()), (rounds as u64, rounds as usize));
+    let state = get(&sql, "job 7").await.unwrap();
+    assert_eq!((state.counters.started, state.leases.len()), (rounds as u64, rounds as usize));
 }
 
-/// A clock that was read before the wait would find the occurrence not due yet.
-async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
-    // With a history every take locks its row.
-    let sql = place.builder().history(10).connect(&place.url).await.unwrap();
-    let store = sql.schedules().unwrap();
-    let soon = sql.reschedule(Reschedule::new("n", STORE, &[])).await.unwrap().now
-        + Duration::from_millis(600);
-    let soon = from_millis(soon.timestamp_millis()).unwrap();
-    let new = NewSchedule::new("a", "k", "d", Some(soon.into()));
-    let fence = store.add(&[new], STORE).await.unwrap().remove(0).unwrap().fence;
-    let (begin, touch) = match place.url.split(':').next() {
-        Some("sqlite") => ("BEGIN IMMEDIATE", "UPDATE {p}_job SET missed = missed + 1"),
-        _ => ("BEGIN", "UPDATE {p}_job SET missed = missed + 1"),
-    };
-    let touch = touch.replace("{p}", &place.prefix);
-    let text = format!("{begin}; {touch}");
+/// Does `work` while another writer has the row of the only job for 1.2 s.
+async fn while_another_has_the_row<T>(place: &Place, work: impl Future<Output = T>) -> T {
+    let begin = if place.url.starts_with("sqlite") { "BEGIN IMMEDIATE" } else { "BEGIN" };
+    // As every write does.
+    let touch = "UPDATE {p}_job SET missed = missed + 1, version = version + 1";
+    let text = format!("{begin}; {}", touch.replace("{p}", &place.prefix));
     let wait =
         if place.url.starts_with("mysql") { "DO SLEEP(1.2)" } else { "SELECT pg_sleep(1.2)" };
-    // Somebody has the row until it is due.
     let (has_it, held) = futures::channel::oneshot::channel();
     let hold = async {
         if place.url.starts_with("postgres") {
@@ -110,16 +96,54 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
             conn.execute("COMMIT").await.unwrap();
         }
     };
-    let taking = async {
+    let work = async {
         held.await.unwrap();
-        let then = Next::from(soon + Duration::from_secs(9));
-        let plans = [Plan::new("a", take(1, fence, soon.into(), then))];
-        sql.reschedule(Reschedule::new("n", STORE, &plans)).await.unwrap()
+        work.await
     };
-    let ((), answer) = futures::join!(hold, taking);
-    assert!(matches!(answer.answers[0], Answer::Taken(_)), "{answer:?}");
-    let state = store.get("a").await.unwrap();
-    assert_eq!((state.counters.missed, state.counters.started), (1, 1), "an update was lost");
+    futures::join!(hold, work).1
+}
+
+/// Two ways: the fast statements, and with a history a read and a commit.
+async fn two_ways(place: &Place) -> [(Sql, Place); 2] {
+    let other = place.beside("history");
+    let with_history = other.builder().history(10).connect(&other.url).await.unwrap();
+    [(place.open().await, place.beside_nothing()), (with_history, other)]
+}
+
+/// A read and a write without comparing would overwrite it.
+async fn a_write_that_held_the_row_is_not_lost(place: Place) {
+    for (sql, place) in two_ways(&place).await {
+        let first: NextRun = from_millis(1_000).unwrap().into();
+        let new = NewSchedule::new("k", "d", Some(first));
+        let fence = create(&sql, "a", new, STORE).await.unwrap().fence;
+        let claim = claim(1, fence, first, end_of_time().into());
+        let claiming = send(&sql, "n", STORE, Operation::claim("a", claim));
+        let reply = while_another_has_the_row(&place, claiming).await.unwrap();
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+        let counters = get(&sql, "a").await.unwrap().counters;
+        assert_eq!((counters.missed, counters.started), (1, 1), "an update was lost");
+    }
+    place.beside("history").clear().await;
+}
+
+/// A clock that was read before the wait would find the claim in time.
+async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
+    for (sql, place) in two_ways(&place).await {
+        let first: NextRun = from_millis(1_000).unwrap().into();
+        let new = NewSchedule::new("k", "d", Some(first));
+        let fence = create(&sql, "a", new, STORE).await.unwrap().fence;
+        let now: Time = sql.reschedule(Batch::new("n", STORE, &[])).await.unwrap().now;
+        let mut claim = claim(1, fence, first, end_of_time().into());
+        claim.not_after = Some(now + Duration::from_millis(800));
+        let claiming = send(&sql, "n", STORE, Operation::claim("a", claim.clone()));
+        let reply = while_another_has_the_row(&place, claiming).await.unwrap();
+        assert!(matches!(reply, Reply::State(_)), "it was claimed too late: {reply:?}");
+        // It is the time that was over.
+        claim.not_after = None;
+        let reply = send(&sql, "n", STORE, Operation::claim("a", claim)).await.unwrap();
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+    }
+    place.beside("history").clear().await;
 }
 
 #[test]
@@ -139,8 +163,7 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
         let (_, rest) = place.url.split_once('@').unwrap();
         let url = format!("postgres://{role}:pw@{rest}");
         let sql = place.builder().connect(&url).await.unwrap();
-        let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
+        create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
         // A pool that is given keeps its sessions, and one that would lose takes is refused.
         let pool = PgPool::connect(&url).await.unwrap();
         let error = place.builder().postgres_pool(pool.clone()).await.unwrap_err();
@@ -190,11 +213,11 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
 }
 
 async fn works(sql: &Sql) {
-    let store = sql.schedules().unwrap();
-    let new = NewSchedule::new("a", "k", "d", None).data(b"x");
-    store.add(&[new], STORE).await.unwrap().remove(0).unwrap();
-    store.modify("a", Change::Trigger { id: "t", at: None }, STORE).await.unwrap();
-    store.delete("a", STORE).await.unwrap();
+    let new = NewSchedule::new("k", "d", None).data(b"x");
+    create(sql, "a", new, STORE).await.unwrap();
+    let trigger = Action::Trigger { id: "t", scheduled_at: None };
+    change(sql, "a", trigger, STORE).await.unwrap();
+    delete(sql, "a", STORE).await.unwrap();
 }
 
 /// A statement that changes nothing reports no row on MySQL: an extension must not believe it.
@@ -202,38 +225,35 @@ async fn works(sql: &Sql) {
 fn an_extension_that_changes_nothing_is_granted() {
     on(Db::MySql, async |place| {
         let sql = place.open().await;
-        let now = Now::At(from_millis(5_000).unwrap());
-        let first: Next = from_millis(1_000).unwrap().into();
-        let new = NewSchedule::new("a", "k", "d", Some(first));
-        let fence =
-            sql.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap().fence;
-        let then: Next = end_of_time().into();
-        let plans = [Plan::new("a", take(1, fence, first, then))];
-        let answer = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap();
-        let Answer::Taken(taken) = &answer.answers[0] else { panic!("{answer:?}") };
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        let first: NextRun = from_millis(1_000).unwrap().into();
+        let new = NewSchedule::new("k", "d", Some(first));
+        let fence = create(&sql, "a", new, now).await.unwrap().fence;
+        let then: NextRun = end_of_time().into();
+        let claim = Operation::claim("a", claim(1, fence, first, then));
+        let claimed = send(&sql, "n", now, claim).await.unwrap().claimed().unwrap();
+        let duration = Duration::from_secs(60);
+        let extend = Operation::new("a", Action::Extend { fence: claimed.fence, duration });
         for _ in 0..2 {
-            let end = End::Extend { lasts: Duration::from_secs(60) };
-            let endings = [Ending::new("a", taken.fence, end)];
-            let settled = sql.leases().unwrap().settle(Settle::new("n", now, &endings)).await;
-            assert_eq!(settled.unwrap(), [Settled::Until(taken.until.unwrap())]);
+            let reply = send(&sql, "n", now, extend.clone()).await.unwrap();
+            assert_eq!(reply, Reply::Extended(claimed.until));
         }
-        let finish = End::Finish { then: Cursor::To(Some(then)), outcome: Ended::Ran };
-        let endings = [Ending::new("a", taken.fence, finish)];
+        let then = Cursor::To(Some(then));
+        let end = Operation::complete("a", claimed.fence, then, Completion::Succeeded);
         for _ in 0..2 {
-            let settled = sql.leases().unwrap().settle(Settle::new("n", now, &endings)).await;
-            assert_eq!(settled.unwrap(), [Settled::Done]);
+            let reply = send(&sql, "n", now, end.clone()).await.unwrap();
+            assert_eq!(reply, Reply::Accepted);
         }
     });
 }
 
-/// Without STRICT a text in a column of numbers is never due, and nobody is told.
+/// Without STRICT, a text in a column of numbers is never due, and no error appears.
 #[test]
 fn sqlite_refuses_text_where_a_number_belongs() {
     on(Db::Sqlite, async |place| {
         let sql = place.open().await;
-        let new = NewSchedule::new("a", "k", "d", None);
-        sql.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
-        assert!(run(&place, "UPDATE {p}_job SET cursor_at = 'tomorrow'").await.is_err());
+        create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        assert!(run(&place, "UPDATE {p}_job SET cursor_scheduled_at = 'tomorrow'").await.is_err());
     });
 }
 
@@ -245,14 +265,14 @@ fn a_given_pool_of_sqlite_must_be_durable() {
         let options = options.synchronous(SqliteSynchronous::Off);
         let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
         let error = place.builder().sqlite_pool(pool).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("synchronous"), "{error}");
     });
 }
 
-/// A take by key must not read the other jobs.
+/// A claim by key must not read the other jobs.
 #[test]
-fn takes_and_looks_use_the_indexes() {
+fn claims_and_queries_use_the_indexes() {
     on(Db::Sqlite, async |place| {
         place.open().await;
         let mut conn = sqlx::SqliteConnection::connect(&place.url).await.unwrap();
@@ -263,10 +283,10 @@ fn takes_and_looks_use_the_indexes() {
         };
         let by_key = plan("SELECT * FROM {p}_job WHERE name IN (X'00', X'01')").await;
         assert!(by_key.contains("SEARCH") && !by_key.contains("SCAN"), "{by_key}");
-        let find = "SELECT * FROM {p}_job j WHERE j.notice_at IS NOT NULL AND j.gone_at IS NULL \
-                    AND j.kind = X'00' ORDER BY j.notice_at, j.name LIMIT 5";
+        let find = "SELECT * FROM {p}_job j WHERE j.index_at IS NOT NULL AND j.deleted_at IS NULL \
+                    AND j.kind = X'00' ORDER BY j.index_at, j.name LIMIT 5";
         let noticed = plan(find).await;
-        assert!(noticed.contains("_job_notice") && !noticed.contains("TEMP B-TREE"), "{noticed}");
+        assert!(noticed.contains("_job_index_at") && !noticed.contains("TEMP B-TREE"), "{noticed}");
     });
 }
 
@@ -274,12 +294,12 @@ fn takes_and_looks_use_the_indexes() {
 fn postgres_tells_those_who_watch() {
     on(Db::Postgres, async |place| {
         let (sql, other) = (place.open().await, place.open().await);
-        let mut hints = sql.watch().unwrap().subscribe().await.unwrap();
+        let mut notifications = sql.notifier().unwrap().subscribe().await.unwrap();
         let due = from_millis(7_000).unwrap();
-        let new = NewSchedule::new("a", "k", "d", Some(due.into()));
-        other.schedules().unwrap().add(&[new], STORE).await.unwrap().remove(0).unwrap();
-        assert_eq!(hints.next().await, Some(allora_core::backend::Hint::DueAt(due)));
-        other.schedules().unwrap().delete("a", STORE).await.unwrap();
-        assert_eq!(hints.next().await, Some(allora_core::backend::Hint::Job("a".into())));
+        let new = NewSchedule::new("k", "d", Some(due.into()));
+        create(&other, "a", new, STORE).await.unwrap();
+        assert_eq!(notifications.next().await, Some(Notification::DueAt(due)));
+        delete(&other, "a", STORE).await.unwrap();
+        assert_eq!(notifications.next().await, Some(Notification::Job("a".into())));
     });
 }

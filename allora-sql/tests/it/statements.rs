@@ -1,12 +1,12 @@
-//! How many statements a batch costs, as the driver logs them.
+//! Number of statements that a batch costs, as the driver logs them.
 
-use crate::stores::Db;
+use crate::{
+    calls::{STORE, change, replies},
+    stores::{Db, Place},
+};
 use allora_core::{
     Backend,
-    backend::{
-        Act, Answer, Beside, Cursor, Deliver, End, Ended, Ending, Find, Leases, Mark, Next, Now,
-        Plan, Reschedule, Settle, Settled, Take,
-    },
+    backend::{Action, Claim, Completion, Cursor, DueQuery, NextRun, Operation, Sharing},
     time::from_millis,
 };
 use std::{cell::Cell, sync::Once, time::Duration};
@@ -18,62 +18,95 @@ use tracing::{
 };
 
 #[test]
-fn a_batch_is_one_statement_for_its_takes_and_one_for_its_finishes_on_postgres() {
-    batch(Db::Postgres, [1, 1, 1]);
+fn a_batch_is_one_statement_for_its_claims_and_one_for_its_completions_on_postgres() {
+    batch(Db::Postgres, 0, [1, 1, 1]);
 }
 
-/// An `UPDATE` returns nothing there: what was won is read back.
+/// An `UPDATE` returns nothing there: the claims are read back.
 #[test]
-fn a_batch_is_two_statements_for_its_takes_and_one_for_its_finishes_on_mysql() {
-    batch(Db::MySql, [2, 1, 1]);
+fn a_batch_is_two_statements_for_its_claims_and_one_for_its_completions_on_mysql() {
+    batch(Db::MySql, 0, [2, 1, 1]);
 }
 
-/// Takes a hundred jobs, finishes them, and looks for others, in so many statements each.
-fn batch(db: Db, expected: [u64; 3]) {
-    let Some(place) = db.place() else { return };
+/// Records and history are written together.
+#[test]
+fn a_batch_with_history_is_a_read_and_a_commit_on_postgres() {
+    batch(Db::Postgres, 100_000, [2, 2, 1]);
+}
+
+/// A change that is accepted is a read and a commit; a notification follows.
+#[test]
+fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
+    let counts = counted(Db::Postgres, async |place| {
+        let sql = place.open().await;
+        let new = allora_core::backend::NewSchedule::new("k", "d", None).data(b"data");
+        change(&sql, "a", Action::Create(new), STORE).await.unwrap();
+        let before = COUNT.get();
+        change(&sql, "a", Action::Pause { note: "" }, STORE).await.unwrap();
+        vec![before, COUNT.get()]
+    });
+    if let Some(counts) = counts {
+        assert_eq!(counts, [3]);
+    }
+}
+
+/// Claims a hundred jobs, completes them, and looks for others, in so many statements each.
+fn batch(db: Db, history: u64, expected: [u64; 3]) {
+    let counts = counted(db, async |place| {
+        // One connection: another one would be set up by statements of its own.
+        let builder = place.builder().history(history).connections(1);
+        let sql = builder.connect(&place.url).await.unwrap();
+        let names: Vec<String> = (0..100).map(|i| format!("job {i}")).collect();
+        let first: NextRun = from_millis(1_000).unwrap().into();
+        let register = Action::Register { definition: "d", version: 0, first: Some(first) };
+        let registrations: Vec<Operation<'_>> =
+            names.iter().map(|name| Operation::new(name, register.clone())).collect();
+        let known = replies(&sql, STORE, &registrations).await;
+        let lease = Duration::from_secs(60);
+        // Later than any clock: no other run waits for the ends of these.
+        let then = Cursor::To(Some(from_millis(9_999_999_999_999).unwrap().into()));
+        let claims = (1..).zip(names.iter().zip(known)).map(|(id, (name, reply))| {
+            let (fence, expected) = (reply.state().unwrap().fence, first.scheduled_at.into());
+            let claim = Claim::at_most_once(id, fence, expected, then, lease, Sharing::Shared);
+            Operation::claim(name, claim)
+        });
+        let claims: Vec<Operation<'_>> = claims.collect();
+        let mut counts = vec![COUNT.get()];
+        let claimed = replies(&sql, STORE, &claims).await;
+        counts.push(COUNT.get());
+        let ends = names.iter().zip(claimed).map(|(name, reply)| {
+            let fence = reply.claimed().unwrap().fence;
+            Operation::complete(name, fence, Cursor::Keep, Completion::Succeeded)
+        });
+        let ends: Vec<Operation<'_>> = ends.collect();
+        let ended = replies(&sql, STORE, &ends).await;
+        assert!(ended.iter().all(|reply| reply.is_accepted()), "{ended:?}");
+        counts.push(COUNT.get());
+        let query = DueQuery::new(&["mail"], allora_core::time::end_of_time(), 10);
+        let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+        assert_eq!((due.found.len(), due.next_due), (0, None));
+        assert!(due.now > from_millis(1_700_000_000_000).unwrap(), "the database's clock");
+        counts.push(COUNT.get());
+        counts
+    });
+    if let Some(counts) = counts {
+        assert_eq!(counts, expected);
+    }
+}
+
+/// The numbers of statements between the counts that `work` returns; `None` without the database.
+fn counted(db: Db, work: impl AsyncFnOnce(&Place) -> Vec<u64>) -> Option<Vec<u64>> {
+    let place = db.place()?;
     // One thread, which has the counter.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     static COUNTER: Once = Once::new();
     COUNTER.call_once(|| tracing::subscriber::set_global_default(Counter).unwrap());
     let counts = runtime.block_on(async {
-        let sql = place.open().await;
-        let now = Now::Store { node: from_millis(0).unwrap() };
-        let names: Vec<String> = (0..100).map(|i| format!("job {i}")).collect();
-        let first: Next = from_millis(1_000).unwrap().into();
-        let register = Act::Register { definition: "d", version: 0, first: Some(first) };
-        let plans: Vec<Plan<'_>> = names.iter().map(|n| Plan::new(n, register.clone())).collect();
-        let known = sql.reschedule(Reschedule::new("n", now, &plans)).await.unwrap().answers;
-        let mark = Some(Mark { lasts: Duration::from_secs(60), beside: Beside::Others });
-        // Later than any clock: nobody waits for the ends of these runs.
-        let then = Cursor::To(Some(from_millis(9_999_999_999_999).unwrap().into()));
-        let takes = (1..).zip(names.iter().zip(&known)).map(|(claim, (name, answer))| {
-            let Answer::State(state) = answer else { panic!("{name}: {answer:?}") };
-            let deliver = Deliver::AtMostOnce { then, mark };
-            Plan::new(name, Act::Take(Take::new(claim, state.fence, first.at.into(), deliver)))
-        });
-        let takes: Vec<Plan<'_>> = takes.collect();
-        let mut counts = vec![COUNT.get()];
-        let won = sql.reschedule(Reschedule::new("n", now, &takes)).await.unwrap().answers;
-        counts.push(COUNT.get());
-        let ended = names.iter().zip(&won).map(|(name, answer)| {
-            let Answer::Taken(taken) = answer else { panic!("{name}: {answer:?}") };
-            let end = End::Finish { then: Cursor::Keep, outcome: Ended::Ran };
-            Ending::new(name, taken.fence, end)
-        });
-        let ended: Vec<Ending<'_>> = ended.collect();
-        let settled = sql.settle(Settle::new("n", now, &ended)).await.unwrap();
-        assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
-        counts.push(COUNT.get());
-        let find = Find::new(&["mail"], allora_core::time::end_of_time(), 10);
-        let found = sql.reschedule(Reschedule::new("n", now, &[]).find(find)).await.unwrap();
-        assert_eq!((found.found.len(), found.next_due), (0, None));
-        assert!(found.now > from_millis(1_700_000_000_000).unwrap(), "the database's clock");
-        counts.push(COUNT.get());
+        let counts = work(&place).await;
         place.clear().await;
         counts
     });
-    let each: Vec<u64> = counts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(each, expected);
+    Some(counts.windows(2).map(|pair| pair[1] - pair[0]).collect())
 }
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! The databases the tests run on: SQLite in a temporary file, the others where the environment
 //! says that there is one.
 
-use allora_core::{Kind, Runtime as _, runtime::Tokio};
+use allora_core::{ErrorKind, Runtime as _, runtime::Tokio};
 use allora_sql::{Builder, Sql};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use std::{env, sync::OnceLock, time::Duration};
@@ -131,7 +131,7 @@ pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
     for _ in 0..300 {
         match builder.clone().connect(url).await {
             Ok(sql) => return sql,
-            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
         }
         pause(100).await;
     }

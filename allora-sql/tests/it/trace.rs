@@ -1,27 +1,28 @@
-//! What PerfectSched's backend was seen to do, step by step, re-told in our calls.
+//! The recorded steps of PerfectSched's backend, repeated with calls of this backend.
 //!
 //! `golden/perfectsched_backend_trace.jsonl` has a line for each step, with the rows as they were
 //! after it. The story walks through all of them in order; [`Trace::same`] compares a job with its
-//! row where the original kept its promise: `timeout` is [`State::due_at`], `next_time` the
+//! row where the original kept its promise: `timeout` is [`JobState::due_at`], `next_time` the
 //! cursor's instant. Where it broke it, the story says what we do instead.
 //!
 //! | the original's call | ours |
 //! |---|---|
-//! | `add` | `Schedules::add`, the first match worked out by the schedule |
-//! | `poll` | `Backend::reschedule` with `Act::Take`, leased |
-//! | `heartbeat` | `Leases::settle` with `End::Extend` |
-//! | `finish!`, `retry!`, `release!` | the same with `Finish`, `Retry`, `Release` |
-//! | `modify` | `Schedules::modify` with `Change::Edit`; a bad expression does not parse |
-//! | `delete`, `exists?`, metadata | `Schedules::delete`, `Schedules::get` |
-//! | `poll_multi` | `Reschedule::find` with a limit |
+//! | `add` | `Action::Create`, the first match computed by the schedule |
+//! | `poll` | `Action::Claim`, at least once |
+//! | `heartbeat` | `Action::Extend` |
+//! | `finish!`, `retry!`, `release!` | `Action::Complete`, `Retry`, `Release` |
+//! | `modify` | `Action::Modify`; a bad expression does not parse |
+//! | `delete`, `exists?`, metadata | `Action::Delete`, `Queries::get` |
+//! | `poll_multi` | `Queries::find_due` with a limit |
 
 use crate::{
+    calls::{delete as remove, get, modify as edit},
     desk::{Desk, following, seconds, t},
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    Kind, Schedule,
-    backend::{Change, Now, Settled, State},
+    ErrorKind, Schedule,
+    backend::{Edit, JobState, Reply, TimeSource},
     cron,
 };
 
@@ -61,13 +62,13 @@ impl Trace {
     }
 
     /// The job is as the original's row was.
-    fn same(&self, state: &State) {
+    fn same(&self, state: &JobState) {
         assert_eq!(shown(state), self.row(&state.name), "{}", self.line["step"]);
     }
 }
 
-fn shown(state: &State) -> (i64, i64) {
-    (seconds(state.due_at.unwrap()), seconds(state.cursor.unwrap().at))
+fn shown(state: &JobState) -> (i64, i64) {
+    (seconds(state.due_at.unwrap()), seconds(state.cursor.unwrap().scheduled_at))
 }
 
 async fn the_originals_story_is_told_with_its_promises_kept(place: Place) {
@@ -88,78 +89,78 @@ async fn lease_and_preemption(trace: &mut Trace, one: &Desk, two: &Desk) {
     assert_eq!(one.poll(t(-1), "a", 120).await, None);
     trace.step("poll now=T-1").same(&one.get("a").await);
     let first = one.poll(t(0), "a", 120).await.unwrap();
-    assert_eq!((first.run.at, first.attempt), (t(0), 1));
+    assert_eq!((first.occurrence.scheduled_at, first.attempt), (t(0), 1));
     trace.step("poll now=T alive=120").same(&one.get("a").await);
     assert_eq!(two.poll(t(60), "a", 120).await, None);
     trace.step("poll again now=T+60").same(&one.get("a").await);
-    assert_eq!(one.beat(t(100), "a", &first, 120).await, Settled::Until(t(220)));
+    assert_eq!(one.extend(t(100), "a", &first, 120).await, Reply::Extended(t(220)));
     trace.step("heartbeat now=T+100").same(&one.get("a").await);
     assert_eq!(two.poll(t(219), "a", 120).await, None);
     trace.step("poll now=T+219").same(&one.get("a").await);
     let second = two.poll(t(220), "a", 120).await.unwrap();
-    assert_eq!((second.run.at, second.attempt), (t(0), 2));
+    assert_eq!((second.occurrence.scheduled_at, second.attempt), (t(0), 2));
     let taken_over = two.get("a").await;
     trace.step("poll now=T+220").same(&taken_over);
 
-    // The original let the zombie extend the other's lease, and then finish its occurrence.
+    // The original let the zombie extend the other's lease, and then complete its occurrence.
     trace.step("first holder heartbeats after being preempted (no error!)");
-    assert_eq!(one.beat(t(230), "a", &first, 120).await, Settled::Lost);
+    assert_eq!(one.extend(t(230), "a", &first, 120).await, Reply::LeaseLost);
     trace.step("first holder finish! after being preempted (succeeds");
-    assert_eq!(one.finish(t(230), "a", &first, MINUTELY).await, Settled::Lost);
-    assert_eq!(one.retry(t(230), "a", &first, 30).await, Settled::Lost);
-    assert_eq!(one.release(t(230), "a", &first).await, Settled::Lost);
+    assert_eq!(one.complete(t(230), "a", &first, MINUTELY).await, Reply::LeaseLost);
+    assert_eq!(one.retry(t(230), "a", &first, 30).await, Reply::LeaseLost);
+    assert_eq!(one.release(t(230), "a", &first).await, Reply::LeaseLost);
     assert_eq!(two.get("a").await, taken_over);
 
-    // And its victim was told that it was too late.
+    // In the original, the second holder then received an error: the run was already finished.
     trace.step("second holder finish! -> IdempotentAlreadyFinishedError");
-    assert_eq!(two.finish(t(230), "a", &second, MINUTELY).await, Settled::Done);
+    assert_eq!(two.complete(t(230), "a", &second, MINUTELY).await, Reply::Accepted);
     let finished = two.get("a").await;
     trace.same(&finished);
     // Finished twice is finished; a heartbeat or a retry of what is finished is refused.
-    assert_eq!(two.finish(t(231), "a", &second, MINUTELY).await, Settled::Done);
+    assert_eq!(two.complete(t(231), "a", &second, MINUTELY).await, Reply::Accepted);
     trace.step("second holder heartbeat -> PreemptedError");
-    assert_eq!(two.beat(t(231), "a", &second, 120).await, Settled::Lost);
+    assert_eq!(two.extend(t(231), "a", &second, 120).await, Reply::LeaseLost);
     trace.same(&two.get("a").await);
     trace.step("second holder retry! -> PreemptedError");
-    assert_eq!(two.retry(t(231), "a", &second, 30).await, Settled::Lost);
+    assert_eq!(two.retry(t(231), "a", &second, 30).await, Reply::LeaseLost);
     trace.same(&two.get("a").await);
     assert_eq!(two.get("a").await, finished);
 
     // It had no release at all.
     trace.step("release! -> backend has no release method");
     let taken = one.poll(t(240), "a", 300).await.unwrap();
-    assert_eq!(one.release(t(241), "a", &taken).await, Settled::Done);
+    assert_eq!(one.release(t(241), "a", &taken).await, Reply::Accepted);
     // It is due since its own instant, and not behind what has become due since.
     assert_eq!(seconds(two.get("a").await.due_at.unwrap()), 60);
     let again = two.poll(t(241), "a", 300).await.unwrap();
-    assert_eq!((again.run.at, again.attempt), (t(60), 1));
-    assert_eq!(two.release(t(242), "a", &again).await, Settled::Done);
+    assert_eq!((again.occurrence.scheduled_at, again.attempt), (t(60), 1));
+    assert_eq!(two.release(t(242), "a", &again).await, Reply::Accepted);
 }
 
 async fn catch_up_and_retry(trace: &mut Trace, one: &Desk, two: &Desk) {
     let run = one.poll(t(600), "a", 300).await.unwrap();
-    assert_eq!(run.run.at, t(60));
+    assert_eq!(run.occurrence.scheduled_at, t(60));
     trace.step("catch-up: poll now=T+600").same(&one.get("a").await);
-    assert_eq!(one.finish(t(600), "a", &run, MINUTELY).await, Settled::Done);
+    assert_eq!(one.complete(t(600), "a", &run, MINUTELY).await, Reply::Accepted);
     trace.step("finish").same(&one.get("a").await);
     let run = one.poll(t(600), "a", 300).await.unwrap();
-    assert_eq!(run.run.at, t(120));
+    assert_eq!(run.occurrence.scheduled_at, t(120));
     trace.step("catch-up: poll now=T+600 again").same(&one.get("a").await);
-    assert_eq!(one.retry(t(600), "a", &run, 30).await, Settled::Done);
+    assert_eq!(one.retry(t(600), "a", &run, 30).await, Reply::Accepted);
     trace.step("retry! retry_wait=30 now=T+600");
     assert_eq!(shown(&one.get("a").await).0, trace.row("a").0);
-    assert_eq!(one.get("a").await.head.unwrap().at, t(120));
+    assert_eq!(one.get("a").await.head.unwrap().scheduled_at, t(120));
     assert_eq!(two.poll(t(629), "a", 300).await, None);
     trace.step("poll now=T+629");
     let again = two.poll(t(630), "a", 300).await.unwrap();
-    assert_eq!((again.run.at, again.attempt), (t(120), 2));
+    assert_eq!((again.occurrence.scheduled_at, again.attempt), (t(120), 2));
     trace.step("poll now=T+630 -> same occurrence again");
     assert_eq!(shown(&two.get("a").await).0, trace.row("a").0);
 
-    // The original took the finish from a run that had been given back.
+    // The original accepted the finish of a run that had been released.
     trace.step("finish after retry! is still possible with the pre-retry token");
-    assert_eq!(one.finish(t(631), "a", &run, MINUTELY).await, Settled::Lost);
-    assert_eq!(two.finish(t(631), "a", &again, MINUTELY).await, Settled::Done);
+    assert_eq!(one.complete(t(631), "a", &run, MINUTELY).await, Reply::LeaseLost);
+    assert_eq!(two.complete(t(631), "a", &again, MINUTELY).await, Reply::Accepted);
     trace.same(&two.get("a").await);
 }
 
@@ -169,22 +170,27 @@ async fn modify(trace: &mut Trace, one: &Desk) {
     let state = one.edit(t(640), "a", "0 0 * * * Asia/Tokyo").await.unwrap();
     assert_eq!(shown(&state), (15 * 3_600, 15 * 3_600));
     trace.step("modify data/type silently ignored");
-    let (edition, now) = (state.edition, Now::At(t(640)));
-    let change = Change::Edit { edition, kind: None, definition: None, data: Some(b"{\"k\":2}") };
-    let state = one.schedules().modify("a", change, now).await.unwrap();
+    let now = TimeSource::Fixed(t(640));
+    let mut change = Edit::of(state.generation);
+    change.data = Some(b"{\"k\":2}");
+    let state = edit(&one.store, "a", change, now).await.unwrap();
     assert_eq!((&state.data[..], shown(&state)), (&b"{\"k\":2}"[..], (15 * 3_600, 15 * 3_600)));
     trace.step("modify with next_time option silently ignored");
-    let (edition, next) = (state.edition, Some(t(700).into()));
+    let (generation, next) = (state.generation, Some(t(700).into()));
     let definition = Some((MINUTELY, next));
-    let change = Change::Edit { edition, kind: None, definition, data: None };
-    let state = one.schedules().modify("a", change, now).await.unwrap();
+    let mut change = Edit::of(generation);
+    change.definition = definition;
+    let state = edit(&one.store, "a", change, now).await.unwrap();
     assert_eq!(shown(&state), (700, 700));
-    // An editor who read something older is told so, and nothing is changed.
-    let error = one.schedules().modify("a", change, now).await.unwrap_err();
-    assert_eq!((error.kind(), &one.get("a").await), (Kind::AlreadyExists, &state));
+    // An edit based on an older read fails, and changes nothing.
+    let error = edit(&one.store, "a", change, now).await.unwrap_err();
+    assert_eq!((error.kind(), &one.get("a").await), (ErrorKind::AlreadyExists, &state));
 
     trace.step("modify invalid cron is NOT validated");
-    assert_eq!(cron("not a cron").unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(
+        allora_core::Error::from(cron("not a cron").unwrap_err()).kind(),
+        ErrorKind::Invalid
+    );
     // What could be taken for ever and never finished is therefore not there to be taken.
     trace.step("poll returns task with invalid cron");
     trace.step("finish with invalid cron raises");
@@ -197,30 +203,30 @@ async fn modify(trace: &mut Trace, one: &Desk) {
     trace.step("modify while running");
     let run = one.poll(t(3_600), "a", 300).await.unwrap();
     one.edit(t(3_601), "a", "30 * * * *").await.unwrap();
-    assert_eq!(one.finish(t(3_602), "a", &run, HOURLY).await, Settled::Done);
+    assert_eq!(one.complete(t(3_602), "a", &run, HOURLY).await, Reply::Accepted);
     assert_eq!(shown(&one.get("a").await), (5_400, 5_400));
 }
 
 async fn delete(trace: &mut Trace, one: &Desk) {
     let run = one.poll(t(5_400), "a", 300).await.unwrap();
-    one.schedules().delete("a", Now::At(t(5_401))).await.unwrap();
+    remove(&one.store, "a", TimeSource::Fixed(t(5_401))).await.unwrap();
     trace.step("delete while running then finish");
-    assert_eq!(one.finish(t(5_402), "a", &run, HOURLY).await, Settled::Removed);
+    assert_eq!(one.complete(t(5_402), "a", &run, HOURLY).await, Reply::Deleted);
     trace.step("heartbeat on deleted");
-    assert_eq!(one.beat(t(5_402), "a", &run, 300).await, Settled::Removed);
+    assert_eq!(one.extend(t(5_402), "a", &run, 300).await, Reply::Deleted);
     trace.step("delete again");
-    let error = one.schedules().delete("a", Now::At(t(5_403))).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::NotFound);
+    let error = remove(&one.store, "a", TimeSource::Fixed(t(5_403))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     for step in ["exists?", "metadata of missing"] {
         trace.step(step);
-        assert_eq!(one.schedules().get("a").await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(get(&one.store, "a").await.unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
 
 async fn several(trace: &mut Trace, one: &Desk) {
     trace.step("add with Float/String").same(&one.add("b", MINUTELY, t(0)).await.unwrap());
     trace.step("add without cron");
-    assert_eq!(cron("").unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(allora_core::Error::from(cron("").unwrap_err()).kind(), ErrorKind::Invalid);
     // A run before its nominal time is not to be had: the first occurrence is the next match.
     trace.step("add next_run_time earlier than next_time");
     let daily = "0 0 * * *";
@@ -228,7 +234,7 @@ async fn several(trace: &mut Trace, one: &Desk) {
     one.add("d", daily, t(-86_400)).await.unwrap();
     trace.step("poll picks lowest timeout first");
     assert_eq!(one.due(t(10), 1).await, ["d"]);
-    assert_eq!(one.poll(t(10), "d", 3_600).await.unwrap().run.at, t(-86_400));
+    assert_eq!(one.poll(t(10), "d", 3_600).await.unwrap().occurrence.scheduled_at, t(-86_400));
     trace.same(&one.get("d").await);
     // The original answered with one, whatever was asked for.
     trace.step("poll_multi max_acquire 10 still returns 1");
@@ -237,15 +243,21 @@ async fn several(trace: &mut Trace, one: &Desk) {
     let run = one.poll(t(10), "b", 3_600).await.unwrap();
     trace.same(&one.get("b").await);
     trace.step("retry: two tokens for same occurrence; retry! does not count attempts");
-    assert_eq!(one.retry(t(11), "b", &run, 0).await, Settled::Done);
+    assert_eq!(one.retry(t(11), "b", &run, 0).await, Reply::Accepted);
     assert_eq!(one.poll(t(11), "b", 3_600).await.unwrap().attempt, 2);
     trace.step("DST fall-back repeats");
     let angeles = "0 1 * * * America/Los_Angeles";
     let added = one.add("la", angeles, t(122_544_000)).await.unwrap();
     trace.same(&added);
     // Once, unless it is asked for twice.
-    assert!(following(angeles, added.cursor.unwrap().at).at > t(122_544_000 + 86_400));
+    assert!(
+        following(angeles, added.cursor.unwrap().scheduled_at).scheduled_at
+            > t(122_544_000 + 86_400)
+    );
     trace.step("unknown timezone");
-    assert_eq!(cron("* * * * * Mars/X").unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(
+        allora_core::Error::from(cron("* * * * * Mars/X").unwrap_err()).kind(),
+        ErrorKind::Invalid
+    );
     assert_eq!(cron(MINUTELY).unwrap().next_at(t(0)), Some(t(60)));
 }

@@ -1,12 +1,13 @@
 //! A job's effects and its finish, committed together or not at all.
 
 use crate::{
+    calls::{change, get, send},
     connect::run,
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    Backend, BoxError, Kind, Run, Scheduler,
-    backend::{Act, Answer, Change, Deliver, Now, Plan, Reschedule, State, Take},
+    BoxError, ErrorKind, Run, Scheduler,
+    backend::{Action, Claim, JobState, Operation, Reply, TimeSource},
     every, job,
     runtime::Tokio,
 };
@@ -47,18 +48,21 @@ where
     let insert = format!("INSERT INTO {}_effect VALUES ({})", place.prefix, run.fence());
     conn.execute(begin).await.unwrap();
     conn.execute(AssertSqlSafe(insert)).await.unwrap();
-    let finished = store.finish_in(&mut conn, run).await;
+    let finished = store.complete_in(&mut conn, run).await;
     let end = if finished.is_ok() { end } else { "ROLLBACK" };
     conn.execute(AssertSqlSafe(end.to_owned())).await.unwrap();
     finished
 }
 
-/// What a job leaves to the test: its run, and how it is to end.
+/// The parts that a job leaves to the test: its run, and the result with which it is to end.
 type Left = (Run, oneshot::Sender<Result<(), BoxError>>);
 
 /// Runs one occurrence of a job; `work` says how the job ends. Answers with the job's state after
 /// all is over.
-async fn once(place: &Place, work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), BoxError>) -> State {
+async fn once(
+    place: &Place,
+    work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), BoxError>,
+) -> JobState {
     let store = place.open().await;
     let (leave, mut left) = mpsc::unbounded_channel::<Left>();
     let entry = job(every(Duration::from_secs(3600)), async move |run: Run| {
@@ -68,14 +72,14 @@ async fn once(place: &Place, work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), Bo
     })
     .at_least_once(Duration::from_secs(30));
     let builder = Scheduler::builder(store.clone()).runtime(Tokio::current().unwrap());
-    let scheduler = builder.add("job", entry).safety_poll(Duration::from_millis(100)).build();
+    let scheduler = builder.add("job", entry).poll_interval(Duration::from_millis(100)).build();
     let scheduler = scheduler.unwrap();
     let handle = scheduler.handle();
     let working = async {
-        let trigger = Change::Trigger { id: "now", at: None };
-        let now = Now::Store { node: allora_core::time::end_of_time() };
+        let trigger = Action::Trigger { id: "now", scheduled_at: None };
+        let now = TimeSource::Store { fallback: allora_core::time::end_of_time() };
         // The job is registered by the scheduler; until then there is nothing to pull.
-        while store.schedules().unwrap().modify("job", trigger, now).await.is_err() {
+        while change(&store, "job", trigger.clone(), now).await.is_err() {
             tokio::task::yield_now().await;
         }
         let (run, end) = left.recv().await.unwrap();
@@ -83,10 +87,10 @@ async fn once(place: &Place, work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), Bo
         handle.stop();
     };
     futures::join!(scheduler.run(), working);
-    store.schedules().unwrap().get("job").await.unwrap()
+    get(&store, "job").await.unwrap()
 }
 
-/// Whether there is an effect: the same once more is then an error of the unique key.
+/// True if there is an effect: the same once more is then an error of the unique key.
 async fn effects(place: &Place) -> bool {
     run(place, "CREATE TABLE {p}_some AS SELECT fence FROM {p}_effect").await.unwrap();
     let any = run(place, "INSERT INTO {p}_effect SELECT fence FROM {p}_some").await.is_err();
@@ -104,46 +108,46 @@ async fn effect_and_finish_are_committed_together(place: Place) {
     prepared(&place).await;
     let state = once(&place, async |store, run| {
         effect(&place, store, run, "COMMIT").await?;
-        let state = store.schedules().unwrap().get(run.name()).await?;
-        assert_eq!((state.holds.len(), state.counters.ran), (0, 1));
+        let state = get(store, run.name()).await?;
+        assert_eq!((state.leases.len(), state.counters.succeeded), (0, 1));
         Ok(())
     })
     .await;
     assert!(effects(&place).await);
     // The scheduler finished it once more: a repetition.
-    assert_eq!((state.counters.ran, state.counters.failed, state.holds.len()), (1, 0, 0));
+    assert_eq!((state.counters.succeeded, state.counters.failed, state.leases.len()), (1, 0, 0));
 }
 
 async fn what_is_rolled_back_was_not_finished(place: Place) {
     prepared(&place).await;
     let state = once(&place, async |store, run| {
         effect(&place, store, run, "ROLLBACK").await?;
-        let state = store.schedules().unwrap().get(run.name()).await?;
-        assert_eq!((state.holds.len(), state.counters.ran), (1, 0));
+        let state = get(store, run.name()).await?;
+        assert_eq!((state.leases.len(), state.counters.succeeded), (1, 0));
         Err("rolled back".into())
     })
     .await;
     assert!(!effects(&place).await);
-    assert_eq!((state.counters.ran, state.counters.failed), (0, 1));
+    assert_eq!((state.counters.succeeded, state.counters.failed), (0, 1));
 }
 
 async fn a_zombie_is_refused(place: Place) {
     prepared(&place).await;
     let state = once(&place, async |store, run| {
         // Another node, an hour later, believes this one dead.
-        let state = store.schedules().unwrap().get(run.name()).await?;
-        let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(3600) };
-        let take = Take::new(7, state.fence, state.head.unwrap(), deliver);
-        let plans = [Plan::new(run.name(), Act::Take(take))];
-        let later = Now::At(state.due_at.unwrap() + Duration::from_secs(3600));
-        let answer = store.reschedule(Reschedule::new("other", later, &plans)).await?;
-        assert!(matches!(answer.answers[0], Answer::Taken(_)), "{answer:?}");
+        let state = get(store, run.name()).await?;
+        let lease = Duration::from_secs(3600);
+        let claim = Claim::at_least_once(7, state.fence, state.head.unwrap(), lease);
+        let later = TimeSource::Fixed(state.due_at.unwrap() + lease);
+        let claim = Operation::claim(run.name(), claim);
+        let reply = send(store, "other", later, claim).await?;
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
         let refused = effect(&place, store, run, "COMMIT").await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::LeaseLost);
+        assert_eq!(refused.kind(), ErrorKind::LeaseLost);
         Ok(())
     })
     .await;
     assert!(!effects(&place).await);
     // The scheduler's own finish is refused, too: the other node has it.
-    assert_eq!((state.counters.ran, state.counters.abandoned, state.holds.len()), (0, 1, 1));
+    assert_eq!((state.counters.succeeded, state.counters.expired, state.leases.len()), (0, 1, 1));
 }

@@ -1,4 +1,4 @@
-//! What the etcd store costs, beside the raw limit of the same members in the same run.
+//! The cost of the etcd store, beside the raw limit of the same members in the same run.
 //!
 //! `cargo bench -p allora-benches --features etcd --bench etcd` measures the member and the cluster
 //! whose addresses are in `ALLORA_TEST_ETCD_URL` and `ALLORA_TEST_ETCD_CLUSTER_URLS`

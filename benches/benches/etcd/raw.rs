@@ -1,36 +1,25 @@
 //! The raw limit: the smallest transaction that compares and puts, sent over and over, one beside
 //! the other as many as the store sends.
 
-use allora_benches::fleet::{Due, JOBS};
+use allora_benches::{
+    fleet::{Due, JOBS},
+    server::etcd,
+};
 use allora_etcd::etcd_client::{
-    Client, CompactionOptions, Compare, CompareOp, DeleteOptions, Error, Txn, TxnOp, TxnOpResponse,
+    Client, Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse,
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 pub(crate) const PREFIX: &str = "allora_bench";
 
-/// How many transactions fit in one, and how many requests the store has under way at once.
+/// The transactions that fit in one, and the requests that the store has under way at once.
 const NESTED: usize = 120;
 const AT_ONCE: usize = 8;
 
-/// Leaves nothing, also no old revisions: etcd walks over deleted keys until they are compacted.
+/// Removes everything that is there.
 pub(crate) async fn clear(urls: &[String]) {
-    let mut kv = Client::connect(urls, None).await.unwrap().kv_client();
-    let all = DeleteOptions::new().with_prefix();
-    let deleted = kv.delete(format!("{PREFIX}/"), Some(all)).await.unwrap();
-    let physical = CompactionOptions::new().with_physical();
-    let revision = deleted.header().unwrap().revision();
-    match kv.compact(revision, Some(physical)).await {
-        Ok(_) => {}
-        // Nothing has changed since the last time.
-        Err(Error::GRpcStatus(status)) if status.message().contains("compacted") => {}
-        Err(error) => panic!("{error}"),
-    }
+    etcd::clear(urls, PREFIX).await;
 }
 
 pub(crate) async fn version(urls: &[String]) -> String {
@@ -110,17 +99,4 @@ pub(crate) async fn late(urls: &[String], clients: usize, due: Due) -> Vec<f64> 
         }
     }
     try_join_all(sent).await.unwrap()
-}
-
-/// How many requests the members have been sent since they were started.
-pub(crate) fn requests(urls: &[String]) -> f64 {
-    let of = |url: &String| {
-        let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let lines = text.lines().filter(|line| line.starts_with("grpc_server_started_total"));
-        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>()
-    };
-    urls.iter().map(of).sum()
 }

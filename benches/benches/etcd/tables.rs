@@ -1,15 +1,13 @@
 //! The tables that are printed.
 
-use crate::raw::{self, clear, limit, requests};
+use crate::raw::{self, clear, limit};
 use allora_benches::{
-    fleet::{self, Backlog, Due},
-    node::{Delivery, KIND, Node, Tally, now},
+    fleet::{self, Backlog, Due, MINUTE},
+    node::{Delivery, Node, Tally, create, register},
     report::{self, median, percent, rate},
+    server::etcd::requests,
 };
-use allora_core::{
-    Backend, Time,
-    backend::{Act, NewSchedule, Page, Plan, Reschedule},
-};
+use allora_core::{Backend, Time, backend::Page};
 use allora_etcd::Etcd;
 use futures::future::join_all;
 use std::time::{Duration, SystemTime};
@@ -19,21 +17,16 @@ const NODES: usize = 4;
 /// All rivals of a row in turn, so often: the medians are shown.
 const ROUNDS: usize = 5;
 const LASTS: Duration = Duration::from_millis(400);
-/// What is due is found in batches of so many.
+/// The size of the batches in which due schedules are found.
 const FOUND: usize = 100;
 
 fn name(letter: char, i: usize) -> String {
     format!("{letter}{i:07}")
 }
 
-/// Jobs in code that have been due for a day.
 async fn prepare(urls: &[String], jobs: usize) {
-    let first: Time = SystemTime::now().into();
-    let first = Some((first - chrono::TimeDelta::days(1)).into());
     let names: Vec<String> = (0..jobs).map(|i| name('c', i)).collect();
-    let act = || Act::Register { definition: "every 1s", version: 0, first };
-    let plans: Vec<Plan<'_>> = names.iter().map(|name| Plan::new(name, act())).collect();
-    open(urls).await.reschedule(Reschedule::new("prepare", now(), &plans)).await.unwrap();
+    register(&open(urls).await, &names).await;
 }
 
 async fn load(urls: &[String], nodes: usize, batch: usize, delivery: Delivery) -> Vec<Tally> {
@@ -62,7 +55,7 @@ pub(crate) async fn rates(urls: &[String]) {
                 let raw = limit(urls, nodes, batch, LASTS).await;
                 let takes = load(urls, nodes, batch, Delivery::AtMostOnce).await;
                 let both = load(urls, nodes, batch, Delivery::AtLeastOnce).await;
-                let takes: f64 = takes.iter().map(Tally::takes).sum();
+                let takes: f64 = takes.iter().map(Tally::claims).sum();
                 let both: f64 = both.iter().map(Tally::both).sum();
                 rounds.push([raw, takes, takes / raw, both, both * 2.0 / raw]);
             }
@@ -94,15 +87,9 @@ pub(crate) async fn stored(urls: &[String]) {
         let now_at: Time = SystemTime::now().into();
         let store = open(urls).await;
         let names: Vec<String> = (0..stored).map(|i| name('s', i)).collect();
-        let add = async |names: &[String], first: Time| {
-            let new = |name| NewSchedule::new(name, KIND, "every 1s", Some(first.into()));
-            let new: Vec<NewSchedule<'_>> = names.iter().map(|name| new(name)).collect();
-            let added = store.schedules().unwrap().add(&new, now()).await.unwrap();
-            assert!(added.iter().all(Result::is_ok));
-        };
-        // A day behind, these stay due however often they are taken; the others never are.
-        add(&names[..FOUND], now_at - chrono::TimeDelta::days(1)).await;
-        add(&names[FOUND..], now_at + chrono::TimeDelta::days(1)).await;
+        // A day behind, these stay due however often they are claimed; the others never are.
+        create(&store, &names[..FOUND], now_at - chrono::TimeDelta::days(1), &[]).await;
+        create(&store, &names[FOUND..], now_at + chrono::TimeDelta::days(1), &[]).await;
         let added = stored as f64 / begun.elapsed().as_secs_f64();
         let mut node = Node::new(open(urls).await, "one", &[]).await;
         let mut rounds = Vec::new();
@@ -115,7 +102,7 @@ pub(crate) async fn stored(urls: &[String]) {
         for _ in 0..ROUNDS {
             let begun = std::time::Instant::now();
             let page = Page::first(FOUND).after(&names[0]);
-            let listed = store.schedules().unwrap().list(page).await.unwrap().len();
+            let listed = store.queries().unwrap().list(page).await.unwrap().len();
             assert_eq!(listed, FOUND.min(stored - 1));
             pages.push(begun.elapsed().as_secs_f64() * 1_000.0);
         }
@@ -141,7 +128,7 @@ pub(crate) async fn counts(urls: &[String]) {
             for _ in 0..20 {
                 node.round(delivery, &mut tally).await;
             }
-            figures.push((requests(urls) - before) / tally.won as f64);
+            figures.push((requests(urls) - before) / tally.claimed as f64);
         }
         println!("| {batch} | {:.3} | {:.3} |", figures[0], figures[1]);
     }
@@ -151,7 +138,7 @@ pub(crate) async fn counts(urls: &[String]) {
         minute.await;
         requests(urls) - before
     };
-    let idle = fleet::idle(open(urls).await, count).await;
+    let idle = fleet::idle(open(urls).await, MINUTE, count).await;
     println!("\nAn idle scheduler sends {idle:.0} requests a minute.");
     clear(urls).await;
 }
@@ -171,7 +158,7 @@ pub(crate) async fn backlog(urls: &[String]) {
     clear(urls).await;
 }
 
-/// How late the runs of many jobs begin.
+/// The lateness of the runs of many jobs.
 pub(crate) async fn late(urls: &[String]) {
     for (nodes, due) in [(1, Due::Spread), (3, Due::Spread), (3, Due::AtOnce)] {
         fleet::late(join_all((0..nodes).map(|_| open(urls))).await, due).await;

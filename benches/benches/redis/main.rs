@@ -1,4 +1,4 @@
-//! What the Redis store costs, beside the raw limit of the same server in the same run.
+//! The cost of the Redis store, beside the raw limit of the same server in the same run.
 //!
 //! `cargo bench -p allora-benches --bench redis` measures the server whose URL is in
 //! `ALLORA_TEST_REDIS_URL` (`cargo xtask services up redis` says it), in keys of its own that are

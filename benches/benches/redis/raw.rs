@@ -1,6 +1,7 @@
 //! The raw limits: the tightest script that compares and sets the same field of the same keys, and
 //! one that compares and sets short fields of one hash, called over and over on one connection.
 
+use allora_benches::server::redis::{self as server, connection};
 use redis::{AsyncCommands, Script, aio::MultiplexedConnection};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ pub(crate) const PREFIX: &str = "allora_bench";
 /// As long as the line that a take writes.
 const LINE: usize = 200;
 
-/// What is compared and set.
+/// The table in which the raw statement compares and sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     /// The field that a take changes, of as many keys.
@@ -42,10 +43,6 @@ for i = 1, #KEYS do
   end
 end
 return won";
-
-pub(crate) async fn connection(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
-}
 
 pub(crate) struct Raw {
     table: Table,
@@ -107,22 +104,9 @@ fn hash(id: &str) -> String {
     format!("{{{PREFIX}}}:raw-hash:{id}")
 }
 
-/// Removes whatever is there.
+/// Removes everything that is there.
 pub(crate) async fn clear(url: &str) {
-    let mut connection = connection(url).await;
-    let mut cursor = 0_u64;
-    loop {
-        let mut scan = redis::cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("*{PREFIX}*")).arg("COUNT").arg(10_000);
-        let (next, keys): (u64, Vec<String>) = scan.query_async(&mut connection).await.unwrap();
-        if !keys.is_empty() {
-            let () = redis::cmd("UNLINK").arg(keys).query_async(&mut connection).await.unwrap();
-        }
-        cursor = next;
-        if cursor == 0 {
-            return;
-        }
-    }
+    server::clear(url, PREFIX).await;
 }
 
 /// A number that the server says of itself.
@@ -131,27 +115,4 @@ pub(crate) async fn info(url: &str, section: &str, name: &str) -> f64 {
     let info: String = redis::cmd("INFO").arg(section).query_async(&mut connection).await.unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap().trim().parse().unwrap()
-}
-
-/// How many commands the server has carried out so far: those that clients sent, and all, with those
-/// of scripts.
-pub(crate) async fn commands(url: &str) -> (f64, f64) {
-    let mut connection = connection(url).await;
-    let info: String =
-        redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
-    let (mut scripts, mut all) = (0.0, 0.0);
-    for line in info.lines() {
-        let Some((name, calls)) =
-            line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls="))
-        else {
-            continue;
-        };
-        let calls: f64 = calls.split(',').next().unwrap().parse().unwrap();
-        // Asking is not what is asked about.
-        if !["info", "client|setinfo", "hello"].contains(&name) {
-            all += calls;
-            scripts += if name.starts_with("eval") { calls } else { 0.0 };
-        }
-    }
-    (scripts, all)
 }

@@ -1,17 +1,16 @@
 //! The tables: rivals of one row are measured in turn, several times over; shown are the medians.
 
-use crate::raw::{PREFIX, Raw, Table, clear, commands, info};
+use crate::raw::{PREFIX, Raw, Table, clear, info};
 use allora_benches::{
-    fleet::{self, Backlog, Due},
-    node::{Delivery, KIND, Node, Tally, now},
+    fleet::{self, Backlog, Due, MINUTE},
+    node::{Delivery, Node, Tally, create, register},
     peers,
     report::{median, percent, rate},
+    server::redis::commands,
 };
-use allora_core::{
-    Backend,
-    backend::{Act, NewSchedule, Plan, Reschedule},
-};
-use allora_redis::{Redis, quorum::RedisQuorum};
+use allora_core::Backend;
+use allora_redis::Redis;
+use allora_redis_quorum::RedisQuorum;
 use futures::future::join_all;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,7 +49,7 @@ async fn row(url: &str, batch: usize, count: usize) {
     for _ in 0..TIMES {
         let hash = limit(&mut hashes).await;
         let raw = limit(&mut raws).await;
-        let take = work(&mut nodes, Delivery::AtMostOnce, Tally::takes).await;
+        let take = work(&mut nodes, Delivery::AtMostOnce, Tally::claims).await;
         let both = work(&mut nodes, Delivery::AtLeastOnce, Tally::both).await;
         rounds.push([hash, raw, take, take / raw, both, both * 2.0 / raw]);
     }
@@ -71,19 +70,7 @@ async fn limit(raws: &mut [Raw]) -> f64 {
     join_all(raws.iter_mut().map(|raw| raw.work(PART))).await.iter().sum()
 }
 
-/// Jobs in code whose schedules began long ago.
-async fn register(store: &impl Backend, names: &[String]) {
-    let first = Some(SystemTime::now().into()).map(|now: allora_core::Time| {
-        allora_core::backend::Next::from(allora_core::time::whole_millis(
-            now - chrono::TimeDelta::days(3_650),
-        ))
-    });
-    let act = || Act::Register { definition: "every 1s", version: 0, first };
-    let plans: Vec<Plan<'_>> = names.iter().map(|name| Plan::new(name, act())).collect();
-    store.reschedule(Reschedule::new("prepares", now(), &plans)).await.unwrap();
-}
-
-/// What stored schedules cost: to add, to keep, and to find among many that are not due.
+/// The cost of stored schedules: to add, to keep, and to find among many that are not due.
 pub(crate) async fn stored(url: &str) {
     println!("\nStored schedules: 100 of them due all the time, the others next year\n");
     println!(
@@ -104,11 +91,7 @@ pub(crate) async fn stored(url: &str) {
             let names: Vec<String> =
                 (there..count.min(there + 1_000)).map(|i| format!("stored-{i}")).collect();
             let first = if there < 100 { ago(3_650) } else { ago(-365) };
-            let new = names.iter().map(|name| {
-                NewSchedule::new(name, KIND, "every 1s", Some(first.into())).data(b"{\"to\":\"a\"}")
-            });
-            let new: Vec<NewSchedule<'_>> = new.collect();
-            store.schedules().unwrap().add(&new, now()).await.unwrap();
+            create(&store, &names, first, b"{\"to\":\"a\"}").await;
             there += names.len();
         }
         let added = adding as f64 / begun.elapsed().as_secs_f64();
@@ -138,7 +121,7 @@ pub(crate) async fn counts(url: &str) {
                 node.round(delivery, &mut tally).await;
             }
             let after = commands(url).await;
-            let of = |before, after| (after - before) / tally.won as f64;
+            let of = |before, after| (after - before) / tally.claimed as f64;
             println!(
                 "| {batch} | {word} | {:.4} | {:.2} |",
                 of(before.0, after.0),
@@ -152,7 +135,7 @@ pub(crate) async fn counts(url: &str) {
         minute.await;
         commands(url).await.1 - before
     };
-    let idle = fleet::idle(open(url).await, count).await;
+    let idle = fleet::idle(open(url).await, MINUTE, count).await;
     println!(
         "\nAn idle scheduler has {idle:.0} commands carried out a minute, those of scripts included."
     );
@@ -180,7 +163,7 @@ pub(crate) async fn backlog(url: &str) {
     println!("| apalis-redis 1.0 | {} |", peer.join(" | "));
 }
 
-/// How late the runs of many jobs begin.
+/// The lateness of the runs of many jobs.
 pub(crate) async fn late(url: &str) {
     for (nodes, due) in [(1, Due::Spread), (3, Due::Spread), (1, Due::AtOnce), (3, Due::AtOnce)] {
         fleet::late(join_all((0..nodes).map(|_| open(url))).await, due).await;
@@ -213,7 +196,7 @@ pub(crate) async fn quorum(urls: &[&str]) {
             }
             let (mut takes, mut both) = (Vec::new(), Vec::new());
             for _ in 0..TIMES {
-                takes.push(work(&mut nodes, Delivery::AtMostOnce, Tally::takes).await);
+                takes.push(work(&mut nodes, Delivery::AtMostOnce, Tally::claims).await);
                 both.push(work(&mut nodes, Delivery::AtLeastOnce, Tally::both).await);
             }
             println!("| {batch} | {count} | {} | {} |", rate(median(takes)), rate(median(both)));

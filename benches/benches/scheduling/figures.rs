@@ -1,4 +1,4 @@
-//! What is measured: firings, lateness, processor time, memory.
+//! The measured figures: firings, lateness, processor time, memory.
 
 use crate::load::{Load, MEASURED};
 use allora_benches::process::{cpu, memory};
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// How many firings were late by so many hundredths of a millisecond, up to two seconds.
+/// The number of firings for each lateness in hundredths of a millisecond, up to two seconds.
 static LATE: [AtomicU32; 200_000] = [const { AtomicU32::new(0) }; 200_000];
 
 /// Notes a firing that was due at `due`.
@@ -48,8 +48,8 @@ impl Measuring {
     /// Measures for a while, from a full second on, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
         // A million jobs are registered in some seconds, which are not what is measured.
-        let settle = if self.probe.load == Load::Idle { 15 } else { 2 };
-        tokio::time::sleep(Duration::from_secs(settle)).await;
+        let warm_up = if self.probe.load == Load::Idle { 15 } else { 2 };
+        tokio::time::sleep(Duration::from_secs(warm_up)).await;
         let into = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
         // Between two instants: half a second before the next.
         tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))

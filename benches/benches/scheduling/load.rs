@@ -1,4 +1,4 @@
-//! What the schedulers are given to do.
+//! The loads of the schedulers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Load {
     Idle,
 }
 
-/// How long is measured.
+/// The duration of a measurement.
 pub(crate) const MEASURED: Duration = Duration::from_secs(10);
 
 impl Load {
@@ -44,7 +44,7 @@ impl Load {
         }
     }
 
-    /// How long after the full second the `n`th of so many jobs is due.
+    /// The time from the full second until the `n`th of so many jobs is due.
     pub(crate) fn phase(self, n: usize, jobs: usize) -> Duration {
         match self {
             Load::Spread => Duration::from_millis((n * 1_000 / jobs) as u64),

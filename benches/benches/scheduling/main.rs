@@ -1,4 +1,4 @@
-//! What in-memory scheduling costs, beside a peer and beside a bare loop over a heap.
+//! The cost of in-memory scheduling, beside a peer and beside a bare loop over a heap.
 //!
 //! `cargo bench -p allora-benches --bench scheduling` measures every scheduler in a process of its
 //! own and prints tables; `-- SCHEDULER LOAD JOBS` measures one and prints its figures.
@@ -16,7 +16,7 @@ use load::Load;
 use rivals::RIVALS;
 use std::process::{Command, exit};
 
-/// What is measured: each load with these numbers of jobs.
+/// The measurements: each load with these numbers of jobs.
 const PLAN: [(Load, &[usize]); 3] = [
     (Load::Spread, &[100, 10_000, 100_000]),
     (Load::AtOnce, &[100, 10_000, 100_000]),

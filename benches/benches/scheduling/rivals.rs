@@ -71,7 +71,7 @@ async fn bare(load: Load, jobs: usize) -> Figures {
 async fn allora(load: Load, jobs: usize) -> Figures {
     let probe = Probe::before_adding(load, jobs);
     let first = full_second();
-    let mut builder = Scheduler::builder(Memory::new()).slots(jobs);
+    let mut builder = Scheduler::builder(Memory::new()).concurrency(jobs);
     for n in 0..jobs {
         let start = Time::from(first + load.phase(n, jobs));
         let schedule = every(load.period()).starting(start + load.period());

@@ -1,4 +1,4 @@
-//! What the SQL store costs, beside the raw limit of the same server in the same run.
+//! The cost of the SQL store, beside the raw limit of the same server in the same run.
 //!
 //! `cargo bench -p allora-benches --bench sql` measures SQLite, and the servers whose URLs are in
 //! `ALLORA_TEST_POSTGRES_URL` and `ALLORA_TEST_MYSQL_URL` (`cargo xtask services up` says them), in
@@ -9,10 +9,10 @@
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 
-mod counts;
 mod raw;
 mod tables;
 
+use allora_benches::server::statements;
 use raw::Raw;
 
 /// The variables that name the servers.
@@ -20,7 +20,7 @@ const SERVERS: [(&str, &str); 2] =
     [("postgres", "ALLORA_TEST_POSTGRES_URL"), ("mysql", "ALLORA_TEST_MYSQL_URL")];
 
 fn main() {
-    counts::install();
+    statements::install();
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let wanted = |n: usize, name: &str| args.get(n).is_none_or(|arg| arg == name);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -1,6 +1,7 @@
 //! The raw limit: the cheapest statement that compares and sets one batch and says what it won,
 //! sent over and over on one connection.
 
+use allora_benches::server::sql;
 use sqlx::{
     AssertSqlSafe, Column, Executor, MySql, MySqlPool, PgPool, Postgres, Row, Sqlite, SqlitePool,
     mysql::MySqlPoolOptions,
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Of the store's tables; those of the raw limit begin with it too.
 pub(crate) const PREFIX: &str = "allora_bench";
 
-/// Which table the statement goes to.
+/// The table that the statement updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     /// A key, a time and a fence, and nothing else.
@@ -21,7 +22,7 @@ pub(crate) enum Table {
     /// The columns and the index of the store's own table.
     Wide,
     /// The same, and the indexed column moves with the time, as that of a stored schedule does.
-    Noticed,
+    Indexed,
 }
 
 impl Table {
@@ -87,7 +88,7 @@ impl Raw {
 
     /// Removes the benchmark's tables.
     pub(crate) async fn clear(&self) {
-        for table in ["meta", "job", "data", "history", "narrow", "wide"] {
+        for table in sql::TABLES.iter().chain(&["narrow", "wide"]) {
             self.run(&format!("DROP TABLE IF EXISTS {PREFIX}_{table}")).await;
         }
     }
@@ -173,11 +174,11 @@ impl Raw {
         let number = if matches!(self, Raw::Sqlite(_)) { "INTEGER" } else { "BIGINT" };
         self.run(&format!(
             "CREATE TABLE {narrow} (name {bytes} NOT NULL PRIMARY KEY, \
-             cursor_at {number} NOT NULL, fence {number} NOT NULL){options}"
+             cursor_scheduled_at {number} NOT NULL, fence {number} NOT NULL){options}"
         ))
         .await;
         self.run(&format!("INSERT INTO {wide} SELECT * FROM {job}")).await;
-        self.run(&format!("UPDATE {wide} SET cursor_at = 0")).await;
+        self.run(&format!("UPDATE {wide} SET cursor_scheduled_at = 0")).await;
         self.run(&format!("INSERT INTO {narrow} SELECT name, 0, fence FROM {job}")).await;
         if matches!(self, Raw::Postgres(_)) {
             self.run(&format!("VACUUM ANALYZE {wide}")).await;
@@ -193,7 +194,10 @@ impl Raw {
         lasts: Duration,
     ) -> f64 {
         let table_name = table.name();
-        self.run(&format!("UPDATE {table_name} SET cursor_at = 0 WHERE cursor_at <> 0")).await;
+        self.run(&format!(
+            "UPDATE {table_name} SET cursor_scheduled_at = 0 WHERE cursor_scheduled_at <> 0"
+        ))
+        .await;
         if matches!(self, Raw::Postgres(_)) {
             self.run(&format!("VACUUM {table_name}")).await;
         }
@@ -232,23 +236,29 @@ impl Conn {
     fn text(&self, table: Table, names: usize) -> String {
         let also = match table {
             Table::Narrow => "",
-            Table::Wide => ", cursor_due = cursor_at + 1",
-            Table::Noticed => ", cursor_due = cursor_at + 1, notice_at = cursor_at + 1",
+            Table::Wide => ", cursor_due_at = cursor_scheduled_at + 1",
+            Table::Indexed => {
+                ", cursor_due_at = cursor_scheduled_at + 1, index_at = cursor_scheduled_at + 1"
+            }
         };
         let set = format!(
-            "UPDATE {} SET cursor_at = cursor_at + 1, fence = fence + 1{also}",
+            "UPDATE {} SET cursor_scheduled_at = cursor_scheduled_at + 1, fence = fence + 1{also}",
             table.name()
         );
         let list = vec!["?"; names].join(", ");
         match self {
             Conn::Postgres(_) => {
-                format!("{set} WHERE cursor_at = $1 AND name = ANY($2) RETURNING name, fence")
+                format!(
+                    "{set} WHERE cursor_scheduled_at = $1 AND name = ANY($2) RETURNING name, fence"
+                )
             }
             Conn::Sqlite(_) => {
-                format!("{set} WHERE cursor_at = ? AND name IN ({list}) RETURNING name, fence")
+                format!(
+                    "{set} WHERE cursor_scheduled_at = ? AND name IN ({list}) RETURNING name, fence"
+                )
             }
             // It cannot return rows; the count says whether all were won.
-            Conn::MySql(_) => format!("{set} WHERE cursor_at = ? AND name IN ({list})"),
+            Conn::MySql(_) => format!("{set} WHERE cursor_scheduled_at = ? AND name IN ({list})"),
         }
     }
 

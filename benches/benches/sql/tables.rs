@@ -1,18 +1,16 @@
 //! The tables that are printed.
 
-use crate::{
-    counts,
-    raw::{Raw, Table, name},
-};
+use crate::raw::{Raw, Table, name};
 use allora_benches::{
-    fleet::{self, Backlog, Due},
+    fleet::{self, Backlog, Due, MINUTE},
     node::{Delivery, KIND, Node, Tally, now},
     peers,
     report::{median, percent, rate},
+    server::statements,
 };
 use allora_core::{
     Backend, Time,
-    backend::{Act, NewSchedule, Plan, Reschedule, Schedules},
+    backend::{Action, Batch, NewSchedule, Operation},
 };
 use allora_sql::Sql;
 use futures::future::join_all;
@@ -25,10 +23,10 @@ const NODES: usize = 4;
 const ROUNDS: usize = 7;
 const LASTS: Duration = Duration::from_millis(200);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is due is found in batches of so many.
+/// The size of the batches in which due schedules are found.
 const FOUND: usize = 100;
 
-/// How several nodes share the jobs.
+/// The distribution of the jobs among several nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Share {
     Own,
@@ -58,7 +56,7 @@ pub(crate) async fn rates(raw: &Raw, url: &str) {
                 let wide = raw.limit(Table::Wide, limited, LASTS).await;
                 let takes = load(url, &batches, Delivery::AtMostOnce).await;
                 let both = load(url, &batches, Delivery::AtLeastOnce).await;
-                let takes: f64 = takes.iter().map(Tally::takes).sum();
+                let takes: f64 = takes.iter().map(Tally::claims).sum();
                 let both: f64 = both.iter().map(Tally::both).sum();
                 rounds.push([narrow, wide, takes, takes / wide, both, both * 2.0 / wide]);
             }
@@ -95,7 +93,7 @@ pub(crate) async fn stored(raw: &Raw, url: &str) {
         let mut node = Node::new(open(url).await, "one", &names).await;
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            let limit = raw.limit(Table::Noticed, std::slice::from_ref(&names), LASTS).await;
+            let limit = raw.limit(Table::Indexed, std::slice::from_ref(&names), LASTS).await;
             let (found, finds) = node.work_on_found(FOUND, LASTS).await;
             let known = node.work(Delivery::AtLeastOnce, LASTS).await;
             rounds.push([limit, finds, known.both(), found.both()]);
@@ -124,17 +122,19 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
         let mut figures = Vec::new();
         for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
             let mut tally = Tally::default();
-            let statements = counts::of(async {
+            let statements = statements::of(async {
                 for _ in 0..10 {
                     node.round(delivery, &mut tally).await;
                 }
             });
             let statements = statements.await;
-            figures.push(format!("{:.4}", statements as f64 / tally.won as f64));
+            figures.push(format!("{:.4}", statements as f64 / tally.claimed as f64));
         }
         println!("| {batch} | {} | {} |", figures[0], figures[1]);
     }
-    let idle = fleet::idle(open(url).await, async |minute| counts::of(minute).await as f64).await;
+    let idle =
+        fleet::idle(open(url).await, MINUTE, async |minute| statements::of(minute).await as f64)
+            .await;
     println!("\nAn idle scheduler sends {idle:.0} statements a minute.");
     raw.clear().await;
 }
@@ -161,7 +161,7 @@ pub(crate) async fn backlog(raw: &Raw, url: &str) {
     }
 }
 
-/// How late the runs of many jobs begin.
+/// The lateness of the runs of many jobs.
 pub(crate) async fn late(raw: &Raw, url: &str) {
     for due in [Due::Spread, Due::AtOnce] {
         raw.clear().await;
@@ -187,9 +187,8 @@ async fn prepare_in_code(raw: &Raw, url: &str, jobs: usize) {
     raw.clear().await;
     let sql = open(url).await;
     let register =
-        Act::Register { definition: "every second", version: 1, first: Some(long_ago().into()) };
-    let plans = [Plan::new("model", register)];
-    sql.reschedule(Reschedule::new("preparation", now(), &plans)).await.unwrap();
+        Action::Register { definition: "every second", version: 1, first: Some(long_ago().into()) };
+    apply(&sql, Operation::new("model", register)).await;
     raw.multiply("model", 'c', jobs).await;
     raw.copy_jobs().await;
 }
@@ -200,13 +199,17 @@ async fn prepare_stored(raw: &Raw, url: &str, stored: usize) {
     let sql = open(url).await;
     let next_year: Time = (SystemTime::now() + 365 * DAY).into();
     for (model, first) in [("due", long_ago()), ("later", whole(next_year))] {
-        let new = NewSchedule::new(model, KIND, "every second", Some(first.into()));
-        sql.add(&[new], now()).await.unwrap().remove(0).unwrap();
+        let new = NewSchedule::new(KIND, "every second", Some(first.into()));
+        apply(&sql, Operation::new(model, Action::Create(new))).await;
     }
     raw.multiply("due", 'h', FOUND).await;
     raw.multiply("later", 'l', stored - FOUND).await;
-    sql.delete("due", now()).await.unwrap();
+    apply(&sql, Operation::new("due", Action::Delete)).await;
     raw.copy_jobs().await;
+}
+
+async fn apply(sql: &Sql, operation: Operation<'_>) {
+    sql.reschedule(Batch::new("preparation", now(), &[operation])).await.unwrap().single().unwrap();
 }
 
 /// More seconds ago than any job is taken here.

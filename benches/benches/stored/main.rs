@@ -1,5 +1,5 @@
-//! What stored schedules cost through their client: added, read, changed, listed; and how soon
-//! another node runs what was added.
+//! The cost of stored schedules through their client: added, read, changed, listed; and the time
+//! until another node runs an added one.
 //!
 //! `cargo bench -p allora-benches --bench stored` measures SQLite and the servers whose URLs are in
 //! `ALLORA_TEST_POSTGRES_URL`, `ALLORA_TEST_MYSQL_URL` and `ALLORA_TEST_REDIS_URL`
@@ -18,7 +18,7 @@ use allora_benches::{
 use allora_core::{
     Backend, Run, Scheduler, Time,
     backend::Page,
-    stored::{Filter, Schedules, Stored},
+    stored::{Filter, Schedules, StoredSchedule},
 };
 use allora_redis::Redis;
 use allora_sql::Sql;
@@ -33,7 +33,7 @@ const PREFIX: &str = "allora_bench_stored";
 /// So many are added, read and changed one by one.
 const SINGLY: usize = 500;
 const BATCH: usize = 10_000;
-/// How often another node is waited for.
+/// The number of waits for another node.
 const WAKES: usize = 200;
 
 /// The variables that name the servers.
@@ -74,9 +74,9 @@ fn wall() -> Time {
     SystemTime::now().into()
 }
 
-fn later(name: String) -> Stored {
+fn later(name: String) -> StoredSchedule {
     // In a year, as far as most of what is stored is concerned.
-    Stored::new(name, KIND, "@yearly").data_bytes(b"{\"to\":\"a@example.com\"}".to_vec())
+    StoredSchedule::new(name, KIND, "@yearly").data_bytes(b"{\"to\":\"a@example.com\"}".to_vec())
 }
 
 /// Everything on one store, on which two nodes are.
@@ -98,7 +98,7 @@ async fn measure<B: Backend + Clone>(store: &str, [one, other]: [B; 2], count: u
     row("read one by one, a second", rate(SINGLY as f64 / begun.elapsed().as_secs_f64()));
     let begun = Instant::now();
     for state in &read {
-        let changed = Stored::of(state).unwrap().schedule("@monthly");
+        let changed = StoredSchedule::of(state).unwrap().schedule("@monthly");
         client.modify(&changed).await.unwrap();
     }
     row("changed one by one, a second", rate(SINGLY as f64 / begun.elapsed().as_secs_f64()));
@@ -107,7 +107,7 @@ async fn measure<B: Backend + Clone>(store: &str, [one, other]: [B; 2], count: u
     let mut there = 0;
     while there < count {
         let batch = BATCH.min(count - there);
-        let stored: Vec<Stored> =
+        let stored: Vec<StoredSchedule> =
             (there..there + batch).map(|i| later(format!("many-{i:07}"))).collect();
         for added in client.add_all(&stored).await.unwrap() {
             added.unwrap();
@@ -143,7 +143,7 @@ async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
     let note = began.clone();
     let before = process::memory();
     let worker = Scheduler::builder(other)
-        .safety_poll(Duration::from_secs(3_600))
+        .poll_interval(Duration::from_secs(3_600))
         .kind("wake", async move |run: Run| {
             note.lock().unwrap().insert(run.name().to_owned(), Instant::now());
         })
@@ -157,7 +157,7 @@ async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
     for i in 0..WAKES {
         let name = format!("wake-{i}");
         let due = wall() - chrono::TimeDelta::milliseconds(1);
-        let stored = Stored::new(&name, "wake", allora_core::at(due)).starting(due);
+        let stored = StoredSchedule::new(&name, "wake", allora_core::at(due)).starting(due);
         client.add(&stored).await.unwrap();
         let added = Instant::now();
         let run = async {
@@ -173,22 +173,22 @@ async fn wakes<B: Backend>(store: &str, client: &Schedules, other: B) {
             Err(_) => break,
         }
     }
-    let told = match waited.len() {
+    let waits = match waited.len() {
         WAKES => {
             format!("{:.1} (p50), {:.1} (p99)", at(waited.clone(), 0.5), at(waited, 0.99))
         }
-        _ => "not told of it: found by the safety poll".to_owned(),
+        _ => "no notification: found by the poll".to_owned(),
     };
-    println!("| {store} | from `add` to the run on another node, ms | {told} |");
+    println!("| {store} | from `add` to the run on another node, ms | {waits} |");
     println!("| {store} | memory of a worker beside them, KiB | {grown} |");
     handle.stop();
     running.await.unwrap();
 }
 
 async fn remove_all<B: Backend>(client: &Schedules, store: &B) {
-    let schedules = store.schedules().unwrap();
+    let queries = store.queries().unwrap();
     loop {
-        let page = schedules.list(Page::first(1_000)).await.unwrap();
+        let page = queries.list(Page::first(1_000)).await.unwrap();
         if page.is_empty() {
             return;
         }

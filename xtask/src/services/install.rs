@@ -30,7 +30,7 @@ pub(super) fn package(service: &Service) -> Outcome {
     apt(&["install", "-y", "--no-install-recommends", package])
 }
 
-/// Whether we are root: some servers refuse to run so.
+/// True if we are root: some servers refuse to run so.
 pub(super) fn is_root() -> bool {
     number(&["-u"]) == Some(0)
 }

@@ -30,7 +30,7 @@ use std::{
 struct Service {
     /// The store it is for, as `--only` names it.
     store: &'static str,
-    /// What it is called; the store's name, unless a store has several.
+    /// Its name: that of the store, unless a store has several.
     name: &'static str,
     /// Where the tests look for its addresses. The first set already, that one is used and nothing
     /// is started.
@@ -42,11 +42,11 @@ struct Service {
     /// The program, in `PATH` or one of the other places.
     program: &'static str,
     places: fn() -> Vec<PathBuf>,
-    /// How many ports of this machine it needs.
+    /// The number of ports of this machine that it needs.
     ports: usize,
     /// Creates its data; answers with what serves it.
     prepare: fn(&Site) -> Outcome<Prepared>,
-    /// Whether all of it answers.
+    /// Returns true if all of it answers.
     answers: fn(&Site) -> bool,
 }
 
@@ -120,7 +120,7 @@ impl Site {
 #[derive(Default)]
 pub(crate) struct Running {
     guards: Vec<(Child, ChildStdin)>,
-    /// What the tests are told.
+    /// The environment of the tests.
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 
@@ -136,8 +136,18 @@ impl Drop for Running {
 
 /// Starts what these stores need and what is not there already; no list is all stores.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
+    start_all(wanted(only))
+}
+
+/// Starts one server for each of these stores that needs one, and no topology of several.
+pub(crate) fn start_single(stores: &[&str]) -> Outcome<Running> {
+    // The service of one server has its store's name.
+    start_all(SERVICES.iter().copied().filter(|service| stores.contains(&service.name)))
+}
+
+fn start_all(services: impl Iterator<Item = &'static Service>) -> Outcome<Running> {
     let mut running = Running::default();
-    for service in wanted(only) {
+    for service in services {
         if env::var_os(service.variables[0]).is_some() {
             continue;
         }
@@ -319,7 +329,7 @@ impl Up {
         fs::write(&path, text).map_err(|cause| failed(&path, &cause))
     }
 
-    /// Whether every process is there.
+    /// True if every process lives.
     fn is_alive(&self) -> bool {
         self.living().count() == self.pids.len()
     }
@@ -353,13 +363,13 @@ fn patiently(asked: impl Fn() -> bool) -> bool {
     })
 }
 
-/// What a command says; nothing if it cannot be run.
+/// The output of a command; empty if it cannot be run.
 fn said(mut command: Command) -> String {
     let told = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
     told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Whether a command says yes.
+/// True if a command succeeds.
 fn says_yes(mut command: Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())
@@ -385,6 +395,14 @@ mod tests {
     fn stores_without_a_server_need_none() {
         let running = start(Some("memory,sqlite"));
         assert!(running.is_ok_and(|running| running.environment.is_empty()));
+    }
+
+    #[test]
+    fn every_store_with_a_server_has_one_that_is_single() {
+        for service in SERVICES {
+            let single = SERVICES.iter().filter(|other| other.name == service.store);
+            assert_eq!(single.count(), 1, "{}", service.store);
+        }
     }
 
     #[test]

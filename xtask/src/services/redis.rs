@@ -40,8 +40,9 @@ pub(super) const SENTINEL: Service = Service {
     ..ALONE
 };
 
-/// Five servers that know nothing of each other.
+/// Five independent servers.
 pub(super) const QUORUM: Service = Service {
+    store: "redis-quorum",
     name: "redis-quorum",
     variables: &["ALLORA_TEST_REDIS_QUORUM_URLS"],
     ports: 5,
@@ -49,7 +50,7 @@ pub(super) const QUORUM: Service = Service {
     ..ALONE
 };
 
-/// What the sentinels call their primary.
+/// The sentinels' name for their primary.
 const MASTER: &str = "allora";
 
 fn places() -> Vec<PathBuf> {
@@ -157,7 +158,7 @@ fn is_joined(site: &Site) -> bool {
     ports.iter().all(|port| asked(*port, &["CLUSTER", "INFO"]).contains("cluster_state:ok"))
 }
 
-/// Whether each sentinel knows enough others to agree with, and the replica, which is up to date.
+/// True if each sentinel knows enough others for a majority, and the replica is up to date.
 fn is_watched(site: &Site) -> bool {
     asked(site.ports[1], &["INFO", "replication"]).contains("master_link_status:up")
         && site.ports[2..].iter().all(|port| {

@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// How many lines there are before the tests at the end.
+/// The number of lines before the tests at the end.
 fn untested(file: &File) -> usize {
     let all: Vec<&str> = file.lines().map(|(_, line)| line).collect();
     let tests = all

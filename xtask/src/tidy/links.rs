@@ -29,7 +29,7 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     findings
 }
 
-/// What the links of a line point to: `[text](target)`, `[text]: target`.
+/// The targets of the links of a line: `[text](target)`, `[text]: target`.
 fn targets(line: &str) -> Vec<String> {
     let line = without_code(line);
     let mut found = Vec::new();
@@ -55,7 +55,7 @@ fn without_code(line: &str) -> String {
     outside.map(|(_, piece)| *piece).collect()
 }
 
-/// Whether it is neither an address nor a place in the same file.
+/// True if it is neither an address nor a place in the same file.
 fn is_file(target: &str) -> bool {
     !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
 }

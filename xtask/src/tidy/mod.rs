@@ -4,12 +4,17 @@
 //! file with another. Each is tested on text that keeps it and on text that breaks it.
 
 mod blanks;
+mod doc_start;
 mod first_line;
 mod length;
 mod links;
+mod named_files;
+mod parts;
 mod paths;
 mod promises;
+mod retired;
 mod tree;
+mod vocabulary;
 mod words;
 
 use crate::{Failure, Outcome, command};
@@ -24,7 +29,10 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     blanks::check,
     paths::check,
     links::check,
+    named_files::check,
     promises::check,
+    doc_start::check,
+    vocabulary::check,
 ];
 
 /// One line that breaks a rule.
@@ -74,11 +82,11 @@ fn check(tree: &Tree) -> Vec<Finding> {
 
 #[cfg(test)]
 mod testing {
-    //! What the rules' tests share.
+    //! Functions that the rules' tests share.
 
     use super::{Finding, Tree};
 
-    /// What a rule finds in a good file.
+    /// The findings in a good file.
     pub(super) const NONE: [usize; 0] = [];
 
     /// The lines a rule finds in one file.

@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` begins a path in `line`: not inside an address or a longer path.
+/// True if `path` begins a path in `line`: not inside an address or a longer path.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(start, _)| {
         let before = line[..start].chars().next_back();

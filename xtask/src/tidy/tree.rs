@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, io, path::Path};
 
-/// What holds no sources: the folders of cargo and git (a file in a linked work tree), and what
+/// Folders without sources: the folders of cargo and git (a file in a linked work tree), and what
 /// tools leave behind.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules", ".venv"];
 
@@ -18,13 +18,13 @@ impl File {
         self.path.rsplit_once('.').is_some_and(|(_, found)| found == extension)
     }
 
-    /// Whether it is in a folder for tests, or is a module of tests.
+    /// True if it is in a folder for tests, or is a module of tests.
     pub(super) fn is_test(&self) -> bool {
         let path = format!("/{}", self.path);
         path.contains("/tests/") || path.ends_with("/tests.rs")
     }
 
-    /// Whether people do not edit it.
+    /// True if people do not edit it.
     pub(super) fn is_given(&self) -> bool {
         self.path == "Cargo.lock" || self.path.starts_with("LICENSE-")
     }
@@ -76,9 +76,15 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether there is a file or folder of this name.
+    /// True if there is a file or folder of this name.
     pub(super) fn has(&self, path: &str) -> bool {
         self.names.contains(path)
+    }
+
+    /// True if a file or folder has these last parts of its path.
+    pub(super) fn has_end(&self, parts: &str) -> bool {
+        let end = format!("/{parts}");
+        self.names.iter().any(|name| name.ends_with(&end))
     }
 
     /// The files with this extension.

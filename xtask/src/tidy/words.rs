@@ -25,7 +25,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `word` stands in `line` on its own, not as a part of a longer word.
+/// True if `word` stands in `line` on its own, not as a part of a longer word.
 fn has_word(line: &str, word: &str) -> bool {
     let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(start, _)| {

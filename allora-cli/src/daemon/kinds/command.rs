@@ -1,14 +1,14 @@
 //! The kind `command`: a program with its arguments, run without a shell.
 
 use super::data::Fields;
-use crate::daemon::process::{Call, Work};
+use crate::daemon::process::{CommandSpec, Invocation};
 use serde_json::Value;
 
 /// Reads what to run:
 /// `{"command": ["/usr/local/bin/backup", "--all"], "env": {..}, "input": "..", "folder": "..", "timeout": "10m"}`.
 ///
 /// Nothing in it reaches a shell; who wants one calls it: `["sh", "-c", ".."]`.
-pub(super) fn work(data: &Value) -> Result<Work, String> {
+pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
     let mut fields = Fields::of(data)?;
     let command = "`command` is the program and its arguments, as [\"/bin/backup\", \"--all\"]";
     let mut words = match fields.take("command") {
@@ -32,8 +32,8 @@ pub(super) fn work(data: &Value) -> Result<Work, String> {
     if let Some((name, _)) = environment.iter().find(bad) {
         return Err(format!("`env` has {name:?}, which no environment can hold"));
     }
-    let work = Work {
-        call: Call::Program(program, args),
+    let work = CommandSpec {
+        invocation: Invocation::Program(program, args),
         stdin: fields.text("input")?,
         environment: environment.into(),
         folder: fields.text("folder")?.map(Into::into),
@@ -59,7 +59,7 @@ mod tests {
     fn a_program_is_read_word_by_word() {
         let read =
             work(&json!({ "command": ["echo", "$(id)", "; rm"], "timeout": "90s" })).unwrap();
-        let Call::Program(program, args) = read.call else { panic!("a shell") };
+        let Invocation::Program(program, args) = read.invocation else { panic!("a shell") };
         assert_eq!((program.as_str(), args), ("echo", vec!["$(id)".to_owned(), "; rm".into()]));
         assert!(work(&json!({ "command": "/bin/true", "env": { "A": "b" } })).is_ok());
     }

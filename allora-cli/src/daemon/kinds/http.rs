@@ -12,7 +12,7 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig},
 };
 
-/// What to send.
+/// The request to send.
 #[derive(Debug)]
 pub(super) struct Request {
     method: Method,
@@ -23,7 +23,7 @@ pub(super) struct Request {
     timeout: Duration,
 }
 
-/// How long a request may take, unless its data says otherwise.
+/// The time limit of a request, unless its data sets another.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time that a request may be given: it waits on a thread.
@@ -149,7 +149,7 @@ fn message(request: Request, run: &Run) -> Result<Http<Vec<u8>>, BoxError> {
         .header("Allora-Scheduled-At", &at)
         .header("Allora-Attempt", run.attempt())
         .header("Allora-Fence", run.fence());
-    let told = || {
+    let default_body = || {
         let about = json!({
             "job": run.name(), "scheduled_at": at, "attempt": run.attempt(), "fence": run.fence(),
             "occurrence": run.occurrence_key(),
@@ -162,7 +162,7 @@ fn message(request: Request, run: &Run) -> Result<Http<Vec<u8>>, BoxError> {
     }
     let body = match (body, has_body) {
         (Some(body), _) => Some(body),
-        (None, true) => Some(told()),
+        (None, true) => Some(default_body()),
         (None, false) => None,
     };
     if let (Some((kind, _)), false) = (&body, named_type) {

@@ -4,9 +4,9 @@ mod command;
 mod data;
 mod http;
 
-use super::process::Surroundings;
+use super::context::CommandContext;
 use crate::failure::{Failure, Outcome};
-use allora_core::{BoxError, Builder, Run, Stored};
+use allora_core::{BoxError, Builder, Run, StoredSchedule};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -17,12 +17,16 @@ pub(crate) const COMMAND: &str = "command";
 pub(crate) const HTTP: &str = "http";
 
 /// Has the scheduler run these kinds.
-pub(crate) fn route(mut builder: Builder, kinds: &[String], around: &Arc<Surroundings>) -> Builder {
+pub(crate) fn route(
+    mut builder: Builder,
+    kinds: &[String],
+    context: &Arc<CommandContext>,
+) -> Builder {
     if kinds.iter().any(|kind| kind == COMMAND) {
-        let around = around.clone();
+        let context = context.clone();
         builder = builder.kind(COMMAND, async move |run: Run| -> Result<(), BoxError> {
             let work = read(&run, command::work)?;
-            super::process::execute(Arc::new(work), run, around).await
+            super::process::execute(Arc::new(work), run, context).await
         });
     }
     if kinds.iter().any(|kind| kind == HTTP) {
@@ -47,7 +51,7 @@ fn read<T>(run: &Run, read: fn(&Value) -> Result<T, String>) -> Result<T, BoxErr
 /// Refuses data that a schedule of this kind cannot be run with, if the daemon runs that kind.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The data is invalid.
 pub(crate) fn check(kind: &str, data: &Value) -> Outcome {
     fits(kind, data).map_err(Failure::failed)
 }
@@ -55,8 +59,8 @@ pub(crate) fn check(kind: &str, data: &Value) -> Outcome {
 /// As [`check`], of a whole schedule, whose data may be no JSON.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn check_stored(stored: &Stored) -> Result<(), String> {
+/// The data is invalid.
+pub(crate) fn check_stored(stored: &StoredSchedule) -> Result<(), String> {
     if !matches!(stored.kind(), COMMAND | HTTP) {
         return Ok(());
     }
@@ -72,5 +76,5 @@ fn fits(kind: &str, data: &Value) -> Result<(), String> {
         HTTP => http::request(data).map(drop),
         _ => Ok(()),
     };
-    checked.map_err(|what| format!("the data of the type `{kind}`: {what}"))
+    checked.map_err(|what| format!("the data of the kind `{kind}`: {what}"))
 }

@@ -1,14 +1,14 @@
-//! What one node's clocks show. All times are nanoseconds of virtual time since the start.
+//! A simulated node's clocks. All times are nanoseconds of virtual time since the start.
 
 use chrono::TimeDelta;
 
-/// How far a node's clocks are from the truth.
+/// The deviation of a node's clocks from virtual time.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    /// By how much the monotonic clock is behind: the suspensions that are over.
+    /// The lag of the monotonic clock: the sum of the past suspensions.
     lag: u64,
     suspended_at: Option<u64>,
-    /// By how much the wall clock was ahead at `drift_since`.
+    /// The lead of the wall clock at `drift_since`.
     skew: TimeDelta,
     drift_ppm: i32,
     drift_since: u64,
@@ -19,12 +19,12 @@ impl Clock {
         self.suspended_at.unwrap_or(time) - self.lag
     }
 
-    /// When the monotonic clock will show `at` if it is not suspended before.
+    /// The time at which the monotonic clock will show `at` if it is not suspended before.
     pub(super) fn due(&self, at: u64) -> u64 {
         at.saturating_add(self.lag)
     }
 
-    /// By how much the wall clock is ahead of the truth.
+    /// The lead of the wall clock over virtual time.
     pub(super) fn skew(&self, time: u64) -> TimeDelta {
         let drift = i128::from(time - self.drift_since) * i128::from(self.drift_ppm) / 1_000_000;
         self.skew.checked_add(&delta(drift)).unwrap_or(self.skew)
@@ -50,7 +50,7 @@ impl Clock {
     }
 }
 
-/// So many nanoseconds; fewer than an `i64` of seconds.
+/// A number of nanoseconds; fewer than an `i64` of seconds.
 pub(super) fn delta(nanos: i128) -> TimeDelta {
     const SECOND: i128 = 1_000_000_000;
     let (seconds, rest) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));

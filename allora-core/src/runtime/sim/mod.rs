@@ -1,7 +1,7 @@
-//! A runtime for tests: one thread, virtual time, and everything that happens follows from a seed.
+//! A runtime for tests: one thread, virtual time, and a seed determines every event.
 //!
 //! # How do I test a schedule without waiting?
-//! Give the code under test a [`SimNode`] for a runtime and let virtual time pass. When nothing can
+//! Pass a [`SimNode`] as the runtime of the code under test, and let virtual time pass. When nothing can
 //! go on, time jumps to the next timer; a year takes as long as the work in it.
 //! ```
 //! use allora_core::{Runtime, Schedule, Time, runtime::Sim};
@@ -47,9 +47,9 @@
 //! ```
 //!
 //! # What breaks the repetition?
-//! Whatever does not come from the runtime: real clocks, threads, the order of a `HashMap`, and
+//! Anything that does not come from the runtime: real clocks, threads, the order of a `HashMap`, and
 //! `select!`, which draws a branch at random (`select_biased!` does not). Two runs of one seed that
-//! differ in [`Sim::trace`] show that there is something of the kind.
+//! differ in [`Sim::trace`] show that the test depends on such a source.
 
 mod clock;
 mod rng;
@@ -102,7 +102,7 @@ impl Sim {
         Self { outside: SimNode { world, id } }
     }
 
-    /// Adds a node: a runtime with clocks of its own that can be paused and crashed.
+    /// Adds a node: a runtime with its own clocks that can be paused and crashed.
     pub fn node(&self) -> SimNode {
         let id = self.world().state().add_node(self.seed());
         SimNode { world: Arc::clone(self.world()), id }
@@ -137,23 +137,23 @@ impl Sim {
         self.world().run_until(until);
     }
 
-    /// How much virtual time has passed since the start.
+    /// The virtual time since the start.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.world().state().time)
     }
 
-    /// The seed that everything follows from.
+    /// The seed, which determines every event.
     pub fn seed(&self) -> u64 {
         self.world().seed
     }
 
-    /// A hash over every poll and every timer so far, with its time and in its order: equal after
-    /// two runs that did the same.
+    /// A hash over every poll and every timer so far, with its time and in order: equal for two
+    /// runs with the same events.
     pub fn trace(&self) -> u64 {
         self.world().state().trace.hash()
     }
 
-    /// How many polls and timers there were so far: the work done, on any machine the same.
+    /// The number of polls and timers so far: a measure of work that is the same on any machine.
     pub fn steps(&self) -> u64 {
         self.world().state().steps
     }
@@ -205,8 +205,8 @@ impl SimNode {
         self.id
     }
 
-    /// Steps the wall clock: from now on it is `skew` ahead of the truth (behind, if negative). It
-    /// stops at the first and last instants that a [`Time`] can be.
+    /// Steps the wall clock: from now on it is `skew` ahead of virtual time (behind, if negative).
+    /// It stops at the first and last times that a [`Time`] can represent.
     pub fn set_skew(&self, skew: TimeDelta) {
         let mut state = self.world.state();
         let now = state.time;
@@ -214,40 +214,40 @@ impl SimNode {
     }
 
     /// Makes the wall clock gain `ppm` microseconds in each second from now on (lose, if negative).
-    /// What it was ahead so far stays.
+    /// The present lead stays.
     pub fn set_drift(&self, ppm: i32) {
         let mut state = self.world.state();
         let now = state.time;
         state.nodes[self.id].clock.set_drift(now, ppm);
     }
 
-    /// By how much the wall clock is ahead of the truth now.
+    /// The present lead of the wall clock over virtual time.
     pub fn skew(&self) -> TimeDelta {
         let state = self.world.state();
         state.nodes[self.id].clock.skew(state.time)
     }
 
-    /// Stops the node as a stopped process is: its tasks are not polled and its timers do not fire
-    /// until [`resume`](Self::resume); all clocks go on. What would have happened meanwhile happens
-    /// then. A task that pauses its own node comes to the end of its poll.
+    /// Stops the node like a stopped process: its tasks are not polled and its timers do not fire
+    /// until [`resume`](Self::resume). All clocks continue. Timers that were due meanwhile fire on
+    /// resumption. A task that pauses its own node completes its poll.
     pub fn pause(&self) {
         self.world.pause(self.id, false);
     }
 
-    /// Stops the node as a machine that sleeps is: like [`pause`](Self::pause), but the monotonic
-    /// clock stands still as well, so that its timers come later by as much.
+    /// Stops the node like a sleeping machine: as [`pause`](Self::pause), but the monotonic clock
+    /// stops, too, so that its timers are delayed by that time.
     pub fn suspend(&self) {
         self.world.pause(self.id, true);
     }
 
-    /// Lets a paused or suspended node go on. A crashed one does not come back: a restart is a new
+    /// Lets a paused or suspended node continue. A crashed node stays crashed; a restart is a new
     /// [`Sim::node`].
     pub fn resume(&self) {
         self.world.resume(self.id);
     }
 
-    /// Ends the node as a lost machine does: drops all its tasks at once (one that is being polled,
-    /// at the end of that poll). Tasks spawned later are dropped, its timers never fire.
+    /// Ends the node like a lost machine: drops all its tasks at once (one that is being polled, at
+    /// the end of that poll). Tasks spawned later are dropped, and its timers never fire.
     pub fn crash(&self) {
         self.world.crash(self.id);
     }
@@ -308,7 +308,8 @@ impl Runtime for Sim {
     }
 }
 
-/// `at` is on the node's monotonic clock; the timer is armed by the first poll that has to wait.
+/// A sleep until `at` on the node's monotonic clock. The first poll that has to wait arms the
+/// timer.
 struct Sleep {
     node: SimNode,
     at: u64,

@@ -1,14 +1,14 @@
 //! Numbers that follow from a seed: the draws, and the hash of what happened.
 //!
 //! SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-//! Written out here because a seed noted down today must replay the same run years from now.
+//! It is part of this crate so that a seed recorded today replays the same run years from now.
 
 /// One stream of numbers.
 #[derive(Debug)]
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// Streams of one seed with different numbers have nothing in common.
+    /// Streams of one seed with different numbers are independent.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         Self(mix(seed) ^ mix(!stream))
     }
@@ -24,7 +24,7 @@ impl Rng {
     }
 }
 
-/// A hash over everything that happened, in its order.
+/// A hash over all events, in order.
 #[derive(Debug, Default)]
 pub(super) struct Trace(u64);
 

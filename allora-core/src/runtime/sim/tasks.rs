@@ -1,4 +1,4 @@
-//! The tasks, and the list of those that can go on.
+//! The tasks, and the list of those that are ready.
 
 use futures::future::BoxFuture;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-/// Which task: a slot, and a number that the slot's next task does not share.
+/// The key of a task: a slot, and a number that the slot's next task does not share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) slot: usize,
@@ -20,8 +20,8 @@ pub(super) struct Key {
 /// The future that `block_on` was given is not in the list, but it is woken like a task.
 pub(super) const MAIN: Key = Key { slot: usize::MAX, serial: 0 };
 
-/// The tasks that were woken and not polled yet. Apart from the rest of the state, so that wakers
-/// may be called from anywhere and keep nothing alive.
+/// The tasks that were woken and not polled yet. The list is separate from the rest of the state,
+/// so that wakers may be called from anywhere and keep nothing alive.
 #[derive(Debug, Default)]
 pub(super) struct Ready(Mutex<Vec<Key>>);
 
@@ -31,23 +31,23 @@ impl Ready {
     }
 }
 
-/// What a waker wakes.
+/// The target of a waker.
 #[derive(Debug)]
 pub(super) struct Wakeup {
     key: Key,
-    /// In the list already, or held back while the node is paused.
+    /// The task is in the list, or held back while the node is paused.
     woken: AtomicBool,
     ready: Arc<Ready>,
 }
 
 impl Wakeup {
-    /// Woken from the start: a task is polled once without being asked to.
+    /// Woken from the start: a task is polled once before its first wake-up.
     pub(super) fn new(key: Key, ready: &Arc<Ready>) -> Arc<Self> {
         ready.list().push(key);
         Arc::new(Self { key, woken: AtomicBool::new(true), ready: Arc::clone(ready) })
     }
 
-    /// To be called before the poll: what wakes from then on counts again.
+    /// Marks the start of a poll: a wake-up from then on counts again.
     pub(super) fn polled(&self) {
         self.woken.store(false, Ordering::Release);
     }
@@ -70,7 +70,7 @@ pub(super) struct Task {
     pub(super) future: BoxFuture<'static, ()>,
     pub(super) waker: Waker,
     pub(super) wakeup: Arc<Wakeup>,
-    /// Woken while its node stood still.
+    /// Woken while its node was paused.
     held: bool,
 }
 
@@ -107,29 +107,29 @@ impl Tasks {
         self.slots[slot] = (self.serial, Some(task));
     }
 
-    /// Takes a task out to poll it; `None` if it has ended.
+    /// Removes a task for its poll; `None` if it has ended.
     pub(super) fn take(&mut self, key: Key) -> Option<Task> {
         let (serial, task) = &mut self.slots[key.slot];
         task.take_if(|_| *serial == key.serial)
     }
 
-    /// Back after a poll.
+    /// Returns a task to its slot after a poll.
     pub(super) fn put(&mut self, key: Key, task: Task) {
         self.slots[key.slot].1 = Some(task);
     }
 
-    /// The slot of a task that ended in a poll.
+    /// Frees the slot of a task that ended in a poll.
     pub(super) fn ended(&mut self, key: Key) {
         self.free.push(key.slot);
     }
 
-    /// Keeps a woken task for when its node goes on.
+    /// Keeps a woken task until its node continues.
     pub(super) fn hold(&mut self, key: Key, mut task: Task) {
         task.held = true;
         self.put(key, task);
     }
 
-    /// The node goes on.
+    /// Releases the tasks of a node that continues.
     pub(super) fn release(&mut self, node: usize, ready: &Ready) {
         let mut ready = ready.list();
         for (slot, (serial, task)) in self.slots.iter_mut().enumerate() {
@@ -140,8 +140,8 @@ impl Tasks {
         }
     }
 
-    /// Takes out the tasks of this node, or all, for the caller to drop without a lock: their
-    /// destructors may run anything.
+    /// Removes the tasks of this node, or all, so that the caller drops them without a lock: their
+    /// destructors may run user code.
     pub(super) fn remove(&mut self, node: Option<usize>) -> Vec<Task> {
         let mut removed = Vec::new();
         for (slot, (_, task)) in self.slots.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! The timers: a heap by time, whose entries are left behind when a timer is dropped and thrown
-//! out when they are the greater part.
+//! The timers: a heap by time. The entry of a dropped timer stays in the heap until such entries
+//! are the greater part.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ pub(super) struct Timers {
     slots: Vec<Option<Timer>>,
     free: Vec<usize>,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// How many entries of the heap have no timer any more.
+    /// The number of heap entries without a timer.
     stale: usize,
     serial: u64,
 }
@@ -23,12 +23,12 @@ struct Timer {
     node: usize,
     /// On the node's monotonic clock.
     at: u64,
-    /// Whether the heap has its entry: it has at most one.
+    /// `true` if the heap has its entry. A timer has at most one.
     queued: bool,
     waker: Option<Waker>,
 }
 
-/// Ordered by time, and for one time by age: the order follows from the run alone.
+/// Ordered by time, and for equal times by age, so that the order is reproducible.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     due: u64,
@@ -53,8 +53,8 @@ impl Timers {
         slot
     }
 
-    /// Makes the timer wake this one; the waker before it is for the caller to drop, without a
-    /// lock: wakers may run anything.
+    /// Sets the waker of a timer and returns the previous one, which the caller drops without a
+    /// lock: wakers may run user code.
     pub(super) fn renew(&mut self, slot: usize, due: u64, waker: &Waker) -> Option<Waker> {
         let timer = self.slots[slot].as_mut()?;
         if !timer.queued {
@@ -67,7 +67,7 @@ impl Timers {
         }
     }
 
-    /// The timer is no more; its waker is for the caller to drop.
+    /// Removes a timer and returns its waker, which the caller drops.
     pub(super) fn disarm(&mut self, slot: usize) -> Option<Waker> {
         let timer = self.slots[slot].take()?;
         self.free.push(slot);
@@ -82,8 +82,8 @@ impl Timers {
         timer.waker
     }
 
-    /// When the next timer is due. `due` says when one of this node's is; `None` if the node stands
-    /// still: those leave the heap until [`requeue`](Self::requeue).
+    /// The time of the next timer. `due` returns the time of a timer of a node, or `None` if the
+    /// node is paused: such timers leave the heap until [`requeue`](Self::requeue).
     pub(super) fn next_due(&mut self, due: impl Fn(usize, u64) -> Option<u64>) -> Option<u64> {
         loop {
             let mut top = self.heap.peek_mut()?;
@@ -103,7 +103,8 @@ impl Timers {
         }
     }
 
-    /// Fires the timer that [`next_due`](Self::next_due) has found: its number and whom to wake.
+    /// Fires the timer that [`next_due`](Self::next_due) has found. Returns its number and its
+    /// waker.
     pub(super) fn fire(&mut self) -> Option<(u64, Option<Waker>)> {
         let Reverse(entry) = self.heap.pop()?;
         let timer = entry.of_mut(&mut self.slots)?;
@@ -111,7 +112,7 @@ impl Timers {
         Some((timer.serial, timer.waker.take()))
     }
 
-    /// Puts the timers of a node that goes on back into the heap.
+    /// Returns the timers of a node that continues to the heap.
     pub(super) fn requeue(&mut self, node: usize, due: impl Fn(u64) -> u64) {
         for (slot, timer) in self.slots.iter_mut().enumerate() {
             if let Some(timer) = timer.as_mut().filter(|timer| timer.node == node && !timer.queued)

@@ -1,4 +1,4 @@
-//! The state that the nodes of one simulation share, and the loop that moves it on.
+//! The state that the nodes of one simulation share, and the loop that advances it.
 
 use super::{
     clock::{Clock, delta},
@@ -20,14 +20,14 @@ use std::{
     time::Instant,
 };
 
-/// More polls at one instant than any test needs.
+/// A number of polls at one instant that no test needs.
 pub(super) const ENDLESS: u64 = 10_000_000;
 
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) start: Time,
-    /// What the monotonic clocks show at the start.
+    /// The reading of the monotonic clocks at the start.
     pub(super) base: Instant,
     ready: Arc<Ready>,
     driven: AtomicBool,
@@ -62,7 +62,7 @@ enum Life {
     Crashed,
 }
 
-/// What there was to do.
+/// The next step of the simulation.
 enum Turn {
     Main,
     Task(Key, Task),
@@ -93,12 +93,12 @@ impl World {
         }
     }
 
-    /// Never held while anything of a user's runs: a poll, a waker, a destructor.
+    /// Locks the state. The lock is never held while user code runs: a poll, a waker, a destructor.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The true time so many nanoseconds after the start.
+    /// The virtual time `time` nanoseconds after the start.
     pub(super) fn wall(&self, time: u64) -> Time {
         self.start.checked_add_signed(delta(time.into())).unwrap_or(Time::MAX_UTC)
     }
@@ -141,7 +141,8 @@ impl World {
         drop(tasks);
     }
 
-    /// The end: the tasks hold nodes, and these the world.
+    /// Ends the simulation. It breaks the cycle of references: tasks hold nodes, and nodes hold the
+    /// world.
     pub(super) fn close(&self) {
         let tasks = {
             let mut state = self.state();
@@ -171,13 +172,14 @@ impl World {
     }
 
     pub(super) fn run_until(&self, limit: u64) {
-        // The waker of an earlier `block_on` may still be called: that future is gone.
+        // The waker of an earlier `block_on` may still be called. Its future does not exist any
+        // more.
         let _: Option<()> = self.drive(limit, || None);
         let mut state = self.state();
         state.time = state.time.max(limit);
     }
 
-    /// Until the main future is done, or nothing is left to do up to the limit.
+    /// Runs until the main future is done, or no event is left up to the limit.
     fn drive<T>(&self, limit: u64, mut main: impl FnMut() -> Option<T>) -> Option<T> {
         let _driving = Driving::new(self);
         let mut fired = Vec::new();
@@ -202,7 +204,7 @@ impl World {
             if state.steps - state.steps_before_this_instant > ENDLESS {
                 drop(state);
                 self.fail(&format!(
-                    "{ENDLESS} polls and no time passes: some task wakes itself for ever"
+                    "{ENDLESS} polls without progress of time: a task wakes itself forever"
                 ));
             }
             return turn;
@@ -243,7 +245,7 @@ impl State {
     }
 
     /// Ready at once if the node's monotonic clock shows `at` and the node runs; else `waker` is
-    /// called then. What comes back with it is to be dropped without the lock.
+    /// called then. The caller drops the returned value without the lock.
     pub(super) fn poll_sleep(
         &mut self,
         node: usize,
@@ -265,7 +267,7 @@ impl State {
         (Poll::Pending, old)
     }
 
-    /// Whether and what to poll for a key that was picked.
+    /// The step for a key that was selected.
     fn begin(&mut self, key: Key) -> Option<Turn> {
         let (turn, node) = if key == MAIN {
             (Turn::Main, 0)
@@ -283,7 +285,7 @@ impl State {
         Some(turn)
     }
 
-    /// After a poll: back into its slot, or here for the caller to drop.
+    /// Ends a poll: returns the task to its slot, or to the caller, who drops it.
     fn end(&mut self, key: Key, task: Task, pending: bool) -> Option<Task> {
         if pending && self.nodes[task.node].life != Life::Crashed && !self.closed {
             self.tasks.put(key, task);
@@ -293,7 +295,8 @@ impl State {
         Some(task)
     }
 
-    /// Moves time to the next timer, if there is one up to the limit, and fires all that are due.
+    /// Advances time to the next timer, if there is one up to the limit, and fires all that are
+    /// due.
     fn fire(&mut self, limit: u64, fired: &mut Vec<Waker>) -> bool {
         let nodes = &self.nodes;
         let due = |node: usize, at| {
@@ -318,7 +321,7 @@ impl State {
     fn waiting(&self) -> String {
         let paused = self.nodes.iter().filter(|node| node.life == Life::Paused).count();
         format!(
-            "the future waits for something that no task and no timer brings about \
+            "the future waits, but no task is ready and no timer is set \
              (waiting tasks: {}, paused nodes: {paused})",
             self.tasks.len()
         )
@@ -329,14 +332,14 @@ impl State {
     }
 }
 
-/// Only one thread, and not a task, drives a simulation.
+/// The right to drive a simulation: one thread at a time, and not a task.
 struct Driving<'w>(&'w World);
 
 impl<'w> Driving<'w> {
     fn new(world: &'w World) -> Self {
         if world.driven.swap(true, Ordering::AcqRel) {
             panic!(
-                "simulation with seed {}: one thread at a time drives it, and no task of its own",
+                "simulation with seed {}: it is already being driven; drive it from one thread at a time, and not from its tasks",
                 world.seed
             );
         }

@@ -1,35 +1,38 @@
-//! Whether the books of one job balance: what its runs did against what the store remembers.
+//! Checks of one job's history: the runs that took place against the record in the store.
 
 use super::scenario::{Plan, When};
 use crate::support::{Entry, Over};
 use allora_core::{
     CatchUp, Overlap, Schedule, Time,
-    backend::{Outcome, Past, State},
+    backend::{HistoryEntry, JobState, Outcome},
 };
 use chrono::TimeDelta;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An occurrence: which life of the name, when, and by whom it was triggered.
+/// The key of an occurrence: incarnation, time, and trigger.
 type Key = String;
 
 /// Panics with what is wrong.
 pub(super) fn audit(
     plan: &Plan,
     runs: &[Entry],
-    past: &[Past],
-    (state, redefined): (&State, bool),
+    past: &[HistoryEntry],
+    (state, redefined): (&JobState, bool),
     now: Time,
 ) {
     let name = &plan.name;
     fences(name, runs, past);
     not_early(plan, runs);
-    let taken: BTreeMap<i64, &Past> = past.iter().map(|past| (past.fence, past)).collect();
+    let taken: BTreeMap<i64, &HistoryEntry> = past.iter().map(|past| (past.fence, past)).collect();
     for run in runs {
         let told = taken.get(&run.fence);
         let told = told.unwrap_or_else(|| panic!("{name}: the store knows nothing of {run:?}"));
-        assert_eq!(told.occurrence.at, run.at, "{name}: the store knows it otherwise: {run:?}");
+        assert_eq!(
+            told.occurrence.scheduled_at, run.at,
+            "{name}: the store knows it otherwise: {run:?}"
+        );
         assert_eq!(told.node, run.node, "{name}: it was won by another node: {run:?}");
-        // A job that is deleted takes what ran with it; nobody ends those any more.
+        // A deleted job takes its active runs along; their ends are not recorded.
         assert!(run.ended.is_some() || now - run.began < TimeDelta::minutes(1), "{name}: {run:?}");
     }
     starts(plan, runs, &taken);
@@ -45,7 +48,7 @@ fn life(run: &Entry) -> &str {
 }
 
 /// One run to a fence; fences grow in the order of the store's steps.
-fn fences(name: &str, runs: &[Entry], past: &[Past]) {
+fn fences(name: &str, runs: &[Entry], past: &[HistoryEntry]) {
     let fences: BTreeSet<i64> = runs.iter().map(|run| run.fence).collect();
     assert_eq!(fences.len(), runs.len(), "{name}: two runs with one fence");
     let mut keyed: BTreeMap<&Key, &Entry> = BTreeMap::new();
@@ -73,7 +76,7 @@ fn delay(plan: &Plan) -> TimeDelta {
 }
 
 /// At most once: one start. At least once: one completion, and none after it.
-fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
+fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>) {
     let name = &plan.name;
     let mut by_key: BTreeMap<&Key, Vec<&Entry>> = BTreeMap::new();
     for run in runs {
@@ -84,8 +87,9 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
         if plan.lease.is_none() {
             assert_eq!(attempts.len(), 1, "{name}: {key} was started twice: {attempts:?}");
         }
-        let over =
-            |run: &&Entry| matches!(taken[&run.fence].outcome, Outcome::Ran | Outcome::Dead(_));
+        let over = |run: &&Entry| {
+            matches!(taken[&run.fence].outcome, Outcome::Succeeded | Outcome::Dead(_))
+        };
         let ended = attempts.iter().filter(|run| over(run)).count();
         assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
         if let Some(done) = attempts.iter().position(over) {
@@ -94,9 +98,9 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>) {
     }
 }
 
-/// Where runs must not overlap, one begins only when the one before has ended, or its lease or mark
-/// has: then the store knows the one before as abandoned or lost.
-fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>, redefined: bool) {
+/// Where runs must not overlap, one begins only when the previous one has ended, or its lease has.
+/// Then the store has the previous one as expired or lost.
+fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>, redefined: bool) {
     if plan.lease.is_none() && plan.overlap == Overlap::Allow {
         return;
     }
@@ -106,15 +110,15 @@ fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>, redefined
         let (before, after) = (pair[0], pair[1]);
         let apart = before.ended.is_some_and(|(end, _)| end <= after.began);
         let outcome = &taken[&before.fence].outcome;
-        let given_up = matches!(outcome, Outcome::Abandoned | Outcome::Lost);
+        let given_up = matches!(outcome, Outcome::Expired | Outcome::Lost);
         let another_life = life(before) != life(after);
         assert!(
             apart || given_up || another_life,
             "{}: overlapping: {before:?} ({outcome:?}) {after:?}",
             plan.name
         );
-        // What a stopping node gave back at most once may come after its successor, and what waits
-        // for another attempt after the first instant of a new definition.
+        // An at-most-once occurrence that a stopping node released may come after its successor,
+        // and one that waits for another attempt after the first instant of a new definition.
         if let Some((_, Over::Ran)) = before.ended
             && apart
             && plan.lease.is_some()
@@ -127,16 +131,22 @@ fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &Past>, redefined
     }
 }
 
-/// Every instant of the schedule from the first known one to the cursor ran, failed, was passed
-/// over or was lost; none twice, but for attempts.
-fn every_instant(plan: &Plan, past: &[Past], (state, redefined): (&State, bool), now: Time) {
+/// Every instant of the schedule from the first known one to the cursor ran, failed, was missed or
+/// skipped, or was lost; none twice, except for attempts.
+fn every_instant(
+    plan: &Plan,
+    past: &[HistoryEntry],
+    (state, redefined): (&JobState, bool),
+    now: Time,
+) {
     let name = &plan.name;
     if plan.delay.is_zero() && plan.max_runs.is_none() && state.counters.started == 0 {
         return;
     }
-    let mut covered: BTreeMap<Time, (Time, &Past)> = BTreeMap::new();
+    let mut covered: BTreeMap<Time, (Time, &HistoryEntry)> = BTreeMap::new();
     for entry in past.iter().filter(|entry| entry.occurrence.trigger.is_none()) {
-        let (first, last) = (entry.occurrence.at, entry.last.unwrap_or(entry.occurrence.at));
+        let (first, last) =
+            (entry.occurrence.scheduled_at, entry.last.unwrap_or(entry.occurrence.scheduled_at));
         if let Some((_, before)) = covered.insert(first, (last, entry)) {
             let attempts = before.last.is_none() && entry.last.is_none();
             assert!(attempts, "{name}: {first} has two fates: {before:?} {entry:?}");
@@ -160,9 +170,9 @@ fn every_instant(plan: &Plan, past: &[Past], (state, redefined): (&State, bool),
 }
 
 /// In the end something is going on, or nothing is left to do.
-fn going_on(plan: &Plan, state: &State, now: Time) {
+fn going_on(plan: &Plan, state: &JobState, now: Time) {
     let name = &plan.name;
-    let alive = state.holds.iter().any(|held| held.until > now);
+    let alive = state.leases.iter().any(|held| held.until > now);
     let busy = plan.takes.as_secs() > 5 || matches!(plan.catch_up, CatchUp::All { .. });
     if let (false, false, Some(due_at)) = (alive, busy, state.due_at) {
         let waits = due_at + TimeDelta::seconds(30) > now;
@@ -173,20 +183,20 @@ fn going_on(plan: &Plan, state: &State, now: Time) {
     let tried = TimeDelta::from_std(2 * plan.longest()).unwrap();
     let late = TimeDelta::from_std(plan.delay + plan.spread).unwrap() + TimeDelta::seconds(90);
     if let Some(cursor) = state.cursor {
-        let moves = cursor.at + late + tried > now;
+        let moves = cursor.scheduled_at + late + tried > now;
         assert!(busy || moves, "{name}: stands still at {cursor:?}: {state:?}");
     }
 }
 
-/// Whether the schedule's chain is the same from beginning to end.
-fn uncut(past: &[Past]) -> bool {
+/// `true` if the schedule's chain is the same from beginning to end.
+fn uncut(past: &[HistoryEntry]) -> bool {
     past.iter().all(|entry| entry.count.is_some())
 }
 
-/// What was passed over was counted rightly.
-fn counted(plan: &Plan, entry: &Past) {
+/// Missed and skipped occurrences were counted correctly.
+fn counted(plan: &Plan, entry: &HistoryEntry) {
     let (Some(last), Some(count)) = (entry.last, entry.count) else { return };
-    let (mut at, mut walked) = (entry.occurrence.at, 1);
+    let (mut at, mut walked) = (entry.occurrence.scheduled_at, 1);
     while at < last {
         at = next_at(plan, at).unwrap_or(last);
         walked += 1;

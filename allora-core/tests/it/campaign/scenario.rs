@@ -3,17 +3,13 @@
 use super::books;
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
-    Backend, BoxError, Builder, CatchUp, Cron, Entry, Event, Overlap, Pattern, Retry, Schedules,
-    Stored,
-    backend::{Now, Past},
-    cron, every,
-    runtime::Sim,
-    stored::Definition,
+    BoxError, Builder, CatchUp, Cron, Event, JobSpec, Overlap, Pattern, Retry, Schedules,
+    StoredSchedule, backend::HistoryEntry, cron, every, runtime::Sim, stored::Definition,
 };
 use chrono::TimeDelta;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// What the world's jobs are; every node knows all of them.
+/// The settings of the world's jobs. Every node has all of them.
 pub(super) struct Plan {
     pub(super) name: String,
     /// It lives in the store, and nodes know its kind; otherwise it is in their code.
@@ -24,7 +20,7 @@ pub(super) struct Plan {
     pub(super) overlap: Overlap,
     pub(super) catch_up: CatchUp,
     pub(super) window: Option<Duration>,
-    /// How often an occurrence is tried, and the first wait between.
+    /// The number of attempts at an occurrence, and the first wait between them.
     pub(super) tries: (u32, Duration),
     pub(super) delay: Duration,
     pub(super) spread: Duration,
@@ -42,7 +38,7 @@ pub(super) enum When {
     Cron(Cron),
 }
 
-/// What a world went through.
+/// The events of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Coverage {
     runs: u64,
@@ -92,7 +88,8 @@ impl Dice {
     }
 }
 
-/// What may happen in this world, and how often: drawn first, so that each seed has its own mixture.
+/// The events that may happen in this world, and their rates. They are drawn first, so that each
+/// seed has its own mixture.
 struct Swarm {
     rates: Rates,
     crash: u64,
@@ -203,7 +200,8 @@ impl Plan {
         }
     }
 
-    /// How long an occurrence can be tried, if its runs fail: the attempts and the waits between.
+    /// The longest time for which an occurrence is attempted if its runs fail: the attempts and the
+    /// waits between.
     pub(super) fn longest(&self) -> Duration {
         let (attempts, first) = self.tries;
         // After twice as long each time.
@@ -211,7 +209,7 @@ impl Plan {
         attempts * self.timeout.map_or(self.takes, |timeout| timeout.min(self.takes)) + waits
     }
 
-    /// How its runs end on this machine.
+    /// The end of its runs on this machine.
     fn end(
         &self,
         seat: &Seat,
@@ -232,8 +230,8 @@ impl Plan {
         }
     }
 
-    /// The job, as the `edition`-th definition of it.
-    fn entry(&self, seat: &Seat, edition: u64) -> Entry {
+    /// The job, as the `generation`-th definition of it.
+    fn entry(&self, seat: &Seat, generation: u64) -> JobSpec {
         let end = self.end(seat);
         let entry = match &self.when {
             When::Every(period) => seat.work(every(*period), self.takes, end),
@@ -241,7 +239,7 @@ impl Plan {
         };
         let retry = Retry::up_to(self.tries.0, self.tries.1);
         let mut entry = entry.catch_up(self.catch_up).overlap(self.overlap).retry(retry);
-        entry = entry.delay(self.delay).spread(self.spread + ms(edition)).version(edition);
+        entry = entry.delay(self.delay).jitter(self.spread + ms(generation)).version(generation);
         if let Some(lease) = self.lease {
             entry = entry.at_least_once(lease);
         }
@@ -258,12 +256,12 @@ impl Plan {
     }
 
     /// The same for the store, which keeps everything that is said about a job.
-    fn stored(&self, seat: &Seat, edition: u64) -> Stored {
-        let text = self.entry(seat, edition).definition();
+    fn stored(&self, seat: &Seat, generation: u64) -> StoredSchedule {
+        let text = self.entry(seat, generation).definition();
         let definition = Definition::parse(&self.name, &text).unwrap();
         let mut settings = definition.settings().clone();
         settings.timeout = self.timeout;
-        Stored::new(&self.name, format!("kind of {}", self.name), definition.text())
+        StoredSchedule::new(&self.name, format!("kind of {}", self.name), definition.text())
             .with_settings(settings)
     }
 }
@@ -284,8 +282,8 @@ pub(super) struct Alive {
 
 impl World {
     fn join(&mut self, dice: &mut Dice, slots: usize) {
-        let edition = if dice.below(40) < self.seen.redefined { self.seen.redefined } else { 0 };
-        self.join_as(edition, slots, self.swarm.rates);
+        let generation = if dice.below(40) < self.seen.redefined { self.seen.redefined } else { 0 };
+        self.join_as(generation, slots, self.swarm.rates);
         let member = &self.members.last().unwrap().member;
         if self.swarm.clock > 0 {
             member.node.set_skew(TimeDelta::seconds(dice.below(7_200) as i64 - 3_600));
@@ -293,15 +291,15 @@ impl World {
         }
     }
 
-    fn join_as(&mut self, edition: u64, slots: usize, rates: Rates) {
+    fn join_as(&mut self, generation: u64, slots: usize, rates: Rates) {
         let plans = &self.plans;
         let member = self.lab.start(|seat, b: Builder| {
             seat.rates(rates);
-            let b = b.slots(slots).grace(secs(3)).mark(secs(4));
+            let b = b.concurrency(slots).grace(secs(3)).lost_after(secs(4));
             plans.iter().enumerate().fold(b, |b, (n, plan)| {
                 let (name, kind) = (plan.name.as_str(), format!("kind of {}", plan.name));
                 if !plan.stored {
-                    return b.add(name, plan.entry(seat, edition));
+                    return b.add(name, plan.entry(seat, generation));
                 }
                 let pattern = if n % 2 == 0 { kind.into() } else { Pattern::prefix(kind) };
                 b.kind(pattern, seat.handler(plan.takes, plan.end(seat)))
@@ -318,7 +316,7 @@ impl World {
         for plan in self.plans.iter().filter(|plan| plan.stored) {
             let stored = plan.stored(&seat, self.seen.redefined);
             let done = match lab.sim.block_on(client.get(&plan.name)) {
-                Ok(state) => lab.sim.block_on(client.modify(&stored.read_at(state.edition))),
+                Ok(state) => lab.sim.block_on(client.modify(&stored.read_at(state.generation))),
                 Err(_) => lab.sim.block_on(client.add(&stored)),
             };
             done.unwrap();
@@ -377,30 +375,28 @@ impl World {
 
     /// An operator, whose way to the store is sound.
     fn operate(&mut self, dice: &mut Dice, slots: usize) {
-        use allora_core::backend::Change;
+        use allora_core::backend::Action;
         let name = self.plans[dice.below(self.plans.len() as u64) as usize].name.clone();
         let lab = &self.lab;
-        let schedules = lab.store.schedules().unwrap();
-        let now = Now::Store { node: lab.now() };
         let id = format!("pulled{}", self.seen.triggered);
         let change = match dice.below(6) {
-            0 | 1 => Change::Trigger { id: &id, at: None },
-            2 => Change::Pause { note: "" },
-            3 => Change::Resume { skip: None },
+            0 | 1 => Action::Trigger { id: &id, scheduled_at: None },
+            2 => Action::Pause { note: "" },
+            3 => Action::Resume { skip: None },
             4 => {
                 self.seen.redefined += 1;
                 self.stock();
                 return self.join_as(self.seen.redefined, slots, self.swarm.rates);
             }
             _ => {
-                if lab.sim.block_on(schedules.delete(&name, now)).is_ok() {
+                if lab.operate(&name, Action::Delete).is_ok() {
                     self.seen.deleted += 1;
                 }
                 return;
             }
         };
-        let pulled = matches!(change, Change::Trigger { .. });
-        let changed = lab.sim.block_on(schedules.modify(&name, change, now));
+        let pulled = matches!(change, Action::Trigger { .. });
+        let changed = lab.operate(&name, change);
         self.seen.triggered += u64::from(pulled && changed.is_ok());
     }
 
@@ -414,12 +410,10 @@ impl World {
         }
         self.stock();
         self.join_as(self.seen.redefined, slots.max(4), Rates::default());
-        let schedules = self.lab.store.schedules().unwrap();
         self.lab.sim.run_for(secs(1));
         for plan in &self.plans {
-            let now = Now::Store { node: self.lab.now() };
-            let resume = allora_core::backend::Change::Resume { skip: None };
-            self.lab.sim.block_on(schedules.modify(&plan.name, resume, now)).unwrap();
+            let resume = allora_core::backend::Action::Resume { skip: None };
+            self.lab.operate(&plan.name, resume).unwrap();
         }
         // Blocked machines go on, again and again.
         for _ in 0..120 {
@@ -443,9 +437,9 @@ impl World {
             self.seen.count(&past, runs.len());
         }
         for Alive { member, .. } in &self.members {
-            let doubled = member.faults.doubled_plans.load(Relaxed);
+            let doubled = member.faults.doubled_operations.load(Relaxed);
             assert_eq!(doubled, 0, "two plans for one name in one request");
-            self.seen.lost_answers += member.faults.lost_takes.load(Relaxed);
+            self.seen.lost_answers += member.faults.lost_claims.load(Relaxed);
             let lost = |event: &&Event| matches!(event, Event::LeaseLost { .. });
             self.seen.lease_lost += member.events().iter().filter(lost).count() as u64;
         }
@@ -456,7 +450,7 @@ impl World {
 struct Told<'a> {
     seed: u64,
     runs: &'a [crate::support::Entry],
-    past: &'a [Past],
+    past: &'a [HistoryEntry],
 }
 
 impl Drop for Told<'_> {
@@ -472,11 +466,11 @@ impl Drop for Told<'_> {
 }
 
 impl Coverage {
-    fn count(&mut self, past: &[Past], runs: usize) {
+    fn count(&mut self, past: &[HistoryEntry], runs: usize) {
         self.runs += runs as u64;
         for entry in past {
             match entry.outcome.word() {
-                "abandoned" => self.taken_over += 1,
+                "expired" => self.taken_over += 1,
                 "lost" => self.lost += 1,
                 "skipped" => self.skipped += 1,
                 "missed" => self.missed += 1,

@@ -1,10 +1,10 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{Entry, Retry, every};
+use allora_core::{JobSpec, Retry, every};
 
 /// Two nodes with one job; the one that runs it first.
-fn two(lab: &Lab, add: impl Fn(Entry) -> Entry, every_secs: u64, takes: u64) -> [Member; 2] {
+fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
     [(); 2].map(|()| {
         lab.start(|seat, b| b.add("job", add(seat.job(every(secs(every_secs)), secs(takes)))))
     })
@@ -23,7 +23,7 @@ fn at_most_once_a_run_whose_node_crashed_is_lost_and_recorded() {
     runner(&lab, &members).node.crash();
     lab.until(165.0);
     assert_eq!(lab.ran("job"), [60., 120.]);
-    assert_eq!(lab.story("job"), ["lost 60", "ran 120"]);
+    assert_eq!(lab.story("job"), ["lost 60", "succeeded 120"]);
     assert_eq!(lab.state("job").counters.lost, 1);
 }
 
@@ -39,7 +39,7 @@ fn at_least_once_a_run_whose_node_crashed_is_run_again_as_attempt_two() {
     assert_eq!([runs[0].attempt, runs[1].attempt], [1, 2]);
     assert!(runs[1].fence > runs[0].fence && runs[1].key == runs[0].key);
     assert!(runs[1].began <= at(71.0), "{}", runs[1].began);
-    assert_eq!(lab.story("job"), ["abandoned 60", "ran 60"]);
+    assert_eq!(lab.story("job"), ["expired 60", "succeeded 60"]);
 }
 
 #[test]
@@ -50,7 +50,10 @@ fn a_dead_nodes_occurrence_is_run_again_although_others_are_due_meanwhile() {
     runner(&lab, &members).node.crash();
     lab.until(65.0);
     assert_eq!(lab.ran("job"), [10., 10., 40., 50., 60.]);
-    assert_eq!(lab.story("job")[..4], ["abandoned 10", "ran 10", "missed 20-30 2", "ran 40"]);
+    assert_eq!(
+        lab.story("job")[..4],
+        ["expired 10", "succeeded 10", "missed 20-30 2", "succeeded 40"]
+    );
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn long_runs_are_extended_and_never_doubled() {
     let lab = Lab::new(6);
     for _ in 0..3 {
         lab.start(|seat, b| {
-            b.mark(secs(2))
+            b.lost_after(secs(2))
                 .add("leased", seat.job(every(secs(100)), secs(90)).at_least_once(secs(2)))
                 .add("marked", seat.job(every(secs(100)), secs(90)))
         });
@@ -98,7 +101,7 @@ fn long_runs_are_extended_and_never_doubled() {
     lab.until(950.0);
     for name in ["leased", "marked"] {
         assert_eq!(lab.ran(name), (1..=9).map(|n| 100.0 * f64::from(n)).collect::<Vec<_>>());
-        assert_eq!(lab.state(name).counters.lost + lab.state(name).counters.abandoned, 0);
+        assert_eq!(lab.state(name).counters.lost + lab.state(name).counters.expired, 0);
     }
 }
 
@@ -110,7 +113,7 @@ fn a_lease_is_extended_at_every_third_of_it() {
     });
     lab.until(199.0);
     // At 110, 120 … 180, and the finish.
-    assert_eq!(member.faults.settles.load(std::sync::atomic::Ordering::Relaxed), 9);
+    assert_eq!(member.faults.updates.load(std::sync::atomic::Ordering::Relaxed), 9);
 }
 
 #[test]
@@ -125,8 +128,8 @@ fn a_failed_extension_is_tried_again_at_once() {
     lab.until(125.0);
     member.faults.down.store(false, Relaxed);
     lab.until(199.0);
-    assert_eq!(lab.story("job"), ["ran 100"]);
-    assert!(!member.news().contains(&"LeaseUnconfirmed".to_owned()), "{:?}", member.news());
+    assert_eq!(lab.story("job"), ["succeeded 100"]);
+    assert!(!member.news().contains(&"LeaseRenewalFailed".to_owned()), "{:?}", member.news());
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn without_a_confirmed_extension_the_run_is_cancelled_before_its_lease_ends() {
         let lab = Lab::new(9);
         let member = lab.start(|seat, b| {
             let job = seat.job(every(secs(100)), secs(60)).at_least_once(secs(lease));
-            b.call_deadline(deadline).add("job", job)
+            b.store_timeout(deadline).add("job", job)
         });
         lab.until(100.1);
         (if deaf { &member.faults.deaf } else { &member.faults.down }).store(true, Relaxed);
@@ -147,7 +150,7 @@ fn without_a_confirmed_extension_the_run_is_cancelled_before_its_lease_ends() {
         assert_eq!(how, Over::Dropped);
         // Extensions whose answers were lost do not count.
         assert!(ended <= at(100.1) + secs(lease), "lease {lease}: {ended}");
-        assert!(member.news().contains(&"LeaseUnconfirmed".to_owned()), "{:?}", member.news());
+        assert!(member.news().contains(&"LeaseRenewalFailed".to_owned()), "{:?}", member.news());
     }
 }
 
@@ -232,7 +235,7 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
         let member = lab.start(|seat, b| {
             let job = seat.job(every(secs(60)), ms(10));
             let job = if leased { job.at_least_once(secs(1)) } else { job };
-            b.call_deadline(secs(10)).mark(secs(1)).add("job", job)
+            b.store_timeout(secs(10)).lost_after(secs(1)).add("job", job)
         });
         lab.until(59.0);
         let slow = Rates { delay: 1_000, delay_ms: 4_000, ..Rates::default() };
@@ -246,9 +249,9 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
             assert!(since < 900_000, "seed {seed}: begun {since} µs after it was won");
         }
         released += lab.story("job").iter().filter(|entry| *entry == "released 60").count();
-        // At most once, the mark may have ended before it could be given back.
+        // At most once, the lease may have ended before the run could be released.
         let last = lab.story("job").pop().unwrap();
-        assert!(last == "ran 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
+        assert!(last == "succeeded 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
     }
     assert!(released > 10, "{released}");
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{Faults, Lab, Rates, at, ms, secs};
 use allora_core::{
-    Backend, Error, Kind, Result, Scheduler,
-    backend::{Hint, History, Leases, Reschedule, Rescheduled, Schedules, Watch},
+    Backend, Error, ErrorKind, Result, Scheduler,
+    backend::{Action, Applied, Batch, History, Notification, Notifier, Operation, Queries},
     every,
 };
 use async_trait::async_trait;
@@ -21,8 +21,11 @@ fn a_store_that_is_down_is_asked_again_and_nothing_is_lost() {
     lab.until(55.0);
     assert_eq!(lab.ran("job"), [10., 40., 50.]);
     assert!(lab.log.of("job")[1].began <= at(46.0));
-    assert_eq!(lab.story("job"), ["ran 10", "missed 20-30 2", "ran 40", "ran 50"]);
-    assert_eq!(member.news(), ["Ready", "StoreDown", "StoreUp", "Passed"]);
+    assert_eq!(
+        lab.story("job"),
+        ["succeeded 10", "missed 20-30 2", "succeeded 40", "succeeded 50"]
+    );
+    assert_eq!(member.news(), ["Ready", "StoreDown", "StoreUp", "OccurrencesMissed"]);
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn a_refusal_after_an_outage_is_told_too() {
     lab.until(45.0);
     assert_eq!(
         member.news(),
-        ["Ready", "StoreDown", "StoreRefused", "StoreUp", "Passed"],
+        ["Ready", "StoreDown", "StoreError", "StoreUp", "OccurrencesMissed"],
         "each once"
     );
 }
@@ -86,8 +89,8 @@ fn lost_requests_and_replies_neither_double_nor_lose() {
             member.faults.set(Rates::default());
         }
         lab.until(360.0);
-        lost += members.iter().map(|member| member.faults.lost_takes.load(Relaxed)).sum::<u64>();
-        let doubled: u64 = members.iter().map(|m| m.faults.doubled_plans.load(Relaxed)).sum();
+        lost += members.iter().map(|member| member.faults.lost_claims.load(Relaxed)).sum::<u64>();
+        let doubled: u64 = members.iter().map(|m| m.faults.doubled_operations.load(Relaxed)).sum();
         assert_eq!(doubled, 0, "seed {seed}: two plans for one name in one request");
         let mut times = lab.log.times("once");
         let len = times.len();
@@ -95,15 +98,15 @@ fn lost_requests_and_replies_neither_double_nor_lose() {
         times.dedup();
         assert_eq!(times.len(), len, "seed {seed}: twice at most once");
         let counters = lab.state("leased").counters;
-        let cursor = lab.state("leased").cursor.unwrap().at;
+        let cursor = lab.state("leased").cursor.unwrap().scheduled_at;
         let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
-        let counted = counters.ran + counters.missed;
+        let counted = counters.succeeded + counters.missed;
         assert!(counted == passed, "seed {seed}: {counted} of {passed}, {counters:?}");
         let counters = lab.state("once").counters;
-        let cursor = lab.state("once").cursor.unwrap().at;
+        let cursor = lab.state("once").cursor.unwrap().scheduled_at;
         let passed = (cursor - at(0.0)).num_seconds() as u64 / 5 - 1;
-        let alive = lab.state("once").holds.len() as u64;
-        let counted = counters.ran + counters.missed + counters.lost + alive;
+        let alive = lab.state("once").leases.len() as u64;
+        let counted = counters.succeeded + counters.missed + counters.lost + alive;
         assert!(counted == passed, "seed {seed}: {counted} of {passed}, {counters:?}");
     }
     assert!(lost > 20, "only {lost} answers to takes were lost");
@@ -119,7 +122,7 @@ fn a_lost_answer_is_asked_again_with_its_claim_and_the_run_starts() {
     member.faults.deaf.store(false, Relaxed);
     lab.until(110.0);
     assert_eq!(lab.ran("job"), [100.]);
-    assert_eq!(lab.story("job"), ["ran 100"]);
+    assert_eq!(lab.story("job"), ["succeeded 100"]);
     assert_eq!(lab.log.of("job").len(), 1);
 }
 
@@ -147,43 +150,33 @@ struct Teasing<B> {
 
 #[async_trait]
 impl<B: Backend> Backend for Teasing<B> {
-    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         self.faults.calls.fetch_add(1, Relaxed);
-        let looks: Vec<_> = match self.deaf {
-            true => request.plans.to_vec(),
-            false => request
-                .plans
-                .iter()
-                .map(|plan| match plan.act {
-                    allora_core::backend::Act::Take(_) => {
-                        allora_core::backend::Plan::new(plan.name, allora_core::backend::Act::Look)
-                    }
-                    _ => plan.clone(),
-                })
-                .collect(),
-        };
-        let mut asked = request;
-        asked.plans = &looks;
-        self.inner.reschedule(asked).await
+        let read =
+            |operation: &Operation<'_>| !self.deaf && matches!(operation.action, Action::Claim(_));
+        let mut operations = batch.operations.to_vec();
+        for operation in operations.iter_mut().filter(|operation| read(operation)) {
+            operation.action = Action::Read;
+        }
+        let mut teased = batch;
+        teased.operations = &operations;
+        self.inner.reschedule(teased).await
     }
-    fn leases(&self) -> Option<&dyn Leases> {
-        self.inner.leases()
-    }
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.inner.schedules()
+    fn queries(&self) -> Option<&dyn Queries> {
+        self.inner.queries()
     }
     fn history(&self) -> Option<&dyn History> {
         self.inner.history()
     }
-    fn watch(&self) -> Option<&dyn Watch> {
+    fn notifier(&self) -> Option<&dyn Notifier> {
         self.deaf.then_some(self as _)
     }
 }
 
 #[async_trait]
-impl<B: Backend> Watch for Teasing<B> {
-    async fn subscribe(&self) -> Result<BoxStream<'static, Hint>> {
-        Err(Error::new(Kind::Unavailable, "nobody may listen here"))
+impl<B: Backend> Notifier for Teasing<B> {
+    async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
+        Err(Error::new(ErrorKind::Unavailable, "nobody may listen here"))
     }
 }
 

@@ -104,7 +104,7 @@ fn a_bad_schedule_is_left_alone_and_said_so() {
         .events()
         .into_iter()
         .filter_map(|event| match event {
-            Event::Unplannable { name, .. } => Some(name.to_string()),
+            Event::JobInvalid { name, .. } => Some(name.to_string()),
             _ => None,
         })
         .collect();

@@ -1,11 +1,7 @@
 //! Mutex groups: one run at a time, on all nodes, whatever happens to them.
 
 use crate::support::{Entry, Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{
-    Backend, Event, Scheduler, Stored, Time, at as once,
-    backend::{Change, Now},
-    every,
-};
+use allora_core::{Event, Scheduler, StoredSchedule, Time, at as once, backend::Action, every};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The record of the group that all these tests use.
@@ -56,7 +52,7 @@ fn the_runs_of_a_group_are_one_at_a_time_and_all_of_them_run() {
             lab.log.of("free").iter().all(|run| run.began - run.at < chrono::TimeDelta::seconds(1))
         );
         let lock = lab.state(LOCK);
-        assert_eq!((lock.counters.ran, lock.holds.len()), (90, 0), "seed {seed}");
+        assert_eq!((lock.counters.succeeded, lock.leases.len()), (90, 0), "seed {seed}");
     }
 }
 
@@ -66,7 +62,7 @@ fn a_turn_that_ends_is_handed_over_at_once() {
     let _members = [one(&lab, "a", 10.0, 30), one(&lab, "b", 11.0, 5)];
     lab.until(60.0);
     assert!(began(&lab, "b")[0] <= at(40.1), "{:?}", began(&lab, "b"));
-    assert_eq!(lab.story("b"), ["ran 11"]);
+    assert_eq!(lab.story("b"), ["succeeded 11"]);
 }
 
 #[test]
@@ -79,7 +75,7 @@ fn a_node_that_dies_in_its_turn_delays_the_others_by_the_lease_at_most() {
     lab.until(60.0);
     let began = began(&lab, "b")[0];
     assert!(at(25.0) <= began && began <= at(36.0), "{began}");
-    assert_eq!(lab.state(LOCK).counters.abandoned, 1);
+    assert_eq!(lab.state(LOCK).counters.expired, 1);
 }
 
 #[test]
@@ -97,7 +93,7 @@ fn a_frozen_node_is_out_of_its_turn_when_it_wakes() {
     lab.assert_over("a", 0, at(45.0), Over::Dropped);
     // It runs again, in its turn.
     lab.until(90.0);
-    assert_eq!(lab.story("a").last().unwrap(), "ran 10");
+    assert_eq!(lab.story("a").last().unwrap(), "succeeded 10");
 }
 
 #[test]
@@ -129,15 +125,15 @@ fn a_turn_whose_answer_was_lost_is_asked_for_again() {
     let _held = one(&lab, "a", 10.0, 10);
     let deaf = one(&lab, "b", 11.0, 5);
     lab.until(19.9);
-    deaf.faults.deaf_to_takes.store(true, Relaxed);
+    deaf.faults.deaf_to_claims.store(true, Relaxed);
     lab.until(22.0);
-    deaf.faults.deaf_to_takes.store(false, Relaxed);
+    deaf.faults.deaf_to_claims.store(false, Relaxed);
     lab.until(60.0);
     let began = began(&lab, "b")[0];
     // A deadline and a wait later; its lease would end at 30 s.
     assert!(at(22.0) <= began && began <= at(25.0), "{began}");
-    assert_eq!(lab.state(LOCK).counters.abandoned, 0);
-    assert!(deaf.faults.lost_takes.load(Relaxed) > 0);
+    assert_eq!(lab.state(LOCK).counters.expired, 0);
+    assert!(deaf.faults.lost_claims.load(Relaxed) > 0);
 }
 
 #[test]
@@ -146,15 +142,15 @@ fn a_turn_whose_answer_was_lost_to_a_node_that_stops_is_given_back() {
     let _held = one(&lab, "a", 10.0, 10);
     let deaf = one(&lab, "b", 11.0, 5);
     lab.until(19.9);
-    deaf.faults.deaf_to_takes.store(true, Relaxed);
+    deaf.faults.deaf_to_claims.store(true, Relaxed);
     lab.until(20.5);
     one(&lab, "c", 21.0, 5);
     deaf.handle.stop();
     lab.until(23.0);
-    assert_eq!(deaf.stopped(), None, "what is held is to be given back");
-    deaf.faults.deaf_to_takes.store(false, Relaxed);
+    assert_eq!(deaf.stopped(), None, "a held lock must be released");
+    deaf.faults.deaf_to_claims.store(false, Relaxed);
     lab.until(26.0);
-    assert!(deaf.stopped().is_some() && deaf.faults.lost_takes.load(Relaxed) > 0);
+    assert!(deaf.stopped().is_some() && deaf.faults.lost_claims.load(Relaxed) > 0);
     let began = began(&lab, "c")[0];
     assert!(at(23.0) <= began && began <= at(25.0), "{began}");
 }
@@ -174,11 +170,11 @@ fn what_waits_is_given_back_at_once_when_its_node_stops() {
         lab.until(20.0);
         stops.handle.stop();
         lab.until(20.5);
-        assert_eq!(stops.stopped().map(|it| (it.cancelled, it.unsettled)), Some((0, 0)));
+        assert_eq!(stops.stopped().map(|it| (it.cancelled, it.unrecorded)), Some((0, 0)));
         assert!(!stops.events().iter().any(|event| matches!(event, Event::Started { .. })));
         start();
         lab.until(60.0);
-        assert_eq!(lab.story("b"), ["released 11", "ran 11"], "at most once: {at_most_once}");
+        assert_eq!(lab.story("b"), ["released 11", "succeeded 11"], "at most once: {at_most_once}");
         assert_eq!(lab.log.of("b")[0].attempt, 1);
     }
 }
@@ -189,16 +185,16 @@ fn a_run_whose_turn_is_gone_is_ended() {
         let lab = Lab::new(8);
         let member = lab.start(|seat, b| {
             let job = seat.job(once(at(10.0)), secs(20)).mutex("g");
-            b.mark(secs(10)).add("a", if at_most_once { job } else { job.at_least_once(secs(10)) })
+            b.lost_after(secs(10))
+                .add("a", if at_most_once { job } else { job.at_least_once(secs(10)) })
         });
         lab.until(15.0);
-        let store = lab.store.clone();
-        let now = Now::At(lab.now());
-        lab.sim.block_on(store.schedules().unwrap().delete(LOCK, now)).unwrap();
+        lab.operate(LOCK, Action::Delete).unwrap();
         lab.until(60.0);
         assert_eq!(lab.log.of("a")[0].ended.unwrap().1, Over::Dropped);
-        assert!(member.news().contains(&"MutexLost".to_owned()), "{:?}", member.news());
-        let story: &[&str] = if at_most_once { &["failed 10"] } else { &["released 10", "ran 10"] };
+        assert!(member.news().contains(&"LeaseLost".to_owned()), "{:?}", member.news());
+        let story: &[&str] =
+            if at_most_once { &["failed 10"] } else { &["released 10", "succeeded 10"] };
         assert_eq!(lab.story("a"), story);
     }
 }
@@ -212,7 +208,7 @@ fn a_run_whose_turn_is_not_confirmed_is_cancelled_before_it_ends() {
         b.add("a", seat.job(once(at(10.0)), secs(60)).at_least_once(secs(30)).mutex("g"))
     });
     lab.until(39.0);
-    assert!(member.news().contains(&"MutexUnconfirmed".to_owned()), "{:?}", member.news());
+    assert!(member.news().contains(&"LeaseRenewalFailed".to_owned()), "{:?}", member.news());
     assert_eq!(lab.log.of("a")[0].ended, None, "asked to end");
     lab.until(45.0);
     lab.assert_over("a", 0, at(40.0), Over::Dropped);
@@ -223,17 +219,14 @@ fn a_paused_group_waits() {
     let lab = Lab::new(10);
     one(&lab, "a", 10.0, 5);
     one(&lab, "b", 30.0, 5);
-    let change = |change| {
-        let (store, now) = (lab.store.clone(), Now::At(lab.now()));
-        lab.sim.block_on(store.schedules().unwrap().modify(LOCK, change, now)).unwrap();
-    };
+    let change = |change| lab.operate(LOCK, change).unwrap();
     lab.until(20.0);
-    change(Change::Pause { note: "the tapes are away" });
+    change(Action::Pause { note: "the tapes are away" });
     lab.until(50.0);
     assert!(began(&lab, "b").is_empty());
-    change(Change::Resume { skip: None });
+    change(Action::Resume { skip: None });
     lab.until(60.0);
-    assert_eq!(lab.story("b"), ["ran 30"]);
+    assert_eq!(lab.story("b"), ["succeeded 30"]);
 }
 
 #[test]
@@ -272,15 +265,16 @@ fn stored_schedules_and_jobs_in_code_share_groups() {
     lab.start(|seat, b| b.add("a", seat.job(every(secs(10)), secs(4)).mutex("g")));
     lab.start(|seat, b| b.kind("t", seat.handler(secs(4), |_| Ok(()))));
     let schedules = allora_core::Schedules::on(lab.store.clone(), lab.clock()).unwrap();
-    let stored = Stored::new("b", "t", "@every 10s").mutex("g");
+    let stored = StoredSchedule::new("b", "t", "@every 10s").mutex("g");
     lab.sim.block_on(schedules.add(&stored)).unwrap();
-    let error = lab.sim.block_on(schedules.add(&Stored::new(LOCK, "t", "@daily"))).unwrap_err();
+    let error =
+        lab.sim.block_on(schedules.add(&StoredSchedule::new(LOCK, "t", "@daily"))).unwrap_err();
     assert!(error.to_string().contains("mutex groups"), "{error}");
     lab.until(109.0);
     assert_eq!(one_at_a_time(&lab, &["a", "b"], "stored").len(), 20);
 }
 
-/// A record that is always due, and still nobody looks for it.
+/// A record that is always due, and still no node reads it.
 #[test]
 fn a_group_costs_nothing_while_nobody_is_in_it() {
     let lab = Lab::new(14);
@@ -308,22 +302,18 @@ fn waiting_does_not_pester_the_store() {
 }
 
 #[test]
-fn a_group_needs_a_backend_that_keeps_leases_and_a_name_that_is_a_word() {
+fn a_group_needs_a_name_that_is_a_word() {
     let lab = Lab::new(16);
-    let build = |name: &str, group: &str, bare: bool| {
+    let build = |name: &str, group: &str| {
         let seat = lab.seat(lab.sim.node());
         let job = seat.job(every(secs(10)), ms(0)).mutex(group);
-        let builder = match bare {
-            true => Scheduler::builder(crate::support::Bare(lab.store.clone())),
-            false => Scheduler::builder(lab.store.clone()),
-        };
+        let builder = Scheduler::builder(crate::support::Bare(lab.store.clone()));
         let built = builder.runtime(seat.node).add(name, job).build();
         built.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default()
     };
-    assert_eq!(build("a", "g", false), "");
-    assert!(build("a", "g", true).contains("wants a mutex group"), "{}", build("a", "g", true));
-    assert!(build("a", "g h", false).contains("without blanks"));
-    assert!(build(LOCK, "g", false).contains("those of mutex groups"));
+    assert_eq!(build("a", "g"), "");
+    assert!(build("a", "g h").contains("without blanks"));
+    assert!(build(LOCK, "g").contains("reserved for mutex groups"));
 }
 
 /// Requests and answers are lost, late and doubled, and nodes crash: never two at once, nothing is
@@ -345,7 +335,7 @@ fn whatever_is_lost_there_are_never_two_at_once() {
             lab.start(|seat, b| {
                 seat.rates(rates);
                 let job = |ms_: u64| seat.job(every(secs(12)), ms(ms_)).mutex("g");
-                b.mark(secs(10))
+                b.lost_after(secs(10))
                     .add("a", job(900).at_least_once(secs(10)))
                     .add("b", job(1_700).at_least_once(secs(10)))
                     .add("c", job(700))
@@ -367,8 +357,9 @@ fn whatever_is_lost_there_are_never_two_at_once() {
         }
         for job in ["a", "b"] {
             let (state, counters) = (lab.state(job), lab.state(job).counters);
-            let passed = (state.cursor.unwrap().at - at(0.0)).num_seconds() as u64 / 12 - 1;
-            assert_eq!(counters.ran + counters.missed, passed, "seed {seed}: {counters:?}");
+            let passed =
+                (state.cursor.unwrap().scheduled_at - at(0.0)).num_seconds() as u64 / 12 - 1;
+            assert_eq!(counters.succeeded + counters.missed, passed, "seed {seed}: {counters:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Trigger, pause, resume, redefine, delete, add: while everything runs.
 
 use crate::support::{Lab, Rates, at, ms, secs};
-use allora_core::{Backend, Event, Overlap, Runtime, backend::Now, every};
+use allora_core::{Event, Overlap, Runtime, every};
 
 #[test]
 fn a_trigger_runs_at_once_beside_the_schedule_and_moves_nothing() {
@@ -34,7 +34,7 @@ fn a_trigger_is_seen_although_it_falls_into_another_request() {
         let lab = Lab::new(seed);
         let member = lab.start(|seat, b| {
             seat.rates(Rates { delay: 1_000, delay_ms: 300, ..Rates::default() });
-            b.add("job", seat.job(every(secs(2)), ms(5))).safety_poll(secs(3_600))
+            b.add("job", seat.job(every(secs(2)), ms(5))).poll_interval(secs(3_600))
         });
         lab.until(20.05 + 0.001 * seed as f64);
         lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
@@ -80,11 +80,11 @@ fn a_newer_definition_wins_and_the_outdated_node_leaves_the_job_alone() {
     let old = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0))));
     lab.until(15.0);
     let new = lab.start(|seat, b| b.add("job", seat.job(every(secs(7)), ms(0))));
-    // A hint makes the outdated node look before it takes.
+    // A notification makes the outdated node read before it claims.
     lab.sim.block_on(old.handle.trigger("job", "now")).unwrap();
     lab.until(80.0);
     assert_eq!(new.news(), ["Ready", "Redefined"]);
-    assert_eq!(old.news(), ["Ready", "Outdated"]);
+    assert_eq!(old.news(), ["Ready", "DefinitionConflict"]);
     let by_new: Vec<_> =
         lab.log.of("job").into_iter().filter(|run| run.node == new.handle.node()).collect();
     assert!(by_new.len() >= 9, "{}", by_new.len());
@@ -99,7 +99,7 @@ fn an_older_version_does_not_win_back() {
     let old = lab.start(|seat, b| b.add("job", job(10)(seat).version(1)));
     lab.until(30.0);
     assert_eq!(lab.ran("job"), [7., 14., 21., 28.]);
-    assert_eq!(old.news(), ["Ready", "Outdated"]);
+    assert_eq!(old.news(), ["Ready", "DefinitionConflict"]);
 }
 
 #[test]
@@ -118,8 +118,7 @@ fn a_deleted_job_is_not_brought_back_by_a_poll_but_by_a_restart() {
     let lab = Lab::new(7);
     let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(4))));
     lab.until(11.0);
-    let now = Now::Store { node: lab.now() };
-    lab.sim.block_on(lab.store.schedules().unwrap().delete("job", now)).unwrap();
+    lab.operate("job", allora_core::backend::Action::Delete).unwrap();
     lab.until(100.0);
     assert_eq!(lab.ran("job"), [10.]);
     assert!(member.news().contains(&"Deleted".to_owned()), "{:?}", member.news());
@@ -169,7 +168,7 @@ fn a_clock_that_steps_back_does_not_stop_a_lone_node() {
     member.node.set_skew(chrono::TimeDelta::hours(-1));
     lab.until(55.0);
     assert_eq!(lab.ran("job"), [10., 20., 30., 40., 50.]);
-    let clock_off = |event: &Event| matches!(event, Event::ClockOff { ahead: false, .. });
+    let clock_off = |event: &Event| matches!(event, Event::ClockSkew { ahead: false, .. });
     assert!(member.events().iter().any(clock_off));
     assert!(member.node.wall() < at(0.0));
 }
@@ -199,10 +198,13 @@ fn a_job_that_is_taken_away_ends_its_run_and_goes_on_where_it_is_added_again() {
     assert!(member.handle.remove("job"));
     assert!(!member.handle.remove("job"));
     lab.until(35.0);
-    assert_eq!(lab.story("job"), ["ran 10"]);
+    assert_eq!(lab.story("job"), ["succeeded 10"]);
     member.handle.add("job", again.unwrap()).unwrap();
     lab.until(45.0);
-    assert_eq!(lab.story("job"), ["ran 10", "missed 20-20 1", "ran 30", "ran 40"]);
+    assert_eq!(
+        lab.story("job"),
+        ["succeeded 10", "missed 20-20 1", "succeeded 30", "succeeded 40"]
+    );
 }
 
 #[test]

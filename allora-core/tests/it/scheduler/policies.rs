@@ -1,7 +1,7 @@
 //! Drift, catch-up, overlap, bounds, restarts, fairness and cost.
 
 use crate::support::{Lab, at, ms, secs};
-use allora_core::{CatchUp, Entry, Event, Overlap, every};
+use allora_core::{CatchUp, Event, JobSpec, Overlap, every};
 
 #[test]
 fn every_does_not_drift_in_ten_thousand_occurrences() {
@@ -14,12 +14,12 @@ fn every_does_not_drift_in_ten_thousand_occurrences() {
     assert_eq!(lab.log.times("tick"), expected);
     let late = lab.log.of("tick").iter().map(|run| run.began - run.at).max().unwrap();
     assert!(late.num_milliseconds() <= 1, "{late}");
-    assert_eq!(lab.state("tick").counters.ran, 10_000);
+    assert_eq!(lab.state("tick").counters.succeeded, 10_000);
 }
 
 /// One node is asleep from 65 s to 605 s after the start; the job is due at every full minute.
 #[track_caller]
-fn asleep(policy: impl FnOnce(Entry) -> Entry, ran: &[f64], story: &[&str]) {
+fn asleep(policy: impl FnOnce(JobSpec) -> JobSpec, ran: &[f64], story: &[&str]) {
     let lab = Lab::new(2);
     let member = lab.start(|seat, b| b.add("job", policy(seat.job(every(secs(60)), ms(10)))));
     lab.until(65.0);
@@ -33,7 +33,11 @@ fn asleep(policy: impl FnOnce(Entry) -> Entry, ran: &[f64], story: &[&str]) {
 
 #[test]
 fn a_node_that_slept_runs_the_latest_and_moves_on() {
-    asleep(|job| job, &[60., 600., 660.], &["ran 60", "missed 120-540 8", "ran 600", "ran 660"]);
+    asleep(
+        |job| job,
+        &[60., 600., 660.],
+        &["succeeded 60", "missed 120-540 8", "succeeded 600", "succeeded 660"],
+    );
 }
 
 #[test]
@@ -41,7 +45,14 @@ fn a_node_that_slept_runs_the_last_three_in_order() {
     asleep(
         |job| job.catch_up(CatchUp::All { limit: 3 }),
         &[60., 480., 540., 600., 660.],
-        &["ran 60", "missed 120-420 6", "ran 480", "ran 540", "ran 600", "ran 660"],
+        &[
+            "succeeded 60",
+            "missed 120-420 6",
+            "succeeded 480",
+            "succeeded 540",
+            "succeeded 600",
+            "succeeded 660",
+        ],
     );
 }
 
@@ -50,17 +61,21 @@ fn a_node_that_slept_runs_what_the_window_allows() {
     asleep(
         |job| job.catch_up(CatchUp::All { limit: 100 }).window(secs(100)),
         &[60., 540., 600., 660.],
-        &["ran 60", "missed 120-480 7", "ran 540", "ran 600", "ran 660"],
+        &["succeeded 60", "missed 120-480 7", "succeeded 540", "succeeded 600", "succeeded 660"],
     );
 }
 
 #[test]
 fn a_node_that_slept_passes_over_what_is_too_late() {
-    asleep(|job| job.window(secs(4)), &[60., 660.], &["ran 60", "missed 120-600 9", "ran 660"]);
+    asleep(
+        |job| job.window(secs(4)),
+        &[60., 660.],
+        &["succeeded 60", "missed 120-600 9", "succeeded 660"],
+    );
     asleep(
         |job| job.catch_up(CatchUp::None).window(secs(4)),
         &[60., 660.],
-        &["ran 60", "missed 120-600 9", "ran 660"],
+        &["succeeded 60", "missed 120-600 9", "succeeded 660"],
     );
 }
 
@@ -107,26 +122,32 @@ fn overlapping(policy: Overlap, story: &[&str]) {
 
 #[test]
 fn overlapping_runs_are_allowed_skipped_or_wait() {
-    overlapping(Overlap::Allow, &["ran 10", "ran 20", "ran 30", "ran 40", "ran 50"]);
+    overlapping(
+        Overlap::Allow,
+        &["succeeded 10", "succeeded 20", "succeeded 30", "succeeded 40", "succeeded 50"],
+    );
     overlapping(
         Overlap::Skip,
         &[
-            "ran 10",
+            "succeeded 10",
             "skipped 20-20 1",
             "skipped 30-30 1",
-            "ran 40",
+            "succeeded 40",
             "skipped 50-50 1",
             "skipped 60-60 1",
         ],
     );
-    overlapping(Overlap::Wait, &["ran 10", "missed 20-20 1", "ran 30", "missed 40-50 2"]);
+    overlapping(
+        Overlap::Wait,
+        &["succeeded 10", "missed 20-20 1", "succeeded 30", "missed 40-50 2"],
+    );
 }
 
 #[test]
 fn delay_and_spread_move_the_start_and_not_the_name() {
     let lab = Lab::new(6);
     lab.start(|seat, b| {
-        let job = seat.job(every(secs(60)), ms(0)).delay(secs(5)).spread(secs(20));
+        let job = seat.job(every(secs(60)), ms(0)).delay(secs(5)).jitter(secs(20));
         b.add("job", job)
     });
     lab.until(600.0);
@@ -158,7 +179,7 @@ fn slots_are_never_exceeded_and_nothing_is_left_behind() {
     let lab = Lab::new(8);
     for _ in 0..2 {
         lab.start(|seat, b| {
-            (0..20).fold(b.slots(3), |b, n| {
+            (0..20).fold(b.concurrency(3), |b, n| {
                 b.add(format!("job{n}"), seat.job(every(secs(60)), secs(5)))
             })
         });
@@ -199,7 +220,7 @@ fn a_thousand_jobs_of_one_instant_are_shared_by_nodes_with_few_slots() {
     let members: Vec<_> = (0..3)
         .map(|_| {
             lab.start(|seat, b| {
-                (0..300).fold(b.slots(10), |b, n| {
+                (0..300).fold(b.concurrency(10), |b, n| {
                     b.add(format!("job{n}"), seat.job(every(secs(600)), ms(500)))
                 })
             })
@@ -257,7 +278,9 @@ fn events_come_in_order() {
         Event::Ready { jobs, .. } => format!("ready {jobs}"),
         Event::Started { fence, .. } => format!("started {fence}"),
         Event::Ended { fence, outcome, .. } => format!("{} {fence}", outcome.word()),
-        Event::Stopped { cancelled, unsettled } => format!("stopped {cancelled} {unsettled}"),
+        Event::Stopped { cancelled, unrecorded } => {
+            format!("stopped {cancelled} {unrecorded}")
+        }
         other => format!("{other:?}"),
     };
     let told: Vec<_> = member.events().iter().map(word).collect();
@@ -268,9 +291,9 @@ fn events_come_in_order() {
         [
             "ready 1".to_owned(),
             format!("started {first}"),
-            format!("ran {first}"),
+            format!("succeeded {first}"),
             format!("started {second}"),
-            format!("ran {second}"),
+            format!("succeeded {second}"),
             "stopped 0 0".to_owned(),
         ]
     );

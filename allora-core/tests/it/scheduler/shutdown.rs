@@ -14,8 +14,8 @@ fn a_stopped_scheduler_lets_its_runs_end_and_takes_nothing_more() {
     assert_eq!(member.stopped(), None);
     lab.until(60.0);
     let stopped = member.stopped().unwrap();
-    assert_eq!((stopped.cancelled, stopped.unsettled), (0, 0));
-    assert_eq!(lab.story("job"), ["ran 10"]);
+    assert_eq!((stopped.cancelled, stopped.unrecorded), (0, 0));
+    assert_eq!(lab.story("job"), ["succeeded 10"]);
     lab.assert_over("job", 0, at(15.0), Over::Ran);
 }
 
@@ -31,7 +31,7 @@ fn when_the_grace_is_over_runs_are_cancelled_and_leases_given_back() {
     member.handle.stop();
     lab.until(76.0);
     let stopped = member.stopped().unwrap();
-    assert_eq!((stopped.cancelled, stopped.unsettled), (2, 0));
+    assert_eq!((stopped.cancelled, stopped.unrecorded), (2, 0));
     assert_eq!(lab.story("once"), ["cancelled 60"]);
     assert_eq!(lab.story("leased"), ["released 60"]);
     for name in ["once", "leased"] {
@@ -114,7 +114,7 @@ fn a_store_that_is_down_does_not_keep_a_scheduler_from_stopping() {
         (if deaf { &member.faults.deaf } else { &member.faults.down }).store(true, Relaxed);
         member.handle.stop();
         lab.until(20.0);
-        assert_eq!(member.stopped().unwrap().unsettled, 1);
+        assert_eq!(member.stopped().unwrap().unrecorded, 1);
     }
 }
 
@@ -132,7 +132,7 @@ fn a_run_whose_lease_ends_while_stopping_was_not_cut_off_by_the_stop() {
     lab.until(90.0);
     assert_eq!(lab.log.of("job")[0].ended.unwrap().1, Over::Dropped);
     let stopped = member.stopped().unwrap();
-    assert_eq!((stopped.cancelled, stopped.unsettled), (0, 0));
+    assert_eq!((stopped.cancelled, stopped.unrecorded), (0, 0));
 }
 
 #[test]

@@ -3,18 +3,22 @@
 use super::{add, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
-    CatchUp, Kind, Run, Schedules, Stored,
-    backend::{Next, State},
+    Backend, CatchUp, ErrorKind, Run, Schedules, StoredSchedule,
+    backend::{Applied, Batch, JobState, NextRun, Queries},
     stored::{Condition, Definition, Filter, Gap, MAX_BACKFILL},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 /// The error of adding it, as its kind and its text.
-fn refused(lab: &Lab, stored: Stored) -> (Kind, String) {
+fn refused(lab: &Lab, stored: StoredSchedule) -> (ErrorKind, String) {
     let error = lab.sim.block_on(schedules(lab).add(&stored)).unwrap_err();
     (error.kind(), error.to_string())
 }
 
-fn names(states: Vec<State>) -> Vec<String> {
+fn names(states: Vec<JobState>) -> Vec<String> {
     states.into_iter().map(|state| state.name).collect()
 }
 
@@ -22,19 +26,20 @@ fn names(states: Vec<State>) -> Vec<String> {
 fn what_is_added_says_when_it_runs_and_is_there() {
     let lab = Lab::new(1);
     let client = schedules(&lab);
-    let new = Stored::new("s1", "user_task", "* * * * *").zone("Asia/Tokyo").delay(secs(30));
+    let new =
+        StoredSchedule::new("s1", "user_task", "* * * * *").zone("Asia/Tokyo").delay(secs(30));
     let added = lab.sim.block_on(client.add(&new.clone().data(&[1, 2]))).unwrap();
     // The simulation begins on a match: the first occurrence is the first one at or after now.
-    assert_eq!(added.cursor, Some(Next { at: at(0.0), due_at: at(30.0) }));
+    assert_eq!(added.cursor, Some(NextRun { scheduled_at: at(0.0), due_at: at(30.0) }));
     assert_eq!((&*added.kind, &added.data[..]), ("user_task", &b"[1,2]"[..]));
     let definition = Definition::parse("s1", &added.definition).unwrap();
     assert_eq!((definition.text(), definition.zone()), ("* * * * *", Some("Asia/Tokyo")));
-    assert_eq!(refused(&lab, new).0, Kind::AlreadyExists);
+    assert_eq!(refused(&lab, new).0, ErrorKind::AlreadyExists);
     assert!(lab.sim.block_on(client.exists("s1")).unwrap());
     assert!(!lab.sim.block_on(client.exists("s2")).unwrap());
-    let later = Stored::new("s2", "t", "* * * * *").starting(at(0.001));
+    let later = StoredSchedule::new("s2", "t", "* * * * *").starting(at(0.001));
     assert_eq!(lab.sim.block_on(client.add(&later)).unwrap().cursor, Some(at(60.0).into()));
-    let past = Stored::new("s3", "t", "* * * * *").starting(at(-600.0));
+    let past = StoredSchedule::new("s3", "t", "* * * * *").starting(at(-600.0));
     assert_eq!(lab.sim.block_on(client.add(&past)).unwrap().cursor, Some(at(-600.0).into()));
 }
 
@@ -42,23 +47,23 @@ fn what_is_added_says_when_it_runs_and_is_there() {
 fn the_first_run_alone_is_when_it_was_said_to_be() {
     let lab = Lab::new(2);
     lab.start(|_, b| b.kind("t", async |_: Run| {}));
-    let new = Stored::new("a", "t", "* * * * *").starting(at(60.0)).delay(secs(5));
+    let new = StoredSchedule::new("a", "t", "* * * * *").starting(at(60.0)).delay(secs(5));
     add(&lab, new.clone().first_run(at(90.0)));
     lab.until(89.0);
     assert_eq!(lab.state("a").counters.started, 0);
     lab.until(91.0);
     let state = lab.state("a");
     assert_eq!(state.counters.started, 1);
-    assert_eq!(state.cursor, Some(Next { at: at(120.0), due_at: at(125.0) }));
-    let early = Stored::new("b", "t", "* * * * *").first_run(at(59.0));
+    assert_eq!(state.cursor, Some(NextRun { scheduled_at: at(120.0), due_at: at(125.0) }));
+    let early = StoredSchedule::new("b", "t", "* * * * *").first_run(at(59.0));
     let (kind, text) = refused(&lab, early.schedule("@daily"));
-    assert!(kind == Kind::Invalid && text.contains("nothing runs before that"), "{text}");
+    assert!(kind == ErrorKind::Invalid && text.contains("nothing runs before that"), "{text}");
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_and_nothing_is_stored() {
     let lab = Lab::new(3);
-    let new = |schedule: &str| Stored::new("a", "t", schedule);
+    let new = |schedule: &str| StoredSchedule::new("a", "t", schedule);
     for (stored, says) in [
         (new("* * * *"), "column"),
         (new("30 2 30 2 *"), "never"),
@@ -71,11 +76,11 @@ fn what_makes_no_sense_is_refused_and_nothing_is_stored() {
         (new("@daily").at_least_once(secs(0)), "1 s to 24 h"),
         (new("@daily").data_bytes(vec![0; (1 << 20) + 1]), "1048576"),
         (new("@daily").data(&std::collections::HashMap::from([((1, 2), 3)])), "JSON"),
-        (Stored::new("", "t", "@daily"), "empty"),
-        (Stored::new("a", " t", "@daily"), "white space"),
+        (StoredSchedule::new("", "t", "@daily"), "empty"),
+        (StoredSchedule::new("a", " t", "@daily"), "white space"),
     ] {
         let (kind, text) = refused(&lab, stored);
-        assert!(kind == Kind::Invalid && text.contains(says), "{text}");
+        assert!(kind == ErrorKind::Invalid && text.contains(says), "{text}");
     }
     assert!(lab.sim.block_on(schedules(&lab).list(Filter::default(), None, 9)).unwrap().is_empty());
 }
@@ -83,16 +88,16 @@ fn what_makes_no_sense_is_refused_and_nothing_is_stored() {
 #[test]
 fn ten_thousand_are_added_in_one_call_and_answered_by_position() {
     let lab = Lab::new(4);
-    let mut all: Vec<Stored> =
-        (0..10_000).map(|n| Stored::new(format!("job {n}"), "t", "@hourly")).collect();
-    all[77] = Stored::new("job 77", "t", "nonsense");
-    all[99] = Stored::new("job 98", "t", "@hourly");
+    let mut all: Vec<StoredSchedule> =
+        (0..10_000).map(|n| StoredSchedule::new(format!("job {n}"), "t", "@hourly")).collect();
+    all[77] = StoredSchedule::new("job 77", "t", "nonsense");
+    all[99] = StoredSchedule::new("job 98", "t", "@hourly");
     let added = lab.sim.block_on(schedules(&lab).add_all(&all)).unwrap();
     assert_eq!(added.len(), 10_000);
     for (n, added) in added.iter().enumerate() {
         match (n, added) {
-            (77, Err(error)) => assert_eq!(error.kind(), Kind::Invalid),
-            (99, Err(error)) => assert_eq!(error.kind(), Kind::AlreadyExists),
+            (77, Err(error)) => assert_eq!(error.kind(), ErrorKind::Invalid),
+            (99, Err(error)) => assert_eq!(error.kind(), ErrorKind::AlreadyExists),
             (n, Ok(state)) => assert_eq!(state.name, format!("job {n}")),
             (n, Err(error)) => panic!("{n}: {error}"),
         }
@@ -106,7 +111,7 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
     for (name, kind, due) in
         [("c", "mail", 30.0), ("a", "mail", 10.0), ("b", "sms", 20.0), ("ab", "sms", 5.0)]
     {
-        add(&lab, Stored::new(name, kind, allora_core::at(at(due))));
+        add(&lab, StoredSchedule::new(name, kind, allora_core::at(at(due))));
     }
     lab.sim.block_on(client.pause("b", "")).unwrap();
     let list = |filter, after, limit| {
@@ -125,25 +130,26 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
 }
 
 #[test]
-fn of_two_editors_the_second_is_told() {
+fn of_two_editors_the_second_fails() {
     let lab = Lab::new(6);
     let client = schedules(&lab);
-    add(&lab, Stored::new("a", "t", "0 * * * *"));
-    let read =
-        |client: &Schedules| Stored::of(&lab.sim.block_on(client.get("a")).unwrap()).unwrap();
+    add(&lab, StoredSchedule::new("a", "t", "0 * * * *"));
+    let read = |client: &Schedules| {
+        StoredSchedule::of(&lab.sim.block_on(client.get("a")).unwrap()).unwrap()
+    };
     let (one, two) = (read(&client), read(&client));
     let first = one.schedule("30 * * * *").catch_up(CatchUp::All { limit: 3 });
     lab.sim.block_on(client.modify(&first)).unwrap();
     let second = two.schedule("45 * * * *");
     let error = lab.sim.block_on(client.modify(&second)).unwrap_err();
-    assert_eq!(error.kind(), Kind::AlreadyExists);
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     let bad = read(&client).schedule("61 * * * *");
     let before = lab.state("a");
-    assert_eq!(lab.sim.block_on(client.modify(&bad)).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(lab.sim.block_on(client.modify(&bad)).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(lab.state("a"), before, "and nothing is changed");
     assert_eq!(before.cursor, Some(at(1_800.0).into()), "it was planned anew");
-    let unread = Stored::new("a", "t", "@daily");
-    assert_eq!(lab.sim.block_on(client.modify(&unread)).unwrap_err().kind(), Kind::Invalid);
+    let unread = StoredSchedule::new("a", "t", "@daily");
+    assert_eq!(lab.sim.block_on(client.modify(&unread)).unwrap_err().kind(), ErrorKind::Invalid);
     let same = lab.sim.block_on(client.modify(&read(&client))).unwrap();
     assert_eq!(same, before, "what is not changed stays as it is");
 }
@@ -159,30 +165,30 @@ fn an_edit_while_it_runs_moves_the_schedule_and_not_the_run() {
         })
     });
     let client = schedules(&lab);
-    add(&lab, Stored::new("a", "t", "0 * * * *").starting(at(3_600.0)));
+    add(&lab, StoredSchedule::new("a", "t", "0 * * * *").starting(at(3_600.0)));
     lab.until(3_605.0);
     let state = lab.state("a");
-    assert_eq!(state.holds.len(), 1);
-    let half = Stored::of(&state).unwrap().schedule("30 * * * *");
+    assert_eq!(state.leases.len(), 1);
+    let half = StoredSchedule::of(&state).unwrap().schedule("30 * * * *");
     let edited = lab.sim.block_on(client.modify(&half)).unwrap();
     assert_eq!(edited.cursor, Some(at(5_400.0).into()));
     lab.until(3_700.0);
-    assert_eq!(lab.story("a"), ["ran 3600"]);
+    assert_eq!(lab.story("a"), ["succeeded 3600"]);
     assert_eq!(lab.state("a").cursor, Some(at(5_400.0).into()));
     // Another setting of the same schedule: nothing is missed by it.
     lab.until(5_405.0);
-    let delayed = Stored::of(&lab.state("a")).unwrap().delay(secs(7));
+    let delayed = StoredSchedule::of(&lab.state("a")).unwrap().delay(secs(7));
     let edited = lab.sim.block_on(client.modify(&delayed)).unwrap();
-    assert_eq!(edited.cursor, Some(Next { at: at(9_000.0), due_at: at(9_007.0) }));
+    assert_eq!(edited.cursor, Some(NextRun { scheduled_at: at(9_000.0), due_at: at(9_007.0) }));
     lab.until(9_030.0);
-    assert_eq!(lab.story("a"), ["ran 3600", "ran 5400", "ran 9000"]);
+    assert_eq!(lab.story("a"), ["succeeded 3600", "succeeded 5400", "succeeded 9000"]);
 }
 
 #[test]
 fn an_interval_stays_on_its_grid_when_what_passed_in_a_pause_is_missed() {
     let lab = Lab::new(12);
     let client = schedules(&lab);
-    add(&lab, Stored::new("a", "t", "@every 10s"));
+    add(&lab, StoredSchedule::new("a", "t", "@every 10s"));
     lab.sim.block_on(client.pause("a", "")).unwrap();
     lab.until(37.0);
     let resumed = lab.sim.block_on(client.resume("a", Gap::Missed)).unwrap();
@@ -196,7 +202,7 @@ fn what_passed_while_it_was_paused_is_missed_or_caught_up_with() {
     lab.start(|_, b| b.kind("t", async |_: Run| {}));
     let client = schedules(&lab);
     for name in ["caught up", "missed"] {
-        add(&lab, Stored::new(name, "t", "* * * * *").starting(at(60.0)));
+        add(&lab, StoredSchedule::new(name, "t", "* * * * *").starting(at(60.0)));
         lab.sim.block_on(client.pause(name, "for a while")).unwrap();
     }
     lab.until(300.0);
@@ -204,15 +210,15 @@ fn what_passed_while_it_was_paused_is_missed_or_caught_up_with() {
     lab.sim.block_on(client.resume("caught up", Gap::CatchUp)).unwrap();
     lab.sim.block_on(client.resume("missed", Gap::Missed)).unwrap();
     lab.until(361.0);
-    assert_eq!(lab.story("caught up"), ["missed 60-240 4", "ran 300", "ran 360"]);
-    assert_eq!(lab.story("missed"), ["missed 60-300 5", "ran 360"]);
+    assert_eq!(lab.story("caught up"), ["missed 60-240 4", "succeeded 300", "succeeded 360"]);
+    assert_eq!(lab.story("missed"), ["missed 60-300 5", "succeeded 360"]);
 }
 
 #[test]
 fn a_backfill_runs_each_instant_once_and_is_bounded() {
     let lab = Lab::new(9);
     let client = schedules(&lab);
-    add(&lab, Stored::new("a", "t", "0 * * * *"));
+    add(&lab, StoredSchedule::new("a", "t", "0 * * * *"));
     let (from, until) = (at(-4.0 * 3_600.0), at(-3_600.0));
     for _ in 0..2 {
         let filled = lab.sim.block_on(client.backfill("a", from, until)).unwrap();
@@ -220,27 +226,70 @@ fn a_backfill_runs_each_instant_once_and_is_bounded() {
     }
     lab.start(|_, b| b.kind("t", async |_: Run| {}));
     lab.until(60.0);
-    assert_eq!(lab.story("a"), ["ran -10800", "ran -7200", "ran -3600", "ran 0"]);
+    assert_eq!(
+        lab.story("a"),
+        ["succeeded -10800", "succeeded -7200", "succeeded -3600", "succeeded 0"]
+    );
     assert_eq!(lab.state("a").counters.started, 1, "they are not the schedule's");
     let error = lab.sim.block_on(client.backfill("a", from, at(3_600.0))).unwrap_err();
-    assert!(error.to_string().contains("not in the past"), "{error}");
+    assert!(error.to_string().contains("is in the future"), "{error}");
     let year = at(-366.0 * 86_400.0);
     let error = lab.sim.block_on(client.backfill("a", year, until)).unwrap_err();
     assert!(error.to_string().contains(&MAX_BACKFILL.to_string()), "{error}");
     assert_eq!(
         lab.state("a").head,
-        lab.state("a").cursor.map(|next| next.at.into()),
+        lab.state("a").cursor.map(|next| next.scheduled_at.into()),
         "nothing was asked for"
     );
 }
 
 #[test]
-fn what_comes_next_is_told_within_its_bounds() {
+fn the_next_occurrences_are_within_the_bounds() {
     let lab = Lab::new(10);
     let client = schedules(&lab);
-    add(&lab, Stored::new("a", "t", "0 0 * * *").zone("Asia/Tokyo").delay(secs(60)).max_runs(2));
+    add(
+        &lab,
+        StoredSchedule::new("a", "t", "0 0 * * *").zone("Asia/Tokyo").delay(secs(60)).max_runs(2),
+    );
     let next = lab.sim.block_on(client.next("a", 9)).unwrap();
-    let hour = |n: f64| Next { at: at(n * 3_600.0), due_at: at(n * 3_600.0 + 60.0) };
+    let hour = |n: f64| NextRun { scheduled_at: at(n * 3_600.0), due_at: at(n * 3_600.0 + 60.0) };
     assert_eq!(next, [hour(15.0), hour(39.0)]);
-    assert_eq!(lab.sim.block_on(client.next("b", 9)).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(lab.sim.block_on(client.next("b", 9)).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A store that counts its requests.
+#[derive(Clone, Debug)]
+struct Counting {
+    store: allora_memory::Memory,
+    requests: Arc<AtomicU64>,
+}
+
+#[async_trait::async_trait]
+impl Backend for Counting {
+    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
+        self.requests.fetch_add(1, Relaxed);
+        self.store.reschedule(batch).await
+    }
+    fn queries(&self) -> Option<&dyn Queries> {
+        Backend::queries(&self.store)
+    }
+}
+
+#[test]
+fn the_stores_time_is_read_once_and_again_only_after_a_minute() {
+    let lab = Lab::new(31);
+    let store = Counting { store: lab.store.clone(), requests: Arc::default() };
+    let client = Schedules::on(store.clone(), lab.sim.node()).unwrap();
+    let requests = |name: &str| {
+        let before = store.requests.load(Relaxed);
+        let new = StoredSchedule::new(name, "t", "* * * * *");
+        let added = lab.sim.block_on(client.add(&new)).unwrap();
+        assert!(added.cursor.unwrap().scheduled_at >= lab.now(), "it begins in the future");
+        store.requests.load(Relaxed) - before
+    };
+    assert_eq!(requests("first"), 2, "one for the time, one for the schedule");
+    lab.until(59.0);
+    assert_eq!(requests("soon"), 1);
+    lab.until(150.0);
+    assert_eq!(requests("late"), 2);
 }

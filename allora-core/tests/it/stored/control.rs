@@ -1,8 +1,10 @@
-//! What a run may say about its own end, and what goes around it.
+//! The results that a run may request for itself, and middleware.
 
 use super::{Seen, add, schedules};
 use crate::support::{Lab, at, ms, secs};
-use allora_core::{BoxError, Kind, Next, Retry, Run, Runtime, Stored, backend::Outcome};
+use allora_core::{
+    BoxError, ErrorKind, Next, Retry, Run, Runtime, StoredSchedule, backend::Outcome,
+};
 
 #[test]
 fn what_failed_for_good_is_kept_and_run_again_as_the_same_occurrence() {
@@ -20,21 +22,24 @@ fn what_failed_for_good_is_kept_and_run_again_as_the_same_occurrence() {
         })
     });
     let retry = Retry::up_to(3, secs(1));
-    add(&lab, Stored::new("a", "t", "@every 100s").retry(retry).max_runs(1));
+    add(&lab, StoredSchedule::new("a", "t", "@every 100s").retry(retry).max_runs(1));
     lab.until(110.0);
     let state = lab.state("a");
     let [letter] = &state.dead[..] else { panic!("{state:?}") };
-    assert_eq!((letter.attempts, &*letter.error, letter.run.at), (3, "no", at(100.0)));
+    assert_eq!(
+        (letter.attempts, &*letter.error, letter.occurrence.scheduled_at),
+        (3, "no", at(100.0))
+    );
     assert_eq!(lab.story("a"), ["failed 100", "failed 100", "dead 100"]);
-    lab.sim.block_on(schedules(&lab).rerun("a", &letter.run)).unwrap();
+    lab.sim.block_on(schedules(&lab).rerun("a", &letter.occurrence)).unwrap();
     lab.until(111.0);
     let keys = seen.take();
     assert_eq!(keys[0], keys[3], "the same key, and the first attempt again");
     let state = lab.state("a");
-    assert_eq!((state.dead.len(), state.last), (0, Some(Outcome::Ran)));
-    assert_eq!(lab.story("a")[3], "ran 100");
-    let error = lab.sim.block_on(schedules(&lab).rerun("a", &letter.run)).unwrap_err();
-    assert_eq!(error.kind(), Kind::NotFound);
+    assert_eq!((state.dead.len(), state.last), (0, Some(Outcome::Succeeded)));
+    assert_eq!(lab.story("a")[3], "succeeded 100");
+    let error = lab.sim.block_on(schedules(&lab).rerun("a", &letter.occurrence)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -55,10 +60,10 @@ fn a_run_may_ask_to_be_tried_again_or_give_its_occurrence_back() {
             }
         })
     });
-    add(&lab, Stored::new("a", "t", "@every 100s").retry(Retry::NEVER).max_runs(1));
+    add(&lab, StoredSchedule::new("a", "t", "@every 100s").retry(Retry::NEVER).max_runs(1));
     lab.until(200.0);
     assert_eq!(seen.take(), ["100 1", "130 2", "130 2"]);
-    assert_eq!(lab.story("a"), ["failed 100", "released 100", "ran 100"]);
+    assert_eq!(lab.story("a"), ["failed 100", "released 100", "succeeded 100"]);
 }
 
 #[test]
@@ -75,11 +80,11 @@ fn a_run_may_give_up_and_at_most_once_it_cannot_be_tried_again() {
             Err("hopeless".into())
         })
     });
-    add(&lab, Stored::new("leased", "t", "@at 2026-01-01T00:00:10Z"));
+    add(&lab, StoredSchedule::new("leased", "t", "@at 2026-01-01T00:00:10Z"));
     lab.until(20.0);
     assert_eq!(seen.take(), ["Ok(())", "Ok(())"]);
     assert_eq!(lab.story("leased"), ["dead 10"]);
-    add(&lab, Stored::new("marked", "t", "@at 2026-01-01T00:00:30Z").at_most_once());
+    add(&lab, StoredSchedule::new("marked", "t", "@at 2026-01-01T00:00:30Z").at_most_once());
     lab.until(40.0);
     assert_eq!(seen.take(), ["Err(Unsupported)", "Err(Unsupported)"]);
     assert_eq!(lab.story("marked"), ["failed 30"]);
@@ -95,15 +100,15 @@ fn a_heartbeat_confirms_the_lease_or_tells_that_it_is_lost() {
         let (node, faults) = (seat.node.clone(), seat.faults.clone());
         b.kind("t", async move |run: Run| {
             node.sleep_until(node.now() + secs(1)).await;
-            let before = faults.settles.load(std::sync::atomic::Ordering::Relaxed);
+            let before = faults.updates.load(std::sync::atomic::Ordering::Relaxed);
             told.tell(format!("{:?}", run.heartbeat().await));
-            let after = faults.settles.load(std::sync::atomic::Ordering::Relaxed);
+            let after = faults.updates.load(std::sync::atomic::Ordering::Relaxed);
             told.tell(format!("{}", after - before));
             node.sleep_until(node.now() + secs(2)).await;
             told.tell(format!("{:?}", run.heartbeat().await.map_err(|error| error.kind())));
         })
     });
-    add(&lab, Stored::new("a", "t", "@at 2026-01-01T00:00:10Z"));
+    add(&lab, StoredSchedule::new("a", "t", "@at 2026-01-01T00:00:10Z"));
     lab.until(12.0);
     assert_eq!(seen.take(), ["Ok(())", "1"], "one request more than would have been");
     lab.sim.block_on(schedules(&lab).delete("a")).unwrap();
@@ -117,13 +122,13 @@ fn hooks_go_around_every_run_and_may_veto_it() {
     let seen = Seen::default();
     let (outer, inner, told) = (seen.clone(), seen.clone(), seen.clone());
     lab.start(|_, b| {
-        b.around(async move |run: Run, next: Next| {
+        b.middleware(async move |run: Run, next: Next| {
             outer.tell("before");
             let ended = next.run(run).await;
             outer.tell(format!("after {:?}", ended.as_ref().map_err(ToString::to_string)));
             ended
         })
-        .around(async move |run: Run, next: Next| {
+        .middleware(async move |run: Run, next: Next| {
             if run.name() == "vetoed" {
                 inner.tell("veto");
                 return Ok(());
@@ -139,8 +144,8 @@ fn hooks_go_around_every_run_and_may_veto_it() {
             Err("boom".into())
         })
     });
-    add(&lab, Stored::new("vetoed", "t", "@at 2026-01-01T00:00:10Z"));
-    add(&lab, Stored::new("failing", "t", "@at 2026-01-01T00:00:20Z").retry(Retry::NEVER));
+    add(&lab, StoredSchedule::new("vetoed", "t", "@at 2026-01-01T00:00:10Z"));
+    add(&lab, StoredSchedule::new("failing", "t", "@at 2026-01-01T00:00:20Z").retry(Retry::NEVER));
     lab.until(30.0);
     assert_eq!(
         seen.take(),
@@ -156,7 +161,7 @@ fn hooks_go_around_every_run_and_may_veto_it() {
             "after Err(\"boom\")",
         ]
     );
-    assert_eq!(lab.story("vetoed"), ["ran 10"]);
+    assert_eq!(lab.story("vetoed"), ["succeeded 10"]);
 }
 
 #[test]
@@ -169,8 +174,8 @@ fn a_run_that_takes_too_long_is_dropped_and_tried_again() {
             node.sleep_until(node.now() + takes).await;
         })
     });
-    let stored = Stored::new("a", "t", "@at 2026-01-01T00:00:10Z").timeout(secs(5));
+    let stored = StoredSchedule::new("a", "t", "@at 2026-01-01T00:00:10Z").timeout(secs(5));
     add(&lab, stored.retry(Retry::up_to(2, secs(3))));
     lab.until(30.0);
-    assert_eq!(lab.story("a"), ["failed 10", "ran 10"]);
+    assert_eq!(lab.story("a"), ["failed 10", "succeeded 10"]);
 }

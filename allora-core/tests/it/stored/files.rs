@@ -3,28 +3,28 @@
 use super::{add, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
-    BoxError, Kind, Run, Stored,
-    backend::State,
+    BoxError, ErrorKind, Run, StoredSchedule,
+    backend::JobState,
     every,
-    stored::{Declared, Exported, Filter, Gap, Step},
+    stored::{DesiredState, Filter, Gap, ScheduleExport, Step},
 };
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What was done, or would be: one line each.
-fn sync(lab: &Lab, declared: Declared<'_>) -> Vec<String> {
+/// The changes that were made, or would be: one line each.
+fn sync(lab: &Lab, declared: DesiredState<'_>) -> Vec<String> {
     let done = lab.sim.block_on(schedules(lab).sync(declared)).unwrap();
     done.iter().map(ToString::to_string).collect()
 }
 
-fn refused(lab: &Lab, declared: Declared<'_>) -> (Kind, String) {
+fn refused(lab: &Lab, declared: DesiredState<'_>) -> (ErrorKind, String) {
     let error = lab.sim.block_on(schedules(lab).sync(declared)).unwrap_err();
     (error.kind(), error.to_string())
 }
 
-fn new(name: &str, schedule: &str) -> Stored {
-    Stored::new(name, "t", schedule).at_most_once()
+fn new(name: &str, schedule: &str) -> StoredSchedule {
+    StoredSchedule::new(name, "t", schedule).at_most_once()
 }
 
 fn names(lab: &Lab) -> Vec<String> {
@@ -40,7 +40,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
     });
     add(&lab, new("elsewhere", "@every 1m"));
     let first = [new("set/a", "@every 10s").delay(secs(1)), new("set/b", "@every 1m")];
-    let declared = Declared::new(&first).complete("set/").grace(HOUR);
+    let declared = DesiredState::new(&first).complete("set/").grace(HOUR);
     let told = sync(&lab, declared.dry_run());
     assert_eq!(told, ["add set/a: @every 10s; delay 1000ms", "add set/b: @every 1m"]);
     assert_eq!(names(&lab), ["elsewhere"], "nothing was done");
@@ -51,7 +51,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
     assert_eq!(before.counters.started, 3);
 
     let second = [new("set/a", "@every 10s").data(&1).with_kind("u"), new("set/c", "@daily")];
-    let declared = Declared::new(&second).complete("set/").grace(HOUR);
+    let declared = DesiredState::new(&second).complete("set/").grace(HOUR);
     let told = sync(&lab, declared.dry_run());
     assert_eq!(
         told,
@@ -59,7 +59,7 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
             "add set/c: @daily",
             "modify set/a: kind `t` becomes `u`, definition `@every 10s; delay 1000ms` becomes \
              `@every 10s`, other data",
-            "withdraw set/b: paused, and deleted after 2026-01-01T01:00:35Z",
+            "orphan set/b: paused, and deleted after 2026-01-01T01:00:35Z",
         ]
     );
     assert_eq!(lab.state("set/a"), before, "nothing was done");
@@ -72,17 +72,17 @@ fn what_is_declared_is_brought_about_and_a_dry_run_tells_it_before() {
 }
 
 #[test]
-fn what_is_withdrawn_stops_at_once_and_is_deleted_after_the_grace() {
+fn an_orphaned_schedule_stops_at_once_and_is_pruned_after_the_grace() {
     let lab = Lab::new(2);
     lab.start(|_, b| b.kind("t", async |_: Run| {}));
     let all = [new("a", "@every 10s"), new("b", "@every 10s")];
-    sync(&lab, Declared::new(&all));
-    let declared = Declared::new(&all[..1]).complete("").grace(HOUR);
+    sync(&lab, DesiredState::new(&all));
+    let declared = DesiredState::new(&all[..1]).complete("").grace(HOUR);
     lab.until(25.0);
     sync(&lab, declared);
     lab.until(1_000.0);
     assert_eq!(lab.state("b").counters.started, 2);
-    // The grace begins when it was withdrawn, however often the set is declared again.
+    // The grace begins when it was orphaned, however often the set is declared again.
     lab.until(3_600.0);
     assert_eq!(sync(&lab, declared), [""; 0]);
     lab.until(3_626.0);
@@ -90,7 +90,7 @@ fn what_is_withdrawn_stops_at_once_and_is_deleted_after_the_grace() {
     assert_eq!(names(&lab), ["a", "b"]);
     assert_eq!(sync(&lab, declared), ["delete b"]);
     assert_eq!(names(&lab), ["a"]);
-    let nothing = Declared::new(&[]).complete("").grace(Duration::ZERO);
+    let nothing = DesiredState::new(&[]).complete("").grace(Duration::ZERO);
     assert_eq!(sync(&lab, nothing), ["delete a"]);
     assert_eq!(names(&lab), [""; 0]);
 }
@@ -101,24 +101,27 @@ fn what_is_declared_again_goes_on_and_an_operators_pause_is_kept() {
     lab.start(|_, b| b.kind("t", async |_: Run| {}));
     let client = schedules(&lab);
     let all = ["free", "held", "noted"].map(|name| new(name, "@every 10s"));
-    sync(&lab, Declared::new(&all));
+    sync(&lab, DesiredState::new(&all));
     lab.until(15.0);
     lab.sim.block_on(client.pause("held", "")).unwrap();
     lab.sim.block_on(client.pause("noted", "until Monday")).unwrap();
     let paused = lab.state("noted").paused;
     // A pause is no difference.
-    assert_eq!(sync(&lab, Declared::new(&all)), [""; 0]);
+    assert_eq!(sync(&lab, DesiredState::new(&all)), [""; 0]);
     lab.until(25.0);
-    assert_eq!(sync(&lab, Declared::new(&[]).complete("")).len(), 3);
+    assert_eq!(sync(&lab, DesiredState::new(&[]).complete("")).len(), 3);
     lab.until(45.0);
-    let told = sync(&lab, Declared::new(&all).complete(""));
+    let told = sync(&lab, DesiredState::new(&all).complete(""));
     assert_eq!(told, ["restore free", "restore held", "restore noted"]);
     assert_eq!(lab.state("noted").paused, paused);
     assert_eq!(lab.state("held").paused.map(|pause| pause.note), Some(String::new()));
     lab.until(55.0);
     let state = lab.state("free");
     assert_eq!((state.paused, state.counters.started), (None, 4), "10, 20, 40 late, 50");
-    assert_eq!(lab.story("free"), ["ran 10", "ran 20", "missed 30-30 1", "ran 40", "ran 50"]);
+    assert_eq!(
+        lab.story("free"),
+        ["succeeded 10", "succeeded 20", "missed 30-30 1", "succeeded 40", "succeeded 50"]
+    );
     assert_eq!(lab.state("held").counters.started, 1);
     lab.sim.block_on(client.resume("held", Gap::Missed)).unwrap();
     lab.until(65.0);
@@ -134,41 +137,44 @@ fn a_set_with_one_bad_schedule_changes_nothing() {
     for (bad, says) in [
         (new("bad", "* * * *"), "\"bad\": "),
         (new("bad", "@at 2020-01-01T00:00:00Z"), "would never run"),
-        (new("bad", "@daily").max_runs(0), "\"bad\": `max_runs` is at least 1"),
+        (new("bad", "@daily").max_runs(0), "\"bad\": `max_runs` is 0"),
         (new("bad", "@daily").with_kind(""), "\"bad\": "),
         (new("", "@daily"), "empty"),
         (new("good", "@daily"), "declared twice"),
         (new("code", "@daily"), "is a job in code"),
     ] {
         let set = [good.clone(), bad];
-        for declared in [Declared::new(&set), Declared::new(&set).complete("")] {
+        for declared in [DesiredState::new(&set), DesiredState::new(&set).complete("")] {
             let (kind, text) = refused(&lab, declared);
-            assert!(kind == Kind::Invalid && text.contains(says), "{text}");
+            assert!(kind == ErrorKind::Invalid && text.contains(says), "{text}");
         }
     }
-    let (kind, text) = refused(&lab, Declared::new(&[good]).complete("set/"));
-    assert!(kind == Kind::Invalid && text.contains("does not begin with \"set/\""), "{text}");
+    let (kind, text) = refused(&lab, DesiredState::new(&[good]).complete("set/"));
+    assert!(kind == ErrorKind::Invalid && text.contains("does not begin with \"set/\""), "{text}");
     assert_eq!(names(&lab), ["code"]);
 }
 
 #[test]
 fn large_sets_are_compared_page_by_page() {
     let lab = Lab::new(5);
-    let all: Vec<Stored> = (0..1_203).map(|n| new(&format!("job {n:04}"), "@daily")).collect();
-    assert_eq!(sync(&lab, Declared::new(&all).complete("job ")).len(), 1_203);
-    let steps = lab.sim.block_on(schedules(&lab).sync(Declared::new(&all[3..]).complete("job ")));
+    let all: Vec<StoredSchedule> =
+        (0..1_203).map(|n| new(&format!("job {n:04}"), "@daily")).collect();
+    assert_eq!(sync(&lab, DesiredState::new(&all).complete("job ")).len(), 1_203);
+    let steps =
+        lab.sim.block_on(schedules(&lab).sync(DesiredState::new(&all[3..]).complete("job ")));
     let steps = steps.unwrap();
-    let withdrawn = |step: &Step| matches!(step, Step::Withdraw { .. });
-    assert!(steps.len() == 3 && steps.iter().all(|one| withdrawn(&one.step)), "{steps:?}");
+    let orphaned = |step: &Step| matches!(step, Step::Orphan { .. });
+    assert!(steps.len() == 3 && steps.iter().all(|one| orphaned(&one.step)), "{steps:?}");
 }
 
 /// All schedules of one laboratory, by way of lines of JSON.
 fn moved(from: &Lab, to: &Lab) {
     let states = from.sim.block_on(schedules(from).list(Filter::default(), None, 100)).unwrap();
     let stored = states.iter().filter(|state| !state.kind.is_empty());
-    let lines = stored.map(|state| serde_json::to_string(&Exported::of(state).unwrap()).unwrap());
-    let read = |line: String| serde_json::from_str::<Exported>(&line).unwrap().into();
-    let states: Vec<State> = lines.map(read).collect();
+    let lines =
+        stored.map(|state| serde_json::to_string(&ScheduleExport::of(state).unwrap()).unwrap());
+    let read = |line: String| serde_json::from_str::<ScheduleExport>(&line).unwrap().into();
+    let states: Vec<JobState> = lines.map(read).collect();
     for added in to.sim.block_on(schedules(to).import(&states)).unwrap() {
         added.unwrap();
     }
@@ -183,11 +189,11 @@ fn schedules_go_on_in_another_store_where_they_were() {
     let member =
         from.start(|seat, b| b.add("code", seat.job(every(secs(10)), secs(0))).kind("t", work));
     let data = b"\xff no text".to_vec();
-    let times = Stored::new("times", "t", "@every 10s").max_runs(5).delay(secs(1));
+    let times = StoredSchedule::new("times", "t", "@every 10s").max_runs(5).delay(secs(1));
     add(&from, times.data_bytes(data.clone()));
-    add(&from, Stored::new("failing", "t", "@every 10s").retry(allora_core::Retry::NEVER));
-    add(&from, Stored::new("over", "t", "@every 10s").max_runs(1).data(&[1, 2]));
-    add(&from, Stored::new("paused", "t", "0 9 * * * Europe/Rome").data(&()));
+    add(&from, StoredSchedule::new("failing", "t", "@every 10s").retry(allora_core::Retry::NEVER));
+    add(&from, StoredSchedule::new("over", "t", "@every 10s").max_runs(1).data(&[1, 2]));
+    add(&from, StoredSchedule::new("paused", "t", "0 9 * * * Europe/Rome").data(&()));
     from.sim.block_on(schedules(&from).pause("paused", "why\nnot")).unwrap();
     from.until(35.0);
     member.handle.stop();
@@ -205,21 +211,23 @@ fn schedules_go_on_in_another_store_where_they_were() {
     assert_eq!(to.state("times").data, data);
     to.start(|_, b| b.kind("t", work));
     to.until(100.0);
-    assert_eq!(to.story("times"), ["ran 40", "ran 50"], "five runs in all");
+    assert_eq!(to.story("times"), ["succeeded 40", "succeeded 50"], "five runs in all");
     assert_eq!(to.story("over"), [""; 0]);
-    // A name that is taken is told, and the others are added.
+    // A name that is taken is an error, and the others are added.
     let states = vec![from.state("times"), from.state("code")];
     let answers = to.sim.block_on(schedules(&to).import(&states)).unwrap();
-    let kinds: Vec<Kind> = answers.into_iter().map(|one| one.unwrap_err().kind()).collect();
-    assert_eq!(kinds, [Kind::AlreadyExists, Kind::Invalid]);
-    assert!(Exported::of(&from.state("code")).unwrap_err().to_string().contains("job in code"));
+    let kinds: Vec<ErrorKind> = answers.into_iter().map(|one| one.unwrap_err().kind()).collect();
+    assert_eq!(kinds, [ErrorKind::AlreadyExists, ErrorKind::Invalid]);
+    assert!(
+        ScheduleExport::of(&from.state("code")).unwrap_err().to_string().contains("job in code")
+    );
 }
 
 #[test]
 fn what_was_begun_is_begun_anew_in_the_other_store_and_counts_once() {
     let (from, to) = (Lab::new(8), Lab::new(9));
     let member = from.start(|seat, b| b.kind("t", seat.handler(secs(9), |_| Ok(()))));
-    add(&from, Stored::new("a", "t", "@every 10s").max_runs(2));
+    add(&from, StoredSchedule::new("a", "t", "@every 10s").max_runs(2));
     from.until(12.0);
     member.node.crash();
     to.until(12.0);
@@ -227,24 +235,25 @@ fn what_was_begun_is_begun_anew_in_the_other_store_and_counts_once() {
     assert_eq!(to.state("a").counters.started, 0);
     to.start(|seat, b| b.kind("t", seat.handler(secs(1), |_| Ok(()))));
     to.until(60.0);
-    assert_eq!(to.story("a"), ["ran 10", "ran 20"]);
+    assert_eq!(to.story("a"), ["succeeded 10", "succeeded 20"]);
 }
 
 #[test]
 fn a_line_that_is_no_export_is_refused_and_says_why() {
-    let line = r#"{"name":"a","kind":"t","definition":"@daily","next-at":"2026-01-02T00:00:00Z"}"#;
-    let exported: Exported = serde_json::from_str(line).unwrap();
+    let line =
+        r#"{"name":"a","kind":"t","definition":"@daily","scheduled-at":"2026-01-02T00:00:00Z"}"#;
+    let exported: ScheduleExport = serde_json::from_str(line).unwrap();
     assert_eq!(exported.name(), "a");
     for (old, new, says) in [
         ("@daily", "@dayly", "\"a\" cannot be moved: its definition cannot be read"),
         ("@daily", "@v9 x", "newer build"),
         ("\"kind\":\"t\"", "\"kind\":\"\"", "job in code"),
         ("2026-01-02T00", "2026-01-02 00", "RFC 3339"),
-        ("next-at", "due-at", "due-at is not before next-at"),
-        ("next-at", "next", "unknown field `next`"),
+        ("scheduled-at", "due-at", "due-at is before scheduled-at, or scheduled-at is missing"),
+        ("scheduled-at", "next", "unknown field `next`"),
         ("\"kind\":\"t\",", "", "missing field `kind`"),
     ] {
-        let text = serde_json::from_str::<Exported>(&line.replace(old, new)).unwrap_err();
+        let text = serde_json::from_str::<ScheduleExport>(&line.replace(old, new)).unwrap_err();
         assert!(text.to_string().contains(says), "{text}");
     }
 }

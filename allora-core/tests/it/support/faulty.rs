@@ -1,10 +1,10 @@
-//! A store that fails as told: any backend, with requests and replies lost, late and doubled.
+//! A store with programmed faults: any backend, with requests and replies lost, late and doubled.
 
 use allora_core::{
-    Backend, Error, Kind, Result, Runtime,
+    Backend, Error, ErrorKind, Result, Runtime,
     backend::{
-        Act, End, Ended, Ending, History, Leases, Plan, Reschedule, Rescheduled, Schedules, Settle,
-        Settled, Watch,
+        Action, Applied, Batch, Completion, Due, DueQuery, History, JobState, Notifier, Operation,
+        Page, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -17,14 +17,14 @@ use std::{
     time::Duration,
 };
 
-/// How often what goes wrong, each of a thousand calls.
+/// The rates of the faults, per thousand calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rates {
-    /// The store never hears of it.
+    /// The request is lost.
     pub(crate) lose_request: u64,
-    /// The store does it and nobody is told.
+    /// The store applies the request, and the reply is lost.
     pub(crate) lose_reply: u64,
-    /// The store says no, and does nothing.
+    /// The store returns an error, and does nothing.
     pub(crate) refuse: u64,
     /// The store does it twice.
     pub(crate) double: u64,
@@ -46,15 +46,15 @@ pub(crate) struct Faults {
     pub(crate) refuses: AtomicBool,
     /// No call is answered; what is asked is done nevertheless.
     pub(crate) deaf: AtomicBool,
-    /// No take is answered; it is done nevertheless.
-    pub(crate) deaf_to_takes: AtomicBool,
-    /// No ending or extension of this job's is heard by the store.
+    /// No claim is answered; it is done nevertheless.
+    pub(crate) deaf_to_claims: AtomicBool,
+    /// No extension or end of a run of this job reaches the store.
     pub(crate) mute: Mutex<Option<String>>,
     pub(crate) calls: AtomicU64,
-    pub(crate) lost_takes: AtomicU64,
-    pub(crate) settles: AtomicU64,
-    /// Every request must have at most one plan for a name; how often it had more.
-    pub(crate) doubled_plans: AtomicU64,
+    pub(crate) lost_claims: AtomicU64,
+    pub(crate) updates: AtomicU64,
+    /// A batch of the planner has at most one operation for a name; how often it had more.
+    pub(crate) doubled_operations: AtomicU64,
 }
 
 impl Faults {
@@ -75,7 +75,7 @@ pub(crate) struct Faulty<B> {
     faults: Arc<Faults>,
 }
 
-/// What becomes of one call.
+/// The fate of one call.
 enum Fate {
     Answered,
     RequestLost,
@@ -99,15 +99,15 @@ impl<B: Backend + Clone> Faulty<B> {
         self.runtime.random() % below.max(1)
     }
 
-    /// What becomes of this call, and how long it takes on the way there and back.
+    /// The fate of this call, and its delays on the way there and back.
     fn fate(&self) -> Result<(Fate, Duration, Duration)> {
         self.faults.calls.fetch_add(1, Relaxed);
-        let down = || Error::new(Kind::Unavailable, "the store is down");
+        let down = || Error::new(ErrorKind::Unavailable, "the store is down");
         if self.faults.down.load(Relaxed) {
             return Err(down());
         }
         if self.faults.refuses.load(Relaxed) {
-            return Err(Error::new(Kind::Other, "the store was emptied"));
+            return Err(Error::new(ErrorKind::Other, "the store was emptied"));
         }
         let rates = *self.faults.rates.lock().unwrap();
         let way = || match rates.delay > 0 && self.draw(1_000) < rates.delay {
@@ -147,44 +147,55 @@ impl<B: Backend + Clone> Faulty<B> {
 
 #[async_trait]
 impl<B: Backend + Clone> Backend for Faulty<B> {
-    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
-        let mut names: Vec<_> = request.plans.iter().map(|plan| plan.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        if names.len() != request.plans.len() {
-            self.faults.doubled_plans.fetch_add(1, Relaxed);
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let is_update = batch.operations.iter().any(|operation| is_update(&operation.action));
+        if is_update {
+            self.faults.updates.fetch_add(1, Relaxed);
+            let mute = self.faults.mute.lock().unwrap().clone();
+            if mute.is_some_and(|name| batch.operations.iter().any(|one| one.name == name)) {
+                return pending().await;
+            }
+        } else {
+            let mut names: Vec<_> = batch.operations.iter().map(|one| one.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            if names.len() != batch.operations.len() {
+                self.faults.doubled_operations.fetch_add(1, Relaxed);
+            }
         }
-        let takes = request.plans.iter().any(|plan| matches!(plan.act, Act::Take(_)));
+        let claims = batch.operations.iter().any(|one| matches!(one.action, Action::Claim(_)));
         let (mut fate, there, back) = self.fate()?;
-        if takes && self.faults.deaf_to_takes.load(Relaxed) {
+        if claims && self.faults.deaf_to_claims.load(Relaxed) {
             fate = Fate::ReplyLost;
         }
         self.sleep(there).await;
         match fate {
             Fate::Answered => {
-                let answer = self.inner.reschedule(request).await;
+                let applied = self.inner.reschedule(batch).await;
                 self.sleep(back).await;
-                answer
+                applied
             }
             Fate::Doubled => {
-                self.inner.reschedule(request).await?;
-                self.inner.reschedule(request).await
+                self.inner.reschedule(batch).await?;
+                self.inner.reschedule(batch).await
             }
             Fate::RequestLost => pending().await,
             Fate::ReplyLost => {
-                self.inner.reschedule(request).await?;
-                self.faults.lost_takes.fetch_add(u64::from(takes), Relaxed);
+                self.inner.reschedule(batch).await?;
+                self.faults.lost_claims.fetch_add(u64::from(claims), Relaxed);
                 pending().await
             }
             Fate::Lingers(after) => {
-                let plans = request.plans.iter().filter_map(kept).collect::<Vec<_>>();
+                let kept = batch.operations.iter().filter_map(owned).collect::<Vec<_>>();
                 let (inner, runtime) = (self.inner.clone(), self.runtime.clone());
-                let (node, now) = (request.node.to_owned(), request.now);
+                let (node, time) = (batch.node.to_owned(), batch.time);
                 self.runtime.spawn(Box::pin(async move {
                     runtime.sleep_until(runtime.now() + after).await;
-                    let plans: Vec<_> =
-                        plans.iter().map(|(name, act)| Plan::new(name, act.clone())).collect();
-                    let _ = inner.reschedule(Reschedule::new(&node, now, &plans)).await;
+                    let operations: Vec<_> = kept
+                        .iter()
+                        .map(|(name, action)| Operation::new(name, action.clone()))
+                        .collect();
+                    let _ = inner.reschedule(Batch::new(&node, time, &operations)).await;
                 }));
                 pending().await
             }
@@ -195,97 +206,88 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
         self.inner.namespace()
     }
 
-    fn leases(&self) -> Option<&dyn Leases> {
-        self.inner.leases().map(|_| self as _)
-    }
-
-    fn schedules(&self) -> Option<&dyn Schedules> {
-        self.inner.schedules()
+    fn queries(&self) -> Option<&dyn Queries> {
+        self.inner.queries().map(|_| self as _)
     }
 
     fn history(&self) -> Option<&dyn History> {
         self.inner.history()
     }
 
-    fn watch(&self) -> Option<&dyn Watch> {
-        self.inner.watch()
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        self.inner.notifier()
+    }
+}
+
+impl<B: Backend + Clone> Faulty<B> {
+    fn inner_queries(&self) -> Result<&dyn Queries> {
+        let none = || Error::new(ErrorKind::Unsupported, "no queries");
+        self.inner.queries().ok_or_else(none)
     }
 }
 
 #[async_trait]
-impl<B: Backend + Clone> Leases for Faulty<B> {
-    async fn settle(&self, request: Settle<'_>) -> Result<Vec<Settled>> {
-        self.faults.settles.fetch_add(1, Relaxed);
-        let mute = self.faults.mute.lock().unwrap().clone();
-        if mute.is_some_and(|name| request.endings.iter().any(|ending| ending.name == name)) {
-            return pending().await;
-        }
+impl<B: Backend + Clone> Queries for Faulty<B> {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         let (fate, there, back) = self.fate()?;
         self.sleep(there).await;
-        let no = || Error::new(Kind::Unsupported, "no leases");
-        let leases = self.inner.leases().ok_or_else(no)?;
         match fate {
-            Fate::Answered => {
-                let answer = leases.settle(request).await;
+            Fate::Answered | Fate::Doubled => {
+                let due = self.inner_queries()?.find_due(query, time).await;
                 self.sleep(back).await;
-                answer
+                due
             }
-            Fate::Doubled => {
-                leases.settle(request).await?;
-                leases.settle(request).await
-            }
-            Fate::RequestLost => pending().await,
-            Fate::ReplyLost => {
-                leases.settle(request).await?;
-                pending().await
-            }
-            Fate::Lingers(after) => {
-                let endings: Vec<_> = request.endings.iter().map(owned).collect();
-                let (inner, runtime) = (self.inner.clone(), self.runtime.clone());
-                let (node, now) = (request.node.to_owned(), request.now);
-                self.runtime.spawn(Box::pin(async move {
-                    runtime.sleep_until(runtime.now() + after).await;
-                    let endings: Vec<_> = endings
-                        .iter()
-                        .map(|(name, fence, end)| Ending::new(name, *fence, end.clone()))
-                        .collect();
-                    if let Some(leases) = inner.leases() {
-                        let _ = leases.settle(Settle::new(&node, now, &endings)).await;
-                    }
-                }));
-                pending().await
-            }
+            Fate::RequestLost | Fate::ReplyLost | Fate::Lingers(_) => pending().await,
         }
+    }
+
+    async fn get(&self, name: &str) -> Result<JobState> {
+        self.inner_queries()?.get(name).await
+    }
+
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+        self.inner_queries()?.list(page).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        self.inner_queries()?.kinds().await
     }
 }
 
-/// What can be carried out later; the rest is lost.
-fn kept(plan: &Plan<'_>) -> Option<(String, Act<'static>)> {
-    let act = match &plan.act {
-        Act::Take(take) => Act::Take(take.clone()),
-        Act::Skip(skip) => Act::Skip(*skip),
-        Act::Reap => Act::Reap,
-        _ => return None,
-    };
-    Some((plan.name.to_owned(), act))
+/// `true` if it is an extension or an end of a run.
+fn is_update(action: &Action<'_>) -> bool {
+    matches!(
+        action,
+        Action::Extend { .. }
+            | Action::Complete { .. }
+            | Action::Retry { .. }
+            | Action::Release { .. }
+    )
 }
 
-fn owned(ending: &Ending<'_>) -> (String, i64, End<'static>) {
-    let end = match &ending.end {
-        End::Extend { lasts } => End::Extend { lasts: *lasts },
-        End::Release => End::Release,
-        End::Retry { at, .. } => End::Retry { at: *at, error: "failed" },
-        End::Finish { then, outcome } => {
-            let outcome = match outcome {
-                Ended::Ran => Ended::Ran,
-                Ended::Cancelled => Ended::Cancelled,
-                Ended::Failed(_) => Ended::Failed("failed"),
-                Ended::Dead(_) => Ended::Dead("failed"),
-            };
-            End::Finish { then: *then, outcome }
+/// The operations that can be applied later; the others are lost.
+fn owned(operation: &Operation<'_>) -> Option<(String, Action<'static>)> {
+    let action = match &operation.action {
+        Action::Claim(claim) => Action::Claim(claim.clone()),
+        Action::Advance(advance) => Action::Advance(*advance),
+        Action::Reap => Action::Reap,
+        Action::Extend { fence, duration } => Action::Extend { fence: *fence, duration: *duration },
+        Action::Release { fence } => Action::Release { fence: *fence },
+        Action::Retry { fence, not_before, .. } => {
+            Action::Retry { fence: *fence, not_before: *not_before, error: "failed" }
         }
+        Action::Complete { fence, then, completion } => {
+            let completion = match completion {
+                Completion::Succeeded => Completion::Succeeded,
+                Completion::Cancelled => Completion::Cancelled,
+                Completion::Failed(_) => Completion::Failed("failed"),
+                Completion::Dead(_) => Completion::Dead("failed"),
+            };
+            Action::Complete { fence: *fence, then: *then, completion }
+        }
+        _ => return None,
     };
-    (ending.name.to_owned(), ending.fence, end)
+    Some((operation.name.to_owned(), action))
 }
 
 /// A backend that can only reschedule: everything that is optional is missing.
@@ -294,7 +296,7 @@ pub(crate) struct Bare<B>(pub(crate) B);
 
 #[async_trait]
 impl<B: Backend> Backend for Bare<B> {
-    async fn reschedule(&self, request: Reschedule<'_>) -> Result<Rescheduled> {
-        self.0.reschedule(request).await
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        self.0.reschedule(batch).await
     }
 }

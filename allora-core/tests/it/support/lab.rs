@@ -4,7 +4,7 @@
 use super::{Entry, Faults, Faulty, Log, Over, Rates};
 use allora_core::{
     Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Stopped, Time,
-    backend::{Past, State},
+    backend::{Action, Batch, HistoryEntry, JobState, OPERATOR, Operation, Reply, TimeSource},
     job,
     runtime::{Sim, SimNode},
 };
@@ -105,31 +105,39 @@ impl Lab {
         self.sim.run_until(at(seconds));
     }
 
-    pub(crate) fn state(&self, name: &str) -> State {
-        self.sim.block_on(self.store.schedules().unwrap().get(name)).unwrap()
+    pub(crate) fn state(&self, name: &str) -> JobState {
+        let queries = Backend::queries(&self.store).unwrap();
+        self.sim.block_on(queries.get(name)).unwrap()
+    }
+
+    /// One operation of an operator, whose way to the store is sound.
+    pub(crate) fn operate(&self, name: &str, action: Action<'_>) -> allora_core::Result<Reply> {
+        let operations = [Operation::new(name, action)];
+        let batch = Batch::new(OPERATOR, TimeSource::Fixed(self.now()), &operations);
+        self.sim.block_on(self.store.reschedule(batch))?.single()
     }
 
     /// The history of a job, the oldest entry first.
-    pub(crate) fn past(&self, name: &str) -> Vec<Past> {
-        let past = self.store.history().unwrap().past(Some(name), None, usize::MAX);
+    pub(crate) fn past(&self, name: &str) -> Vec<HistoryEntry> {
+        let past = Backend::history(&self.store).unwrap().entries(Some(name), None, usize::MAX);
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
         past
     }
 
-    /// What became of a job's occurrences, as one word each: `ran 10` ran the instant 10 s after
-    /// the start, `missed 10-30 3` passed three instants over.
+    /// The outcomes of a job's occurrences, one text each: `succeeded 10` is the run of the instant
+    /// 10 s after the start, `missed 10-30 3` a range of three missed instants.
     pub(crate) fn story(&self, name: &str) -> Vec<String> {
         let second = |time: Time| (time - at(0.0)).num_milliseconds() as f64 / 1_000.0;
-        let entry = |past: &Past| match past.last {
+        let entry = |past: &HistoryEntry| match past.last {
             Some(last) => format!(
                 "{} {}-{} {}",
                 past.outcome.word(),
-                second(past.occurrence.at),
+                second(past.occurrence.scheduled_at),
                 second(last),
                 past.count.map_or("?".to_owned(), |count| count.to_string()),
             ),
-            None => format!("{} {}", past.outcome.word(), second(past.occurrence.at)),
+            None => format!("{} {}", past.outcome.word(), second(past.occurrence.scheduled_at)),
         };
         self.past(name).iter().map(entry).collect()
     }
@@ -170,7 +178,7 @@ impl Seat {
     }
 
     /// A job that takes so long.
-    pub(crate) fn job(&self, schedule: impl Schedule, takes: Duration) -> allora_core::Entry {
+    pub(crate) fn job(&self, schedule: impl Schedule, takes: Duration) -> allora_core::JobSpec {
         self.work(schedule, takes, |_| Ok(()))
     }
 
@@ -180,7 +188,7 @@ impl Seat {
         schedule: impl Schedule,
         takes: Duration,
         end: impl Fn(&Run) -> Result<(), BoxError> + Clone + Send + Sync + 'static,
-    ) -> allora_core::Entry {
+    ) -> allora_core::JobSpec {
         job(schedule, self.handler(takes, end))
     }
 

@@ -1,4 +1,4 @@
-//! The log of what the jobs did: the truth about executions, kept beside the store.
+//! The log of the jobs' executions, kept independently of the store.
 
 use allora_core::{Run, Runtime, Time, runtime::SimNode};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) ended: Option<(Time, Over)>,
 }
 
-/// How an execution was over.
+/// The end of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Ran,
@@ -27,7 +27,7 @@ pub(crate) enum Over {
     Dropped,
 }
 
-/// What all jobs did, in the order in which they began.
+/// The executions of all jobs, in the order in which they began.
 #[derive(Clone)]
 pub(crate) struct Log {
     clock: SimNode,

@@ -1,5 +1,5 @@
-//! What the tests of schedulers share: a laboratory of simulated machines around one store, a store
-//! that fails as told, and the log of what the jobs did.
+//! The common parts of the scheduler tests: a laboratory of simulated machines around one store, a
+//! store with programmed faults, and the log of the jobs' executions.
 
 mod faulty;
 mod lab;

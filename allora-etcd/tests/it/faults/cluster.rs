@@ -1,10 +1,10 @@
-//! What a cluster of three goes through.
+//! A cluster of three whose members are killed, frozen and cut off.
 
 use super::{members::Members, node::Fleet, patiently, proxy::Proxy};
 use crate::stores::{now, pause, runtime};
 use allora_core::{
-    Backend, Kind, Time,
-    backend::{Act, Now, Outcome, Plan, Reschedule},
+    Backend, ErrorKind, Time,
+    backend::{Batch, Operation, Outcome, TimeSource},
 };
 use allora_etcd::{Etcd, etcd_client::CompactionOptions};
 use std::time::Duration;
@@ -49,9 +49,9 @@ fn a_leader_that_hangs_for_nine_seconds_costs_no_run() {
         fleet.more_ends(5).await;
         members.signal(leader, "-CONT");
         fleet.more_ends(10).await;
-        let past = fleet.judge().await;
-        let given_up = [Outcome::Lost, Outcome::Abandoned];
-        assert_eq!(past.iter().find(|past| given_up.contains(&past.outcome)), None);
+        let history = fleet.judge().await;
+        let given_up = [Outcome::Lost, Outcome::Expired];
+        assert_eq!(history.iter().find(|entry| given_up.contains(&entry.outcome)), None);
     });
 }
 
@@ -119,12 +119,12 @@ fn all_members_are_killed_and_come_back_with_their_data() {
 }
 
 #[test]
-fn without_a_majority_the_answer_is_a_quick_unavailable() {
+fn without_a_majority_the_reply_is_a_quick_unavailable() {
     runtime().block_on(async {
         let Some((mut members, fleet)) = at_work(3).await else { return };
         let store = Etcd::builder().connect(members.urls()).await.unwrap();
-        let plans = [Plan::new("nobody", Act::Look)];
-        let request = Reschedule::new("n", Now::At(Time::UNIX_EPOCH), &plans);
+        let operations = [Operation::read("missing")];
+        let request = Batch::new("n", TimeSource::Fixed(Time::UNIX_EPOCH), &operations);
         store.reschedule(request).await.unwrap();
         let leader = members.leader().await;
         let gone: Vec<usize> = (0..3).filter(|i| *i != leader).collect();
@@ -132,7 +132,7 @@ fn without_a_majority_the_answer_is_a_quick_unavailable() {
         for _ in 0..5 {
             let begun = now();
             let error = store.reschedule(request).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             // A call's deadline is one second.
             assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         }

@@ -2,7 +2,10 @@
 
 use super::{members::Members, node::Fleet, patiently};
 use crate::stores::{now, pause, runtime};
-use allora_conformance::faults::{LEAST, Node, ONCE};
+use allora_conformance::{
+    faults::{LEAST, Node, ONCE, claims},
+    history::{Claims, Event},
+};
 use allora_core::backend::Outcome;
 use std::{collections::HashSet, env, time::Duration};
 
@@ -38,9 +41,11 @@ fn what_a_killed_node_ran_runs_again_or_is_lost_as_it_was_asked() {
         fleet.start(Duration::ZERO);
         assert_eq!(taken_over(&fleet, hung).await, 2);
         patiently("what was lost is recorded", async || {
-            let past = fleet.past(ONCE).await.into_iter();
-            let lost: HashSet<i64> =
-                past.filter(|past| past.outcome == Outcome::Lost).map(|past| past.fence).collect();
+            let entries = fleet.entries(ONCE).await.into_iter();
+            let lost: HashSet<i64> = entries
+                .filter(|entry| entry.outcome == Outcome::Lost)
+                .map(|entry| entry.fence)
+                .collect();
             once.is_subset(&lost)
         })
         .await;
@@ -59,14 +64,25 @@ fn a_node_that_was_frozen_beyond_its_lease_is_fenced_and_goes_on() {
         assert_eq!(taken_over(&fleet, hung).await, 2);
         fleet.more_ends(1).await;
         fleet.nodes[0].signal("-CONT");
-        // It finds out, and its run is cancelled; the store takes nothing from it.
+        // Its run is cancelled when it receives that; the store accepts nothing from it.
         patiently("the first node is fenced", async || fleet.said("LeaseLost") > 0).await;
         let (_, ended) = fleet.runs(LEAST);
         assert!(!ended.contains(&fence));
-        // It is not broken by it: alone again, it goes on.
+        // It still works: alone again, at the latest, it starts another run. That one does not end
+        // either, so that there may be no other.
         fleet.nodes.remove(1).stop();
-        let before = fleet.runs(LEAST).0.len();
-        patiently("the first node goes on", async || fleet.runs(LEAST).0.len() > before).await;
+        let log = fleet.log();
+        let of_run = |(_, claims): &(&Event, Claims)| claims.fence == fence;
+        let first = claims(&log).find(of_run).unwrap().0.node.clone();
+        patiently("the first node starts another run", async || {
+            let (started, _) = fleet.runs(LEAST);
+            let is_started = |fence| started.iter().any(|(_, other)| *other == fence);
+            claims(&fleet.log()).any(|(event, claims)| {
+                let is_later = event.job == LEAST && claims.fence > fence;
+                event.node == first && is_later && is_started(claims.fence)
+            })
+        })
+        .await;
         fleet.judge().await;
     });
 }

@@ -5,7 +5,8 @@ use allora_etcd::etcd_client::{Client, ConnectOptions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::{
     env,
-    net::TcpListener,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -115,7 +116,7 @@ impl Members {
         let mut members = Self::new(1, &arguments, "https")?;
         members.serve(0);
         members.papers = Some(folder);
-        let takes = || std::net::TcpStream::connect(("127.0.0.1", members.port(0))).is_ok();
+        let takes = || TcpStream::connect(("127.0.0.1", members.port(0))).is_ok();
         patiently("the member starts", async || takes()).await;
         Some(members)
     }
@@ -150,7 +151,7 @@ impl Members {
         self.folder.path().join(format!("m{i}"))
     }
 
-    /// Whether its process has ended by itself.
+    /// True if its process has ended by itself.
     pub(crate) fn has_ended(&mut self, i: usize) -> bool {
         self.processes[i].as_mut().unwrap().try_wait().unwrap().is_some()
     }
@@ -197,13 +198,25 @@ impl Members {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
+    /// The number of transactions that this member has been sent since it was started.
+    pub(crate) fn transactions(&self, i: usize) -> u64 {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port(i))).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let is_count =
+            |line: &&str| line.starts_with("grpc_server_started_total") && line.contains("\"Txn\"");
+        let line = text.lines().find(is_count).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+    }
+
     /// A client of one member, for the test's own questions.
     pub(crate) async fn client(&self, i: usize) -> Client {
         let options = ConnectOptions::new().with_timeout(Duration::from_secs(5));
         Client::connect([self.url(i)], Some(options)).await.unwrap()
     }
 
-    /// Who leads, as this member says; `None` if it does not answer or knows of none.
+    /// The leader, as this member says; `None` if it does not answer or knows of none.
     pub(crate) async fn leader_by(&self, i: usize) -> Option<u64> {
         let mut client = self.client(i).await;
         let status = client.status();

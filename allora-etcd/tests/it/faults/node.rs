@@ -1,52 +1,52 @@
-//! Nodes in processes of their own, the test binary run once more, and how they are judged.
+//! Nodes in processes of their own (the test binary run once more), and the check of their logs.
 
 use super::{members::Members, patiently};
 use crate::stores::{now, patient, pause, runtime};
 use allora_conformance::{
-    faults::{Diary, LEAST, Node, ONCE},
+    faults::{FaultWorkload, LEAST, Node, ONCE},
     history::{Claims, Event, Outcome, Violation, What},
 };
-use allora_core::{Backend, backend::Past, runtime::Tokio};
+use allora_core::{Backend, backend::HistoryEntry, runtime::Tokio};
 use allora_etcd::Etcd;
 use std::{ops::Deref, time::Duration};
 
-/// How long a run is believed to live; a node's lease in etcd cannot be shorter than 15 s.
+/// The lease of a run. A session in etcd cannot be shorter than 15 s.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Between two occurrences of a job, where a test needs no other.
+/// The time between two occurrences of a job, unless a test needs another.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The nodes of one test, what they do, and what they wrote down.
+/// The nodes of one test, with their jobs and their log.
 pub(super) struct Fleet {
     folder: tempfile::TempDir,
     urls: Vec<String>,
-    diary: Diary,
+    workload: FaultWorkload,
     pub(super) nodes: Vec<Node>,
 }
 
 impl Deref for Fleet {
-    type Target = Diary;
+    type Target = FaultWorkload;
 
-    fn deref(&self) -> &Diary {
-        &self.diary
+    fn deref(&self) -> &FaultWorkload {
+        &self.workload
     }
 }
 
 impl Fleet {
-    /// Nodes that will reach the members so.
+    /// Nodes that will reach the members by these addresses.
     pub(super) fn new(urls: Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let diary = Diary::new(folder.path().join("log"), PERIOD);
-        Self { folder, urls, diary, nodes: Vec::new() }
+        let workload = FaultWorkload::new(folder.path().join("log"), PERIOD);
+        Self { folder, urls, workload, nodes: Vec::new() }
     }
 
-    /// With so long between two occurrences of a job.
+    /// Sets the time between two occurrences of a job.
     pub(super) fn every(mut self, period: Duration) -> Self {
-        self.diary = Diary::new(self.folder.path().join("log"), period);
+        self.workload = FaultWorkload::new(self.folder.path().join("log"), period);
         self
     }
 
-    /// Starts a node whose runs take so long.
+    /// Starts a node whose runs take this long.
     pub(super) fn start(&mut self, work: Duration) {
         let values = [
             ("URLS", self.urls.join(",")),
@@ -57,7 +57,7 @@ impl Fleet {
         self.nodes.push(Node::start("faults::node::a_node_runs_and_stops", &values));
     }
 
-    /// Waits for so many more ends of runs.
+    /// Waits for this number of further ends of runs.
     pub(super) async fn more_ends(&self, more: usize) {
         for job in [LEAST, ONCE] {
             let before = self.ends(job);
@@ -65,33 +65,33 @@ impl Fleet {
         }
     }
 
-    /// What the store remembers of a job.
-    pub(super) async fn past(&self, job: &str) -> Vec<Past> {
+    /// The history of a job.
+    pub(super) async fn entries(&self, job: &str) -> Vec<HistoryEntry> {
         let store = patient(Etcd::builder().history(50_000));
         let store = store.connect(self.urls.clone()).await.unwrap();
-        store.history().unwrap().past(Some(job), None, 50_000).await.unwrap()
+        store.history().unwrap().entries(Some(job), None, 50_000).await.unwrap()
     }
 
-    /// Stops the nodes and judges what they wrote down: every nominal instant up to the last that
-    /// was taken ran as it should, or is recorded as lost or as passed over. What they gave back or
-    /// left open, one more node gets time to run or to record as lost.
-    pub(super) async fn judge(mut self) -> Vec<Past> {
+    /// Stops the nodes and checks their log: every scheduled time up to the last one that was claimed
+    /// ran as it should, or is recorded as lost, missed or skipped. One more node gets time to run,
+    /// or to record as lost, the occurrences that were released or left open.
+    pub(super) async fn judge(mut self) -> Vec<HistoryEntry> {
         self.nodes.drain(..).for_each(Node::stop);
-        let mut remembered = Vec::new();
+        let mut history = Vec::new();
         let mut until = Vec::new();
         for job in [LEAST, ONCE] {
-            let past = self.past(job).await;
-            until.push((job, self.last_taken(job, &past)));
-            remembered.extend(past);
+            let entries = self.entries(job).await;
+            until.push((job, self.last_taken(job, &entries)));
+            history.extend(entries);
         }
         self.start(Duration::ZERO);
-        // The dead nodes' leases in etcd have to end, and their runs to be looked at after that.
+        // The dead nodes' sessions must end, and then their runs must be read.
         let end = now() + Duration::from_secs(90);
         loop {
             let mut found = Vec::new();
             for (job, until) in &until {
-                let past = self.past(job).await;
-                found.extend(self.violations(job, &past, *until));
+                let entries = self.entries(job).await;
+                found.extend(self.violations(job, &entries, *until));
             }
             let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
             if !found.iter().any(open) || now() >= end {
@@ -101,10 +101,10 @@ impl Fleet {
             pause(500).await;
         }
         self.nodes.drain(..).for_each(Node::stop);
-        remembered
+        history
     }
 
-    /// What was written down around the first of what was found.
+    /// The part of the log around the first violation.
     fn about(&self, found: &[Violation]) -> Vec<Event> {
         let said = format!("{:?}", found.first());
         let named = |event: &Event| match event.what {
@@ -125,7 +125,7 @@ fn a_node_runs_and_stops() {
     if let Some([urls, log, period, work]) = Node::told(["URLS", "LOG", "PERIOD", "WORK"]) {
         let urls = urls.split(',').map(str::to_owned).collect();
         let ms = |text: String| Duration::from_millis(text.parse().unwrap());
-        runtime().block_on(node(urls, Diary::new(log, ms(period)), ms(work)));
+        runtime().block_on(node(urls, FaultWorkload::new(log, ms(period)), ms(work)));
         return;
     }
     runtime().block_on(async {
@@ -136,23 +136,23 @@ fn a_node_runs_and_stops() {
         fleet.nodes.drain(..).for_each(Node::stop);
         assert_eq!((fleet.said("Ready"), fleet.said("Stopped")), (1, 1));
         let finished =
-            |event: &Event| matches!(event.what, What::End { outcome: Outcome::Ran, .. });
+            |event: &Event| matches!(event.what, What::End { outcome: Outcome::Succeeded, .. });
         assert!(fleet.log().iter().any(finished));
         fleet.judge().await;
     });
 }
 
-async fn node(urls: Vec<String>, diary: Diary, work: Duration) {
-    // A store that is just being changed may need a second try, as a deployment would.
+async fn node(urls: Vec<String>, workload: FaultWorkload, work: Duration) {
+    // A store whose members are being stopped may need a second try, as a deployment would.
     let mut store = None;
     patiently("a node connects", async || {
         store = Etcd::builder().history(50_000).connect(urls.clone()).await.ok();
         store.is_some()
     })
     .await;
-    let scheduler = diary
+    let scheduler = workload
         .scheduler(store.unwrap(), Tokio::current().unwrap(), LEASE, work)
-        .slots(1_000)
+        .concurrency(1_000)
         .grace(Duration::from_secs(2))
         .build()
         .unwrap();

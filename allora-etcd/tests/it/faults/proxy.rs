@@ -47,13 +47,13 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Nothing passes, and nobody is told.
+    /// Nothing passes, and neither side receives an error.
     pub(super) fn cut(&self, cut: bool) {
         self.gates.mute.store(cut, Ordering::SeqCst);
         self.deafen(cut);
     }
 
-    /// Answers do not pass.
+    /// Replies do not pass.
     pub(super) fn deafen(&self, deaf: bool) {
         self.gates.deaf.store(deaf, Ordering::SeqCst);
     }

@@ -3,15 +3,12 @@
 use super::fleet::Fleet;
 use crate::{
     server::{ON_DISK, Server, patiently},
-    stores::{Place, runtime},
+    stores::{Place, create, runtime},
 };
 use allora_conformance::faults::Proxy;
 use allora_core::{
-    Backend, Kind, Time,
-    backend::{
-        Act, Answer, Cursor, Deliver, End, Ended, Ending, NewSchedule, Now, Plan, Reschedule,
-        Settle, Settled, Take,
-    },
+    Backend, ErrorKind, Time,
+    backend::{Batch, Claim, Completion, Cursor, NewSchedule, Operation, Reply, TimeSource},
     time::from_millis,
 };
 use allora_redis::Redis;
@@ -29,78 +26,83 @@ fn t(seconds: i64) -> Time {
     from_millis(seconds * 1_000).unwrap()
 }
 
-/// Asks until there is an answer; what is asked is always the same.
-async fn insist<T>(mut ask: impl AsyncFnMut() -> allora_core::Result<T>) -> T {
+/// Sends the same operation until there is a reply; calls `failed` after each error.
+async fn insist(
+    store: &Redis,
+    time: TimeSource,
+    operation: Operation<'_>,
+    mut failed: impl AsyncFnMut(),
+) -> Reply {
+    let operations = [operation];
     for _ in 0..5 {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error:?}"),
+        let applied = store.reschedule(Batch::new("node", time, &operations)).await;
+        match applied.and_then(|applied| applied.single()) {
+            Ok(reply) => return reply,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
         }
+        failed().await;
     }
-    panic!("no answer although nothing is cut any more");
+    panic!("no reply although the connection is not cut any more");
 }
 
-/// A take and a finish, each cut off after every number of answers that it may consist of.
-async fn lost_answers(server: &Server, history: u64) {
+/// A claim and a completion, each cut off after every number of replies that it may consist of.
+async fn lost_replies(server: &Server, history: u64) {
     let (proxy, place) = through(server);
-    let builder = Redis::builder().prefix("lost").history(history);
+    let timeout = Duration::from_secs(5);
+    let builder = Redis::builder().prefix("lost").history(history).timeout(timeout);
     let direct = builder.clone().connect(server.url()).await.unwrap();
-    let node = builder.timeout(Duration::from_secs(5)).connect(&*place.urls[0]).await.unwrap();
-    let schedules = direct.schedules().unwrap();
-    let (now, next) = (Now::At(t(60)), t(120));
-    let (mut unheard_takes, mut unheard_ends) = (0, 0);
-    // The last ones with the scripts loaded, so that the first answer is that of the call.
-    for (i, answers) in [3, 2, 1, 0, 0].into_iter().enumerate() {
+    let node = builder.connect(&*place.urls[0]).await.unwrap();
+    let queries = direct.queries().unwrap();
+    let (now, next) = (TimeSource::Fixed(t(60)), t(120));
+    let (mut lost_claims, mut lost_ends) = (0, 0);
+    // The last ones with the scripts loaded, so that the first reply is that of the call.
+    for (i, replies) in [3, 2, 1, 0, 0].into_iter().enumerate() {
         let name = format!("job {history} {i}");
-        let new = NewSchedule::new(&name, "t", "every 1m", Some(t(60).into()));
-        let seen = schedules.add(&[new], now).await.unwrap().remove(0).unwrap();
-        let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
-        let take = Take::new(7, seen.fence, seen.head.unwrap(), deliver);
-        let plans = [Plan::new(&name, Act::Take(take))];
-        proxy.cut_after(answers);
-        let answer = insist(async || {
-            let answer = node.reschedule(Reschedule::new("node", now, &plans)).await;
-            if answer.is_err() && schedules.get(&name).await?.holds.len() == 1 {
-                unheard_takes += 1;
+        let new = NewSchedule::new("t", "every 1m", Some(t(60).into()));
+        let seen = create(&direct, now, &name, new).await;
+        let lease = Duration::from_secs(60);
+        let claim = Claim::at_least_once(7, seen.fence, seen.head.unwrap(), lease);
+        proxy.cut_after(replies);
+        let claimed = insist(&node, now, Operation::claim(&name, claim), async || {
+            if queries.get(&name).await.unwrap().leases.len() == 1 {
+                lost_claims += 1;
             }
-            answer
         })
-        .await;
-        let [Answer::Taken(taken)] = &answer.answers[..] else { panic!("{answer:?}") };
-        let state = schedules.get(&name).await.unwrap();
+        .await
+        .claimed()
+        .unwrap();
+        let state = queries.get(&name).await.unwrap();
         assert_eq!((state.counters.started, state.attempts), (1, 1));
-        assert_eq!((state.holds.len(), state.holds[0].fence), (1, taken.fence));
+        assert_eq!((state.leases.len(), state.leases[0].fence), (1, claimed.fence));
 
-        let end = End::Finish { then: Cursor::To(Some(next.into())), outcome: Ended::Ran };
-        let endings = [Ending::new(&name, taken.fence, end)];
-        proxy.cut_after(answers);
-        let settled = insist(async || {
-            let settled = node.leases().unwrap().settle(Settle::new("node", now, &endings)).await;
-            if settled.is_err() && schedules.get(&name).await?.counters.ran == 1 {
-                unheard_ends += 1;
+        let then = Cursor::To(Some(next.into()));
+        let complete = Operation::complete(&name, claimed.fence, then, Completion::Succeeded);
+        proxy.cut_after(replies);
+        let completed = insist(&node, now, complete, async || {
+            if queries.get(&name).await.unwrap().counters.succeeded == 1 {
+                lost_ends += 1;
             }
-            settled
         })
         .await;
         proxy.cut_after(Proxy::NEVER);
-        assert_eq!(settled, [Settled::Done]);
-        let state = schedules.get(&name).await.unwrap();
-        assert_eq!((state.counters.ran, state.holds.len()), (1, 0));
+        assert_eq!(completed, Reply::Accepted);
+        let state = queries.get(&name).await.unwrap();
+        assert_eq!((state.counters.succeeded, state.leases.len()), (1, 0));
         assert_eq!(state.cursor, Some(next.into()));
     }
-    assert!(unheard_takes > 0 && unheard_ends > 0, "{unheard_takes} takes, {unheard_ends} ends");
+    assert!(lost_claims > 0 && lost_ends > 0, "{lost_claims} claims, {lost_ends} ends");
 }
 
 #[test]
-fn a_lost_answer_is_resolved_by_claim_and_fence() {
+fn a_lost_reply_is_resolved_by_claim_id_and_fence() {
     let Some(server) = Server::start(ON_DISK) else { return };
-    runtime().block_on(lost_answers(&server, 0));
+    runtime().block_on(lost_replies(&server, 0));
 }
 
 #[test]
-fn a_lost_answer_is_resolved_with_a_history_too() {
+fn a_lost_reply_is_resolved_with_a_history_too() {
     let Some(server) = Server::start(ON_DISK) else { return };
-    runtime().block_on(lost_answers(&server, 1_000));
+    runtime().block_on(lost_replies(&server, 1_000));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::{
     stores::{Place, runtime},
 };
 use allora_conformance::{
-    faults::{Log, Witness, wall},
-    history::{self, Event, Law, What, check},
+    faults::{Log, RecordingBackend, wall},
+    history::{self, Event, Invariant, What, check},
 };
 use allora_core::{CatchUp, Handle, Run, Runtime as _, Scheduler, every, job, runtime::Tokio};
 use allora_redis::{Builder, Redis};
@@ -58,10 +58,10 @@ impl Fleet {
             }
         };
         let all = CatchUp::All { limit: 1_000 };
-        Scheduler::builder(Witness::new(store, log))
+        Scheduler::builder(RecordingBackend::new(store, log))
             .runtime(Tokio::current().unwrap())
-            .mark(LEASE)
-            .safety_poll(Duration::from_millis(500))
+            .lost_after(LEASE)
+            .poll_interval(Duration::from_millis(500))
             .add(LEAST, job(every(PERIOD), work.clone()).at_least_once(LEASE).catch_up(all))
             .add(ONCE, job(every(PERIOD), work).catch_up(all))
             .on_event(move |event| said.say(event))
@@ -77,12 +77,12 @@ impl Fleet {
         Log::append(&self.path("log"))
     }
 
-    /// What was written down so far.
+    /// The entries of the log so far.
     pub(super) fn log(&self) -> Vec<Event> {
         history::read(BufReader::new(fs::File::open(self.path("log")).unwrap())).unwrap()
     }
 
-    /// How often the nodes said this about themselves.
+    /// The number of events of the nodes with this word.
     pub(super) fn said(&self, word: &str) -> usize {
         let said = fs::read_to_string(self.path("said")).unwrap_or_default();
         said.lines().filter(|line| line.contains(word)).count()
@@ -99,6 +99,17 @@ impl Fleet {
             let before = self.ends(job);
             patiently("runs go on", || self.ends(job) >= before + more);
         }
+    }
+
+    /// Waits until every node that lost the store has reached it again, and has had time to send
+    /// again a claim whose reply was lost. A node that is stopped before leaves such a claim to
+    /// its lease.
+    pub(super) fn all_resolve_their_claims(&self) {
+        patiently("every node reaches the store again", || {
+            self.said("StoreUp") >= self.said("StoreDown")
+        });
+        pause(2_000);
+        self.more_ends(10);
     }
 
     /// Stops both nodes.
@@ -119,7 +130,7 @@ impl Fleet {
         for job in [LEAST, ONCE] {
             let log: Vec<Event> = log.iter().filter(|event| event.job == job).cloned().collect();
             assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
-            let law = Law::new(&following);
+            let law = Invariant::new(&following);
             let law = if job == ONCE { law.at_most_once() } else { law };
             assert_eq!(check(&log, &law), [], "{job}: {log:#?}");
         }

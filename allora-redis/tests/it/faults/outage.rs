@@ -68,7 +68,7 @@ fn a_server_that_was_emptied_is_noticed_and_jobs_in_code_are_registered_again() 
     fleet.more_ends(5);
     server.ask::<()>(&["FLUSHALL"]).unwrap();
     patiently("each node says so", || fleet.said("was emptied") >= 2);
-    patiently("jobs in code are registered again", || fleet.said("Forgotten") >= 2);
+    patiently("jobs in code are registered again", || fleet.said("Reregistered") >= 2);
     fleet.more_ends(5);
     fleet.stop();
 }
@@ -77,7 +77,7 @@ fn a_server_that_was_emptied_is_noticed_and_jobs_in_code_are_registered_again() 
 fn a_server_without_persistence_that_restarts_is_an_emptied_one() {
     let Some(mut server) = Server::start(IN_MEMORY) else { return };
     let mut fleet = Fleet::start(&server.place(), &builder().ephemeral());
-    assert_eq!(fleet.said("forgets everything"), 2, "a caveat of each node");
+    assert_eq!(fleet.said("loses everything"), 2, "a warning of each node");
     fleet.more_ends(5);
     server.kill();
     server.serve();

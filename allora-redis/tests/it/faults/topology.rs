@@ -3,12 +3,12 @@
 use super::fleet::{Fleet, LEAST, ONCE};
 use crate::{
     server::{ON_DISK, Server, free_ports, patiently},
-    stores::{Kind, Place, runtime},
+    stores::{Kind, Place, create, runtime},
 };
 use allora_conformance::history::What;
 use allora_core::{
     Backend,
-    backend::{NewSchedule, Now},
+    backend::{NewSchedule, TimeSource},
     time::from_millis,
 };
 use allora_redis::Redis;
@@ -61,6 +61,7 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     // It has no replica, and `WAIT` is not content: nothing starts.
     primary.serve();
     fleet.more_ends(10);
+    fleet.all_resolve_their_claims();
     fleet.stop_and_judge();
 }
 
@@ -135,6 +136,7 @@ fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
     nodes[0].serve();
     fleet.more_ends(10);
     assert!(told(&nodes[0], "role:slave"), "the killed one is not primary again");
+    fleet.all_resolve_their_claims();
     fleet.stop_and_judge();
 }
 
@@ -145,17 +147,16 @@ fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
     runtime().block_on(async {
         let builder = Redis::builder().timeout(Duration::from_secs(20));
         let store = place(&nodes).connect(builder).await.unwrap();
-        let new = NewSchedule::new("a", "mail", "def", None);
-        let now = Now::At(from_millis(5_000).unwrap());
-        store.schedules().unwrap().add(&[new], now).await.unwrap().remove(0).unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        create(&store, now, "a", NewSchedule::new("mail", "def", None)).await;
         let moving = Moving::begin(one, two, "{allora}");
         moving.one_key("{allora}:state");
-        let asked = runtime().spawn(async move { store.schedules().unwrap().get("a").await });
+        let asked = runtime().spawn(async move { store.queries().unwrap().get("a").await });
         let refused = |server: &Server| {
             server.ask::<String>(&["INFO", "errorstats"]).unwrap().contains("errorstat_TRYAGAIN")
         };
         // The runtime has other threads: the call goes on while this one waits.
-        patiently("it is told to try again", || refused(one) || refused(two));
+        patiently("the call fails with TRYAGAIN", || refused(one) || refused(two));
         moving.end();
         assert_eq!(asked.await.unwrap().unwrap().kind, "mail");
     });

@@ -2,19 +2,17 @@
 
 use super::node::Fleet;
 use crate::{
+    calls::{create, get, send},
     desk::t,
     stores::{Db, Place, on},
 };
 use allora_conformance::{
-    faults::{Log, Node, Proxy, Witness},
-    history::{Law, check, read},
+    faults::{Log, Node, Proxy, RecordingBackend},
+    history::{Invariant, check, read},
 };
 use allora_core::{
-    Backend, Kind,
-    backend::{
-        Act, Answer, Cursor, Deliver, End, Ended, Ending, NewSchedule, Now, Plan, Reschedule,
-        Settle, Settled, Take,
-    },
+    ErrorKind,
+    backend::{Claim, Completion, Cursor, NewSchedule, Operation, Reply, TimeSource},
 };
 use std::{fs::File, io::BufReader, time::Duration};
 
@@ -35,7 +33,7 @@ async fn insist<T>(mut ask: impl AsyncFnMut() -> allora_core::Result<T>) -> (T, 
     for failures in 0..5 {
         match ask().await {
             Ok(answer) => return (answer, failures),
-            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
         }
     }
     panic!("no answer although nothing is cut any more");
@@ -48,56 +46,54 @@ async fn an_answer_that_was_lost(place: Place) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let through = through.builder().connections(1).connect(&through.url).await.unwrap();
-    let node = Witness::new(through, Log::append(&path));
-    let schedules = direct.schedules().unwrap();
-    let (now, next) = (Now::At(t(60)), t(120));
-    let (mut unheard_takes, mut unheard_ends) = (0, 0);
+    let node = RecordingBackend::new(through, Log::append(&path));
+    let (now, next) = (TimeSource::Fixed(t(60)), t(120));
+    let (mut unheard_claims, mut unheard_ends) = (0, 0);
     for answers in 0..12 {
         let name = format!("job {answers}");
-        let new = NewSchedule::new(&name, "t", "every 1m", Some(t(60).into()));
-        let seen = schedules.add(&[new], now).await.unwrap().remove(0).unwrap();
-        let deliver = Deliver::AtLeastOnce { lease: Duration::from_secs(60) };
-        let take = Take::new(7, seen.fence, seen.head.unwrap(), deliver);
-        let plans = [Plan::new(&name, Act::Take(take))];
+        let new = NewSchedule::new("t", "every 1m", Some(t(60).into()));
+        let seen = create(&direct, &name, new, now).await.unwrap();
+        let lease = Duration::from_secs(60);
+        let claim = Claim::at_least_once(7, seen.fence, seen.head.unwrap(), lease);
         proxy.cut_after(answers);
-        let (answer, _) = insist(async || {
-            let answer = node.reschedule(Reschedule::new("node", now, &plans)).await;
-            if answer.is_err() && schedules.get(&name).await?.holds.len() == 1 {
-                unheard_takes += 1;
+        let (reply, _) = insist(async || {
+            let reply = send(&node, "node", now, Operation::claim(&name, claim.clone())).await;
+            if reply.is_err() && get(&direct, &name).await?.leases.len() == 1 {
+                unheard_claims += 1;
             }
-            answer
+            reply
         })
         .await;
-        let [Answer::Taken(taken)] = &answer.answers[..] else { panic!("{answer:?}") };
-        let state = schedules.get(&name).await.unwrap();
+        let claimed = reply.claimed().unwrap();
+        let state = get(&direct, &name).await.unwrap();
         assert_eq!((state.counters.started, state.attempts), (1, 1));
-        assert_eq!((state.holds.len(), state.holds[0].fence), (1, taken.fence));
+        assert_eq!((state.leases.len(), state.leases[0].fence), (1, claimed.fence));
 
-        let end = End::Finish { then: Cursor::To(Some(next.into())), outcome: Ended::Ran };
-        let endings = [Ending::new(&name, taken.fence, end)];
+        let then = Cursor::To(Some(next.into()));
+        let end = Operation::complete(&name, claimed.fence, then, Completion::Succeeded);
         proxy.cut_after(answers);
-        let (settled, _) = insist(async || {
-            let settled = node.leases().unwrap().settle(Settle::new("node", now, &endings)).await;
-            if settled.is_err() && schedules.get(&name).await?.counters.ran == 1 {
+        let (reply, _) = insist(async || {
+            let reply = send(&node, "node", now, end.clone()).await;
+            if reply.is_err() && get(&direct, &name).await?.counters.succeeded == 1 {
                 unheard_ends += 1;
             }
-            settled
+            reply
         })
         .await;
         proxy.cut_after(NEVER);
-        assert_eq!(settled, [Settled::Done]);
-        let state = schedules.get(&name).await.unwrap();
-        assert_eq!((state.counters.ran, state.holds.len()), (1, 0));
+        assert_eq!(reply, Reply::Accepted);
+        let state = get(&direct, &name).await.unwrap();
+        assert_eq!((state.counters.succeeded, state.leases.len()), (1, 0));
         assert_eq!(state.cursor, Some(next.into()));
     }
-    assert!(unheard_takes + unheard_ends > 0, "{unheard_takes} takes, {unheard_ends} ends");
+    assert!(unheard_claims + unheard_ends > 0, "{unheard_claims} claims, {unheard_ends} ends");
     if place.url.starts_with("mysql") {
-        // There an ending is told by a number of rows only.
-        assert!(unheard_ends > 0, "{unheard_takes} takes, {unheard_ends} ends");
+        // There the reply to a completion is a number of rows only.
+        assert!(unheard_ends > 0, "{unheard_claims} claims, {unheard_ends} ends");
     }
     let log = read(BufReader::new(File::open(&path).unwrap())).unwrap();
     let following = |_: &str, at| Some(at + 60_000);
-    assert_eq!(check(&log, &Law::new(&following)), []);
+    assert_eq!(check(&log, &Invariant::new(&following)), []);
 }
 
 /// Two nodes whose connections are cut all the time.

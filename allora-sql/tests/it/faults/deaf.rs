@@ -1,10 +1,10 @@
 //! A pooler that takes `LISTEN` and passes no notification on.
 
-use crate::stores::{Db, on};
-use allora_core::{
-    Backend, Event, Run, Scheduler, Schedules, Stored,
-    backend::{Change, Now},
+use crate::{
+    calls::{STORE, change},
+    stores::{Db, on},
 };
+use allora_core::{Backend, Event, Run, Scheduler, Schedules, StoredSchedule, backend::Action};
 use futures::{StreamExt, channel::mpsc};
 use std::{
     io::{self, Read, Write},
@@ -22,7 +22,7 @@ fn deaf_line(server: String) -> u16 {
             let server = TcpStream::connect(&server).unwrap();
             let (mut asks, mut asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             thread::spawn(move || {
-                // Whoever has gone, the other one is told.
+                // When one side has closed, the other side is shut down.
                 let _ = io::copy(&mut asks, &mut asked);
                 let _ = asked.shutdown(Shutdown::Both);
             });
@@ -58,16 +58,16 @@ fn the_safety_poll_takes_over_where_a_pooler_swallows_hints_and_says_so() {
         let port = deaf_line(server.to_owned());
         through.url = format!("{user}@127.0.0.1:{port}/{database}");
         let (direct, deaf) = (place.open().await, through.open().await);
-        let mut hints = direct.watch().unwrap().subscribe().await.unwrap();
+        let mut notifications = direct.notifier().unwrap().subscribe().await.unwrap();
         let (told, mut heard) = mpsc::unbounded();
         let (tell, mut ran) = mpsc::unbounded();
         let scheduler = Scheduler::builder(deaf)
-            .safety_poll(Duration::from_millis(500))
+            .poll_interval(Duration::from_millis(500))
             .kind("k", async move |run: Run| {
                 let _ = tell.unbounded_send(run.name().to_owned());
             })
             .on_event(move |event| {
-                if let Event::StoreRefused { error } = event {
+                if let Event::StoreError { error } = event {
                     let _ = told.unbounded_send(error.to_string());
                 }
             })
@@ -75,20 +75,19 @@ fn the_safety_poll_takes_over_where_a_pooler_swallows_hints_and_says_so() {
             .unwrap();
         let test = async {
             let said = heard.next().await.unwrap();
-            assert!(said.contains("pooler") && said.contains("safety poll"), "{said}");
+            assert!(said.contains("pooler") && said.contains("only the poll finds"), "{said}");
             let schedules = Schedules::new(direct.clone()).unwrap();
-            schedules.add(&Stored::new("a", "k", "@every 1h")).await.unwrap();
-            let store = direct.schedules().unwrap();
-            let now = Now::Store { node: chrono::Utc::now() };
-            store.modify("a", Change::Trigger { id: "t", at: None }, now).await.unwrap();
+            schedules.add(&StoredSchedule::new("a", "k", "@every 1h")).await.unwrap();
+            let trigger = Action::Trigger { id: "t", scheduled_at: None };
+            change(&direct, "a", trigger, STORE).await.unwrap();
             assert_eq!(ran.next().await.unwrap(), "a");
-            // Who hears is not told so, and heard all of it.
-            assert!(hints.next().await.is_some());
+            // The direct store receives every notification and no warning.
+            assert!(notifications.next().await.is_some());
         };
         let _ = scheduler.run_until(test).await;
         heard.close();
         assert!(heard.next().await.is_none(), "it is said once");
-        drop(hints);
+        drop(notifications);
         direct.close().await;
     });
 }

@@ -5,11 +5,11 @@ use super::{
     patiently,
     server::{Server, mounted, unmount},
 };
-use crate::stores::{Db, Place, on, patiently_opened, runtime};
-use allora_core::{
-    Backend, Kind,
-    backend::{NewSchedule, Now},
+use crate::{
+    calls::{STORE, create, delete, get},
+    stores::{Db, Place, on, patiently_opened, runtime},
 };
+use allora_core::{ErrorKind, backend::NewSchedule};
 use allora_sql::Sql;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use std::{
@@ -19,8 +19,6 @@ use std::{
     str::FromStr,
     time::Duration,
 };
-
-const STORE: Now = Now::Store { node: chrono::DateTime::<chrono::Utc>::UNIX_EPOCH };
 
 /// A file that takes what room there is.
 struct Ballast(PathBuf);
@@ -45,15 +43,15 @@ async fn add(sql: &Sql, name: &str) -> allora_core::Result<()> {
     // Nothing that a database could make smaller.
     let mut data = vec![0; 30_000];
     getrandom::fill(&mut data).unwrap();
-    let new = NewSchedule::new(name, "k", "d", None).data(&data);
-    sql.schedules().unwrap().add(&[new], STORE).await?.remove(0).map(drop)
+    let new = NewSchedule::new("k", "d", None).data(&data);
+    create(sql, name, new, STORE).await.map(drop)
 }
 
 /// Adds until there is no room; how many there are.
 async fn fill(sql: &Sql) -> usize {
     for count in 0..10_000 {
         if let Err(error) = add(sql, &count.to_string()).await {
-            assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
             assert!(error.to_string().contains("refused the statement"), "{error}");
             return count;
         }
@@ -71,11 +69,10 @@ fn a_file_that_may_not_grow_is_unavailable_until_there_is_room() {
         let sql = place.builder().sqlite_pool(pool.unwrap()).await.unwrap();
         let count = fill(&sql).await;
         assert!(count > 1);
-        let schedules = sql.schedules().unwrap();
-        assert_eq!(schedules.get(&count.to_string()).await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(get(&sql, &count.to_string()).await.unwrap_err().kind(), ErrorKind::NotFound);
         // What is removed makes room.
         for name in ["0", "1"] {
-            schedules.delete(name, STORE).await.unwrap();
+            delete(&sql, name, STORE).await.unwrap();
         }
         add(&sql, "another").await.unwrap();
     });
@@ -102,7 +99,7 @@ fn a_node_whose_disk_was_full_goes_on_when_there_is_room() {
     });
 }
 
-/// How often the jobs of the nodes run.
+/// The period of the nodes' jobs.
 const TICK: Duration = Duration::from_millis(100);
 
 #[test]
@@ -116,7 +113,7 @@ fn a_postgres_whose_disk_is_full_is_unavailable_until_there_is_room() {
         fill(&sql).await;
         ballast.remove();
         add(&sql, "another").await.unwrap();
-        assert!(sql.schedules().unwrap().get("first").await.is_ok());
+        assert!(get(&sql, "first").await.is_ok());
         sql.close().await;
     });
 }

@@ -3,31 +3,31 @@
 use super::patiently;
 use crate::stores::{Db, Place, patiently_opened, runtime};
 use allora_conformance::{
-    faults::{Diary, LEAST, Node, ONCE},
+    faults::{FaultWorkload, LEAST, Node, ONCE},
     history::{Event, Outcome, Violation, What},
 };
-use allora_core::{Backend, backend::Past, runtime::Tokio};
+use allora_core::{Backend, backend::HistoryEntry, runtime::Tokio};
 use std::{
     ops::Deref,
     thread,
     time::{Duration, Instant},
 };
 
-/// How long a silent node keeps what it has.
+/// Time for which a silent node keeps its occurrences.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 /// The nodes of one test, what they do, and what they wrote down.
 pub(super) struct Fleet {
     pub(super) place: Place,
-    diary: Diary,
+    diary: FaultWorkload,
     /// Goes away with its fleet.
     _folder: tempfile::TempDir,
 }
 
 impl Deref for Fleet {
-    type Target = Diary;
+    type Target = FaultWorkload;
 
-    fn deref(&self) -> &Diary {
+    fn deref(&self) -> &FaultWorkload {
         &self.diary
     }
 }
@@ -35,7 +35,11 @@ impl Deref for Fleet {
 impl Fleet {
     pub(super) fn new(place: Place, period: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { place, diary: Diary::new(folder.path().join("log"), period), _folder: folder }
+        Self {
+            place,
+            diary: FaultWorkload::new(folder.path().join("log"), period),
+            _folder: folder,
+        }
     }
 
     /// Starts a node whose runs take so long.
@@ -58,20 +62,20 @@ impl Fleet {
         }
     }
 
-    /// What the store remembers of a job.
-    pub(super) fn past(&self, job: &str) -> Vec<Past> {
+    /// The store's history of a job.
+    pub(super) fn past(&self, job: &str) -> Vec<HistoryEntry> {
         runtime().block_on(async {
             let store = self.place.builder().history(100_000).connect(&self.place.url).await;
             let store = store.unwrap();
-            let past = store.history().unwrap().past(Some(job), None, 10_000).await.unwrap();
+            let past = store.history().unwrap().entries(Some(job), None, 10_000).await.unwrap();
             store.close().await;
             past
         })
     }
 
-    /// Judges what nodes wrote down that were stopped or killed: every nominal instant up to the last
-    /// that was taken ran as it should, or is recorded as lost or as passed over. What they left
-    /// open, one more node gets time to run or to record.
+    /// Judges the log of nodes that were stopped or killed: every nominal instant up to the last
+    /// that was taken must have run correctly, or be recorded as lost, missed or skipped. One more
+    /// node gets time to run or to record the occurrences that they left open.
     pub(super) fn judge(&self) {
         let until = [LEAST, ONCE].map(|job| (job, self.last_taken(job, &self.past(job))));
         let last = self.start(Duration::ZERO);
@@ -96,7 +100,7 @@ fn a_node_runs_and_stops() {
     let names = ["URL", "PREFIX", "LOG", "PERIOD", "WORK"];
     if let Some([url, prefix, log, period, work]) = Node::told(names) {
         let ms = |text: String| Duration::from_millis(text.parse().unwrap());
-        runtime().block_on(node(&url, prefix, Diary::new(log, ms(period)), ms(work)));
+        runtime().block_on(node(&url, prefix, FaultWorkload::new(log, ms(period)), ms(work)));
         return;
     }
     let Some(place) = Db::Sqlite.place() else { return };
@@ -106,11 +110,12 @@ fn a_node_runs_and_stops() {
     node.stop();
     assert_eq!((fleet.said("Ready"), fleet.said("Stopped")), (1, 1));
     fleet.judge();
-    let finished = |event: &Event| matches!(event.what, What::End { outcome: Outcome::Ran, .. });
+    let finished =
+        |event: &Event| matches!(event.what, What::End { outcome: Outcome::Succeeded, .. });
     assert!(fleet.log().iter().any(finished));
 }
 
-async fn node(url: &str, prefix: String, diary: Diary, work: Duration) {
+async fn node(url: &str, prefix: String, diary: FaultWorkload, work: Duration) {
     let builder = allora_sql::Sql::builder().prefix(prefix).history(100_000);
     let store = patiently_opened(builder, url).await;
     let scheduler = diary

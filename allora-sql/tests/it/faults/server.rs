@@ -18,9 +18,9 @@ pub(super) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
     port: u16,
-    /// What else it is started with.
+    /// Additional arguments of its command line.
     arguments: Vec<String>,
-    /// Whether its folder is a file system of its own.
+    /// True if its folder is a file system of its own.
     is_mounted: bool,
     /// User and group, where we are root: servers refuse to run so.
     owner: Option<(u32, u32)>,

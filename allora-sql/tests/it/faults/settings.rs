@@ -5,23 +5,23 @@ use crate::{
     connect::run,
     stores::{Db, patiently_opened, runtime},
 };
-use allora_core::{Backend, Kind};
+use allora_core::{Backend, ErrorKind};
 use sqlx::Connection;
 
-/// What a store tells about the server as it is now.
-async fn caveat(server: &Server) -> String {
+/// The store's durability warning for the server's present settings.
+async fn durability_warning(server: &Server) -> String {
     let place = server.place();
     let sql = patiently_opened(place.builder(), &place.url).await;
-    let caveat = sql.caveat().unwrap_or_default().to_owned();
+    let warning = sql.durability_warning().unwrap_or_default().to_owned();
     sql.close().await;
-    caveat
+    warning
 }
 
 #[test]
 fn what_a_postgres_may_forget_is_told() {
     let Some(server) = Server::start(Db::Postgres) else { return };
     runtime().block_on(async {
-        assert_eq!(caveat(&server).await, "");
+        assert_eq!(durability_warning(&server).await, "");
         let place = server.place();
         let set = async |text: &str| {
             run(&place, &format!("ALTER SYSTEM SET {text}")).await.unwrap();
@@ -30,17 +30,17 @@ fn what_a_postgres_may_forget_is_told() {
         // The server takes it up a moment later.
         let told = async |word: &str| {
             for _ in 0..100 {
-                if caveat(&server).await.contains(word) {
+                if durability_warning(&server).await.contains(word) {
                     return;
                 }
             }
-            panic!("{word:?} is not told");
+            panic!("no warning has {word:?}");
         };
         set("fsync = off").await;
         told("`fsync = on`").await;
         set("full_page_writes = off").await;
         told("`full_page_writes = on`").await;
-        let both = caveat(&server).await;
+        let both = durability_warning(&server).await;
         assert!(both.contains("fsync") && both.contains("; a power cut"), "{both}");
         // Sessions of ours commit durably all the same.
         for text in ["fsync = on", "full_page_writes = on", "synchronous_commit = off"] {
@@ -51,11 +51,11 @@ fn what_a_postgres_may_forget_is_told() {
         for _ in 0..100 {
             let commit: String =
                 sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut conn).await.unwrap();
-            if commit == "off" && caveat(&server).await.is_empty() {
+            if commit == "off" && durability_warning(&server).await.is_empty() {
                 return;
             }
         }
-        panic!("it is told although it is mended");
+        panic!("the warning stays although the setting is corrected");
     });
 }
 
@@ -64,9 +64,9 @@ fn what_a_mariadb_may_forget_is_told_and_a_clock_that_stands_still_is_refused() 
     let Some(mut server) = Server::start(Db::MySql) else { return };
     let told = |server: &mut Server, arguments: &[&str]| {
         server.restart(arguments);
-        runtime().block_on(caveat(server))
+        runtime().block_on(durability_warning(server))
     };
-    assert_eq!(runtime().block_on(caveat(&server)), "");
+    assert_eq!(runtime().block_on(durability_warning(&server)), "");
     // A new log each time: the server was killed.
     assert_eq!(told(&mut server, &["--log-bin=one", "--sync-binlog=1"]), "");
     let forgets = ["--log-bin=two", "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2"];
@@ -80,7 +80,7 @@ fn what_a_mariadb_may_forget_is_told_and_a_clock_that_stands_still_is_refused() 
         let place = server.place();
         loop {
             let error = place.builder().connect(&place.url).await.unwrap_err();
-            if error.kind() == Kind::Invalid {
+            if error.kind() == ErrorKind::Invalid {
                 assert!(error.to_string().contains("sysdate-is-now"), "{error}");
                 break;
             }

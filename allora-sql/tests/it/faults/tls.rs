@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use crate::stores::{Db, patiently_opened, runtime};
-use allora_core::Kind;
+use allora_core::ErrorKind;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// An authority's certificate, and one that it signed for `localhost` with its key, in PEM.
@@ -58,7 +58,7 @@ fn only_whom_the_authority_vouches_for_is_spoken_to(db: Db) {
             (named("localhost", "tls=verify-full"), "an unknown authority"),
         ] {
             let error = place.builder().connect(&url).await.expect_err(why);
-            assert_eq!(error.kind(), Kind::Invalid, "{why}: {error:?}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{why}: {error:?}");
             assert!(error.to_string().contains("TLS"), "{why}: {error}");
         }
         // The server does not speak to us otherwise: what was let in came by TLS.

@@ -1,0 +1,102 @@
+//! A line of a crontab, ready to be run.
+
+use super::{
+    Source,
+    settings::{Defaults, LABEL, SettingError, settings},
+};
+use allora_core::{
+    AnySchedule, MAX_NAME, Settings, check_name,
+    crontab::{Entry, When},
+};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// A line of a crontab, ready to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The job's: the file's name and the entry's.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) number: usize,
+    /// `None`: at the start of the daemon.
+    pub(crate) schedule: Option<AnySchedule>,
+    pub(crate) settings: Settings,
+    pub(crate) nodes: Nodes,
+    pub(crate) shell: Arc<Shell>,
+}
+
+/// The nodes that a line is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Nodes {
+    All,
+    /// Those that have this label.
+    Labelled(String),
+}
+
+/// A command for the shell, and its surroundings. `Debug` shows no values: they may be secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Shell {
+    pub(crate) command: String,
+    pub(crate) stdin: Option<String>,
+    pub(crate) environment: Arc<[(String, String)]>,
+    /// As whom; `None`: as the daemon.
+    pub(crate) user: Option<String>,
+}
+
+impl Line {
+    /// True if the two lines run alike, wherever they stand.
+    pub(crate) fn runs_as(&self, other: &Self) -> bool {
+        let place = |line: &Self| Self { path: PathBuf::new(), number: 0, ..line.clone() };
+        place(self) == place(other)
+    }
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell")
+            .field("command", &self.command)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) fn line(
+    source: &Source,
+    entry: &Entry,
+    defaults: &Defaults,
+) -> Result<Line, SettingError> {
+    let name = format!("{}:{}", source.label(), entry.name);
+    check_name(&name).map_err(|error| {
+        let long = name.len() > MAX_NAME;
+        let advice = if long { "; give the file a shorter name" } else { "; rename the file" };
+        SettingError::line(format!("{error}{advice}"))
+    })?;
+    let settings = settings(entry, &defaults.settings)?;
+    let label = entry.variable(LABEL).filter(|label| !label.is_empty()).map(str::to_owned);
+    let schedule = match entry.when.clone() {
+        When::Reboot => None,
+        When::Every(every) => Some(AnySchedule::Every(every)),
+        When::Cron(cron) => Some(AnySchedule::Cron(match &defaults.zone {
+            Some(zone) if !cron.names_zone() => cron
+                .in_zone(zone)
+                .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+            _ => cron,
+        })),
+        other => {
+            return Err(SettingError::line(format!("{other:?} is new, and not known here yet")));
+        }
+    };
+    Ok(Line {
+        name,
+        path: source.path.clone(),
+        number: entry.line,
+        schedule,
+        settings,
+        nodes: label.map_or(Nodes::All, Nodes::Labelled),
+        shell: Arc::new(Shell {
+            command: entry.command.clone(),
+            stdin: entry.stdin.clone(),
+            environment: entry.environment.clone(),
+            user: entry.user.clone().or_else(|| source.owner.clone()),
+        }),
+    })
+}

@@ -1,0 +1,103 @@
+//! Crontabs as the daemon runs them: where they are, what their lines mean here, what is wrong.
+
+mod line;
+mod settings;
+mod source;
+
+pub(crate) use line::{Line, Nodes, Shell};
+pub(crate) use settings::{Defaults, LEASE, is_commands_own};
+pub(crate) use source::{Form, Source, find};
+
+use allora_core::crontab::{self, Entry};
+use std::{fmt, path::PathBuf};
+
+/// An error or warning about a crontab, with its file, and its line and column if known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Diagnostic {
+    pub(crate) path: PathBuf,
+    pub(crate) line: Option<usize>,
+    pub(crate) column: Option<usize>,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        if let Some(column) = self.column {
+            write!(f, "{column}:")?;
+        }
+        write!(f, " {}", self.what)
+    }
+}
+
+/// The contents of one crontab.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) lines: Vec<Line>,
+    /// The errors, from the top; the good lines are in `lines` all the same.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Warnings about legal lines.
+    pub(crate) notices: Vec<Diagnostic>,
+}
+
+/// Reads a crontab's text.
+pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading {
+    let parsed = match source.form {
+        Form::System => crontab::parse_system(text),
+        Form::User => crontab::parse(text),
+    };
+    let mut reading = Reading::default();
+    let entries = parsed.unwrap_or_else(|bad| {
+        reading.diagnostics.extend(bad.lines().iter().map(|line| {
+            let remedy = if line.remedy().is_empty() { "" } else { "; " };
+            Diagnostic {
+                path: source.path.clone(),
+                line: Some(line.line()),
+                column: Some(line.column()),
+                what: format!("{}{remedy}{}", line.reason(), line.remedy()),
+            }
+        }));
+        bad.into_entries()
+    });
+    reading.notices.extend(mail(source, &entries));
+    for entry in entries {
+        reading.notices.extend(notices(source, &entry));
+        match line::line(source, &entry, defaults) {
+            Ok(line) => reading.lines.push(line),
+            Err(wrong) => {
+                let set_in = wrong.variable.and_then(|name| entry.variable_line(&name));
+                let diagnostic = source.diagnostic(Some(set_in.unwrap_or(entry.line)), wrong.what);
+                // A bad variable is bad once, however many lines it holds for.
+                if !reading.diagnostics.contains(&diagnostic) {
+                    reading.diagnostics.push(diagnostic);
+                }
+            }
+        }
+    }
+    reading.diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    reading
+}
+
+fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
+    match &entry.when {
+        crontab::When::Cron(cron) => {
+            let warnings = cron.warnings().iter();
+            warnings
+                .map(|warning| source.diagnostic(Some(entry.line), warning.message.clone()))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A word, once, where somebody waits for mail.
+fn mail(source: &Source, entries: &[Entry]) -> Option<Diagnostic> {
+    let asks = |entry: &&Entry| entry.variable("MAILTO").is_some_and(|to| !to.is_empty());
+    let entry = entries.iter().find(asks)?;
+    let what = "MAILTO: no mail is sent; what commands print goes to the log, and of failed runs \
+                into the history";
+    Some(source.diagnostic(entry.variable_line("MAILTO"), what))
+}

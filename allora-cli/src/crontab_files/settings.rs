@@ -1,0 +1,123 @@
+//! Settings of a line: the defaults of the command line, and the variables of the crontab that
+//! change them for the lines below.
+
+use crate::values::duration;
+use allora_core::{Delivery, Placement, Retry, Settings, crontab::Entry, schedule::ParseError};
+use std::time::Duration;
+
+/// The settings of lines for which the crontab sets nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Defaults {
+    /// The zone of schedules that name none; UTC where `None`.
+    pub(crate) zone: Option<String>,
+    pub(crate) settings: Settings,
+}
+
+/// An error in a line, and the variable that causes it.
+#[derive(Debug)]
+pub(crate) struct SettingError {
+    pub(crate) variable: Option<String>,
+    pub(crate) what: String,
+}
+
+impl SettingError {
+    pub(super) fn line(what: impl Into<String>) -> Self {
+        Self { variable: None, what: what.into() }
+    }
+}
+
+/// The variable that names the label a node must have.
+pub(super) const LABEL: &str = "ALLORA_LABEL";
+
+/// The lease of an at-least-once line. Default: 30 s.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// The first wait between attempts, unless the crontab says otherwise.
+const RETRY_WAIT: Duration = Duration::from_secs(10);
+
+/// Variables of this name are settings, and not for the command alone.
+const PREFIX: &str = "ALLORA_";
+
+/// Variables that the command itself reads from its environment; a line may call it.
+const COMMANDS_OWN: [&str; 3] = ["ALLORA_URL", "ALLORA_CONFIG", "ALLORA_ENVIRONMENT"];
+
+/// True if a variable is for this command when a line calls it, and not about the line.
+pub(crate) fn is_commands_own(name: &str) -> bool {
+    COMMANDS_OWN.contains(&name)
+}
+
+/// Reads the settings of one line.
+pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, SettingError> {
+    let mut settings = defaults.clone();
+    let (mut attempts, mut wait) = (None, None);
+    let mut lease = None;
+    let set = entry.environment.iter().filter(|(name, value)| {
+        // An empty value takes a setting back.
+        name.starts_with(PREFIX) && !value.is_empty()
+    });
+    for (name, value) in set {
+        let wrong = |what: String| SettingError { variable: Some(name.clone()), what };
+        let expected = |what: &str| {
+            let shown: String = value.chars().take(40).collect();
+            wrong(format!("{name} is {shown:?}; write {what}"))
+        };
+        let refused = |error: ParseError| {
+            let (found, reason, advice) = (error.found(), error.reason(), error.advice());
+            wrong(format!("{name}: \"{found}\" {reason}; {advice}"))
+        };
+        let duration = || duration(value).map_err(|what| wrong(format!("{name} is {what}")));
+        match name.strip_prefix(PREFIX).unwrap_or_default() {
+            "DELIVERY" => {
+                settings.delivery = match value.as_str() {
+                    "at-most-once" => Delivery::AtMostOnce,
+                    "at-least-once" => Delivery::AtLeastOnce { lease: LEASE },
+                    _ => return Err(expected("at-most-once or at-least-once")),
+                }
+            }
+            "LEASE" => lease = Some(duration()?),
+            "CATCH_UP" => settings.catch_up = value.parse().map_err(refused)?,
+            "WINDOW" => settings.window = Some(duration()?),
+            "TIMEOUT" => settings.timeout = Some(duration()?),
+            "DELAY" => settings.delay = duration()?,
+            "JITTER" => settings.jitter = duration()?,
+            "OVERLAP" => settings.overlap = value.parse().map_err(refused)?,
+            "MUTEX" => settings.mutex = Some(value.as_str().into()),
+            "ATTEMPTS" => {
+                attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
+            }
+            "RETRY_WAIT" => wait = Some(duration()?),
+            "NODES" => {
+                settings.placement = match value.as_str() {
+                    "one" => Placement::OneNode,
+                    "every" => Placement::EveryNode,
+                    _ => return Err(expected("one or every")),
+                }
+            }
+            "LABEL" => {
+                allora_core::check_name(value).map_err(|error| wrong(error.to_string()))?;
+            }
+            _ if is_commands_own(name) => {}
+            _ => {
+                let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
+                             ATTEMPTS, RETRY_WAIT, MUTEX, NODES and LABEL";
+                let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
+                return Err(wrong(what));
+            }
+        }
+    }
+    match (&mut settings.delivery, lease) {
+        (Delivery::AtLeastOnce { lease }, Some(given)) => *lease = given,
+        (Delivery::AtMostOnce, Some(_)) => {
+            return Err(SettingError::line(
+                "ALLORA_LEASE is of at-least-once lines: set ALLORA_DELIVERY, or ALLORA_LEASE to \
+                 nothing",
+            ));
+        }
+        (_, None) => {}
+    }
+    if attempts.is_some() || wait.is_some() {
+        settings.retry = Retry::up_to(attempts.unwrap_or(1), wait.unwrap_or(RETRY_WAIT));
+    }
+    settings.check().map_err(|error| SettingError::line(error.to_string()))?;
+    Ok(settings)
+}

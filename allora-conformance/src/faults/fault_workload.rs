@@ -1,0 +1,163 @@
+//! Two jobs that the nodes of one test share, one of each delivery, and what was written down of
+//! them.
+
+use super::{Log, RecordingBackend, wall};
+use crate::history::{self, Claims, Event, Invariant, Violation, What, check};
+use allora_core::{
+    Backend, Builder, CatchUp, Run, Runtime, Scheduler, backend::HistoryEntry, every, job,
+};
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::BufReader,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The job that runs at least once.
+pub const LEAST: &str = "at-least-once";
+
+/// The job that runs at most once.
+pub const ONCE: &str = "at-most-once";
+
+/// The jobs that the nodes of one test run, and the files that they write.
+#[derive(Clone, Debug)]
+pub struct FaultWorkload {
+    path: PathBuf,
+    period: Duration,
+}
+
+impl FaultWorkload {
+    /// In this file and one beside it, of two jobs with so long between two occurrences.
+    pub fn new(path: impl Into<PathBuf>, period: Duration) -> Self {
+        Self { path: path.into(), period }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The time between two occurrences of a job.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    fn said_path(&self) -> PathBuf {
+        self.path.with_extension("said")
+    }
+
+    /// A scheduler of both jobs that writes down what it does. Their runs take `work`, and are
+    /// believed to live for `lease`.
+    pub fn scheduler(
+        &self,
+        store: impl Backend,
+        runtime: impl Runtime + Clone,
+        lease: Duration,
+        work: Duration,
+    ) -> Builder {
+        let (log, said) = (Log::append(&self.path), Log::append(&self.said_path()));
+        let work = {
+            let (log, runtime) = (log.clone(), runtime.clone());
+            async move |run: Run| {
+                let occurrence = run.scheduled_at().timestamp_millis();
+                let what = What::Start { occurrence, fence: run.fence() };
+                log.write(run.name(), run.node(), wall(), what);
+                runtime.sleep_until(runtime.now() + work).await;
+            }
+        };
+        let all = CatchUp::All { limit: 1_000 };
+        let least = job(every(self.period), work.clone()).at_least_once(lease).catch_up(all);
+        let once = job(every(self.period), work).catch_up(all);
+        Scheduler::builder(RecordingBackend::new(store, log))
+            .runtime(runtime)
+            .lost_after(lease)
+            .poll_interval(Duration::from_millis(500))
+            .add(LEAST, least)
+            .add(ONCE, once)
+            .on_event(move |event| said.say(event))
+    }
+
+    /// The events written so far.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub fn log(&self) -> Vec<Event> {
+        match File::open(&self.path) {
+            Ok(file) => history::read(BufReader::new(file)).unwrap(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Number of lines beginning with `word` that nodes wrote about themselves.
+    pub fn said(&self, word: &str) -> usize {
+        let said = fs::read_to_string(self.said_path()).unwrap_or_default();
+        said.lines().filter(|line| line.starts_with(word)).count()
+    }
+
+    /// The runs of a job that were started so far, with their fences, and the fences of those that
+    /// were ended.
+    pub fn runs(&self, job: &str) -> (Vec<(i64, i64)>, HashSet<i64>) {
+        let (mut started, mut ended) = (Vec::new(), HashSet::new());
+        for event in self.log().iter().filter(|event| event.job == job) {
+            match event.what {
+                What::Start { occurrence, fence } => started.push((occurrence, fence)),
+                What::End { fence, .. } => drop(ended.insert(fence)),
+                _ => {}
+            }
+        }
+        (started, ended)
+    }
+
+    /// Number of runs of a job that have ended so far.
+    pub fn ends(&self, job: &str) -> usize {
+        let ended = |event: &&Event| event.job == job && matches!(event.what, What::End { .. });
+        self.log().iter().filter(ended).count()
+    }
+
+    /// The first take of this occurrence of the job at least once that is not the first attempt.
+    pub fn taken_over(&self, occurrence: i64) -> Option<(Event, Claims)> {
+        let log = self.log();
+        let mut again = claims(&log)
+            .filter(|(event, claims)| event.job == LEAST && claims.occurrence == occurrence)
+            .filter(|(_, claims)| claims.attempt > 1);
+        again.next().map(|(event, claims)| (event.clone(), claims))
+    }
+
+    /// The events that nodes wrote about a job, and those that only the store's history has. The
+    /// history must be read first: nodes have then written every event that it contains.
+    fn told(&self, job: &str, past: &[HistoryEntry]) -> Vec<Event> {
+        let mut log = self.log();
+        log.retain(|event| event.job == job);
+        log.extend(history::merge_store_history(&log, job, past));
+        log
+    }
+
+    /// The last occurrence of a job that was taken.
+    ///
+    /// # Panics
+    /// If none was, or none was started.
+    pub fn last_taken(&self, job: &str, past: &[HistoryEntry]) -> i64 {
+        let log = self.told(job, past);
+        assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
+        claims(&log).map(|(_, claims)| claims.occurrence).max().unwrap()
+    }
+
+    /// The violations for a job: every nominal instant up to this one must have run correctly, or
+    /// be recorded as lost, missed or skipped.
+    pub fn violations(&self, job: &str, past: &[HistoryEntry], until: i64) -> Vec<Violation> {
+        let period = i64::try_from(self.period.as_millis()).unwrap();
+        let following = |_: &str, at| Some(at + period);
+        let law = Invariant::new(&following).until(until).completed();
+        let law = if job == ONCE { law.at_most_once() } else { law };
+        check(&self.told(job, past), &law)
+    }
+}
+
+/// The takes in a log, with their events.
+pub fn claims(log: &[Event]) -> impl Iterator<Item = (&Event, Claims)> {
+    log.iter().filter_map(|event| match event.what {
+        What::Claim(claims) => Some((event, claims)),
+        _ => None,
+    })
+}

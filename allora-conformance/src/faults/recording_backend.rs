@@ -1,0 +1,192 @@
+//! A store that writes its operations and replies to a log, for the history checker.
+
+use crate::history::{self, Claims, Outcome, What};
+use allora_core::{
+    Backend, Result, Time,
+    backend::{
+        Action, Applied, Batch, Claim, Claimed, Completion, History, Notifier, OnExpiry, Operation,
+        Queries, Reply,
+    },
+};
+use async_trait::async_trait;
+use std::{
+    collections::HashMap,
+    fs::{File, OpenOptions},
+    io::Write,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+/// A file that several processes append to.
+#[derive(Clone, Debug)]
+pub struct Log(Arc<File>);
+
+impl Log {
+    /// Appends to this file, which is made if it is not there.
+    ///
+    /// # Panics
+    /// If the file cannot be opened.
+    pub fn append(path: &Path) -> Self {
+        Self(Arc::new(OpenOptions::new().create(true).append(true).open(path).unwrap()))
+    }
+
+    /// Writes one event down.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn write(&self, job: &str, node: &str, at: i64, what: What) {
+        let event = history::Event { job: job.into(), node: node.into(), at, what };
+        history::write(&mut &*self.0, &event).unwrap();
+    }
+
+    /// Writes an event of the scheduler as one line, for people and tests.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn say(&self, event: &allora_core::Event) {
+        (&*self.0).write_all(format!("{event:?}\n").as_bytes()).unwrap();
+    }
+}
+
+/// The machine's clock, in milliseconds.
+#[expect(clippy::disallowed_methods, reason = "what several processes write down has one clock")]
+pub fn wall() -> i64 {
+    Time::from(SystemTime::now()).timestamp_millis()
+}
+
+/// A store that writes its operations and replies to a log.
+#[derive(Debug)]
+pub struct RecordingBackend<B> {
+    store: B,
+    log: Log,
+    /// The occurrences of this node's runs, by fence.
+    claimed: Mutex<HashMap<(String, i64), i64>>,
+    /// When an operation was sent for the first time. A lost reply came somewhere between then and
+    /// the reply to the repetition.
+    sent: Mutex<HashMap<(String, u128), i64>>,
+}
+
+impl<B: Backend> RecordingBackend<B> {
+    /// Writes the operations on this store, and its replies, to the log.
+    pub fn new(store: B, log: Log) -> Self {
+        Self { store, log, claimed: Mutex::default(), sent: Mutex::default() }
+    }
+
+    /// When an operation was sent first, if not now.
+    fn first_sent(&self, operation: &Operation<'_>) -> i64 {
+        let number = match &operation.action {
+            Action::Claim(claim) => claim.claim_id,
+            // Fences and claim ids do not meet: claim ids are random.
+            Action::Complete { fence, .. }
+            | Action::Retry { fence, .. }
+            | Action::Release { fence } => fence.cast_unsigned().into(),
+            _ => return wall(),
+        };
+        let mut sent = self.sent.lock().unwrap();
+        *sent.entry((operation.name.to_owned(), number)).or_insert_with(wall)
+    }
+
+    fn replied(&self, node: &str, now: Time, sent: i64, operation: &Operation<'_>, reply: &Reply) {
+        let name = operation.name;
+        match (&operation.action, reply) {
+            (Action::Claim(claim), Reply::Claimed(claimed))
+                if claimed.occurrence.trigger.is_none() =>
+            {
+                self.claimed(node, now, name, claim, claimed);
+            }
+            (Action::Advance(advance), Reply::State(state)) if state.cursor == advance.then => {
+                let first = advance.expected.timestamp_millis();
+                let last = advance.not_run.last.timestamp_millis();
+                self.log.write(name, node, now.timestamp_millis(), What::Skip { first, last });
+            }
+            (Action::Extend { fence, .. }, Reply::Extended(until)) => {
+                let (fence, until) = (*fence, until.timestamp_millis());
+                if self.occurrence_of(name, fence).is_some() {
+                    self.log.write(name, node, sent, What::Extend { fence, until });
+                }
+            }
+            (Action::Complete { fence, completion, .. }, Reply::Accepted) => {
+                let outcome = match completion {
+                    Completion::Succeeded => Outcome::Succeeded,
+                    Completion::Cancelled => Outcome::Cancelled,
+                    Completion::Failed(_) | Completion::Dead(_) => Outcome::Failed,
+                };
+                self.ended(node, sent, name, *fence, outcome);
+            }
+            (Action::Retry { fence, .. }, Reply::Accepted) => {
+                self.ended(node, sent, name, *fence, Outcome::Retry);
+            }
+            (Action::Release { fence }, Reply::Accepted) => {
+                self.ended(node, sent, name, *fence, Outcome::Released);
+            }
+            _ => {}
+        }
+    }
+
+    fn claimed(&self, node: &str, now: Time, name: &str, claim: &Claim, claimed: &Claimed) {
+        let occurrence = claimed.occurrence.scheduled_at.timestamp_millis();
+        let duration = i64::try_from(claim.lease.duration.as_millis()).unwrap();
+        let until = claimed.until.timestamp_millis();
+        // When it was granted, also if that reply was lost. A claim that was sent first long before
+        // may have won nothing then.
+        let at = (until - duration).min(now.timestamp_millis());
+        self.claimed.lock().unwrap().insert((name.to_owned(), claimed.fence), occurrence);
+        if let Some(not_run) = claim.not_run {
+            let first = claim.expected.scheduled_at.timestamp_millis();
+            let last = not_run.last.timestamp_millis();
+            self.log.write(name, node, at, What::Skip { first, last });
+        }
+        // A lease that is lost on expiry keeps no later occurrence away: the cursor has moved.
+        let until = (claim.lease.on_expiry == OnExpiry::Retry).then_some(until);
+        let (fence, attempt) = (claimed.fence, claimed.attempt);
+        let claims = Claims { occurrence, fence, attempt, until };
+        self.log.write(name, node, at, What::Claim(claims));
+    }
+
+    fn ended(&self, node: &str, sent: i64, name: &str, fence: i64, outcome: Outcome) {
+        if let Some(occurrence) = self.occurrence_of(name, fence) {
+            self.log.write(name, node, sent, What::End { occurrence, fence, outcome });
+        }
+    }
+
+    fn occurrence_of(&self, name: &str, fence: i64) -> Option<i64> {
+        self.claimed.lock().unwrap().get(&(name.to_owned(), fence)).copied()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend> Backend for RecordingBackend<B> {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let sent: Vec<i64> =
+            batch.operations.iter().map(|operation| self.first_sent(operation)).collect();
+        let applied = self.store.reschedule(batch).await?;
+        for ((operation, sent), reply) in batch.operations.iter().zip(sent).zip(&applied.replies) {
+            if let Ok(reply) = reply {
+                self.replied(batch.node, applied.now, sent, operation, reply);
+            }
+        }
+        Ok(applied)
+    }
+
+    fn namespace(&self) -> &str {
+        self.store.namespace()
+    }
+
+    fn durability_warning(&self) -> Option<&str> {
+        self.store.durability_warning()
+    }
+
+    fn queries(&self) -> Option<&dyn Queries> {
+        self.store.queries()
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        self.store.history()
+    }
+
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        self.store.notifier()
+    }
+}

@@ -1,0 +1,55 @@
+//! The merge of a store's own history into the log of the nodes.
+
+use super::log::{Claims, Event, Outcome, What};
+use allora_core::backend::{self, HistoryEntry};
+use std::collections::HashSet;
+
+/// The events that nodes could not write, because they were killed or an answer was lost for good:
+/// takes and ends that only the store's history has, the runs that it records as lost, and the
+/// ranges that it records as missed or skipped.
+///
+/// A take that nobody wrote down is dated by its fence, which is the store's time in microseconds
+/// or a little more. For jobs whose runs do not fail: a history does not say whether a failed run
+/// is to be tried again.
+pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> Vec<Event> {
+    let (mut taken, mut ended) = (HashSet::new(), HashSet::new());
+    for event in log.iter().filter(|event| event.job == job) {
+        match event.what {
+            What::Claim(claims) => drop(taken.insert(claims.fence)),
+            What::End { fence, .. } => drop(ended.insert(fence)),
+            _ => {}
+        }
+    }
+    let mut merged = Vec::new();
+    for past in past.iter().filter(|past| past.name == job && past.occurrence.trigger.is_none()) {
+        let (fence, at) = (past.fence, past.recorded_at.timestamp_millis());
+        let occurrence = past.occurrence.scheduled_at.timestamp_millis();
+        let mut add = |at, what| {
+            merged.push(Event { job: job.into(), node: past.node.clone(), at, what });
+        };
+        if matches!(past.outcome, backend::Outcome::Missed | backend::Outcome::Skipped) {
+            let last = past.last.map_or(occurrence, |last| last.timestamp_millis());
+            add(at, What::Skip { first: occurrence, last });
+            continue;
+        }
+        if !taken.contains(&fence) {
+            let claims = Claims { occurrence, fence, attempt: past.attempt, until: None };
+            add(at.min(fence / 1_000), What::Claim(claims));
+        }
+        let outcome = match past.outcome {
+            backend::Outcome::Lost => {
+                add(at, What::Lost { occurrence, fence });
+                continue;
+            }
+            backend::Outcome::Succeeded => Outcome::Succeeded,
+            backend::Outcome::Failed(_) | backend::Outcome::Dead(_) => Outcome::Failed,
+            backend::Outcome::Cancelled => Outcome::Cancelled,
+            backend::Outcome::Released => Outcome::Released,
+            _ => continue,
+        };
+        if !ended.contains(&fence) {
+            add(at, What::End { occurrence, fence, outcome });
+        }
+    }
+    merged
+}

@@ -1,0 +1,584 @@
+//! The steps of a walk, carried out on the store and on the reference.
+
+use super::pair::{Exactness, Observed, same};
+use crate::{
+    Capability,
+    cluster::{Node, fine, t},
+    random::Random,
+    reference::ReferenceModel,
+};
+use allora_core::{
+    Time,
+    backend::{
+        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule,
+        NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply, Sharing,
+        TimeSource,
+    },
+    record::Record,
+    time::whole_millis,
+};
+use chrono::TimeDelta;
+use std::{collections::BTreeSet, time::Duration};
+
+/// The kinds of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    Register,
+    Redefine,
+    Read,
+    Claim,
+    /// With a lease that does not end during the walk, lost on expiry.
+    ClaimOnce,
+    Advance,
+    Reap,
+    /// An operation on a run.
+    End,
+    Create,
+    Edit,
+    Pause,
+    Resume,
+    Trigger,
+    DeadLetter,
+    Delete,
+    /// Several operations, some on the same job.
+    Batch,
+    Wait,
+    List,
+    Find,
+}
+
+/// A step; the number decides its details.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) kind: StepKind,
+    pub(super) draw: u64,
+}
+
+const NAMES: &[&str] = &["a", "b", "c"];
+const KINDS: &[&str] = &["mail", "sms"];
+const DATA: &[&[u8]] = &[b"", b"x", b"xx", b"xxx"];
+
+/// Longer than any walk.
+const FOREVER: Duration = Duration::from_secs(3_650 * 86_400);
+
+/// The state of a job as it was read once, on both sides.
+#[derive(Clone)]
+struct Seen {
+    store: JobState,
+    reference: JobState,
+}
+
+/// A claim that was sent, so that it can be sent again.
+#[derive(Clone)]
+struct Sent {
+    name: &'static str,
+    store: Claim,
+    reference: Claim,
+}
+
+/// A claimed run: job, occurrence, and its fence on both sides.
+#[derive(Clone)]
+struct Won {
+    name: &'static str,
+    occurrence: Occurrence,
+    store: i64,
+    reference: i64,
+}
+
+/// An operation for both sides, the same but for the fences in it.
+enum Planned {
+    /// For the store, and for the reference.
+    Pair(Box<[Action<'static>; 2]>),
+    Rerun(Occurrence),
+    Dismiss(Occurrence),
+}
+
+impl Planned {
+    fn same(action: Action<'static>) -> Self {
+        Planned::pair(action.clone(), action)
+    }
+
+    fn pair(store: Action<'static>, reference: Action<'static>) -> Self {
+        Planned::Pair(Box::new([store, reference]))
+    }
+
+    fn for_store(&self) -> Action<'_> {
+        match self {
+            Planned::Pair(pair) => pair[0].clone(),
+            letter => letter.for_reference(),
+        }
+    }
+
+    fn for_reference(&self) -> Action<'_> {
+        match self {
+            Planned::Pair(pair) => pair[1].clone(),
+            Planned::Rerun(occurrence) => Action::Rerun { occurrence },
+            Planned::Dismiss(occurrence) => Action::Dismiss { occurrence },
+        }
+    }
+}
+
+pub(super) struct Walker {
+    nodes: [Node; 2],
+    reference: ReferenceModel,
+    kinds: &'static [StepKind],
+    exactness: Exactness,
+    now: Time,
+    claims: u128,
+    seen: Vec<(&'static str, Seen)>,
+    sent: Vec<Sent>,
+    won: Vec<Won>,
+    story: Vec<String>,
+    has_history: bool,
+}
+
+impl Walker {
+    pub(super) fn new(
+        nodes: [Node; 2],
+        kinds: &'static [StepKind],
+        unsupported: &[Capability],
+    ) -> Self {
+        let exactness = Exactness {
+            fences: !unsupported.contains(&Capability::Microseconds),
+            lease_ends: !unsupported.contains(&Capability::Expiry),
+        };
+        Self {
+            has_history: nodes[0].backend.history().is_some(),
+            nodes,
+            reference: ReferenceModel::default(),
+            kinds,
+            exactness,
+            now: t(0),
+            claims: 0,
+            seen: Vec::new(),
+            sent: Vec::new(),
+            won: Vec::new(),
+            story: Vec::new(),
+        }
+    }
+
+    /// The requests so far.
+    pub(super) fn story(&self) -> String {
+        self.story.join("\n")
+    }
+
+    /// Carries out a step, compares the answers, and checks that the records are sound.
+    pub(super) async fn go(&mut self, step: &Step) -> Result<(), String> {
+        self.carry_out(step).await?;
+        NAMES.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound))
+    }
+
+    async fn carry_out(&mut self, step: &Step) -> Result<(), String> {
+        let mut random = Random::new(step.draw);
+        let kinds = match step.kind {
+            StepKind::Wait => {
+                self.wait(&mut random);
+                return Ok(());
+            }
+            StepKind::List => return self.list(&mut random).await,
+            StepKind::Find => return self.find(&mut random).await,
+            StepKind::Batch => self.several(&mut random),
+            kind => vec![kind],
+        };
+        let mut planned = Vec::new();
+        for kind in kinds {
+            let name = *random.pick(NAMES).expect("there are names");
+            planned.extend(self.plan(kind, &mut random, name).await?);
+        }
+        self.apply(&mut random, planned).await
+    }
+
+    /// The kinds of the operations of one batch.
+    fn several(&self, random: &mut Random) -> Vec<StepKind> {
+        let several = [StepKind::Batch, StepKind::Wait, StepKind::List, StepKind::Find];
+        let operations: Vec<StepKind> =
+            self.kinds.iter().copied().filter(|kind| !several.contains(kind)).collect();
+        (0..2 + random.below(5)).filter_map(|_| random.pick(&operations).copied()).collect()
+    }
+
+    /// Compares the histories that the walk has left.
+    pub(super) async fn compare_history(&self) -> Result<(), String> {
+        if !self.has_history {
+            return Ok(());
+        }
+        for name in NAMES {
+            let store = fine(self.nodes[0].history().entries(Some(name), None, 10_000).await);
+            let reference = self.reference.entries(Some(name), None, 10_000);
+            same(Observed::History(store), Observed::History(reference), self.exactness)
+                .map_err(|difference| format!("the history of {name}\n{difference}"))?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, line: String) {
+        self.story.push(format!("{} {line}", self.now.format("%H:%M:%S%.3f")));
+    }
+
+    /// Mostly a little; sometimes a node's clock is behind.
+    fn wait(&mut self, random: &mut Random) {
+        let millis = match random.below(10) {
+            0 => -(random.below(5_000) as i64),
+            1..=3 => random.below(2_000) as i64,
+            4..=6 => random.below(30_000) as i64,
+            7 | 8 => random.below(120_000) as i64,
+            _ => random.below(3_600_000) as i64,
+        };
+        self.now = (self.now + TimeDelta::milliseconds(millis)).max(t(0));
+    }
+
+    /// Around now, now and then in the past, never, or due later than its name says.
+    fn next(&self, random: &mut Random) -> Option<NextRun> {
+        if random.one_in(12) {
+            return None;
+        }
+        let at = self.now + TimeDelta::seconds(random.below(90) as i64 - 30);
+        let delay = if random.one_in(4) { random.below(10_000) as i64 } else { 0 };
+        Some(NextRun { scheduled_at: at, due_at: at + TimeDelta::milliseconds(delay) })
+    }
+
+    /// The state now, or, now and then, one that was read before.
+    async fn read(
+        &mut self,
+        random: &mut Random,
+        name: &'static str,
+    ) -> Result<Option<Seen>, String> {
+        if random.one_in(8) {
+            let mine: Vec<&Seen> =
+                self.seen.iter().filter(|(of, _)| *of == name).map(|(_, seen)| seen).collect();
+            return Ok(random.pick(&mine).map(|seen| (*seen).clone()));
+        }
+        let read = [Operation::read(name)];
+        let replies = self.both(0, [&read, &read]).await?;
+        let Some(Some((Reply::State(store), Reply::State(reference)))) = replies.into_iter().next()
+        else {
+            return Ok(None);
+        };
+        let seen = Seen { store: *store, reference: *reference };
+        self.seen.push((name, seen.clone()));
+        Ok(Some(seen))
+    }
+
+    /// Sends operations to both, and returns the replies by position; `None` for errors.
+    async fn both(
+        &mut self,
+        node: usize,
+        operations: [&[Operation<'_>]; 2],
+    ) -> Result<Vec<Option<(Reply, Reply)>>, String> {
+        let node = &self.nodes[node];
+        let time = TimeSource::Fixed(self.now);
+        let store = node.backend.reschedule(Batch::new(&node.id, time, operations[0])).await;
+        let store = Observed::from(fine(store));
+        let reference = self.reference.reschedule(Batch::new(&node.id, time, operations[1]));
+        let reference = Observed::from(reference);
+        same(store.clone(), reference.clone(), self.exactness)?;
+        let (Observed::Replies(_, store), Observed::Replies(_, reference)) = (store, reference)
+        else {
+            return Ok(Vec::new());
+        };
+        let pairs = store.into_iter().zip(reference);
+        Ok(pairs.map(|(store, reference)| Some((store.ok()?, reference.ok()?))).collect())
+    }
+
+    async fn apply(
+        &mut self,
+        random: &mut Random,
+        planned: Vec<(&'static str, Planned)>,
+    ) -> Result<(), String> {
+        let node = random.below(2) as usize;
+        let mut operations = [Vec::new(), Vec::new()];
+        for (name, planned) in &planned {
+            let action = planned.for_reference();
+            self.tell(format!("{} {name}: {action:?}", self.nodes[node].id));
+            operations[0].push(Operation::new(name, planned.for_store()));
+            operations[1].push(Operation::new(name, action));
+        }
+        let replies = self.both(node, [&operations[0], &operations[1]]).await?;
+        for ((name, _), reply) in planned.iter().zip(replies) {
+            if let Some((Reply::Claimed(store), Reply::Claimed(reference))) = reply {
+                let (store, reference, occurrence) =
+                    (store.fence, reference.fence, reference.occurrence);
+                self.won.push(Won { name, occurrence, store, reference });
+            }
+        }
+        Ok(())
+    }
+
+    /// The operation of this kind for a job; none if there is nothing to operate on.
+    async fn plan(
+        &mut self,
+        kind: StepKind,
+        random: &mut Random,
+        name: &'static str,
+    ) -> Result<Option<(&'static str, Planned)>, String> {
+        let planned = match kind {
+            StepKind::Register => {
+                let first = self.next(random);
+                let version = random.below(3);
+                Planned::same(Action::Register { definition: "code", version, first })
+            }
+            StepKind::Reap => Planned::same(Action::Reap),
+            StepKind::Create => {
+                let kind = *random.pick(KINDS).expect("there are kinds");
+                let data = *random.pick(DATA).expect("there are data");
+                let new = NewSchedule::new(kind, "stored", self.next(random)).data(data);
+                Planned::same(Action::Create(new))
+            }
+            StepKind::Pause => Planned::same(Action::Pause { note: "note" }),
+            StepKind::Trigger => {
+                let id = ["x", "y", "z"][random.below(3) as usize];
+                let next = self.next(random);
+                let scheduled_at = next.map(|next| next.scheduled_at).filter(|_| random.one_in(3));
+                Planned::same(Action::Trigger { id, scheduled_at })
+            }
+            StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
+            StepKind::DeadLetter => {
+                let record = self.reference.record(name);
+                let letter = record.and_then(|record| random.pick(&record.dead));
+                let occurrence =
+                    letter.map_or_else(|| self.now.into(), |letter| letter.occurrence.clone());
+                match random.one_in(3) {
+                    true => Planned::Dismiss(occurrence),
+                    false => Planned::Rerun(occurrence),
+                }
+            }
+            StepKind::End => return Ok(self.end(random)),
+            StepKind::Redefine
+            | StepKind::Edit
+            | StepKind::Resume
+            | StepKind::Advance
+            | StepKind::Claim
+            | StepKind::ClaimOnce => match self.read(random, name).await? {
+                Some(seen) => self.conditional(kind, random, name, &seen),
+                None => Planned::same(Action::Read),
+            },
+            _ => Planned::same(Action::Read),
+        };
+        Ok(Some((name, planned)))
+    }
+
+    /// An operation on the state that was read.
+    fn conditional(
+        &mut self,
+        kind: StepKind,
+        random: &mut Random,
+        name: &'static str,
+        seen: &Seen,
+    ) -> Planned {
+        let generations = (seen.store.generation, seen.reference.generation);
+        let pair = |action: &dyn Fn(i64) -> Action<'static>| {
+            Planned::pair(action(generations.0), action(generations.1))
+        };
+        let next = self.next(random);
+        match kind {
+            StepKind::Redefine => {
+                let version = random.below(3);
+                pair(&|generation| Action::Redefine {
+                    generation,
+                    definition: "code again",
+                    version,
+                    next,
+                })
+            }
+            StepKind::Edit => {
+                let definition = (!random.one_in(3)).then_some(("edited", next));
+                let data = random.one_in(2).then_some(&b"data"[..]);
+                let kind = random.one_in(3).then(|| *random.pick(KINDS).expect("there are kinds"));
+                pair(&|generation| {
+                    let mut edit = Edit::of(generation);
+                    (edit.kind, edit.definition, edit.data) = (kind, definition, data);
+                    Action::Modify(edit)
+                })
+            }
+            StepKind::Resume => {
+                let cursor = seen.reference.cursor.filter(|_| random.one_in(2));
+                let late = TimeDelta::seconds(random.below(3) as i64 / 2);
+                let count = random.one_in(2).then_some(3);
+                let now = whole_millis(self.now);
+                pair(&|generation| {
+                    let skip = cursor.map(|cursor| {
+                        let expected = cursor.scheduled_at + late;
+                        let (last, reason) = (now.max(expected), NotRunReason::CatchUp);
+                        Advance::new(generation, expected, NotRun { count, last, reason }, next)
+                    });
+                    Action::Resume { skip }
+                })
+            }
+            StepKind::Advance => {
+                let cursor = seen.reference.cursor;
+                let expected = cursor.map_or(self.now, |next| next.scheduled_at);
+                let count = random.one_in(2).then(|| random.below(9));
+                let last = expected + TimeDelta::seconds(random.below(30) as i64);
+                let reason = match random.below(3) {
+                    0 => NotRunReason::CatchUp,
+                    1 => NotRunReason::Window,
+                    _ => NotRunReason::Overlap,
+                };
+                let not_run = NotRun { count, last, reason };
+                pair(&|generation| {
+                    Action::Advance(Advance::new(generation, expected, not_run, next))
+                })
+            }
+            _ => self.claim(kind, random, name, seen),
+        }
+    }
+
+    /// A claim of what is offered, mostly sound; or one that was sent before.
+    fn claim(
+        &mut self,
+        kind: StepKind,
+        random: &mut Random,
+        name: &'static str,
+        seen: &Seen,
+    ) -> Planned {
+        if random.one_in(6) {
+            let mine: Vec<&Sent> = self.sent.iter().filter(|sent| sent.name == name).collect();
+            if let Some(sent) = random.pick(&mine) {
+                let (store, reference) = (sent.store.clone(), sent.reference.clone());
+                return Planned::pair(Action::Claim(store), Action::Claim(reference));
+            }
+        }
+        let offered = seen.reference.head.clone();
+        let expected = offered.unwrap_or_else(|| Occurrence::from(self.now));
+        self.claims += 1;
+        let (id, fence) = (self.claims, seen.reference.fence);
+        let mut claim = if kind == StepKind::Claim && random.one_in(2) {
+            let duration = Duration::from_millis(random.below(60_000));
+            let mut claim = Claim::at_least_once(id, fence, expected.clone(), duration);
+            if random.one_in(12) {
+                claim.then = Cursor::To(None);
+            }
+            claim
+        } else {
+            let duration = match kind {
+                StepKind::ClaimOnce => FOREVER,
+                _ => Duration::from_millis(random.below(60_000)),
+            };
+            let sharing = if random.one_in(2) { Sharing::Exclusive } else { Sharing::Shared };
+            let then = self.cursor_move(random, seen, &expected);
+            Claim::at_most_once(id, fence, expected.clone(), then, duration, sharing)
+        };
+        if random.one_in(6) && expected.scheduled_at < self.now {
+            let between = (self.now - expected.scheduled_at).num_milliseconds().max(1) as u64;
+            let start =
+                expected.scheduled_at + TimeDelta::milliseconds(random.below(between) as i64);
+            let not_run = NotRun {
+                count: Some(random.below(9)),
+                last: expected.scheduled_at,
+                reason: NotRunReason::CatchUp,
+            };
+            claim = claim.starting(start.into(), not_run);
+        }
+        if random.one_in(8) {
+            claim.not_after = Some(self.now - TimeDelta::seconds(random.below(2) as i64));
+        }
+        let mut store = claim.clone();
+        store.fence = seen.store.fence;
+        self.sent.push(Sent { name, store: store.clone(), reference: claim.clone() });
+        Planned::pair(Action::Claim(store), Action::Claim(claim))
+    }
+
+    /// The cursor's move of an at-most-once claim, mostly the right one.
+    fn cursor_move(&self, random: &mut Random, seen: &Seen, expected: &Occurrence) -> Cursor {
+        let is_at_cursor = expected.trigger.is_none()
+            && seen.reference.cursor.is_some_and(|next| next.scheduled_at == expected.scheduled_at);
+        if !is_at_cursor || random.one_in(12) {
+            return Cursor::Keep;
+        }
+        if random.one_in(10) {
+            // Not forward.
+            return Cursor::To(Some(expected.scheduled_at.into()));
+        }
+        let from = if random.one_in(3) {
+            expected.scheduled_at
+        } else {
+            self.now.max(expected.scheduled_at)
+        };
+        let step = TimeDelta::seconds(1 + random.below(60) as i64);
+        Cursor::To((!random.one_in(12)).then(|| (from + step).into()))
+    }
+
+    /// An operation on a run that was claimed, mostly a recent one, which is likelier to be alive.
+    fn end(&self, random: &mut Random) -> Option<(&'static str, Planned)> {
+        let recent: Vec<Won> = self.won.iter().rev().take(4).cloned().collect();
+        let all: &[Won] = if random.one_in(6) { &self.won } else { &recent };
+        let won = random.pick(all)?;
+        let later =
+            |random: &mut Random| self.now + TimeDelta::milliseconds(random.below(60_000) as i64);
+        let completion = match random.below(4) {
+            0 => Completion::Failed("broken"),
+            1 => Completion::Dead("dead"),
+            2 => Completion::Cancelled,
+            _ => Completion::Succeeded,
+        };
+        let pair = |action: &dyn Fn(i64) -> Action<'static>| {
+            Some((won.name, Planned::pair(action(won.store), action(won.reference))))
+        };
+        let then = match random.below(8) {
+            0 | 1 => {
+                let duration = Duration::from_millis(random.below(60_000));
+                return pair(&|fence| Action::Extend { fence, duration });
+            }
+            2 => {
+                let not_before = later(random);
+                return pair(&|fence| Action::Retry { fence, not_before, error: "again" });
+            }
+            3 => return pair(&|fence| Action::Release { fence }),
+            4 => Cursor::Keep,
+            5 => Cursor::To(None),
+            6 => Cursor::To(Some(won.occurrence.scheduled_at.into())),
+            _ => Cursor::To(Some(later(random).into())),
+        };
+        pair(&|fence| Action::Complete { fence, then, completion })
+    }
+
+    async fn list(&mut self, random: &mut Random) -> Result<(), String> {
+        let mut page = Page::first(1 + random.below(3) as usize);
+        if random.one_in(2) {
+            page = page.after(NAMES[random.below(2) as usize]);
+        }
+        if random.one_in(3) {
+            page = page.kind("mail");
+        }
+        self.tell(format!("list {page:?}"));
+        let store = fine(self.nodes[0].queries().list(page).await);
+        let reference = self.reference.list(page);
+        same(Observed::States(store), Observed::States(reference), self.exactness)
+    }
+
+    async fn find(&mut self, random: &mut Random) -> Result<(), String> {
+        let kinds: &[&str] =
+            [&["mail"][..], &["mail", "sms", ""], &["", "sms"]][random.below(3) as usize];
+        let until = self.now + TimeDelta::milliseconds(random.below(90_000) as i64);
+        let query = DueQuery::new(kinds, until, random.below(4) as usize);
+        self.tell(format!("find {query:?}"));
+        let time = TimeSource::Fixed(self.now);
+        let store = fine(self.nodes[0].queries().find_due(query, time).await);
+        let reference = self.reference.find_due(query, self.now);
+        same(store, reference, self.exactness)
+    }
+}
+
+/// The invariants of every record.
+fn sound(record: &Record) -> Result<(), String> {
+    let runs = record.leases.iter().map(|lease| &lease.occurrence);
+    let runs: Vec<&Occurrence> =
+        runs.chain(record.retries.iter().map(|retry| &retry.occurrence)).collect();
+    let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
+    let exclusive = record.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Retry).count();
+    let grow = record.leases.windows(2).all(|pair| pair[0].fence < pair[1].fence);
+    let below = record.leases.iter().all(|lease| lease.fence <= record.fence);
+    let cursor = record.cursor.map(|next| Occurrence::from(next.scheduled_at));
+    let started = record.cursor.is_some_and(|next| record.last_started >= Some(next.scheduled_at));
+    let stuck = started && cursor.is_some_and(|cursor| !runs.contains(&&cursor));
+    for (wrong, text) in [
+        (!unique, "an occurrence is leased or waits twice"),
+        (exclusive > 1, "two leases that are retried on expiry"),
+        (!grow || !below, "the fences of the leases are not in order"),
+        (stuck, "the cursor is on an occurrence that is neither leased nor offered"),
+    ] {
+        if wrong {
+            return Err(format!("  {text}: {record:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! A claim of an occurrence, and what it grants.
+
+use super::{NextRun, Occurrence, Outcome};
+use crate::time::Time;
+use std::time::Duration;
+
+/// Claims an occurrence, if nothing of the job was claimed or changed since it was read, its head is
+/// the expected occurrence, and that is due.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Claim {
+    /// A random number for this claim. A claim whose reply was lost is sent again with the same
+    /// number.
+    pub claim_id: u128,
+    /// The record's fence that was read. Every claim and every change of the definition leaves a
+    /// higher one, so that a claim that the network delivers late, when its run was released or
+    /// waits to be retried, does not succeed for a node that no longer waits for it.
+    pub fence: i64,
+    /// The head that was read.
+    pub expected: Occurrence,
+    /// The occurrence to start: the expected one, or a later one of the same schedule if `not_run`
+    /// accounts for those before it. Not after the store's now.
+    pub start: Occurrence,
+    /// The occurrences from `expected` up to `start` that are not run.
+    pub not_run: Option<NotRun>,
+    /// The claim is rejected after this time.
+    pub not_after: Option<Time>,
+    /// The cursor's move. With a lease that is lost on expiry it is made by the claim: `To` for the
+    /// cursor's own occurrence, `Keep` for any other. With a lease that is retried on expiry it is
+    /// `Keep`: the completion moves the cursor.
+    pub then: Cursor,
+    /// The lease of the run.
+    pub lease: LeaseTerms,
+}
+
+impl Claim {
+    /// Claims the expected occurrence itself, at most once: a run whose lease ends is lost.
+    pub fn at_most_once(
+        claim_id: u128,
+        fence: i64,
+        expected: Occurrence,
+        then: Cursor,
+        lease: Duration,
+        sharing: Sharing,
+    ) -> Self {
+        let lease = LeaseTerms { duration: lease, on_expiry: OnExpiry::Lost, sharing };
+        Self::new(claim_id, fence, expected, then, lease)
+    }
+
+    /// Claims the expected occurrence itself, at least once: a run whose lease ends is run again.
+    pub fn at_least_once(
+        claim_id: u128,
+        fence: i64,
+        expected: Occurrence,
+        lease: Duration,
+    ) -> Self {
+        let (on_expiry, sharing) = (OnExpiry::Retry, Sharing::Exclusive);
+        let lease = LeaseTerms { duration: lease, on_expiry, sharing };
+        Self::new(claim_id, fence, expected, Cursor::Keep, lease)
+    }
+
+    fn new(
+        claim_id: u128,
+        fence: i64,
+        expected: Occurrence,
+        then: Cursor,
+        lease: LeaseTerms,
+    ) -> Self {
+        let start = expected.clone();
+        Self { claim_id, fence, expected, start, not_run: None, not_after: None, then, lease }
+    }
+
+    /// Starts a later occurrence, and accounts for those before it.
+    #[must_use]
+    pub fn starting(mut self, start: Occurrence, not_run: NotRun) -> Self {
+        self.start = start;
+        self.not_run = Some(not_run);
+        self
+    }
+
+    /// Checks the conditions that are independent of the record: a started occurrence is not in the
+    /// future, the cursor moves forward, and occurrences that are not run are counted. The store
+    /// checks them because `next_at` is user code.
+    pub(crate) fn is_sound(&self, now: Time) -> bool {
+        let forward = match self.then {
+            Cursor::To(Some(next)) => next.scheduled_at > self.start.scheduled_at,
+            _ => true,
+        };
+        let accounted = match self.not_run {
+            None => self.start == self.expected,
+            Some(not_run) => {
+                self.start.trigger.is_none()
+                    && self.expected.trigger.is_none()
+                    && (self.expected.scheduled_at..self.start.scheduled_at).contains(&not_run.last)
+            }
+        };
+        let in_time = self.not_after.is_none_or(|until| now <= until);
+        forward && accounted && in_time && self.start.scheduled_at <= now
+    }
+}
+
+/// The lease that a claim asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// The length of the lease unless it is extended, from the store's now.
+    pub duration: Duration,
+    /// The result of the run when the lease ends.
+    pub on_expiry: OnExpiry,
+    /// `Shared` if other runs of the job may be alive at the same time. A run that is retried on
+    /// expiry is always exclusive.
+    pub sharing: Sharing,
+}
+
+/// The result of a run whose lease ends without an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExpiry {
+    /// At most once: it is recorded as lost and not run again.
+    Lost,
+    /// At least once: the occurrence is offered again.
+    Retry,
+}
+
+/// The rule for other live runs of the same job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The run may start beside other live runs.
+    Shared,
+    /// The run starts only if no other run of the job has a live lease.
+    Exclusive,
+}
+
+/// A move of the cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cursor {
+    /// The cursor stays.
+    Keep,
+    /// The cursor moves to the next occurrence; `None` is the end of the schedule.
+    To(Option<NextRun>),
+}
+
+/// Occurrences that are not run: recorded once, with their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// The number of occurrences; `None` if counting them would take too long.
+    pub count: Option<u64>,
+    /// The last of them.
+    pub last: Time,
+    /// The reason.
+    pub reason: NotRunReason,
+}
+
+impl NotRun {
+    /// Missed or skipped, as the reason says.
+    pub fn outcome(&self) -> Outcome {
+        match self.reason {
+            NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
+            NotRunReason::Overlap => Outcome::Skipped,
+        }
+    }
+}
+
+/// Why occurrences are not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotRunReason {
+    /// Missed: the catch-up policy leaves them out, or the schedule was changed or resumed.
+    CatchUp,
+    /// Missed: they are later than the window allows.
+    Window,
+    /// Skipped: the run before them was still active.
+    Overlap,
+}
+
+/// A claimed occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Claimed {
+    /// The occurrence to run.
+    pub occurrence: Occurrence,
+    /// The fencing token: grows with every claim of the job.
+    pub fence: i64,
+    /// The number of this attempt at the occurrence, from 1.
+    pub attempt: u32,
+    /// The incarnation of the name: changes when a deleted job is created again.
+    pub incarnation: i64,
+    /// The end of the lease.
+    pub until: Time,
+}
+
+impl Claimed {
+    /// A claimed occurrence at the first attempt.
+    pub fn new(occurrence: Occurrence, fence: i64, incarnation: i64, until: Time) -> Self {
+        Self { occurrence, fence, attempt: 1, incarnation, until }
+    }
+}

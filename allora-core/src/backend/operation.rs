@@ -1,0 +1,291 @@
+//! Operations on records: the request of [`Backend::reschedule`](super::Backend::reschedule).
+
+use super::{Claim, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
+use crate::time::Time;
+use std::time::Duration;
+
+/// The node name of operators' and clients' batches, as history shows it.
+pub const OPERATOR: &str = "operator";
+
+/// A batch of operations of one node, each decided alone.
+///
+/// `Copy`, so that a batch whose reply was lost is sent again with the same claim ids.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Batch<'a> {
+    /// The id of the node, or of the client, that sends the batch. No other process ever has it.
+    pub node: &'a str,
+    /// The clock that decides.
+    pub time: TimeSource,
+    /// Any number of operations. Operations with the same name are applied in their order.
+    pub operations: &'a [Operation<'a>],
+}
+
+impl<'a> Batch<'a> {
+    /// These operations, sent by `node`.
+    pub fn new(node: &'a str, time: TimeSource, operations: &'a [Operation<'a>]) -> Self {
+        Self { node, time, operations }
+    }
+}
+
+/// The clock that decides what is due and which lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSource {
+    /// The store's own clock, read inside the deciding operation.
+    Store {
+        /// The node's wall clock, for a store that has no clock.
+        fallback: Time,
+    },
+    /// This time: for tests and for tools that replay.
+    Fixed(Time),
+}
+
+impl TimeSource {
+    /// The time in the request, for a store that has no clock.
+    pub fn without_store_clock(self) -> Time {
+        match self {
+            TimeSource::Store { fallback } => fallback,
+            TimeSource::Fixed(at) => at,
+        }
+    }
+
+    /// `true` if the store's own clock is used.
+    pub fn is_store(self) -> bool {
+        matches!(self, TimeSource::Store { .. })
+    }
+}
+
+/// One operation on the record of one job.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Operation<'a> {
+    /// The job.
+    pub name: &'a str,
+    /// The change.
+    pub action: Action<'a>,
+}
+
+impl<'a> Operation<'a> {
+    /// `action` on the record of `name`.
+    pub fn new(name: &'a str, action: Action<'a>) -> Self {
+        Self { name, action }
+    }
+
+    /// Reads the record of `name`.
+    pub fn read(name: &'a str) -> Self {
+        Self::new(name, Action::Read)
+    }
+
+    /// Claims an occurrence of `name`.
+    pub fn claim(name: &'a str, claim: Claim) -> Self {
+        Self::new(name, Action::Claim(claim))
+    }
+
+    /// Completes the run of `name` under `fence`.
+    pub fn complete(name: &'a str, fence: i64, then: Cursor, completion: Completion<'a>) -> Self {
+        Self::new(name, Action::Complete { fence, then, completion })
+    }
+}
+
+/// A change of one record. Each is atomic and durable.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Action<'a> {
+    /// Changes nothing.
+    Read,
+    /// Creates the record of a job in code if the name is free. An existing record stays as it is.
+    Register {
+        /// The definition as text.
+        definition: &'a str,
+        /// The version that the user's build declares. Default: 0.
+        version: u64,
+        /// The first occurrence; `None` if there is none.
+        first: Option<NextRun>,
+    },
+    /// Replaces the definition of a job in code, if the record still has this generation and a
+    /// version that is not higher. A due occurrence that the new cursor passes over is recorded as
+    /// missed.
+    Redefine {
+        /// The generation that was read.
+        generation: i64,
+        /// The new definition.
+        definition: &'a str,
+        /// The version that the user's build declares. Default: 0.
+        version: u64,
+        /// The next occurrence under the new definition, later than the last started one.
+        next: Option<NextRun>,
+    },
+    /// Claims an occurrence for this node.
+    Claim(Claim),
+    /// Moves the cursor without starting a run.
+    Advance(Advance),
+    /// Records as lost the at-most-once runs whose leases have ended.
+    Reap,
+    /// Extends the lease of a run that is alive. A lease never shrinks.
+    Extend {
+        /// The fence of the run's claim.
+        fence: i64,
+        /// The new length of the lease, from the store's now.
+        duration: Duration,
+    },
+    /// Ends a run.
+    Complete {
+        /// The fence of the run's claim.
+        fence: i64,
+        /// The cursor's move, made if the cursor still is on the run's occurrence. `Keep` for a
+        /// lease that is lost on expiry, whose cursor has moved already, and for a trigger.
+        then: Cursor,
+        /// The result of the run.
+        completion: Completion<'a>,
+    },
+    /// Ends a failed run and schedules another attempt of the same occurrence.
+    Retry {
+        /// The fence of the run's claim.
+        fence: i64,
+        /// The earliest time of the next attempt.
+        not_before: Time,
+        /// The error of the failed attempt.
+        error: &'a str,
+    },
+    /// Returns the occurrence as if it had not been claimed. The attempt is not counted, and the
+    /// occurrence is due since its own time, so that it runs before later ones.
+    Release {
+        /// The fence of the run's claim.
+        fence: i64,
+    },
+    /// Creates a stored schedule.
+    Create(NewSchedule<'a>),
+    /// Changes kind, definition or data of a job. Active runs continue.
+    Modify(Edit<'a>),
+    /// Pauses the schedule. Triggers still run. Pausing a paused schedule changes the note only.
+    Pause {
+        /// The reason, for readers.
+        note: &'a str,
+    },
+    /// Resumes a paused schedule.
+    Resume {
+        /// `Some`: the occurrences that passed during the pause are recorded as missed and the
+        /// cursor moves on, if generation and cursor are those that were read. The range begins
+        /// with the cursor, or behind it if the cursor's occurrence was started. `None`: the
+        /// cursor stays, and the catch-up policy decides.
+        skip: Option<Advance>,
+    },
+    /// Adds one run beside the schedule. The same id (and time, if given) again changes nothing
+    /// while the record remembers it: until the run has ended.
+    Trigger {
+        /// The trigger's own id; the same rules as for a name.
+        id: &'a str,
+        /// The scheduled time that the trigger stands for, at which it is due (a backfill). `None`:
+        /// now.
+        scheduled_at: Option<Time>,
+    },
+    /// Runs a dead letter again as the same occurrence, with attempts counted from 1.
+    Rerun {
+        /// The dead letter's occurrence.
+        occurrence: &'a Occurrence,
+    },
+    /// Removes a dead letter.
+    Dismiss {
+        /// The dead letter's occurrence.
+        occurrence: &'a Occurrence,
+    },
+    /// Deletes the job. A tombstone keeps its name and fence for seven days, so that late writers
+    /// are rejected.
+    Delete,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion<'a> {
+    /// The run succeeded.
+    Succeeded,
+    /// The run failed with this error.
+    Failed(&'a str),
+    /// The run failed with this error and no attempts are left: a dead letter.
+    Dead(&'a str),
+    /// A stopping node cancelled the run.
+    Cancelled,
+}
+
+/// A move of the cursor without a run, made if the record still has this generation and its head
+/// is the expected one and due.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Advance {
+    /// The generation that was read.
+    pub generation: i64,
+    /// The cursor that was read.
+    pub expected: Time,
+    /// The occurrences from `expected` up to the new cursor.
+    pub not_run: NotRun,
+    /// The new cursor, later than `expected`.
+    pub then: Option<NextRun>,
+}
+
+impl Advance {
+    /// Moves the cursor from `expected` to `then`.
+    pub fn new(generation: i64, expected: Time, not_run: NotRun, then: Option<NextRun>) -> Self {
+        Self { generation, expected, not_run, then }
+    }
+}
+
+/// A schedule to create.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NewSchedule<'a> {
+    /// The kind, which selects the nodes that run it; the same rules as for a name.
+    pub kind: &'a str,
+    /// The definition as text.
+    pub definition: &'a str,
+    /// The first occurrence; `None` if only triggers run.
+    pub first: Option<NextRun>,
+    /// The data of its runs. Range: 0 to 1 MiB.
+    pub data: &'a [u8],
+    /// Progress from another store. Default: none.
+    pub progress: ImportedProgress<'a>,
+}
+
+impl<'a> NewSchedule<'a> {
+    /// A schedule without data.
+    pub fn new(kind: &'a str, definition: &'a str, first: Option<NextRun>) -> Self {
+        let progress = ImportedProgress::default();
+        Self { kind, definition, first, data: &[], progress }
+    }
+
+    /// With data for its runs.
+    #[must_use]
+    pub fn data(mut self, data: &'a [u8]) -> Self {
+        self.data = data;
+        self
+    }
+
+    /// Continues where another store stopped.
+    #[must_use]
+    pub fn progress(mut self, progress: ImportedProgress<'a>) -> Self {
+        self.progress = progress;
+        self
+    }
+}
+
+/// A change of a job's kind, definition or data. A due occurrence that the new cursor passes over
+/// is recorded as missed.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Edit<'a> {
+    /// The generation that was read. Another generation in the record is an error, so that two
+    /// editors do not overwrite each other.
+    pub generation: i64,
+    /// The new kind, if it changes; not for a job in code.
+    pub kind: Option<&'a str>,
+    /// The new definition and the next occurrence under it, if it changes.
+    pub definition: Option<(&'a str, Option<NextRun>)>,
+    /// The new data, if it changes.
+    pub data: Option<&'a [u8]>,
+}
+
+impl<'a> Edit<'a> {
+    /// An edit of this generation that changes nothing yet.
+    pub fn of(generation: i64) -> Self {
+        Self { generation, kind: None, definition: None, data: None }
+    }
+}

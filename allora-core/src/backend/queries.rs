@@ -1,0 +1,162 @@
+//! Queries: reads that are not about one known name.
+
+use super::{JobState, TimeSource};
+use crate::{error::Result, time::Time};
+use async_trait::async_trait;
+
+/// Queries over the jobs of a store. A backend without them runs jobs in code with leases and every
+/// policy; stored schedules and triggers by name need them.
+///
+/// # Promises
+/// Each names the cases of the conformance suite that check it.
+/// 1. *What wants attention is found*, by kind, the earliest first, and nothing else is. Cases:
+///    `stored::what_is_due_is_found_by_kind_the_earliest_first`,
+///    `stored::what_is_leased_is_found_again_at_the_leases_end`,
+///    `operators::a_trigger_of_a_job_in_code_is_found`,
+///    `stored::the_kinds_of_what_can_be_found_are_known`.
+/// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages.
+///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
+///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`.
+#[async_trait]
+pub trait Queries: Send + Sync {
+    /// Records that want attention. Needs no operation beside it: the reply carries the store's
+    /// time.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due>;
+
+    /// The job of this name, stored or in code.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn get(&self, name: &str) -> Result<JobState>;
+
+    /// A page of the jobs, stored and in code, ordered by name as bytes.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>>;
+
+    /// The kinds of the stored schedules that want attention, now or later, in any order. Nodes
+    /// that route by patterns choose from them. Kinds without schedules may be among them.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    async fn kinds(&self) -> Result<Vec<String>>;
+}
+
+/// The records to find: of these kinds, wanting attention before `until`, at most `limit`. The
+/// empty kind is that of jobs in code: of these only what their nodes cannot know, such as a manual
+/// trigger (see [`Record::index_at`](crate::record::Record::index_at)).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DueQuery<'a> {
+    /// The node that asks, whose own leases end by its own clock if the store has none; empty for a
+    /// client.
+    pub node: &'a str,
+    /// The kinds that the node can run.
+    pub kinds: &'a [&'a str],
+    /// The end of the range, a little ahead of now, so that the node can plan before the time.
+    pub until: Time,
+    /// The most records to return; the earliest first.
+    pub limit: usize,
+    /// The number of the earliest records of each kind that may be left out because other nodes
+    /// work on them. A node that uses it queries again without it before it believes that nothing
+    /// is due.
+    pub skip: usize,
+}
+
+impl<'a> DueQuery<'a> {
+    /// Records of these kinds that want attention before `until`, at most `limit`.
+    pub fn new(kinds: &'a [&'a str], until: Time, limit: usize) -> Self {
+        Self { node: "", kinds, until, limit, skip: 0 }
+    }
+
+    /// Asked by this node.
+    #[must_use]
+    pub fn node(mut self, node: &'a str) -> Self {
+        self.node = node;
+        self
+    }
+
+    /// May leave out this number of the earliest records of each kind.
+    #[must_use]
+    pub fn skipping(mut self, skip: usize) -> Self {
+        self.skip = skip;
+        self
+    }
+}
+
+/// The result of a due query.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Due {
+    /// The store's time.
+    pub now: Time,
+    /// The records, the earliest first.
+    pub found: Vec<JobState>,
+    /// The time at which the next record of the same kinds wants attention, beyond those found.
+    pub next_due: Option<Time>,
+}
+
+impl Due {
+    /// The records found at `now`, and when the next one wants attention.
+    pub fn new(now: Time, found: Vec<JobState>, next_due: Option<Time>) -> Self {
+        Self { now, found, next_due }
+    }
+}
+
+/// A part of the list.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Page<'a> {
+    /// Names after this one; `None` from the beginning.
+    pub after: Option<&'a str>,
+    /// Names that begin with this text.
+    pub prefix: &'a str,
+    /// Jobs of this kind only.
+    pub kind: Option<&'a str>,
+    /// The most jobs to return. Range: from 1.
+    pub limit: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The first `limit` jobs.
+    pub fn first(limit: usize) -> Self {
+        Self { after: None, prefix: "", kind: None, limit }
+    }
+
+    /// The jobs after this name.
+    #[must_use]
+    pub fn after(mut self, name: &'a str) -> Self {
+        self.after = Some(name);
+        self
+    }
+
+    /// The jobs whose names begin with this text.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &'a str) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// The jobs of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+}

@@ -1,0 +1,88 @@
+//! Replies to operations.
+
+use super::{Claimed, JobState};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    time::Time,
+};
+
+/// The replies to a batch.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Applied {
+    /// The time that decided.
+    pub now: Time,
+    /// `replies[i]` belongs to `operations[i]`. An error concerns its operation only.
+    pub replies: Vec<Result<Reply>>,
+}
+
+impl Applied {
+    /// The replies to operations that were decided at `now`.
+    pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
+        Self { now, replies }
+    }
+
+    /// The only reply to a batch of one operation.
+    ///
+    /// # Errors
+    /// The reply's own error; `Other` if the backend returned no reply.
+    pub fn single(mut self) -> Result<Reply> {
+        self.replies.pop().unwrap_or_else(|| {
+            let none = "the backend returned no reply to an operation; report it to its author";
+            Err(Error::new(ErrorKind::Other, none))
+        })
+    }
+}
+
+/// The reply to one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The store has no record of this name, and no tombstone.
+    Absent,
+    /// The job was deleted.
+    Deleted,
+    /// The occurrence belongs to this node.
+    Claimed(Claimed),
+    /// The lease lasts until this time.
+    Extended(Time),
+    /// The run's end was recorded, now or by an earlier copy of the same operation.
+    Accepted,
+    /// Another claim took the occurrence, or the run was recorded as lost.
+    LeaseLost,
+    /// The operation contradicts the record, and nothing was changed: the cursor would not move
+    /// forward.
+    Invalid,
+    /// The record after the change, or the unchanged record if the condition did not hold.
+    State(Box<JobState>),
+}
+
+impl Reply {
+    /// The record.
+    pub fn state(self) -> Option<JobState> {
+        match self {
+            Reply::State(state) => Some(*state),
+            _ => None,
+        }
+    }
+
+    /// The claimed occurrence.
+    pub fn claimed(self) -> Option<Claimed> {
+        match self {
+            Reply::Claimed(claimed) => Some(claimed),
+            _ => None,
+        }
+    }
+
+    /// The new end of an extended lease.
+    pub fn extended(&self) -> Option<Time> {
+        match self {
+            Reply::Extended(until) => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// `true` if the run's end was recorded.
+    pub fn is_accepted(&self) -> bool {
+        matches!(self, Reply::Accepted)
+    }
+}

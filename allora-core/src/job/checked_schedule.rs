@@ -1,0 +1,114 @@
+//! A job's schedule under its settings, guarded against faulty user code.
+
+use super::{Job, JobSpec, Settings};
+use crate::{
+    backend::NextRun,
+    time::{Time, whole_millis},
+};
+use chrono::TimeDelta;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A job's occurrences: its schedule within its bounds, each with the time from which it is due.
+#[derive(Clone, Copy)]
+pub(crate) struct CheckedSchedule<'a> {
+    name: &'a str,
+    job: &'a dyn Job,
+    settings: &'a Settings,
+}
+
+/// The reason why a job cannot be planned: its `next_at` is not valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidNextAt {
+    Panicked(String),
+    NotLater { after: Time, answer: Time },
+}
+
+impl std::fmt::Display for InvalidNextAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            InvalidNextAt::Panicked(message) => write!(f, "its schedule panicked: {message}"),
+            InvalidNextAt::NotLater { after, answer } => {
+                write!(f, "its next_at({after}) returned {answer}, which is not later")
+            }
+        }
+    }
+}
+
+type Planned<T> = Result<T, InvalidNextAt>;
+
+impl<'a> CheckedSchedule<'a> {
+    pub(crate) fn of(name: &'a str, entry: &'a JobSpec) -> Self {
+        Self { name, job: &*entry.job, settings: &entry.settings }
+    }
+
+    /// The text by which a change of the job is detected.
+    pub(crate) fn definition(entry: &JobSpec) -> Planned<String> {
+        guarded(|| entry.definition())
+    }
+
+    /// The first occurrence after `after`, if `started` occurrences were started before.
+    pub(crate) fn following(&self, after: Time, started: u64) -> Planned<Option<NextRun>> {
+        if self.settings.max_runs.is_some_and(|max| started >= max) {
+            return Ok(None);
+        }
+        Ok(self.instant_after(after)?.and_then(|at| self.next(at)))
+    }
+
+    /// The first nominal time after `after`, within the bounds.
+    pub(crate) fn instant_after(&self, after: Time) -> Planned<Option<Time>> {
+        let after = guarded(|| self.settings.begin(after, |at| self.job.next_at(at)))?;
+        let Some(answer) = guarded(|| self.job.next_at(after))? else { return Ok(None) };
+        let answer = whole_millis(answer);
+        if answer <= after {
+            return Err(InvalidNextAt::NotLater { after, answer });
+        }
+        Ok(Some(answer).filter(|at| self.settings.end.is_none_or(|end| *at <= end)))
+    }
+
+    /// The last nominal time of the chain from `from` that is due at `now`; `from` itself is due.
+    /// `None` if the search takes too long.
+    pub(crate) fn latest(&self, from: Time, now: Time) -> Planned<Option<Time>> {
+        let shift = TimeDelta::from_std(self.settings.delay + self.settings.jitter);
+        let until = shift.ok().and_then(|shift| now.checked_sub_signed(shift));
+        until.map_or(Ok(Some(from)), |until| self.latest_of_chain(from, until))
+    }
+
+    /// The last nominal time of the chain from `from` that is not after `until` and within the
+    /// bounds; `from` itself if there is none. `None` if the search takes too long.
+    pub(crate) fn latest_of_chain(&self, from: Time, until: Time) -> Planned<Option<Time>> {
+        let until = self.settings.end.map_or(until, |end| until.min(end));
+        if until <= from {
+            return Ok(Some(from));
+        }
+        match guarded(|| self.job.latest_at(from, until))?.map(whole_millis) {
+            Some(answer) if answer < from || answer > until => {
+                Err(InvalidNextAt::NotLater { after: from, answer })
+            }
+            latest => Ok(latest),
+        }
+    }
+
+    /// The number of nominal times of the chain after `from` and not after `until`; `None` if
+    /// counting them takes too long.
+    pub(crate) fn count(&self, from: Time, until: Time) -> Planned<Option<u64>> {
+        guarded(|| self.job.count(from, until))
+    }
+
+    /// The nominal time and the due time of `at`; `None` if the due time is out of range.
+    pub(crate) fn next(&self, at: Time) -> Option<NextRun> {
+        self.settings.next(self.name, at)
+    }
+}
+
+/// Runs user code. A panic in it becomes an error of the job.
+fn guarded<T>(code: impl FnOnce() -> T) -> Planned<T> {
+    catch_unwind(AssertUnwindSafe(code))
+        .map_err(|panic| InvalidNextAt::Panicked(panic_text(&*panic)))
+}
+
+/// The text of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_owned()
+}

@@ -1,0 +1,186 @@
+//! A job and its settings.
+
+use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings};
+use crate::{
+    error::Result,
+    run::Payload,
+    time::{Time, whole_millis},
+};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// A job and its settings, for [`Builder::add`](crate::Builder::add).
+///
+/// ```
+/// use allora_core::{CatchUp, Overlap, Run, every, job};
+/// use std::time::Duration;
+///
+/// let entry = job(every(Duration::from_secs(300)), async |_: Run| {})
+///     .at_least_once(Duration::from_secs(30))
+///     .catch_up(CatchUp::Latest)
+///     .window(Duration::from_secs(3_600))
+///     .timeout(Duration::from_secs(120));
+/// # let _ = entry;
+/// ```
+#[derive(Clone)]
+#[must_use = "a job runs only when it is added to a scheduler"]
+pub struct JobSpec {
+    pub(crate) job: Arc<dyn Job>,
+    pub(crate) settings: Arc<Settings>,
+    /// For a stored schedule: its kind and its data.
+    pub(crate) payload: Option<Arc<Payload>>,
+}
+
+impl<J: Job> From<J> for JobSpec {
+    fn from(job: J) -> Self {
+        static PLAIN: OnceLock<Arc<Settings>> = OnceLock::new();
+        let settings = PLAIN.get_or_init(Arc::default).clone();
+        Self { job: Arc::new(job), settings, payload: None }
+    }
+}
+
+impl fmt::Debug for JobSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JobSpec").field(&self.definition()).finish()
+    }
+}
+
+impl JobSpec {
+    /// A job with these settings.
+    pub fn with(job: Arc<dyn Job>, settings: Settings) -> Self {
+        Self { job, settings: Arc::new(settings), payload: None }
+    }
+
+    pub(crate) fn carrying(mut self, payload: Payload) -> Self {
+        self.payload = Some(Arc::new(payload));
+        self
+    }
+
+    /// Delivers at least once. The cursor moves when the run has ended. If the node dies, the
+    /// occurrence is run again, as the next attempt, when the lease is over. Successive occurrences
+    /// never overlap. Default: at most once.
+    ///
+    /// `lease`: Range: 1 s to 24 h. The lease is extended after every third of it while the run is
+    /// alive.
+    pub fn at_least_once(self, lease: Duration) -> Self {
+        self.set(|settings| settings.delivery = Delivery::AtLeastOnce { lease })
+    }
+
+    /// The policy for occurrences that were missed during an outage. Default: the latest one is
+    /// run.
+    pub fn catch_up(self, policy: CatchUp) -> Self {
+        self.set(|settings| settings.catch_up = policy)
+    }
+
+    /// The longest delay of a start. A later occurrence is not run but recorded as missed. Default:
+    /// none. Range: 1 ms to 366 days.
+    pub fn window(self, window: Duration) -> Self {
+        self.set(|settings| settings.window = Some(window))
+    }
+
+    /// The policy for an at-most-once occurrence that is due while the previous run is active, on
+    /// any node. Default: both run at the same time.
+    pub fn overlap(self, policy: Overlap) -> Self {
+        self.set(|settings| settings.overlap = policy)
+    }
+
+    /// The retry policy of failed at-least-once runs. Default: one attempt.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.set(|settings| settings.retry = retry)
+    }
+
+    /// The longest duration of a run. A longer run is dropped and recorded as failed. Default:
+    /// none. Range: 1 ms to 366 days.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.set(|settings| settings.timeout = Some(timeout))
+    }
+
+    /// A fixed delay after the scheduled time, which is reported unchanged. Whole milliseconds.
+    /// Default: 0. Range: 0 to 366 days.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.set(|settings| settings.delay = delay)
+    }
+
+    /// A delay between 0 and `longest`, added to the scheduled time and the fixed delay. It is
+    /// derived from the name and the scheduled time, so that it is the same on every node and the
+    /// jobs of a fleet do not all start at once. Whole milliseconds. Default: 0. Range: 0 to 366
+    /// days.
+    pub fn jitter(self, longest: Duration) -> Self {
+        self.set(|settings| settings.jitter = longest)
+    }
+
+    /// The earliest scheduled time (cut to milliseconds, as every scheduled time is).
+    pub fn starting(self, at: Time) -> Self {
+        self.set(|settings| settings.start = Some(whole_millis(at)))
+    }
+
+    /// The latest scheduled time (cut to milliseconds).
+    pub fn ending(self, at: Time) -> Self {
+        self.set(|settings| settings.end = Some(whole_millis(at)))
+    }
+
+    /// The largest number of occurrences of the schedule that are started, over all nodes and
+    /// restarts. Triggers and further attempts are not counted. Default: none. Range: at least 1.
+    pub fn max_runs(self, runs: u64) -> Self {
+        self.set(|settings| settings.max_runs = Some(runs))
+    }
+
+    /// Runs one at a time with all jobs of this group, on all nodes. A claimed run waits on its
+    /// node for the group's lock before the job's code begins. The name of a group is one word of
+    /// up to 187 bytes. A group exists as long as a job names it.
+    ///
+    /// The lock is a lease and gives the guarantee of a lease. It lasts as long as the run's own
+    /// lease and is extended in the same way. A node that dies delays the other jobs by that time
+    /// at most. If no extension is confirmed in time, the run is cancelled, and its future is
+    /// dropped before the lock ends ([`LeaseRenewalFailed`](crate::Event::LeaseRenewalFailed),
+    /// [`LeaseLost`](crate::Event::LeaseLost)). An at-least-once run is run again; an at-most-once
+    /// run has failed. Code that blocks, or a machine that slept, may notice this too late. The
+    /// systems that the jobs of a group write to can reject such writes by
+    /// [`Run::mutex_fence`](crate::Run::mutex_fence).
+    ///
+    /// The runs of a group have no particular order. A waiting run counts towards its node's
+    /// concurrency, keeps its own lease, and is released at once when the scheduler stops. Its time
+    /// limit begins with its code. Waiting runs of one job accumulate, unless the job has an
+    /// [overlap](Self::overlap) policy or is delivered at least once. Jobs that run [on every
+    /// node](Self::on_every_node) also wait for the runs on other nodes.
+    ///
+    /// The group's record is in the store, among the jobs in code, under `allora:mutex:` and the
+    /// group's name. Pausing it stops the whole group. Deleting it frees the lock.
+    pub fn mutex(self, group: impl Into<Arc<str>>) -> Self {
+        let group = group.into();
+        self.set(|settings| settings.mutex = Some(group))
+    }
+
+    /// Runs on every node, independently of the others, instead of on one. The store has no record
+    /// of the job. Occurrences that were missed while the node was down are not caught up.
+    pub fn on_every_node(self) -> Self {
+        self.set(|settings| settings.placement = Placement::EveryNode)
+    }
+
+    /// The version of the definition. A node whose build declares a lower version than the stored
+    /// one does not redefine the job, so that an old build that is restarted during a roll-out does
+    /// not restore its definition. Default: 0.
+    pub fn version(self, version: u64) -> Self {
+        self.set(|settings| settings.version = version)
+    }
+
+    /// The text by which a change of the job is detected: schedule and settings.
+    pub fn definition(&self) -> String {
+        let schedule = self.job.definition();
+        self.settings.definition(schedule.as_deref().unwrap_or("custom"))
+    }
+
+    /// Checks the job and its settings.
+    pub(crate) fn check(&self) -> Result {
+        self.job.check()?;
+        self.settings.check()
+    }
+
+    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
+    }
+}

@@ -1,0 +1,75 @@
+//! Operations of one tick on their way to the store, and the runs that they start.
+
+use super::SlotId;
+use crate::{
+    backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation},
+    job::{JobSpec, Placement},
+    time::Time,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The result of one tick of the planner.
+pub(crate) struct Tick {
+    /// The operations to send.
+    pub(crate) requests: Vec<Request>,
+    /// The time of the next tick, if nothing happens before.
+    pub(crate) wake_at: Option<Time>,
+    /// Something is due that is not among the requests.
+    pub(crate) more: bool,
+    /// Something is due, and the node's capacity is used up.
+    pub(crate) full: bool,
+}
+
+/// One operation on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(super) slot: SlotId,
+    pub(crate) name: Arc<str>,
+    pub(crate) placement: Placement,
+    pub(super) action: RequestAction,
+}
+
+/// The part of [`Action`] that the planner uses, with what the planner needs when the reply comes.
+#[derive(Debug)]
+pub(super) enum RequestAction {
+    Read,
+    Register { definition: String, version: u64, first: Option<NextRun> },
+    Redefine { generation: i64, definition: String, version: u64, next: Option<NextRun> },
+    Claim { claim: Claim, then: Cursor, late: Duration },
+    Advance(Advance),
+    Reap,
+}
+
+/// A run to start.
+pub(crate) struct Start {
+    pub(crate) slot: SlotId,
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: JobSpec,
+    pub(crate) claimed: Claimed,
+    /// The cursor's move by its completion.
+    pub(crate) then: Cursor,
+    pub(crate) late: Duration,
+}
+
+impl Request {
+    pub(crate) fn operation(&self) -> Operation<'_> {
+        let action = match &self.action {
+            RequestAction::Read => Action::Read,
+            RequestAction::Register { definition, version, first } => {
+                Action::Register { definition, version: *version, first: *first }
+            }
+            RequestAction::Redefine { generation, definition, version, next } => {
+                let (generation, version, next) = (*generation, *version, *next);
+                Action::Redefine { generation, definition, version, next }
+            }
+            RequestAction::Claim { claim, .. } => Action::Claim(claim.clone()),
+            RequestAction::Advance(advance) => Action::Advance(*advance),
+            RequestAction::Reap => Action::Reap,
+        };
+        Operation::new(&self.name, action)
+    }
+
+    pub(crate) fn is_claim(&self) -> bool {
+        matches!(self.action, RequestAction::Claim { .. })
+    }
+}

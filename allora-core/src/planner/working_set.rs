@@ -1,0 +1,183 @@
+//! The stored schedules in the planner. There may be many; each has a slot only while it is due
+//! soon.
+
+use super::{
+    Planner, SlotId,
+    slot::{Known, Phase, Slot},
+};
+use crate::{
+    backend::{Cursor, JobState, Reply},
+    event::Event,
+    job::JobSpec,
+    stored::{Route, Routed},
+    time::{Time, saturating_add},
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// The planner's data about stored schedules.
+#[derive(Default)]
+pub(super) struct WorkingSet {
+    /// The choice of their code; `None` if the node runs no stored schedules.
+    route: Option<Route>,
+    /// Free slots.
+    free: Vec<SlotId>,
+    /// Slots whose next time has changed and that may be evicted.
+    pub(super) idle: Vec<SlotId>,
+    /// The earliest due time of the evicted schedules.
+    read_at: Option<Time>,
+    /// The schedules that no node can run, by the generation that was reported.
+    broken: HashMap<Arc<str>, i64>,
+    /// The number of occupied slots.
+    placed: usize,
+}
+
+/// A schedule that is due within this time keeps its slot. It is more than the range of a search.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The largest number of reported broken schedules that are remembered. Others are reported again.
+const BROKEN: usize = 10_000;
+
+impl Planner {
+    /// Runs stored schedules with this choice of code.
+    pub(crate) fn with_route(mut self, route: Route) -> Self {
+        self.stored.route = Some(route);
+        self
+    }
+
+    /// The number of due records that are already in memory, by which a search must extend its
+    /// limit.
+    pub(crate) fn known_stored(&self) -> usize {
+        self.stored.placed + self.stored.broken.len()
+    }
+
+    /// The earliest due time of the evicted schedules since the last call.
+    pub(crate) fn forgotten_due(&mut self) -> Option<Time> {
+        self.stored.read_at.take()
+    }
+
+    /// Notes that a record that is not in memory is due at `at`.
+    pub(super) fn read_by(&mut self, at: Time) {
+        if self.stored.route.is_some() {
+            let look_at = self.stored.read_at.get_or_insert(at);
+            *look_at = at.min(*look_at);
+            self.is_dirty = true;
+        }
+    }
+
+    /// Applies a stored schedule that wants attention.
+    pub(super) fn found_stored(&mut self, state: &JobState, now: Time, events: &mut Vec<Event>) {
+        let Some(spec) = self.routed(state, events) else { return };
+        let name: Arc<str> = state.name.as_str().into();
+        let mut slot = Slot::new(name.clone(), spec, self.seed);
+        (slot.stored, slot.agreed) = (true, Some(state.generation));
+        let id = match self.stored.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = slot;
+                id
+            }
+            None => {
+                let Ok(id) = SlotId::try_from(self.slots.len()) else { return };
+                self.slots.push(slot);
+                id
+            }
+        };
+        self.stored.placed += 1;
+        self.by_name.insert(name, id);
+        self.learn_stored(id, state, now, events);
+    }
+
+    /// Applies the current state of a stored schedule.
+    pub(super) fn learn_stored(
+        &mut self,
+        id: SlotId,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        // Its kind, definition and data are unchanged as long as its generation is.
+        if state.unreadable.is_some() || self.slots[id as usize].agreed != Some(state.generation) {
+            let Some(spec) = self.routed(state, events) else { return self.evict(id) };
+            let slot = &mut self.slots[id as usize];
+            (slot.spec, slot.agreed) = (spec, Some(state.generation));
+        }
+        let known = Known::of(state, now);
+        let wake_at = known.wants_attention();
+        let slot = &mut self.slots[id as usize];
+        // Forces the wake-up to be queued.
+        (slot.phase, slot.wake_at) = (Phase::Known(known), None);
+        self.wake(id, wake_at);
+    }
+
+    /// The code for it. Reports each generation that no node can run once.
+    fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
+        let route = self.stored.route.as_ref()?;
+        let reason = match &state.unreadable {
+            Some(reason) => format!("its record in the store cannot be read: {reason}"),
+            None => match route(state) {
+                Routed::Here(spec) => {
+                    self.stored.broken.remove(state.name.as_str());
+                    return Some(spec);
+                }
+                Routed::Elsewhere => return None,
+                Routed::Broken(reason) => reason,
+            },
+        };
+        if self.stored.broken.len() >= BROKEN {
+            self.stored.broken.clear();
+        }
+        let name: Arc<str> = state.name.as_str().into();
+        if self.stored.broken.insert(name.clone(), state.generation) != Some(state.generation) {
+            events.push(Event::JobInvalid { name, reason });
+        }
+        None
+    }
+
+    /// The present slot of the job of a run.
+    pub(super) fn place_of(&self, id: SlotId, name: &str) -> Option<SlotId> {
+        let there = self.slots.get(id as usize).is_some_and(|slot| &*slot.name == name);
+        if there { Some(id) } else { self.by_name.get(name).copied() }
+    }
+
+    /// Applies the end of a run whose schedule has no slot any more.
+    pub(super) fn on_unplaced_update(&mut self, completed: Option<Cursor>, reply: &Reply) {
+        match (reply, completed) {
+            (Reply::Extended(_), _) | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
+            (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.read_by(next.due_at),
+            _ => self.read_by(Time::MIN_UTC),
+        }
+    }
+
+    /// Evicts the schedules that are not due soon. A search finds them again.
+    pub(super) fn evict_idle(&mut self, now: Time) {
+        let soon = saturating_add(now, SOON);
+        for id in std::mem::take(&mut self.stored.idle) {
+            let slot = &mut self.slots[id as usize];
+            slot.is_idle = false;
+            if !slot.stored || slot.asked || slot.listed || slot.claim_id.is_some() {
+                continue;
+            }
+            let Phase::Known(known) = &slot.phase else { continue };
+            match known.wants_attention() {
+                Some(at) if at <= soon => {}
+                Some(at) => {
+                    self.read_by(at);
+                    self.evict(id);
+                }
+                None => self.evict(id),
+            }
+        }
+    }
+
+    /// Evicts a stored schedule. References to its slot find another name there, or none.
+    pub(super) fn evict(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id as usize];
+        let name = std::mem::replace(&mut slot.name, Arc::from(""));
+        self.by_name.remove(&name);
+        (slot.phase, slot.wake_at, slot.claim_id) = (Phase::Off, None, None);
+        slot.stored = false;
+        // Its data may be large.
+        slot.spec.payload = None;
+        self.stored.placed -= 1;
+        self.stored.free.push(id);
+    }
+}

@@ -1,0 +1,139 @@
+//! The one entry point of the state machine: an operation applied to a record.
+
+use super::{HistoryBuffer, OpContext, Record, claim, complete, define, live, operate};
+use crate::{
+    backend::{Action, JobState, NewSchedule, Operation, Reply},
+    error::{Error, ErrorKind, Result},
+};
+
+/// Applies an operation to a record or a free name (`None`), and returns the reply. Notes for
+/// readers of the history go to `history`.
+///
+/// Pure: equal arguments give equal results, on every store. A reply that is an error, `Absent`,
+/// `Deleted`, `LeaseLost` or `Invalid` leaves the record as it was.
+///
+/// # Errors
+/// Only of operations for clients (create, modify and those of operators): `NotFound`, also of a
+/// dead letter; `AlreadyExists` if the name is taken, or the generation is not the one that was
+/// read; `Invalid` for input that cannot be stored, or a cursor that would move back.
+///
+/// ```
+/// use allora_core::{
+///     backend::{Operation, Reply},
+///     record::{HistoryBuffer, OpContext, apply},
+///     time::from_millis,
+/// };
+///
+/// let context = OpContext::new("node-1", from_millis(0).unwrap());
+/// let reply = apply(&mut None, &Operation::read("report"), context, &mut HistoryBuffer::off());
+/// assert_eq!(reply.unwrap(), Reply::Absent);
+/// ```
+pub fn apply(
+    record: &mut Option<Record>,
+    operation: &Operation<'_>,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result<Reply> {
+    let name = operation.name;
+    match &operation.action {
+        Action::Create(new) => define::create(record, name, new, context)?,
+        Action::Modify(edit) => define::modify(record, name, edit, context, history)?,
+        Action::Delete => {
+            define::delete(record, name, context)?;
+            return Ok(Reply::Deleted);
+        }
+        Action::Pause { .. }
+        | Action::Resume { .. }
+        | Action::Trigger { .. }
+        | Action::Rerun { .. }
+        | Action::Dismiss { .. } => {
+            operate::operate(live(record, name)?, operation, context, history)?;
+        }
+        Action::Extend { fence, .. }
+        | Action::Complete { fence, .. }
+        | Action::Retry { fence, .. }
+        | Action::Release { fence } => {
+            let reply = match record.as_mut().filter(|record| record.is_live()) {
+                None => Reply::Deleted,
+                Some(record) => complete::end(record, operation, *fence, context, history),
+            };
+            return Ok(reply);
+        }
+        Action::Register { definition, version, first } => {
+            define::register(record, definition, *version, *first, context);
+        }
+        Action::Read
+        | Action::Redefine { .. }
+        | Action::Claim(_)
+        | Action::Advance(_)
+        | Action::Reap => {}
+    }
+    let record = match record {
+        None => return Ok(Reply::Absent),
+        Some(record) if !record.is_live() => return Ok(Reply::Deleted),
+        Some(record) => record,
+    };
+    match &operation.action {
+        Action::Redefine { generation, definition, version, next } => {
+            let redefinition = define::Redefinition {
+                generation: *generation,
+                definition,
+                version: *version,
+                next: *next,
+            };
+            record.redefine_if(name, &redefinition, context, history);
+        }
+        Action::Claim(claim) => {
+            if let Some(claimed) = claim::claim(record, name, claim, context, history) {
+                return Ok(Reply::Claimed(claimed));
+            }
+        }
+        Action::Advance(advance) => claim::advance(record, name, advance, context, history),
+        Action::Reap => record.reap(name, context.now, history),
+        _ => {}
+    }
+    Ok(Reply::State(Box::new(record.state(name))))
+}
+
+/// Replies to an operation on a record that cannot be read, for `reason`. Only a deletion changes
+/// it: `instead` becomes the tombstone that takes its place.
+///
+/// # Errors
+/// `Other` for an operation of a client other than a deletion.
+pub fn apply_unreadable(
+    reason: &str,
+    operation: &Operation<'_>,
+    context: OpContext<'_>,
+    instead: &mut Option<Record>,
+) -> Result<Reply> {
+    let name = operation.name;
+    match &operation.action {
+        // Nothing tells whether a run still has its lease.
+        Action::Extend { .. }
+        | Action::Complete { .. }
+        | Action::Retry { .. }
+        | Action::Release { .. } => Ok(Reply::LeaseLost),
+        Action::Read
+        | Action::Register { .. }
+        | Action::Redefine { .. }
+        | Action::Claim(_)
+        | Action::Advance(_)
+        | Action::Reap => Ok(unreadable(name, reason)),
+        Action::Delete => {
+            define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;
+            define::delete(instead, name, context)?;
+            Ok(Reply::Deleted)
+        }
+        _ => {
+            let text = format!(
+                "the record of {name:?} cannot be read: {reason}; delete it and create it again"
+            );
+            Err(Error::new(ErrorKind::Other, text))
+        }
+    }
+}
+
+/// The reply that shows a record that cannot be read.
+pub(crate) fn unreadable(name: &str, reason: impl Into<String>) -> Reply {
+    Reply::State(Box::new(JobState::unreadable(name, reason)))
+}

@@ -1,0 +1,220 @@
+//! Claiming an occurrence, moving the cursor without a run, and recording lost runs.
+
+use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
+use crate::{
+    backend::{
+        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NotRun, Occurrence, OnExpiry,
+        Outcome, Sharing,
+    },
+    time::{Time, saturating_add, whole_millis},
+};
+
+/// The largest number of active runs of one job, over all nodes. Further runs wait.
+pub const MAX_LEASES: usize = 64;
+
+/// Claims the head, if nothing was claimed or changed since it was read. A claim whose id is in the
+/// record gets the same reply again: the first reply was lost.
+pub(super) fn claim(
+    record: &mut Record,
+    name: &str,
+    claim: &Claim,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Option<Claimed> {
+    if let Some(lease) = record.leases.iter().find(|lease| lease.claim_id == claim.claim_id) {
+        return Some(record.claimed(lease));
+    }
+    record.reap(name, context.now, history);
+    record.may_claim(claim, context.now).then(|| record.claim(name, claim, context, history))
+}
+
+/// Moves the cursor past occurrences that are not run, if the record is the one that was read.
+pub(super) fn advance(
+    record: &mut Record,
+    name: &str,
+    advance: &Advance,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) {
+    record.reap(name, context.now, history);
+    if record.may_advance(advance, context.now) {
+        let first = Occurrence::from(advance.expected);
+        record.skip(name, first, advance.not_run, context, history);
+        record.cursor = advance.then;
+    }
+}
+
+impl Record {
+    fn claimed(&self, lease: &Lease) -> Claimed {
+        Claimed {
+            occurrence: lease.occurrence.clone(),
+            fence: lease.fence,
+            attempt: lease.attempt,
+            incarnation: self.incarnation,
+            until: lease.until,
+        }
+    }
+
+    fn may_claim(&self, claim: &Claim, now: Time) -> bool {
+        let Some(head) = self.head() else { return false };
+        self.fence == claim.fence
+            && head.occurrence.is(&claim.expected)
+            && head.due_at <= now
+            && claim.is_sound(now)
+            && self.moves_as_delivered(claim, head.occurrence)
+            && self.has_room(claim, now)
+    }
+
+    /// `true` if the claimed run may start beside the live ones. A run that is retried on expiry is
+    /// always alone.
+    fn has_room(&self, claim: &Claim, now: Time) -> bool {
+        let mut live = self
+            .leases
+            .iter()
+            .filter(|lease| lease.on_expiry == OnExpiry::Lost && lease.until > now);
+        match (claim.lease.on_expiry, claim.lease.sharing) {
+            (OnExpiry::Lost, Sharing::Shared) => self.leases.len() < MAX_LEASES,
+            _ => live.next().is_none(),
+        }
+    }
+
+    fn claim(
+        &mut self,
+        name: &str,
+        claim: &Claim,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) -> Claimed {
+        let now = context.now;
+        let attempt = self.head().map_or(0, |head| head.attempts).saturating_add(1);
+        if let Some(not_run) = claim.not_run {
+            self.skip(name, claim.expected.clone(), not_run, context, history);
+        }
+        self.expire(name, &claim.expected, now, history);
+        let is_first_start = self.remove_source(claim);
+        let fence = self.draw_fence(now);
+        let occurrence = claim.start.clone();
+        if let Cursor::To(next) = claim.then {
+            self.cursor = next;
+        }
+        if is_first_start {
+            self.last_started = Some(occurrence.scheduled_at);
+            self.counters.started += 1;
+        }
+        let lease = Lease {
+            node: context.node.to_owned(),
+            claim_id: claim.claim_id,
+            fence,
+            occurrence,
+            attempt,
+            until: whole_millis(saturating_add(now, claim.lease.duration)),
+            on_expiry: claim.lease.on_expiry,
+        };
+        history.push(|| entry(&lease, name, now, Outcome::Running));
+        let claimed = self.claimed(&lease);
+        self.leases.push(lease);
+        claimed
+    }
+
+    /// Removes the occurrence from the place where it waited. Returns whether it is the cursor's,
+    /// started for the first time. With a lease that is retried on expiry the cursor then stays on
+    /// the started occurrence.
+    fn remove_source(&mut self, claim: &Claim) -> bool {
+        let expected = &claim.expected;
+        if let Some(i) = self.retries.iter().position(|retry| retry.occurrence == *expected) {
+            self.retries.remove(i);
+            return false;
+        }
+        if let Some(i) = self.triggers.iter().position(|trigger| trigger == expected) {
+            self.triggers.remove(i);
+            return false;
+        }
+        let started = self.last_started >= Some(expected.scheduled_at);
+        match &mut self.cursor {
+            Some(next)
+                if expected.trigger.is_none() && next.scheduled_at == expected.scheduled_at =>
+            {
+                next.scheduled_at = claim.start.scheduled_at;
+                !started
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends the leases that are retried on expiry: the claimed occurrence runs again now; another
+    /// one, if a trigger of a paused schedule is claimed, waits to be retried.
+    fn expire(&mut self, name: &str, claimed: &Occurrence, now: Time, history: &mut HistoryBuffer) {
+        for lease in self.leases.extract_if(.., |lease| lease.on_expiry == OnExpiry::Retry) {
+            self.counters.expired += 1;
+            history.push(|| entry(&lease, name, now, Outcome::Expired));
+            if lease.occurrence != *claimed {
+                let Lease { occurrence, attempt: attempts, until: not_before, .. } = lease;
+                self.retries.push(PendingRetry { occurrence, attempts, not_before });
+            }
+        }
+    }
+
+    /// `true` if the claim moves the cursor exactly as its delivery requires. At most once the
+    /// cursor moves with the cursor's own occurrence, started or not, and with nothing else; at
+    /// least once it stays. A started occurrence is never skipped.
+    fn moves_as_delivered(&self, claim: &Claim, head: HeadOccurrence<'_>) -> bool {
+        let moves = matches!(claim.then, Cursor::To(_));
+        let fits = match claim.lease.on_expiry {
+            OnExpiry::Lost => moves == self.is_at_cursor(&claim.expected),
+            OnExpiry::Retry => !moves,
+        };
+        fits && (matches!(head, HeadOccurrence::Cursor(_)) || claim.start == claim.expected)
+    }
+
+    fn may_advance(&self, advance: &Advance, now: Time) -> bool {
+        let expected = Occurrence::from(advance.expected);
+        self.generation == advance.generation
+            && self.head().is_some_and(|head| {
+                matches!(head.occurrence, HeadOccurrence::Cursor(_))
+                    && head.occurrence.is(&expected)
+                    && head.due_at <= now
+            })
+            && advance.not_run.last >= advance.expected
+            && advance.then.is_none_or(|next| next.scheduled_at > advance.not_run.last)
+    }
+
+    /// Records as lost the at-most-once runs whose leases have ended.
+    pub(super) fn reap(&mut self, name: &str, now: Time, history: &mut HistoryBuffer) {
+        let has_ended = |lease: &mut Lease| lease.on_expiry == OnExpiry::Lost && lease.until <= now;
+        for lease in self.leases.extract_if(.., has_ended) {
+            self.counters.lost += 1;
+            self.last = Some(Outcome::Lost);
+            history.push(|| entry(&lease, name, now, Outcome::Lost));
+        }
+    }
+
+    /// Records a range of occurrences that are not run.
+    pub(super) fn skip(
+        &mut self,
+        name: &str,
+        first: Occurrence,
+        not_run: NotRun,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
+        let count = not_run.count.unwrap_or(0);
+        let outcome = not_run.outcome();
+        let counter = match outcome {
+            Outcome::Skipped => &mut self.counters.skipped,
+            _ => &mut self.counters.missed,
+        };
+        *counter = counter.saturating_add(count);
+        let fence = self.draw_fence(context.now);
+        history.push(|| {
+            HistoryEntry::new(name, fence, first, whole_millis(context.now), outcome)
+                .by(context.node, 0)
+                .range(Some(not_run.last), not_run.count)
+        });
+    }
+}
+
+/// The history entry of a run with this lease.
+pub(super) fn entry(lease: &Lease, name: &str, now: Time, outcome: Outcome) -> HistoryEntry {
+    HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), whole_millis(now), outcome)
+        .by(lease.node.as_str(), lease.attempt)
+}

@@ -1,0 +1,119 @@
+//! Extending a lease, and ending a run: complete, retry, release.
+
+use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
+use crate::{
+    backend::{Action, Completion, Cursor, DeadLetter, Operation, Outcome, Reply},
+    time::{saturating_add, whole_millis},
+};
+
+/// Applies an operation on the run under `fence`. With the current fence it is accepted even after
+/// the lease's end; after another claim it is rejected. An end that was accepted before is accepted
+/// again.
+pub(super) fn end(
+    record: &mut Record,
+    operation: &Operation<'_>,
+    fence: i64,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Reply {
+    let Some(i) = record.leases.iter().position(|lease| lease.fence == fence) else {
+        let end = accepted_end(&operation.action, fence);
+        let repeated = end.is_some() && end == record.ended;
+        return if repeated { Reply::Accepted } else { Reply::LeaseLost };
+    };
+    let outcome = match &operation.action {
+        Action::Extend { duration, .. } => {
+            let lease = &mut record.leases[i];
+            lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
+            return Reply::Extended(lease.until);
+        }
+        Action::Complete { then, .. } if !record.may_move(i, *then) => return Reply::Invalid,
+        Action::Complete { completion, .. } => record.count(*completion),
+        Action::Retry { error, .. } => record.count(Completion::Failed(error)),
+        _ => Outcome::Released,
+    };
+    let lease = record.leases.remove(i);
+    record.ended = accepted_end(&operation.action, fence);
+    history.push(|| claim::entry(&lease, operation.name, context.now, outcome.clone()));
+    let now = whole_millis(context.now);
+    match &operation.action {
+        Action::Complete { then, .. } => {
+            if let Cursor::To(next) = then
+                && record.is_at_cursor(&lease.occurrence)
+            {
+                record.cursor = *next;
+            }
+            if let Outcome::Dead(error) = &outcome {
+                record.add_dead_letter(DeadLetter {
+                    occurrence: lease.occurrence,
+                    attempts: lease.attempt,
+                    died_at: now,
+                    error: error.clone(),
+                });
+            }
+        }
+        Action::Retry { not_before, .. } => record.retries.push(PendingRetry {
+            occurrence: lease.occurrence,
+            attempts: lease.attempt,
+            not_before: whole_millis(*not_before),
+        }),
+        _ => {
+            // Due since its own time. Due from now on, it would wait behind the occurrences that
+            // are being caught up with.
+            let not_before = lease.occurrence.scheduled_at.min(now);
+            let attempts = lease.attempt.saturating_sub(1);
+            record.retries.push(PendingRetry {
+                occurrence: lease.occurrence,
+                attempts,
+                not_before,
+            });
+        }
+    }
+    if outcome != Outcome::Released {
+        record.last = Some(outcome);
+    }
+    Reply::Accepted
+}
+
+/// The part of an accepted end that the record keeps. An extension is not an end.
+fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
+    let how = match action {
+        Action::Complete { .. } => How::Completed,
+        Action::Retry { .. } => How::Retried,
+        Action::Release { .. } => How::Released,
+        _ => return None,
+    };
+    Some(Accepted { fence, how })
+}
+
+impl Record {
+    /// `true` if the completion of this lease may move the cursor to `then`: forward, and away from
+    /// an occurrence that was started and would never be offered again.
+    fn may_move(&self, lease: usize, then: Cursor) -> bool {
+        let occurrence = &self.leases[lease].occurrence;
+        match then {
+            Cursor::To(next) => next.is_none_or(|next| next.scheduled_at > occurrence.scheduled_at),
+            Cursor::Keep => !self.is_at_cursor(occurrence),
+        }
+    }
+
+    /// Keeps a dead letter. Of too many, the oldest is removed.
+    fn add_dead_letter(&mut self, letter: DeadLetter) {
+        self.dead.retain(|other| other.occurrence != letter.occurrence);
+        self.dead.push(letter);
+        let excess = self.dead.len().saturating_sub(MAX_DEAD);
+        self.dead.drain(..excess);
+    }
+
+    fn count(&mut self, completion: Completion<'_>) -> Outcome {
+        let counters = &mut self.counters;
+        let (counter, outcome) = match completion {
+            Completion::Succeeded => (&mut counters.succeeded, Outcome::Succeeded),
+            Completion::Failed(error) => (&mut counters.failed, Outcome::Failed(error.to_owned())),
+            Completion::Dead(error) => (&mut counters.failed, Outcome::Dead(error.to_owned())),
+            Completion::Cancelled => (&mut counters.cancelled, Outcome::Cancelled),
+        };
+        *counter += 1;
+        outcome
+    }
+}

@@ -1,0 +1,222 @@
+//! Creating, redefining, modifying and deleting a job.
+
+use super::{HistoryBuffer, OpContext, Record, live, next_fence};
+use crate::{
+    backend::{Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence},
+    error::{Error, ErrorKind, Result},
+    name::{check_free, check_name},
+    time::whole_millis,
+};
+use std::time::Duration;
+
+/// The largest data of a stored schedule, in bytes.
+pub const MAX_DATA: usize = 1 << 20;
+
+/// The lifetime of a tombstone: longer than any lease or timeout, so that a late write finds a
+/// tombstone and not a free name.
+pub const TOMBSTONE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The largest number of dead letters of one job. The last ones are kept.
+pub const MAX_DEAD: usize = 32;
+
+/// Creates the record of a job in code, unless the name is taken.
+pub(super) fn register(
+    slot: &mut Option<Record>,
+    definition: &str,
+    version: u64,
+    first: Option<NextRun>,
+    context: OpContext<'_>,
+) {
+    if !slot.as_ref().is_some_and(Record::is_live) {
+        *slot = Some(Record::new(slot.as_ref(), definition, version, first, context));
+    }
+}
+
+/// Creates a stored schedule.
+pub(super) fn create(
+    slot: &mut Option<Record>,
+    name: &str,
+    new: &NewSchedule<'_>,
+    context: OpContext<'_>,
+) -> Result {
+    check_free(name)?;
+    check_name(new.kind)?;
+    check_data(new.data)?;
+    check_progress(name, new)?;
+    if slot.as_ref().is_some_and(Record::is_live) {
+        let taken = format!("{name:?} exists already; modify it, or choose another name");
+        return Err(Error::new(ErrorKind::AlreadyExists, taken));
+    }
+    let mut record = Record::new(slot.as_ref(), new.definition, 0, new.first, context);
+    record.kind = new.kind.to_owned();
+    record.data = new.data.to_vec();
+    let ImportedProgress { last_started, paused, counters, dead } = new.progress;
+    record.last_started = last_started.map(whole_millis);
+    record.paused = paused.cloned();
+    record.counters = counters;
+    record.dead = dead[dead.len().saturating_sub(MAX_DEAD)..].to_vec();
+    *slot = Some(record);
+    Ok(())
+}
+
+/// Changes kind, definition or data. Active runs continue.
+pub(super) fn modify(
+    slot: &mut Option<Record>,
+    name: &str,
+    edit: &Edit<'_>,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result {
+    let record = live(slot, name)?;
+    if record.generation != edit.generation {
+        let changed = format!("{name:?} was changed since it was read; read it again");
+        return Err(Error::new(ErrorKind::AlreadyExists, changed));
+    }
+    check_data(edit.data.unwrap_or_default())?;
+    if let Some(kind) = edit.kind {
+        check_name(kind)?;
+        if record.kind.is_empty() {
+            let code = format!("{name:?} is a job in code, which has no kind; edit its code");
+            return Err(Error::invalid(code));
+        }
+    }
+    if let Some((definition, next)) = edit.definition {
+        check_forward(record, name, next)?;
+        record.reap(name, context.now, history);
+        record.redefine(name, definition, next, context, history);
+    }
+    if let Some(data) = edit.data {
+        record.data = data.to_vec();
+    }
+    if let Some(kind) = edit.kind {
+        kind.clone_into(&mut record.kind);
+    }
+    if edit.data.is_some() || edit.kind.is_some() {
+        record.generation = record.draw_fence(context.now);
+    }
+    Ok(())
+}
+
+/// Leaves a tombstone in the place of the record.
+pub(super) fn delete(slot: &mut Option<Record>, name: &str, context: OpContext<'_>) -> Result {
+    let record = live(slot, name)?;
+    let bare = Record::new(Some(record), "", 0, None, context);
+    *record = Record { deleted_at: Some(whole_millis(context.now)), ..bare };
+    Ok(())
+}
+
+/// A new definition of a job in code.
+pub(super) struct Redefinition<'a> {
+    /// The generation that was read.
+    pub(super) generation: i64,
+    pub(super) definition: &'a str,
+    pub(super) version: u64,
+    pub(super) next: Option<NextRun>,
+}
+
+impl Record {
+    /// Replaces the definition, if the record is the one that was read and the version is not
+    /// lower.
+    pub(super) fn redefine_if(
+        &mut self,
+        name: &str,
+        new: &Redefinition<'_>,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
+        let is_current = self.generation == new.generation && new.version >= self.version;
+        if is_current && self.may_move_to(new.next) {
+            self.reap(name, context.now, history);
+            self.redefine(name, new.definition, new.next, context, history);
+            self.version = new.version;
+        }
+    }
+
+    /// Replaces the definition and moves the cursor. A due occurrence that was not started, and
+    /// that the new cursor leaves out, is recorded as missed.
+    fn redefine(
+        &mut self,
+        name: &str,
+        definition: &str,
+        next: Option<NextRun>,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
+        let passed_over = self.cursor.filter(|cursor| {
+            cursor.scheduled_at <= context.now
+                && next.is_none_or(|next| next.scheduled_at > cursor.scheduled_at)
+                && self.last_started < Some(cursor.scheduled_at)
+        });
+        if let Some(due) = passed_over {
+            let last = due.scheduled_at;
+            // Only the replaced definition could count the occurrences between.
+            let not_run = NotRun { count: None, last, reason: NotRunReason::CatchUp };
+            self.counters.missed = self.counters.missed.saturating_add(1);
+            self.skip(name, Occurrence::from(last), not_run, context, history);
+        }
+        self.cursor = next;
+        self.definition = definition.to_owned();
+        self.generation = self.draw_fence(context.now);
+    }
+
+    /// `true` if the cursor may move to `next`: never back to a started occurrence.
+    fn may_move_to(&self, next: Option<NextRun>) -> bool {
+        next.is_none_or(|next| self.last_started.is_none_or(|last| next.scheduled_at > last))
+    }
+
+    /// A new record. Its fence continues after the tombstone's.
+    pub(super) fn new(
+        tombstone: Option<&Record>,
+        definition: &str,
+        version: u64,
+        first: Option<NextRun>,
+        context: OpContext<'_>,
+    ) -> Self {
+        let before = tombstone.map_or(0, |record| record.fence).max(context.min_fence);
+        let fence = next_fence(before, context.now);
+        Self {
+            definition: definition.to_owned(),
+            version,
+            incarnation: fence,
+            generation: fence,
+            cursor: first,
+            fence,
+            ..Self::default()
+        }
+    }
+}
+
+/// A cursor on a started occurrence would never be offered.
+fn check_progress(name: &str, new: &NewSchedule<'_>) -> Result {
+    let nominal =
+        |occurrence: &Occurrence| occurrence.trigger.is_none().then_some(occurrence.scheduled_at);
+    let dead = new.progress.dead.iter().filter_map(|letter| nominal(&letter.occurrence)).max();
+    match (new.first, new.progress.last_started.max(dead)) {
+        (Some(first), Some(last)) if first.scheduled_at <= last => Err(Error::invalid(format!(
+            "{name:?} cannot begin at {}: its occurrence of {last} was started already",
+            first.scheduled_at
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_forward(record: &Record, name: &str, next: Option<NextRun>) -> Result {
+    match (next, record.last_started) {
+        (Some(next), Some(last)) if next.scheduled_at <= last => Err(Error::invalid(format!(
+            "{name:?} cannot go back to {}: its occurrence of {last} was started already",
+            next.scheduled_at
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_data(data: &[u8]) -> Result {
+    if data.len() > MAX_DATA {
+        let len = data.len();
+        let large = format!(
+            "the data has {len} bytes, at most {MAX_DATA} can be stored; store a reference to it"
+        );
+        return Err(Error::invalid(large));
+    }
+    Ok(())
+}

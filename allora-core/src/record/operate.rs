@@ -1,0 +1,110 @@
+//! Operators' changes of a job: pause, resume, trigger, and dead letters.
+
+use super::{HistoryBuffer, OpContext, PendingRetry, Record};
+use crate::{
+    backend::{Action, Advance, DeadLetter, Occurrence, Operation, Pause},
+    error::{Error, ErrorKind, Result},
+    name::check_name,
+    time::{Time, whole_millis},
+};
+
+/// The largest number of waiting triggers of one job.
+pub const MAX_TRIGGERS: usize = 1_000;
+
+/// Applies an operator's operation to a record that was not deleted.
+pub(super) fn operate(
+    record: &mut Record,
+    operation: &Operation<'_>,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result {
+    let name = operation.name;
+    let now = whole_millis(context.now);
+    match &operation.action {
+        Action::Pause { note } => {
+            let since = record.paused.take().map_or(now, |pause| pause.since);
+            record.paused = Some(Pause { since, note: (*note).to_owned() });
+        }
+        Action::Resume { skip } => {
+            if let Some(skip) = skip {
+                record.check_gap(name, skip)?;
+                let first = Occurrence::from(skip.expected);
+                record.skip(name, first, skip.not_run, context, history);
+                record.cursor = skip.then;
+            }
+            record.paused = None;
+        }
+        Action::Trigger { id, scheduled_at } => record.trigger(name, id, *scheduled_at, now)?,
+        Action::Rerun { occurrence } => {
+            let letter = record.remove_dead_letter(name, occurrence)?;
+            if !record.waits_or_runs(|other| *other == letter.occurrence) {
+                let occurrence = letter.occurrence;
+                record.retries.push(PendingRetry { occurrence, attempts: 0, not_before: now });
+            }
+        }
+        Action::Dismiss { occurrence } => {
+            record.remove_dead_letter(name, occurrence)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+impl Record {
+    fn trigger(&mut self, name: &str, id: &str, of: Option<Time>, now: Time) -> Result {
+        check_name(id)?;
+        let of = of.map(whole_millis);
+        let is_known = |occurrence: &Occurrence| {
+            occurrence.trigger.as_deref() == Some(id)
+                && of.is_none_or(|of| occurrence.scheduled_at == of)
+        };
+        if self.triggers.iter().any(is_known) || self.waits_or_runs(is_known) {
+            return Ok(());
+        }
+        if self.triggers.len() >= MAX_TRIGGERS {
+            let full = format!(
+                "{MAX_TRIGGERS} triggers of {name:?} wait already; trigger it again when they have run"
+            );
+            return Err(Error::invalid(full));
+        }
+        let scheduled_at = of.unwrap_or(now);
+        self.triggers.push(Occurrence { scheduled_at, trigger: Some(id.to_owned()) });
+        Ok(())
+    }
+
+    /// `true` if such an occurrence runs, or waits to be retried.
+    fn waits_or_runs(&self, is_it: impl Fn(&Occurrence) -> bool) -> bool {
+        self.retries.iter().any(|retry| is_it(&retry.occurrence))
+            || self.leases.iter().any(|lease| is_it(&lease.occurrence))
+    }
+
+    /// Checks that the skipped range begins at this cursor.
+    fn check_gap(&self, name: &str, skip: &Advance) -> Result {
+        let follows = self.cursor.is_some_and(|cursor| {
+            match self.last_started >= Some(cursor.scheduled_at) {
+                true => cursor.scheduled_at < skip.expected,
+                false => cursor.scheduled_at == skip.expected,
+            }
+        });
+        if self.generation != skip.generation || !follows {
+            let changed = format!("{name:?} was changed since it was read; read it again");
+            return Err(Error::new(ErrorKind::AlreadyExists, changed));
+        }
+        let last = skip.not_run.last;
+        if last < skip.expected || skip.then.is_some_and(|next| next.scheduled_at <= last) {
+            return Err(Error::invalid(format!(
+                "the cursor of {name:?} cannot go back to {last} or before it"
+            )));
+        }
+        Ok(())
+    }
+
+    fn remove_dead_letter(&mut self, name: &str, occurrence: &Occurrence) -> Result<DeadLetter> {
+        let place = self.dead.iter().position(|letter| letter.occurrence == *occurrence);
+        let place = place.ok_or_else(|| {
+            let none = format!("{name:?} has no dead letter of {}", occurrence.scheduled_at);
+            Error::new(ErrorKind::NotFound, none)
+        })?;
+        Ok(self.dead.remove(place))
+    }
+}

@@ -1,0 +1,177 @@
+//! The write path, once for every store: load, apply, commit, retry.
+//!
+//! A store that keeps records implements [`RecordStore`]: it loads records, commits changed ones by
+//! comparing a version, and scans names. Every [`RecordStore`] is a [`Backend`](crate::Backend) with
+//! all capabilities: the engine in this module applies operations with
+//! [`record::apply`](crate::record::apply), retries conflicts, and derives the queries from `scan`.
+//! A store with an index overrides the queries; a store that can claim or complete in one round trip
+//! overrides `fast_path`.
+
+mod batch;
+mod engine;
+mod queries;
+
+pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
+pub use engine::too_long;
+
+use crate::{
+    backend::{Batch, Due, DueQuery, HistoryEntry, Notification, Notifier, Page, TimeSource},
+    error::Result,
+    record::Record,
+    time::Time,
+};
+use async_trait::async_trait;
+use std::fmt;
+
+/// A store of records, from which the engine makes a complete [`Backend`](crate::Backend).
+///
+/// Required: [`load`](Self::load), [`commit`](Self::commit) and [`scan`](Self::scan). The example
+/// `custom_backend` has a complete store of about sixty lines.
+///
+/// # Promises
+/// The engine keeps every promise of [`Backend`](crate::Backend) if the store keeps these three.
+/// 1. *A commit compares.* A draft is written only if the record still has the version that was
+///    loaded; each draft is decided alone, and is durable before the reply.
+/// 2. *A version never returns.* Two different contents of one record never have equal versions.
+/// 3. *The history is written with the record*, in one step, or not at all.
+#[async_trait]
+pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
+    /// The value that [`commit`](Self::commit) compares, and anything else that the store wants to
+    /// find again in the draft.
+    type Version: Send + Sync;
+
+    /// Reads the records of these names, and the store's clock. Locks nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`. A record that cannot be read is not an error of the call:
+    /// see [`Loaded::unreadable`].
+    async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>>;
+
+    /// Writes each draft whose record still has its version, with its history, and returns one
+    /// outcome for each draft, by position.
+    ///
+    /// # Errors
+    /// `Unavailable`: any of the drafts may have been written. An outcome may be an error of its
+    /// own, where a part of the store did not answer.
+    async fn commit(
+        &self,
+        commit: Commit<'_, Self::Version>,
+    ) -> Result<Vec<Result<Outcome<Self::Version>>>>;
+
+    /// Reads records in the order of their names as bytes: those whose names begin with `prefix`
+    /// and are after `after`, at most `limit`. Deleted records may be among them.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Result<Record, String>)>>;
+
+    /// Applies operations in one round trip: typically claims and completions of the commonest
+    /// shape. Operations without a reply in the result take the general way. The operations are
+    /// given, and not drafts, because the server's clock sets fence and lease end.
+    ///
+    /// Default: none.
+    ///
+    /// # Errors
+    /// `Unavailable`: any of the operations may have been applied.
+    async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Self::Version>> {
+        let _ = batch;
+        Ok(FastPath::none())
+    }
+
+    /// The store's time.
+    ///
+    /// Default: by a [`load`](Self::load) of no names.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn now(&self, time: TimeSource) -> Result<Time> {
+        Ok(self.load(Load::new("client", time, &[])).await?.now)
+    }
+
+    /// The first part of [`Run::occurrence_key`](crate::Run::occurrence_key). Default: `allora`.
+    fn namespace(&self) -> &str {
+        "allora"
+    }
+
+    /// The warning of [`Backend::durability_warning`](crate::Backend::durability_warning).
+    fn durability_warning(&self) -> Option<&str> {
+        None
+    }
+
+    /// The number of history entries that are kept. 0: the drafts carry none. Default: 0.
+    fn history_limit(&self) -> u64 {
+        0
+    }
+
+    /// The newest `limit` history entries of one job, or of all, with a fence below `before`; the
+    /// highest fence first. Called only if [`history_limit`](Self::history_limit) is not 0.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn history_entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>> {
+        let _ = (name, before, limit);
+        Ok(Vec::new())
+    }
+
+    /// Removes old tombstones and history beyond the limit. Called after batches that deleted a
+    /// record or wrote history, never before their replies are known.
+    ///
+    /// # Errors
+    /// `Unavailable`; the engine ignores it, and calls again after a later batch.
+    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
+        let _ = (deleted, now);
+        Ok(())
+    }
+
+    /// The stream of notifications, if the store has one.
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        None
+    }
+
+    /// Sends notifications to all nodes. Polling compensates for lost ones.
+    ///
+    /// Default: sends nothing.
+    async fn notify(&self, notifications: Vec<Notification>) {
+        let _ = notifications;
+    }
+
+    /// Records that want attention, with their index time.
+    ///
+    /// Default: by a scan of all records.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        queries::find_due(self, query, time).await
+    }
+
+    /// A page of the list.
+    ///
+    /// Default: by a scan.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn list(&self, page: Page<'_>) -> Result<Vec<(String, Result<Record, String>)>> {
+        queries::list(self, page).await
+    }
+
+    /// The kinds of the stored schedules that want attention.
+    ///
+    /// Default: by a scan of all records.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn kinds(&self) -> Result<Vec<String>> {
+        queries::kinds(self).await
+    }
+}

@@ -1,0 +1,135 @@
+//! Queries derived from a scan of the names, for stores without an index.
+
+use super::{Load, RecordStore};
+use crate::{
+    backend::{Due, DueQuery, History, HistoryEntry, JobState, Page, Queries, TimeSource},
+    error::Result,
+    record::{Record, missing},
+    time::Time,
+};
+use async_trait::async_trait;
+use std::collections::BTreeSet;
+
+/// The number of records that one scan reads.
+const CHUNK: usize = 1_000;
+
+#[async_trait]
+impl<S: RecordStore> Queries for S {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        RecordStore::find_due(self, query, time).await
+    }
+
+    async fn get(&self, name: &str) -> Result<JobState> {
+        let names = [name];
+        let time = TimeSource::Fixed(Time::UNIX_EPOCH);
+        let load = Load { fresh: true, ..Load::new("client", time, &names) };
+        let loaded = self.load(load).await?.records.pop().transpose()?;
+        let record = loaded.map(|loaded| loaded.record.map_err(|unreadable| unreadable.reason));
+        record.and_then(|record| shown(name, record.transpose()?)).ok_or_else(|| missing(name))
+    }
+
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+        let records = RecordStore::list(self, page).await?;
+        Ok(records.into_iter().filter_map(|(name, record)| shown(&name, record)).collect())
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        RecordStore::kinds(self).await
+    }
+}
+
+#[async_trait]
+impl<S: RecordStore> History for S {
+    async fn entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>> {
+        self.history_entries(name, before, limit).await
+    }
+}
+
+/// The job as its readers see it; `None` if it was deleted.
+fn shown(name: &str, record: Result<Record, String>) -> Option<JobState> {
+    match record {
+        Ok(record) => record.is_live().then(|| record.state(name)),
+        Err(reason) => Some(JobState::unreadable(name, reason)),
+    }
+}
+
+/// The records that want attention. Those that cannot be read come first, once.
+pub(super) async fn find_due<S: RecordStore + ?Sized>(
+    store: &S,
+    query: DueQuery<'_>,
+    time: TimeSource,
+) -> Result<Due> {
+    let now = store.now(time).await?;
+    let mut due: Vec<(Time, String, Record)> = Vec::new();
+    each(store, "", |name, record| {
+        let Ok(record) = record else { return };
+        if let Some(at) = record.index_at().filter(|_| query.kinds.contains(&&*record.kind)) {
+            due.push((at, name, record));
+        }
+    })
+    .await?;
+    due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let mut passed: Vec<(&str, usize)> = query.kinds.iter().map(|kind| (*kind, 0)).collect();
+    due.retain(|(_, _, record)| {
+        let Some((_, seen)) = passed.iter_mut().find(|(kind, _)| *kind == record.kind) else {
+            return false;
+        };
+        *seen += 1;
+        *seen > query.skip
+    });
+    let ready = due.iter().take(query.limit).take_while(|(at, ..)| *at < query.until).count();
+    let next_due = due.get(ready).map(|(at, ..)| *at);
+    due.truncate(ready);
+    let found = due.into_iter().map(|(_, name, record)| record.state(&name)).collect();
+    Ok(Due::new(now, found, next_due))
+}
+
+pub(super) async fn list<S: RecordStore + ?Sized>(
+    store: &S,
+    page: Page<'_>,
+) -> Result<Vec<(String, Result<Record, String>)>> {
+    let mut listed = Vec::new();
+    let mut after = page.after.map(str::to_owned);
+    while listed.len() < page.limit {
+        let scanned = store.scan(page.prefix, after.as_deref(), CHUNK).await?;
+        let Some((last, _)) = scanned.last() else { break };
+        after = Some(last.clone());
+        listed.extend(scanned.into_iter().filter(|(_, record)| match record {
+            Ok(record) => record.is_live() && page.kind.is_none_or(|kind| record.kind == kind),
+            // Its kind is unknown.
+            Err(_) => page.kind.is_none(),
+        }));
+    }
+    listed.truncate(page.limit);
+    Ok(listed)
+}
+
+pub(super) async fn kinds<S: RecordStore + ?Sized>(store: &S) -> Result<Vec<String>> {
+    let mut kinds = BTreeSet::new();
+    each(store, "", |_, record| {
+        let wanted = record.ok().filter(|record| record.index_at().is_some());
+        kinds.extend(wanted.map(|record| record.kind).filter(|kind| !kind.is_empty()));
+    })
+    .await?;
+    Ok(kinds.into_iter().collect())
+}
+
+/// Calls `visit` with every record whose name begins with `prefix`.
+async fn each<S: RecordStore + ?Sized>(
+    store: &S,
+    prefix: &str,
+    mut visit: impl FnMut(String, Result<Record, String>) + Send,
+) -> Result {
+    let mut after = None;
+    loop {
+        let scanned = store.scan(prefix, after.as_deref(), CHUNK).await?;
+        let Some((last, _)) = scanned.last() else { return Ok(()) };
+        after = Some(last.clone());
+        scanned.into_iter().for_each(|(name, record)| visit(name, record));
+    }
+}

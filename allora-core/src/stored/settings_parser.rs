@@ -1,0 +1,247 @@
+//! The parser of the settings in a definition.
+
+use crate::{
+    error::Result,
+    job::{CatchUp, Delivery, Overlap, Retry, Settings},
+    schedule::{Field, ParseError, parse_instant, parse_period},
+    time::Time,
+};
+use std::{str::FromStr, time::Duration};
+
+/// The parts between semicolons, without surrounding blanks, each with its byte position.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let start = text.as_ptr() as usize;
+    text.split(';').map(move |part| {
+        let part = part.trim_matches(' ');
+        (part.as_ptr() as usize - start, part)
+    })
+}
+
+/// The names of the settings.
+#[cfg(feature = "json")]
+pub(super) const SETTINGS: [&str; 13] = [
+    "zone",
+    "at-least-once",
+    "catch-up",
+    "window",
+    "overlap",
+    "retry",
+    "timeout",
+    "delay",
+    "jitter",
+    "start",
+    "end",
+    "max-runs",
+    "mutex",
+];
+
+/// The settings read so far.
+#[derive(Default)]
+pub(super) struct Read {
+    zone: Option<String>,
+    settings: Settings,
+    seen: Vec<String>,
+}
+
+/// The words of one setting.
+struct SettingsParser<'a> {
+    part: &'a str,
+    words: Vec<(usize, &'a str)>,
+    at: usize,
+    next: usize,
+}
+
+impl Read {
+    /// Starts with these settings.
+    #[cfg(feature = "json")]
+    pub(super) fn with(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Reads one setting that is given separately.
+    #[cfg(feature = "json")]
+    pub(super) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "at-most-once" {
+            // The other name for the same setting.
+            if self.seen.iter().any(|seen| seen == "at-least-once") {
+                return Err("the delivery is given twice; give it once".to_owned());
+            }
+            self.seen.push("at-least-once".to_owned());
+            self.settings.delivery = Delivery::AtMostOnce;
+            if !self.seen.iter().any(|seen| seen == "retry") {
+                self.settings.retry = Retry::NEVER;
+            }
+            return Ok(());
+        }
+        let part = format!("{name} {value}");
+        self.setting(0, part.trim_end()).map_err(|error| format!("in `{part}`: {error}"))
+    }
+
+    /// The zone and the other settings.
+    pub(super) fn done(self) -> (Option<String>, Settings) {
+        (self.zone, self.settings)
+    }
+
+    pub(super) fn setting(&mut self, at: usize, part: &str) -> Result<(), ParseError> {
+        let mut words = SettingsParser { part, words: split(at, part).collect(), at, next: 0 };
+        let Some((name_at, name)) = words.take() else {
+            return Err(wrong(at, "", "is nothing between two semicolons").remedy("remove one"));
+        };
+        if self.seen.iter().any(|seen| seen == name) {
+            return Err(wrong(name_at, name, "is given twice").remedy("remove one"));
+        }
+        self.seen.push(name.to_owned());
+        let settings = &mut self.settings;
+        match name {
+            "zone" => {
+                self.zone = Some(words.value("a zone, such as Europe/Rome")?.1.to_owned());
+            }
+            "at-least-once" => {
+                settings.delivery = Delivery::AtLeastOnce { lease: words.period()? };
+            }
+            "catch-up" => {
+                settings.catch_up = words.rest("`latest`, `none` or `all` and a limit")?;
+            }
+            "window" => settings.window = Some(words.period()?),
+            "overlap" => settings.overlap = words.rest("`allow`, `skip` or `wait`")?,
+            "retry" => {
+                let (attempts, first) = (words.number()?, words.period()?);
+                settings.retry = Retry::up_to(attempts, first).at_most_every(words.period()?);
+            }
+            "timeout" => settings.timeout = Some(words.period()?),
+            "delay" => settings.delay = words.period()?,
+            "jitter" => settings.jitter = words.period()?,
+            "start" => settings.start = Some(words.instant()?),
+            "end" => settings.end = Some(words.instant()?),
+            "max-runs" => settings.max_runs = Some(words.number()?),
+            "mutex" => settings.mutex = Some(words.value("a group's name")?.1.into()),
+            _ => {
+                return Err(wrong(name_at, name, "is not a setting of this build")
+                    .remedy("correct it, or update this program"));
+            }
+        }
+        match words.take() {
+            Some(more) => Err(too_many(more)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads `latest`, `none`, or `all` and a limit.
+///
+/// ```
+/// use allora_core::CatchUp;
+///
+/// assert_eq!("all 100".parse(), Ok(CatchUp::All { limit: 100 }));
+/// assert!("some".parse::<CatchUp>().is_err());
+/// ```
+impl FromStr for CatchUp {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut words = split(0, text);
+        let (at, word) = words.next().unwrap_or((0, text));
+        let policy = match word {
+            "latest" => Self::Latest,
+            "none" => Self::None,
+            "all" => {
+                let Some((at, limit)) = words.next() else {
+                    return Err(wrong(at, word, "has no limit")
+                        .remedy("write a number after it, as in all 100"));
+                };
+                Self::All { limit: number(at, limit)? }
+            }
+            _ => {
+                return Err(wrong(at, word, "is not a catch-up policy")
+                    .remedy("write latest, none, or all and a limit, as in all 100"));
+            }
+        };
+        words.next().map_or(Ok(policy), |more| Err(too_many(more)))
+    }
+}
+
+/// Reads `allow`, `skip` or `wait`.
+///
+/// ```
+/// use allora_core::Overlap;
+///
+/// assert_eq!("skip".parse(), Ok(Overlap::Skip));
+/// assert!("queue".parse::<Overlap>().is_err());
+/// ```
+impl FromStr for Overlap {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut words = split(0, text);
+        let (at, word) = words.next().unwrap_or((0, text));
+        let policy = match word {
+            "allow" => Self::Allow,
+            "skip" => Self::Skip,
+            "wait" => Self::Wait,
+            _ => {
+                return Err(
+                    wrong(at, word, "is not an overlap policy").remedy("write allow, skip or wait")
+                );
+            }
+        };
+        words.next().map_or(Ok(policy), |more| Err(too_many(more)))
+    }
+}
+
+impl<'a> SettingsParser<'a> {
+    fn take(&mut self) -> Option<(usize, &'a str)> {
+        let word = self.words.get(self.next).copied();
+        self.next += 1;
+        word
+    }
+
+    fn value(&mut self, what: &str) -> Result<(usize, &'a str), ParseError> {
+        let name = self.words.first().map_or("", |(_, name)| name);
+        self.take().ok_or_else(|| {
+            wrong(self.at, name, "has no value").remedy(format!("write {what} after it"))
+        })
+    }
+
+    fn period(&mut self) -> Result<Duration, ParseError> {
+        let (at, word) = self.value("a period, such as 90s")?;
+        parse_period(word).map_err(|error| error.shifted(at))
+    }
+
+    fn instant(&mut self) -> Result<Time, ParseError> {
+        let (at, word) = self.value("an instant, such as 2026-01-01T00:00:00Z")?;
+        parse_instant(word).map_err(|error| error.shifted(at))
+    }
+
+    fn number<N: FromStr>(&mut self) -> Result<N, ParseError> {
+        let (at, word) = self.value("a number")?;
+        number(at, word)
+    }
+
+    /// Parses all remaining words as one value.
+    fn rest<T: FromStr<Err = ParseError>>(&mut self, what: &str) -> Result<T, ParseError> {
+        let (at, _) = self.value(what)?;
+        self.next = self.words.len();
+        self.part[at - self.at..].parse().map_err(|error: ParseError| error.shifted(at))
+    }
+}
+
+/// The words of a text that begins at byte `at` of a longer one.
+fn split(at: usize, text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let start = text.as_ptr() as usize;
+    let words = text.split([' ', '\t']).filter(|word| !word.is_empty());
+    words.map(move |word| (at + word.as_ptr() as usize - start, word))
+}
+
+fn number<N: FromStr>(at: usize, word: &str) -> Result<N, ParseError> {
+    let plain = word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = plain.then(|| word.parse().ok()).flatten();
+    number.ok_or_else(|| wrong(at, word, "is not a number that fits").remedy("write digits"))
+}
+
+fn too_many((at, word): (usize, &str)) -> ParseError {
+    wrong(at, word, "is one word too many").remedy("remove it")
+}
+
+fn wrong(at: usize, found: &str, reason: &'static str) -> ParseError {
+    ParseError::new(Field::Setting, at, found, reason)
+}

@@ -1,0 +1,328 @@
+//! The connections to the members: a thread for the driver, calls with a deadline, transactions.
+//!
+//! A call that one member does not answer is sent to the next. This layer knows nothing of jobs.
+
+use crate::error::{failed, may_succeed_elsewhere, timed_out};
+use allora_core::{Error, ErrorKind, Result};
+use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{runtime::Handle, sync::oneshot};
+
+/// The largest reply, in bytes: far more than any request asks for.
+const MAX_REPLY: usize = 1 << 30;
+
+/// The number of exchanges of one request that are under way at the same time.
+const CONCURRENT_EXCHANGES: usize = 8;
+
+/// Calls to the members of one cluster.
+pub(crate) struct Client {
+    handle: Handle,
+    members: Arc<Members>,
+    /// The number of operations that the members allow in one transaction.
+    max_operations: usize,
+    /// Dropping it ends the thread.
+    _thread: Option<oneshot::Sender<()>>,
+}
+
+struct Members {
+    list: Vec<Member>,
+    /// The member that answered last.
+    active: AtomicUsize,
+    timeout: Duration,
+}
+
+/// One member; or, with a client of the user's, all the members of that client.
+struct Member {
+    endpoint: String,
+    options: ConnectOptions,
+    client: tokio::sync::Mutex<Option<etcd_client::Client>>,
+}
+
+/// The way to the members.
+pub(crate) enum Endpoints {
+    /// By their addresses.
+    Addresses(Vec<String>, Box<ConnectOptions>),
+    /// By a client of the user's.
+    Client(Box<etcd_client::Client>),
+}
+
+impl Client {
+    /// A client on a thread of its own, or on the given runtime.
+    ///
+    /// # Errors
+    /// `Other` if the thread cannot be started. A given runtime without timers fails at the first
+    /// call.
+    pub(crate) fn new(
+        endpoints: Endpoints,
+        timeout: Duration,
+        max_operations: usize,
+        handle: Option<Handle>,
+    ) -> Result<Self> {
+        let list = match endpoints {
+            Endpoints::Addresses(addresses, options) => addresses
+                .into_iter()
+                .map(|endpoint| Member {
+                    endpoint,
+                    options: (*options).clone(),
+                    client: tokio::sync::Mutex::default(),
+                })
+                .collect(),
+            Endpoints::Client(client) => vec![Member {
+                endpoint: "the given client".into(),
+                options: ConnectOptions::new(),
+                client: tokio::sync::Mutex::new(Some(*client)),
+            }],
+        };
+        let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });
+        let (handle, thread) = match handle {
+            Some(handle) => (handle, None),
+            None => own_thread().map(|(handle, stop)| (handle, Some(stop)))?,
+        };
+        Ok(Self { handle, members, max_operations, _thread: thread })
+    }
+
+    /// The deadline of one call.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.members.timeout
+    }
+
+    /// The number of operations that the members allow in one transaction.
+    pub(crate) fn max_operations(&self) -> usize {
+        self.max_operations
+    }
+
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &str> {
+        self.members.list.iter().map(|member| &*member.endpoint)
+    }
+
+    /// Starts a task on the driver's thread.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+
+    /// Sends a request to one member after the other until one answers or the time is up. The
+    /// request starts at once, also if the future is polled later.
+    ///
+    /// # Cancel safety
+    /// A dropped call continues to its end.
+    pub(crate) fn call<T, F, Fut>(
+        &self,
+        op: &'static str,
+        request: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F, Fut>
+    where
+        F: Fn(etcd_client::Client) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, etcd_client::Error>> + Send,
+        T: Send + 'static,
+    {
+        self.call_within(op, self.members.timeout, request)
+    }
+
+    /// [`call`](Self::call) with another deadline.
+    pub(crate) fn call_within<T, F, Fut>(
+        &self,
+        op: &'static str,
+        timeout: Duration,
+        request: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F, Fut>
+    where
+        F: Fn(etcd_client::Client) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, etcd_client::Error>> + Send,
+        T: Send + 'static,
+    {
+        let members = self.members.clone();
+        let sent = self.handle.spawn(async move { members.call(op, timeout, request).await });
+        sent.map(move |reply| {
+            reply.unwrap_or_else(|cause| {
+                let ended =
+                    "the runtime that talks to etcd has ended, or has no timers and no network";
+                Err(Error::new(ErrorKind::Unavailable, ended).op(op).source(cause))
+            })
+        })
+    }
+
+    /// Sends one transaction.
+    pub(crate) fn txn(
+        &self,
+        op: &'static str,
+        txn: Txn,
+    ) -> impl Future<Output = Result<TxnResponse>> + Send + use<> {
+        self.txn_or_resent(op, txn).map_ok(|(reply, _)| reply)
+    }
+
+    /// Sends one transaction. Returns also whether it was sent more than once: the member that did
+    /// not answer may have applied it.
+    pub(crate) fn txn_or_resent(
+        &self,
+        op: &'static str,
+        txn: Txn,
+    ) -> impl Future<Output = Result<(TxnResponse, bool)>> + Send + use<> {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let reply = self.call(op, move |client| {
+            let txn = txn.clone();
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move { kv(&client).txn(txn).await }
+        });
+        reply.map_ok(move |reply| (reply, sent.load(Ordering::Relaxed) > 1))
+    }
+
+    /// Sends any number of reads, in as few transactions as the members allow.
+    pub(crate) async fn get_all(
+        &self,
+        op: &'static str,
+        mut reads: Vec<TxnOp>,
+    ) -> Result<Vec<GetResponse>> {
+        let mut replies = Vec::with_capacity(reads.len());
+        while !reads.is_empty() {
+            let rest = reads.split_off(reads.len().min(self.max_operations));
+            let reply = self.txn(op, Txn::new().and_then(reads)).await?;
+            replies.extend(gets(&reply));
+            reads = rest;
+        }
+        Ok(replies)
+    }
+
+    /// A client for a lasting stream, of the member that answered last.
+    pub(crate) async fn stream_client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
+        let members = &self.members;
+        members.list[members.active.load(Ordering::Relaxed) % members.list.len()].client().await
+    }
+
+    /// Opens the next stream at another member.
+    pub(crate) fn switch_member(&self) {
+        self.members.switch_from(self.members.active.load(Ordering::Relaxed));
+    }
+}
+
+impl Members {
+    async fn call<T, F, Fut>(&self, op: &'static str, timeout: Duration, request: F) -> Result<T>
+    where
+        F: Fn(etcd_client::Client) -> Fut,
+        Fut: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let first = self.active.load(Ordering::Relaxed);
+        let current = AtomicUsize::new(first);
+        let each = async {
+            let mut last = None;
+            for i in first..first + self.list.len() {
+                current.store(i, Ordering::Relaxed);
+                let sent = async { request(self.list[i % self.list.len()].client().await?).await };
+                match sent.await {
+                    Ok(reply) => {
+                        if i != first {
+                            self.active.store(i % self.list.len(), Ordering::Relaxed);
+                        }
+                        return Ok(reply);
+                    }
+                    Err(cause) if may_succeed_elsewhere(&cause) => last = Some(cause),
+                    Err(cause) => return Err(failed(op, cause)),
+                }
+            }
+            Err(last.map_or_else(|| timed_out(op, timeout), |cause| failed(op, cause)))
+        };
+        match tokio::time::timeout(timeout, each).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                self.switch_from(current.load(Ordering::Relaxed));
+                Err(timed_out(op, timeout))
+            }
+        }
+    }
+
+    fn switch_from(&self, member: usize) {
+        self.active.store((member + 1) % self.list.len(), Ordering::Relaxed);
+    }
+}
+
+impl Member {
+    async fn client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let opened =
+            etcd_client::Client::connect([&self.endpoint], Some(self.options.clone())).await?;
+        Ok(client.insert(opened).clone())
+    }
+}
+
+/// Exchanges of one request that run at the same time: each waits for the members' disks. The next
+/// one is prepared while those before it are under way.
+pub(crate) struct Pipeline<F: Future, T> {
+    under_way: FuturesOrdered<F>,
+    replies: Vec<T>,
+}
+
+impl<T, F: Future<Output = Result<T>>> Pipeline<F, T> {
+    pub(crate) fn new() -> Self {
+        Self { under_way: FuturesOrdered::new(), replies: Vec::new() }
+    }
+
+    /// Adds an exchange that has started. Waits for an earlier one if too many are under way.
+    pub(crate) async fn push(&mut self, started: F) -> Result {
+        self.under_way.push_back(started);
+        if self.under_way.len() >= CONCURRENT_EXCHANGES {
+            self.replies.extend(self.under_way.try_next().await?);
+        }
+        Ok(())
+    }
+
+    /// All replies, in the order of the exchanges.
+    pub(crate) async fn replies(mut self) -> Result<Vec<T>> {
+        while let Some(reply) = self.under_way.try_next().await? {
+            self.replies.push(reply);
+        }
+        Ok(self.replies)
+    }
+}
+
+/// The keys and values of a client, without the driver's limit of 4 MiB for a reply.
+pub(crate) fn kv(client: &etcd_client::Client) -> etcd_client::KvClient {
+    client.kv_client().max_decoding_message_size(MAX_REPLY)
+}
+
+/// The replies to the reads of a transaction.
+pub(crate) fn gets(reply: &TxnResponse) -> Vec<GetResponse> {
+    let get = |op| match op {
+        TxnOpResponse::Get(get) => Some(get),
+        _ => None,
+    };
+    reply.op_responses().into_iter().filter_map(get).collect()
+}
+
+/// The driver's monotonic clock.
+#[expect(clippy::disallowed_methods, reason = "a session is renewed on the driver's own thread")]
+pub(crate) fn monotonic_now() -> Instant {
+    Instant::now()
+}
+
+/// Waits on the driver's thread.
+#[expect(clippy::disallowed_methods, reason = "a session is renewed on the driver's own thread")]
+pub(crate) async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+fn own_thread() -> Result<(Handle, oneshot::Sender<()>)> {
+    let failed = |cause: std::io::Error| {
+        let text = "the thread that talks to etcd cannot be started";
+        Error::new(ErrorKind::Other, text).op("connect").source(cause)
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let handle = runtime.handle().clone();
+    let (stop, stopped) = oneshot::channel();
+    // The runtime ends on its own thread: elsewhere its end might block an executor.
+    std::thread::Builder::new()
+        .name("allora-etcd".into())
+        .spawn(move || drop(runtime.block_on(stopped)))
+        .map_err(failed)?;
+    Ok((handle, stop))
+}

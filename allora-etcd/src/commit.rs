@@ -1,0 +1,323 @@
+//! Drafts as transactions: one for each record, nested in as few as the members allow.
+
+use crate::{
+    client::{Pipeline, gets},
+    encoding::{Stored, encode_entry},
+    error::unexpected_response,
+    keys::IndexKey,
+    records::{OP, Version, View},
+    store::Store,
+};
+use allora_core::{
+    Error, ErrorKind, Result,
+    backend::{Lease, Notification, TimeSource},
+    record::{Record, codec},
+    store::{Commit, Draft, Outcome},
+};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::atomic::Ordering,
+};
+
+/// The most bytes of one transaction. The server's own limit is 1.5 MiB.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The change of one record, as the parts of a nested transaction.
+struct Change<'a> {
+    name: &'a str,
+    compares: Vec<Compare>,
+    ops: Vec<TxnOp>,
+    bytes: usize,
+    /// It grants or extends a lease of the node that sends the batch: its session must exist.
+    needs_session: bool,
+    /// The new kind, if it differs from the old one.
+    kind: Option<String>,
+    /// The new key in the due index.
+    index_key: Option<IndexKey>,
+    notification: Option<Notification>,
+    /// The number of history entries.
+    entries: usize,
+    /// The generation of the record before the change.
+    generation: Option<i64>,
+    /// The new record, without its data.
+    after: Record,
+}
+
+impl Change<'_> {
+    /// True if this record is the result of the change: the first copy of a request whose reply was
+    /// lost has written it. The record has the generation that was drawn for it, or, if none was
+    /// drawn, equals the new record. Generations are times in microseconds: two requests that have
+    /// drawn the same one have asked for the same.
+    fn is_in(&self, stored: &Stored) -> bool {
+        let (Some(there), after) = (stored.record(), &self.after) else { return false };
+        let is_drawn =
+            Some(after.generation) != self.generation && there.generation == after.generation;
+        // Without a new generation the data has not changed.
+        let is_same = || Record { data: Vec::new(), ..there.clone() } == *after;
+        (is_drawn && there.definition == after.definition && there.kind == after.kind) || is_same()
+    }
+}
+
+/// The changes of one transaction.
+struct Transaction<'a> {
+    changes: Vec<Change<'a>>,
+    bytes: usize,
+    /// The most operations of one of them.
+    widest: usize,
+    /// The new kinds, each once.
+    kinds: BTreeSet<String>,
+    /// The parts of the index that are written to, with the earliest time of each.
+    parts: BTreeMap<String, String>,
+    notification: Option<Notification>,
+}
+
+impl<'a> Transaction<'a> {
+    fn new() -> Self {
+        Self {
+            changes: Vec::new(),
+            bytes: 0,
+            widest: 2,
+            kinds: BTreeSet::new(),
+            parts: BTreeMap::new(),
+            notification: None,
+        }
+    }
+
+    fn has_room_for(&self, change: &Change<'_>, max_operations: usize) -> bool {
+        let kinds = self.kinds.len() + usize::from(change.kind.is_some());
+        let parts = self.parts.len() + usize::from(change.index_key.is_some());
+        let widest = self.widest.max(change.compares.len()).max(change.ops.len());
+        let notifications =
+            usize::from(self.notification.is_some() || change.notification.is_some());
+        // With the sessions, which are read along.
+        let beside = 1 + kinds + parts + notifications;
+        self.changes.len() + 1 + beside + widest <= max_operations
+            && self.bytes + change.bytes <= MAX_BYTES
+    }
+
+    fn add(&mut self, mut change: Change<'a>) {
+        self.bytes += change.bytes;
+        self.widest = self.widest.max(change.compares.len()).max(change.ops.len());
+        self.kinds.extend(change.kind.take().filter(|kind| !kind.is_empty()));
+        if let Some(key) = change.index_key.take() {
+            let first = self.parts.entry(key.part).or_insert_with(|| key.at.clone());
+            *first = key.at.min(std::mem::take(first));
+        }
+        self.notification = merged(self.notification.take(), change.notification.take());
+        self.changes.push(change);
+    }
+}
+
+/// The one notification that says the same as two.
+fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Notification> {
+    match (one, other) {
+        (Some(Notification::DueAt(one)), Some(Notification::DueAt(other))) => {
+            Some(Notification::DueAt(one.min(other)))
+        }
+        (Some(one), Some(other)) if one != other => Some(Notification::Changed),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The node that commits.
+#[derive(Clone, Copy)]
+struct Committer<'a> {
+    node: &'a str,
+    time: TimeSource,
+}
+
+impl Store {
+    /// Writes drafts. The failing branch of each reads the current record in the same transaction.
+    pub(crate) async fn commit(
+        &self,
+        commit: Commit<'_, Version>,
+    ) -> Result<Vec<Result<Outcome<Version>>>> {
+        let by = Committer { node: commit.node, time: commit.time };
+        let mut transactions: Vec<Transaction<'_>> = Vec::new();
+        for draft in commit.drafts {
+            let change = self.change(draft, by);
+            let has_room = |last: &mut Transaction<'_>| {
+                last.has_room_for(&change, self.client.max_operations())
+            };
+            let mut transaction = transactions.pop_if(has_room).unwrap_or_else(Transaction::new);
+            transaction.add(change);
+            transactions.push(transaction);
+        }
+        let mut pipeline = Pipeline::new();
+        for transaction in &mut transactions {
+            let txn = self.transaction(transaction, by.node);
+            pipeline.push(self.client.txn_or_resent(OP, txn)).await?;
+        }
+        let mut outcomes = Vec::new();
+        for (transaction, (reply, resent)) in
+            transactions.into_iter().zip(pipeline.replies().await?)
+        {
+            self.outcomes(transaction, &reply, resent, by, &mut outcomes)?;
+        }
+        Ok(outcomes)
+    }
+
+    /// The parts of the transaction that writes a draft.
+    fn change<'a>(&self, draft: Draft<'a, Version>, by: Committer<'_>) -> Change<'a> {
+        let Draft { name, loaded, mut after, history, notification, .. } = draft;
+        let (keys, version) = (&self.keys, &loaded.version);
+        let before = loaded.stored();
+        version.liveness.restore(&mut after);
+        let mut compares =
+            vec![Compare::mod_revision(keys.job(name), CompareOp::Equal, version.revision)];
+        if before.is_none()
+            && let Some(revision) = version.min_fence
+        {
+            compares.push(Compare::mod_revision(keys.min_fence(), CompareOp::Equal, revision));
+        }
+        for dead in version.liveness.dead() {
+            compares.push(Compare::create_revision(keys.session(dead), CompareOp::Equal, 0));
+        }
+        let (mut ops, mut bytes) = (Vec::new(), 0);
+        let (was, is) = (keys.index_key(name, before), keys.index_key(name, Some(&after)));
+        let has_moved = was != is;
+        ops.extend(was.filter(|_| has_moved).map(|was| TxnOp::delete(was.key(), None)));
+        let index_key = is.filter(|_| has_moved);
+        ops.extend(index_key.iter().map(|is| TxnOp::put(is.key(), "", None)));
+        let data = std::mem::take(&mut after.data);
+        if before.map_or(&[][..], |before| &before.data) != data {
+            bytes += data.len();
+            ops.push(match data.is_empty() {
+                true => TxnOp::delete(keys.data(name), None),
+                false => TxnOp::put(keys.data(name), data, None),
+            });
+        }
+        let value = codec::encode(&after);
+        bytes += value.len();
+        ops.push(TxnOp::put(keys.job(name), value, None));
+        if let Some(deleted_at) = after.deleted_at
+            && before.is_none_or(|before| before.deleted_at != after.deleted_at)
+        {
+            ops.push(TxnOp::put(keys.tombstone(deleted_at, name), "", None));
+        }
+        // A later entry replaces an earlier one with the same fence.
+        let mut fences = HashSet::new();
+        for entry in history.iter().rev().filter(|entry| fences.insert(entry.fence)) {
+            let value = encode_entry(entry);
+            bytes += value.len();
+            ops.push(TxnOp::put(keys.history_entry(entry.fence, &entry.name), value, None));
+        }
+        let leases = before.map_or(&[][..], |before| &before.leases);
+        let is_new = |lease: &Lease| {
+            !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
+        };
+        let grants = after.leases.iter().any(|lease| lease.node == by.node && is_new(lease));
+        let had = before.map_or("", |before| &before.kind);
+        Change {
+            name,
+            compares,
+            ops,
+            bytes,
+            needs_session: grants && by.time.is_store(),
+            kind: Some(after.kind.clone()).filter(|kind| *kind != had),
+            index_key,
+            notification,
+            entries: fences.len(),
+            generation: before.map(|before| before.generation),
+            after,
+        }
+    }
+
+    /// One request for several changes, each of which is decided alone.
+    fn transaction(&self, transaction: &mut Transaction<'_>, node: &str) -> Txn {
+        let mut ops: Vec<TxnOp> = Vec::with_capacity(transaction.changes.len() + 2);
+        // A conflict was caused by another node, whose liveness decides the next attempt.
+        ops.push(self.sessions.read());
+        for change in &mut transaction.changes {
+            let current = [
+                TxnOp::get(self.keys.job(change.name), None),
+                TxnOp::get(self.keys.data(change.name), None),
+            ];
+            ops.push(TxnOp::txn(
+                Txn::new()
+                    .when(std::mem::take(&mut change.compares))
+                    .and_then(std::mem::take(&mut change.ops))
+                    .or_else(current),
+            ));
+        }
+        if let Some(notification) = &transaction.notification {
+            ops.push(TxnOp::put(self.keys.notification(), notification.to_string(), None));
+        }
+        ops.extend(transaction.kinds.iter().map(|kind| TxnOp::put(self.keys.kind(kind), "", None)));
+        let parts = std::mem::take(&mut transaction.parts).into_iter();
+        ops.extend(parts.map(|(part, at)| self.due_index.lower(&part, at)));
+        let mut txn = Txn::new();
+        if transaction.changes.iter().any(|change| change.needs_session) {
+            let session = self.keys.session(node);
+            txn = txn.when([Compare::create_revision(session, CompareOp::Greater, 0)]);
+        }
+        txn.and_then(ops)
+    }
+
+    fn outcomes(
+        &self,
+        transaction: Transaction<'_>,
+        reply: &TxnResponse,
+        resent: bool,
+        by: Committer<'_>,
+        outcomes: &mut Vec<Result<Outcome<Version>>>,
+    ) -> Result {
+        if !reply.succeeded() {
+            self.sessions.invalidate(by.node);
+            let ended = "the node's session in etcd has ended; send the batch again";
+            return Err(Error::new(ErrorKind::Unavailable, ended).op(OP));
+        }
+        let revision = reply.header().map_or(0, |header| header.revision());
+        let mut replies = reply.op_responses().into_iter();
+        let Some(TxnOpResponse::Get(sessions)) = replies.next() else {
+            return Err(unexpected_response(OP));
+        };
+        let live = self.sessions.live_nodes(&sessions);
+        let view = View::new(by.node, by.time);
+        for change in transaction.changes {
+            let Some(TxnOpResponse::Txn(reply)) = replies.next() else {
+                return Err(unexpected_response(OP));
+            };
+            let written = Ok(Outcome::Written { notified: true });
+            if reply.succeeded() {
+                self.appended.fetch_add(change.entries as u64, Ordering::Relaxed);
+                self.cache.put(change.name, Some(change.after), revision);
+                outcomes.push(written);
+                continue;
+            }
+            let mut current = gets(&reply).into_iter();
+            let (Some(job), Some(data)) = (current.next(), current.next()) else {
+                return Err(unexpected_response(OP));
+            };
+            let stored = Stored::decode(&job, &data);
+            self.cache.replace(change.name, stored.record().cloned(), stored.revision);
+            if resent && change.is_in(&stored) {
+                outcomes.push(written);
+                continue;
+            }
+            // Without a record, the minimum fence is needed, too: the next load reads it.
+            let current = stored.record().is_some();
+            let current = current.then(|| Box::new(view.loaded(stored, None, Some(&live))));
+            outcomes.push(Ok(Outcome::Conflict(current)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allora_core::time::from_millis;
+
+    #[test]
+    fn several_notifications_become_one_that_says_at_least_as_much() {
+        let due = |ms: i64| Some(Notification::DueAt(from_millis(ms).unwrap()));
+        let job = |name: &str| Some(Notification::Job(name.into()));
+        assert_eq!(merged(None, due(2)), due(2));
+        assert_eq!(merged(due(3), due(2)), due(2));
+        assert_eq!(merged(job("a"), job("a")), job("a"));
+        assert_eq!(merged(job("a"), job("b")), Some(Notification::Changed));
+        assert_eq!(merged(due(1), job("a")), Some(Notification::Changed));
+    }
+}

@@ -1,0 +1,164 @@
+//! The records, and the maps that find them: by name, by due time, by deletion.
+
+use allora_core::{
+    Time,
+    backend::HistoryEntry,
+    record::{Record, TOMBSTONE},
+    time::saturating_add,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+/// One namespace.
+#[derive(Default)]
+pub(crate) struct Index {
+    /// Boxed: a hash table keeps up to half of its places free, and these are large.
+    records: HashMap<Arc<str>, Box<Stored>>,
+    /// The number of the last write.
+    writes: u64,
+    /// The names of all live jobs, for lists.
+    names: BTreeSet<Arc<str>>,
+    /// The index time of each record, by kind. Jobs in code are seldom in it: their nodes know when
+    /// they are due, and cost follows what is due.
+    due: HashMap<String, BTreeSet<(Time, Arc<str>)>>,
+    /// Deleted names, the oldest first, with the time to purge them.
+    tombstones: VecDeque<(Time, Arc<str>)>,
+    /// No fence at or below it is given to a name whose tombstone was purged.
+    min_fence: i64,
+    history: BTreeMap<(i64, String), HistoryEntry>,
+    history_limit: usize,
+}
+
+struct Stored {
+    record: Record,
+    version: u64,
+    /// The record's place in the due index.
+    indexed: Option<(Time, String)>,
+}
+
+impl Index {
+    /// The record of this name, or its tombstone, with its version.
+    pub(crate) fn get(&self, name: &str) -> Option<(&Record, u64)> {
+        self.records.get(name).map(|stored| (&stored.record, stored.version))
+    }
+
+    /// Writes a record.
+    pub(crate) fn put(&mut self, name: &str, record: Record) {
+        self.writes += 1;
+        let version = self.writes;
+        let index_at = record.index_at();
+        let is_live = record.is_live();
+        let Some(stored) = self.records.get_mut(name) else {
+            let key: Arc<str> = name.into();
+            let stored = Stored { record, version, indexed: None };
+            self.records.insert(key.clone(), Box::new(stored));
+            return self.reindex(&key);
+        };
+        let was_live = stored.record.is_live();
+        stored.version = version;
+        let indexed = stored.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
+        let stale = indexed != index_at.map(|at| (at, record.kind.as_str()));
+        stored.record = record;
+        if (stale || was_live != is_live)
+            && let Some((key, _)) = self.records.get_key_value(name)
+        {
+            let key = key.clone();
+            self.reindex(&key);
+        }
+    }
+
+    /// The live jobs after `after`, ordered by name.
+    pub(crate) fn names_after<'a>(&'a self, after: &str) -> impl Iterator<Item = &'a str> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        self.names.range::<str, _>((Excluded(after), Unbounded)).map(|name| &**name)
+    }
+
+    /// The records of this kind in the due index, the earliest first.
+    pub(crate) fn due<'a>(&'a self, kind: &str) -> impl Iterator<Item = (Time, &'a str)> {
+        self.due.get(kind).into_iter().flatten().map(|(at, name)| (*at, &**name))
+    }
+
+    /// The kinds in the due index.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let due = self.due.iter().filter(|(kind, due)| !kind.is_empty() && !due.is_empty());
+        due.map(|(kind, _)| kind.clone()).collect()
+    }
+
+    pub(crate) fn min_fence(&self) -> i64 {
+        self.min_fence
+    }
+
+    /// Removes the tombstones whose time is over, and keeps their highest fence.
+    pub(crate) fn purge_tombstones(&mut self, now: Time) {
+        while self.tombstones.front().is_some_and(|(until, _)| *until <= now) {
+            let Some((until, name)) = self.tombstones.pop_front() else { return };
+            let is_over = |record: &Record| {
+                record.deleted_at.is_some_and(|at| saturating_add(at, TOMBSTONE) <= until)
+            };
+            if let Some((record, _)) = self.get(&name).filter(|(record, _)| is_over(record)) {
+                self.min_fence = self.min_fence.max(record.fence);
+                self.records.remove(&name);
+            }
+        }
+    }
+
+    pub(crate) fn keep_history(&mut self, limit: usize) {
+        self.history_limit = limit;
+        self.prune_history();
+    }
+
+    pub(crate) fn history_limit(&self) -> usize {
+        self.history_limit
+    }
+
+    /// History entries with a fence below this one, the newest first.
+    pub(crate) fn history(&self, before: Option<i64>) -> impl Iterator<Item = &HistoryEntry> {
+        let end = (before.unwrap_or(i64::MAX), String::new());
+        self.history.range(..end).rev().map(|(_, entry)| entry)
+    }
+
+    pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
+        for entry in entries {
+            self.history.insert((entry.fence, entry.name.clone()), entry);
+        }
+        self.prune_history();
+    }
+
+    fn prune_history(&mut self) {
+        while self.history.len() > self.history_limit {
+            self.history.pop_first();
+        }
+    }
+
+    /// Updates the maps that find this record.
+    fn reindex(&mut self, key: &Arc<str>) {
+        let Some(stored) = self.records.get_mut(key) else { return };
+        let record = &stored.record;
+        let after = record.index_at().map(|at| (at, record.kind.clone()));
+        if stored.indexed != after {
+            if let Some((at, kind)) = stored.indexed.take()
+                && let Some(due) = self.due.get_mut(&kind)
+            {
+                due.remove(&(at, key.clone()));
+                if due.is_empty() {
+                    self.due.remove(&kind);
+                }
+            }
+            if let Some((at, kind)) = &after {
+                self.due.entry(kind.clone()).or_default().insert((*at, key.clone()));
+            }
+            stored.indexed = after;
+        }
+        match record.deleted_at {
+            Some(deleted_at) => {
+                self.names.remove(key);
+                self.tombstones.push_back((saturating_add(deleted_at, TOMBSTONE), key.clone()));
+            }
+            None => {
+                self.names.insert(key.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Batches of operations, as changes of registers.
+
+use super::{
+    RedisQuorum,
+    change::{Changed, Slot},
+    round::Clock,
+    unacknowledged::LeaseState,
+};
+use allora_core::{
+    Backend, Error, ErrorKind, Result, Time,
+    backend::{Action, Applied, Batch, Operation, Reply, TimeSource},
+    record::{HistoryBuffer, OpContext, apply, apply_unreadable},
+    store::too_long,
+    time::saturating_add,
+};
+use async_trait::async_trait;
+use std::{collections::HashMap, time::Duration};
+
+#[async_trait]
+impl Backend for RedisQuorum {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        self.apply(batch).await.map_err(|error| error.op("reschedule"))
+    }
+
+    fn namespace(&self) -> &str {
+        &self.inner.prefix
+    }
+}
+
+impl RedisQuorum {
+    async fn apply(&self, batch: Batch<'_>) -> Result<Applied> {
+        let operations = batch.operations;
+        let mut replies: Vec<Option<Result<Reply>>> = operations.iter().map(too_long).collect();
+        let groups = groups(operations, &replies);
+        if groups.is_empty() {
+            let now = self.now(batch.time).await?;
+            return Ok(Applied::new(now, replies.into_iter().flatten().collect()));
+        }
+        let of = |group: usize| groups[group].positions.iter().map(|i| &operations[*i]);
+        let is_likely = |group: usize| of(group).any(is_likely);
+        let work = |group: usize, slot: &mut Slot, clock: Clock| {
+            of(group).map(|operation| self.apply_one(operation, slot, batch.node, clock)).collect()
+        };
+        let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
+        let changed = self.inner.change(&names, batch.time, is_likely, work).await?;
+        let Changed { now, replies: by_group } = changed;
+        for (group, answers) in groups.iter().zip(by_group) {
+            for (position, reply) in group.positions.iter().zip(answers) {
+                self.inner.unacknowledged.forget(&operations[*position], &reply);
+                replies[*position] = Some(reply);
+            }
+        }
+        let now = now.unwrap_or(batch.time.without_store_clock());
+        let replies = replies.into_iter().map(|reply| {
+            reply.unwrap_or_else(|| {
+                let none = "the quorum has no reply to an operation; report it as a fault";
+                Err(Error::new(ErrorKind::Other, none))
+            })
+        });
+        Ok(Applied::new(now, replies.collect()))
+    }
+
+    /// The time that decides, for a batch without names.
+    async fn now(&self, time: TimeSource) -> Result<Time> {
+        match time {
+            TimeSource::Fixed(at) => Ok(at),
+            TimeSource::Store { .. } => {
+                let responses = self.inner.handshake().await?;
+                let clock = responses.clock().ok_or_else(|| self.inner.too_few(&responses))?;
+                Ok(clock.now)
+            }
+        }
+    }
+
+    /// Applies one operation to the record as a majority has it.
+    fn apply_one(
+        &self,
+        operation: &Operation<'_>,
+        slot: &mut Slot,
+        node: &str,
+        clock: Clock,
+    ) -> Result<Reply> {
+        let lease_state = LeaseState::of(slot, operation);
+        let reply = apply_by(clock, operation, slot, node)?;
+        Ok(self.inner.unacknowledged.judge(operation, lease_state, reply))
+    }
+}
+
+/// True if the operation probably changes the record.
+fn is_likely(operation: &Operation<'_>) -> bool {
+    !matches!(operation.action, Action::Read | Action::Register { .. } | Action::Reap)
+}
+
+/// Applies an operation by the lower clock; a lease ends by the upper one.
+fn apply_by(clock: Clock, operation: &Operation<'_>, slot: &mut Slot, node: &str) -> Result<Reply> {
+    let now = match &operation.action {
+        Action::Extend { .. } => saturating_add(clock.now, clock.spread),
+        _ => clock.now,
+    };
+    let context = OpContext { min_fence: slot.min_fence, ..OpContext::new(node, now) };
+    let longer = longer(operation, clock.spread);
+    let operation = longer.as_ref().unwrap_or(operation);
+    let Slot { record, unreadable, .. } = slot;
+    let mut reply = match unreadable {
+        Some(reason) if record.is_none() => apply_unreadable(reason, operation, context, record),
+        _ => apply(record, operation, context, &mut HistoryBuffer::off()),
+    };
+    if let Ok(Reply::Claimed(claimed)) = &mut reply
+        && let Ok(spread) = chrono::TimeDelta::from_std(clock.spread)
+    {
+        // The node counts from the lower clock.
+        claimed.until -= spread;
+    }
+    reply
+}
+
+/// The claim with a lease that ends by the upper clock; `None` if nothing changes.
+fn longer<'a>(operation: &Operation<'a>, spread: Duration) -> Option<Operation<'a>> {
+    let Action::Claim(claim) = &operation.action else { return None };
+    if spread.is_zero() {
+        return None;
+    }
+    let mut claim = claim.clone();
+    claim.lease.duration = claim.lease.duration.saturating_add(spread);
+    Some(Operation::claim(operation.name, claim))
+}
+
+/// The operations on one name.
+struct Group<'a> {
+    name: &'a str,
+    /// Their positions in the batch, in their order.
+    positions: Vec<usize>,
+}
+
+/// The operations that have no reply yet, by name.
+fn groups<'a>(operations: &[Operation<'a>], replies: &[Option<Result<Reply>>]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
+    let open = operations.iter().zip(replies).enumerate();
+    for (i, (operation, _)) in open.filter(|(_, (_, reply))| reply.is_none()) {
+        let group = *by_name.entry(operation.name).or_insert_with(|| {
+            groups.push(Group { name: operation.name, positions: Vec::new() });
+            groups.len() - 1
+        });
+        groups[group].positions.push(i);
+    }
+    groups
+}
+
+/// The error of a setting.
+pub(super) fn invalid_setting(what: String) -> Error {
+    Error::new(ErrorKind::Invalid, what).op("connect")
+}

@@ -1,0 +1,163 @@
+//! A store over three or five independent Redis servers.
+//!
+#![doc = include_str!("../README.md")]
+
+#[cfg(test)]
+mod acceptor;
+mod backend;
+mod ballot;
+mod change;
+mod connect;
+mod noop_proposals;
+mod proposer;
+mod register;
+mod rejoin;
+mod round;
+mod scripts;
+mod server;
+mod unacknowledged;
+mod wire;
+
+#[cfg(test)]
+mod contention;
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod model;
+
+pub use allora_redis::{ClientTlsConfig, TlsCertificates};
+pub use connect::Builder;
+
+use allora_core::{Result, Runtime, Time, backend::TimeSource};
+use ballot::Ballot;
+use noop_proposals::NoopProposals;
+use server::Server;
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use unacknowledged::Unacknowledged;
+
+/// A store over three or five independent Redis servers. A clone shares its connections.
+#[derive(Clone)]
+pub struct RedisQuorum {
+    inner: Arc<Inner>,
+}
+
+impl RedisQuorum {
+    /// Opens a quorum over these servers, three or five, with default settings. Every node gives
+    /// the same servers in the same order.
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    ///
+    /// # Cancel safety
+    /// Nothing is changed on any server.
+    pub async fn connect<const N: usize>(urls: [&str; N]) -> Result<Self> {
+        Self::builder().connect(&urls).await
+    }
+
+    /// A builder, for other settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes these servers a quorum. Call it once, from one place, before the first node works with
+    /// them, and again only after a majority of them has lost its data at the same time. Jobs then
+    /// start again: their next occurrences lie after the time at which nodes register them.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if one of them is part of a quorum under this prefix already; nothing is
+    /// changed then. `Unavailable` if not all of them answer.
+    ///
+    /// # Cancel safety
+    /// A dropped call may leave some of the servers initialised. The error of the next call says what
+    /// to do.
+    pub async fn init(&self) -> Result {
+        self.inner.init().await.map_err(|error| error.op("init"))
+    }
+
+    /// True if a majority of these servers was initialised by [`init`](Self::init) and still knows
+    /// it.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few servers answer. `Invalid` if the servers belong to another quorum, or
+    /// were given in another order.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed on any server, except that empty servers may begin to rejoin.
+    pub async fn is_initialised(&self) -> Result<bool> {
+        let cluster_id = self.inner.find_cluster_id().await;
+        cluster_id.map(|id| id.is_some()).map_err(|error| error.op("is_initialised"))
+    }
+}
+
+impl fmt::Debug for RedisQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisQuorum")
+            .field("prefix", &self.inner.prefix)
+            .field("servers", &self.inner.servers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The state that clones share.
+struct Inner {
+    prefix: String,
+    /// The one key on each server.
+    key: String,
+    servers: Vec<Server>,
+    /// The place of each server: its number, and all names.
+    places: Vec<String>,
+    deadline: Duration,
+    runtime: Arc<dyn Runtime>,
+    /// A random number that no other process has.
+    proposer: u64,
+    /// The last round that was used or seen.
+    round: AtomicU64,
+    /// The id of the quorum's initialisation, once it is known.
+    cluster_id: Mutex<Option<String>>,
+    unacknowledged: Unacknowledged,
+    noop_proposals: NoopProposals,
+}
+
+impl Inner {
+    /// A ballot that is unused, and probably higher than all others: its round follows the node's
+    /// clock, so that a node need not be refused first to learn the others' rounds. Only the number of
+    /// refusals depends on that clock.
+    fn next_ballot(&self, now: TimeSource) -> Ballot {
+        let here: Time = now.without_store_clock();
+        let clock = u64::try_from(here.timestamp_millis()).unwrap_or(0);
+        let next = |last: u64| last.max(clock).checked_add(1);
+        let before = self.round.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let round = before.map_or(u64::MAX, |last| last.max(clock) + 1);
+        Ballot { round, proposer: self.proposer }
+    }
+
+    /// The next ballot is higher than these.
+    fn observe(&self, seen: impl Iterator<Item = Ballot>) {
+        if let Some(highest) = seen.map(|ballot| ballot.round).max() {
+            self.round.fetch_max(highest, Ordering::AcqRel);
+        }
+    }
+
+    fn cluster_id(&self) -> Option<String> {
+        self.lock_cluster_id().clone()
+    }
+
+    fn set_cluster_id(&self, cluster_id: String) {
+        *self.lock_cluster_id() = Some(cluster_id);
+    }
+
+    fn forget_cluster_id(&self) {
+        *self.lock_cluster_id() = None;
+    }
+
+    fn lock_cluster_id(&self) -> MutexGuard<'_, Option<String>> {
+        self.cluster_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,211 @@
+//! An exhaustive search of the protocol: the functions of the product, in every order of messages.
+//!
+//! The search is own code: a depth-first search is short, and the traits that a model checker asks
+//! for would be longer than it.
+//!
+//! A message that was sent can be delivered at any time, any number of times, also after its sender
+//! has given up. Its answer arrives at once or never: an answer that arrives late is one that
+//! arrives at once at a sender who waits. Visited states are kept as hashes of 64 bits.
+
+mod change;
+mod cluster;
+mod search;
+
+use super::ballot::Ballot;
+use change::{Changes, Clock};
+use cluster::{Action, Cluster, Defect, Goal};
+use search::{Found, search};
+
+/// The bounds of a search.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    /// The number of servers.
+    n: usize,
+    /// The rounds of each proposer's ballots, in the order in which it uses them.
+    rounds: &'static [&'static [u64]],
+    /// Take-overs at any time; otherwise claims at most once.
+    leases: bool,
+    /// The number of times that a server forgets everything.
+    losses: u8,
+    /// The number of attempts to let a server rejoin.
+    rejoins: u8,
+    /// The number of reads without a ballot.
+    reads: u8,
+    /// The rule that is removed from the protocol.
+    defect: Option<Defect>,
+    /// The search ends after so many states.
+    most: usize,
+}
+
+impl Setting {
+    const QUICK: Self = Self {
+        n: 3,
+        rounds: &[&[1, 3], &[2]],
+        leases: true,
+        losses: 0,
+        rejoins: 0,
+        reads: 0,
+        defect: None,
+        most: usize::MAX,
+    };
+
+    /// A server forgets, and rejoins.
+    const LOSS: Self = Self { losses: 1, rejoins: 1, leases: false, ..Self::QUICK };
+}
+
+/// The number of states after which a search ends that would take more than a quarter of an hour.
+const MOST: usize = 12_000_000;
+
+/// One ballot for each of two proposers.
+const SHORT: &[&[u64]] = &[&[1], &[2]];
+
+/// Checks that every state is sound, and that each of the goals is reached.
+fn holds(setting: &Setting, goals: &[Goal]) {
+    let Found { states, violation, reached, whole } = search(setting);
+    if let Some(violation) = violation {
+        panic!("{setting:?}: after {states} states: {violation}");
+    }
+    for goal in goals {
+        assert!(reached.contains(goal), "{setting:?}: {goal:?} is not reached in {states} states");
+    }
+    assert!(whole || setting.most < usize::MAX);
+    say(&format!("{states} states, {}: {setting:?}", if whole { "all" } else { "cut off" }));
+}
+
+/// Checks that the search finds a violation without this rule.
+fn breaks(defect: Defect, setting: &Setting) {
+    let setting = Setting { defect: Some(defect), ..setting.clone() };
+    let Found { states, violation, .. } = search(&setting);
+    assert!(violation.is_some(), "{states} states of {setting:?}, and no violation");
+    say(&format!("{states} states: {setting:?}"));
+}
+
+#[expect(clippy::print_stderr, reason = "how far a search went is what its reader wants to know")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+#[test]
+fn lost_answers_and_take_overs() {
+    let goals = [Goal::Completed, Goal::CompletedAfterTakeOver];
+    holds(&Setting { rounds: &[&[1], &[2, 3]], ..Setting::QUICK }, &goals);
+}
+
+#[test]
+fn lost_answers_at_most_once() {
+    holds(&Setting { leases: false, ..Setting::QUICK }, &[Goal::Granted]);
+}
+
+/// One way on which a read fails that believes what a majority has accepted: server 0 has copied
+/// what only server 1 had accepted, and had promised more before it forgot.
+#[test]
+fn a_read_that_is_not_at_rest_is_missed() {
+    let ballots = [1, 2].map(|round| Ballot { round, proposer: round - 1 });
+    let prepare = |p: usize, at| Action::Prepare { ballot: ballots[p], at, answered: true };
+    let accept = |sent, at| Action::Accept { sent, at, answered: true };
+    let way = [
+        [Action::Begin(0), Action::Begin(1)].to_vec(),
+        [prepare(0, 1), prepare(0, 2), prepare(1, 2), prepare(1, 0)].to_vec(),
+        [Action::Decide(0, Clock::Due), Action::Decide(1, Clock::Due), accept(0, 1)].to_vec(),
+        [Action::Lose(0), Action::BeginRejoin(0, 0), Action::Hear(0, 1)].to_vec(),
+        [1, 2].map(|at| Action::Note { sent: 0, at, answered: true }).to_vec(),
+        [Action::Hear(0, 1), Action::Hear(0, 2), Action::Rejoin(0)].to_vec(),
+        [Action::Peek(0, 0), Action::Peek(0, 1), accept(1, 2), accept(1, 0)].to_vec(),
+    ];
+    let mut way = way.concat();
+    way.insert(12, Action::Hear(0, 2));
+    let sound = Setting { reads: 1, rounds: SHORT, ..Setting::LOSS };
+    let broken = Setting { defect: Some(Defect::UnstableRead), ..sound.clone() };
+    let go = |setting: &Setting| {
+        let mut changes = Changes::new(setting.leases, true);
+        let mut cluster = Cluster::new(setting);
+        way.iter().map(|action| cluster.act(*action, setting, &mut changes)).collect::<Vec<_>>()
+    };
+    let reads = |seen: &[Result<Option<Goal>, String>]| seen.contains(&Ok(Some(Goal::ReadGrant)));
+    let (good, bad) = (go(&sound), go(&broken));
+    assert!(good.iter().all(Result::is_ok) && !reads(&good), "{good:?}");
+    assert!(reads(&bad) && bad.last().is_some_and(Result::is_err), "{bad:?}");
+}
+
+#[test]
+fn reads_without_a_ballot() {
+    holds(&Setting { reads: 1, rounds: SHORT, ..Setting::QUICK }, &[Goal::ReadGrant]);
+}
+
+#[test]
+fn a_server_that_forgets_and_rejoins() {
+    let goals = [Goal::Rejoined, Goal::GrantedAfterLoss];
+    holds(&Setting { rounds: SHORT, ..Setting::LOSS }, &goals);
+}
+
+/// The search finds a violation without any one of the rules.
+#[test]
+fn without_any_of_its_rules_the_protocol_breaks() {
+    let once = Setting { leases: false, rounds: SHORT, ..Setting::QUICK };
+    breaks(Defect::PromiseNotKept, &once);
+    breaks(Defect::NoMajority, &once);
+    let again = Setting { rounds: &[&[1, 2], &[3]], ..once.clone() };
+    breaks(Defect::ReadNotWrittenBack, &again);
+    breaks(Defect::FenceNotCompared, &Setting::QUICK);
+    let loss = Setting { rounds: SHORT, ..Setting::LOSS };
+    breaks(Defect::EmptyVotes, &loss);
+    breaks(Defect::OldPromisesCount, &loss);
+    breaks(Defect::OldVotesCount, &loss);
+    breaks(Defect::RejoinedByOne, &loss);
+    breaks(Defect::PromisesNotCopied, &loss);
+    breaks(Defect::ReadBeforeNoted, &loss);
+}
+
+/// Minutes each: with `ALLORA_TEST_LONG=1`.
+mod larger {
+    use super::*;
+
+    const TWICE: &[&[u64]] = &[&[1, 3], &[2, 4]];
+    const LOSS: &[Goal] = &[Goal::Rejoined, Goal::GrantedAfterLoss];
+
+    fn holds_too(setting: &Setting, goals: &[Goal]) {
+        if std::env::var_os("ALLORA_TEST_LONG").is_some() {
+            holds(setting, goals);
+        }
+    }
+
+    #[test]
+    fn two_ballots_each() {
+        let once = Setting { rounds: TWICE, leases: false, ..Setting::QUICK };
+        holds_too(&once, &[Goal::Granted]);
+        let leased = Setting { rounds: TWICE, ..Setting::QUICK };
+        holds_too(&leased, &[Goal::CompletedAfterTakeOver]);
+    }
+
+    #[test]
+    fn a_loss_and_three_ballots() {
+        const THREE: &[&[&[u64]]] = &[&[&[1, 3], &[2]], &[&[1], &[2, 3]], &[&[1, 2], &[3]]];
+        for rounds in THREE {
+            holds_too(&Setting { rounds, ..Setting::LOSS }, LOSS);
+        }
+    }
+
+    #[test]
+    fn two_losses() {
+        let twice = Setting { rounds: SHORT, losses: 2, rejoins: 2, ..Setting::LOSS };
+        holds_too(&Setting { most: MOST, ..twice }, LOSS);
+    }
+
+    #[test]
+    fn leases_and_a_loss() {
+        let leased = Setting { leases: true, ..Setting::LOSS };
+        holds_too(&leased, &[Goal::CompletedAfterLoss]);
+    }
+
+    #[test]
+    fn five_servers() {
+        let five = Setting { n: 5, rounds: SHORT, leases: false, ..Setting::QUICK };
+        holds_too(&five, &[Goal::Granted]);
+    }
+
+    #[test]
+    fn a_loss_and_a_read() {
+        let reads = Setting { rounds: SHORT, reads: 1, most: MOST, ..Setting::LOSS };
+        holds_too(&reads, &[Goal::ReadGrant, Goal::Rejoined]);
+    }
+}

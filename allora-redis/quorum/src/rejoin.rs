@@ -1,0 +1,270 @@
+//! Servers become voters: all at once at `init`, and one by one when they rejoin after they have
+//! forgotten.
+
+use super::{
+    Inner,
+    proposer::{Reply, latest, majority, next_incarnation, trusted},
+    register::{IncarnationVector, Known, MOST},
+    round::Responses,
+    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, REJOIN, Response, SCAN, known_text},
+    server::Fault,
+};
+use allora_core::{Error, ErrorKind, Result};
+use redis::Script;
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+/// The deadline of a call to a server that is being filled. No job waits for it.
+const UNHURRIED: Duration = Duration::from_secs(2);
+
+type Page = (Vec<u8>, Vec<Vec<u8>>, IncarnationVector);
+
+impl Inner {
+    /// The id of the quorum's initialisation.
+    ///
+    /// # Errors
+    /// `Invalid` if there was none, `Unavailable` if too few servers answer.
+    pub(crate) async fn require_cluster_id(self: &Arc<Self>) -> Result<String> {
+        if let Some(cluster_id) = self.cluster_id() {
+            return Ok(cluster_id);
+        }
+        let cluster_id = self.find_cluster_id().await?.ok_or_else(|| {
+            Error::invalid("these servers are not a quorum yet: call `init` once, from one place")
+        })?;
+        self.set_cluster_id(cluster_id.clone());
+        Ok(cluster_id)
+    }
+
+    /// The cluster id that the servers have now; `None` if they are not initialised.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few servers answer.
+    pub(crate) async fn find_cluster_id(self: &Arc<Self>) -> Result<Option<String>> {
+        let responses = self.handshake().await?;
+        match self.agreed_cluster_id(&responses)? {
+            None if !responses.faults.is_empty() => Err(self.too_few(&responses)),
+            cluster_id => Ok(cluster_id),
+        }
+    }
+
+    /// Asks all servers for their state.
+    pub(crate) async fn handshake(self: &Arc<Self>) -> Result<Responses> {
+        let n = self.servers.len();
+        let all = |responses: &Responses| responses.replies.len() + responses.empty.len() == n;
+        self.ask(&HANDSHAKE, vec![Vec::new()], false, all).await
+    }
+
+    /// The cluster id that a majority knows; `None` if there is none.
+    fn agreed_cluster_id(&self, responses: &Responses) -> Result<Option<String>> {
+        let cluster_id = |reply: &Reply<Vec<Vec<u8>>>| {
+            String::from_utf8(reply.body.first().cloned().unwrap_or_default()).ok()
+        };
+        let cluster_ids: HashSet<Option<String>> =
+            trusted(&responses.replies).map(cluster_id).collect();
+        if cluster_ids.len() > 1 {
+            return Err(Error::invalid(format!(
+                "these servers were initialised at different times: delete the key {:?} on all of \
+                 them and call `init` again",
+                self.key
+            )));
+        }
+        if trusted(&responses.replies).count() < majority(self.servers.len()) {
+            return Ok(None);
+        }
+        Ok(cluster_ids.into_iter().next().flatten())
+    }
+
+    /// See [`RedisQuorum::init`](super::RedisQuorum::init).
+    pub(crate) async fn init(self: &Arc<Self>) -> Result {
+        let n = self.servers.len();
+        for server in self.servers.iter().filter(|server| !server.is_healthy()) {
+            // Every server must take part, also one that was slow before.
+            let _ = server.info(&*self.runtime, UNHURRIED).await;
+        }
+        let responses = self.handshake().await?;
+        if !responses.replies.is_empty() {
+            let key = &self.key;
+            let there = format!(
+                "some of these servers are initialised already, and nothing was changed; to begin \
+                 anew, delete the key {key:?} on all of them first"
+            );
+            return Err(Error::new(ErrorKind::AlreadyExists, there));
+        }
+        if responses.empty.len() < n {
+            return Err(self.too_few(&responses));
+        }
+        let token = self.token();
+        let cluster_id = format!("{:016x}{:016x}", self.runtime.random(), self.runtime.random());
+        for k in 0..n {
+            let drafted = self.fill_call(k, &DRAFT, vec![token.clone()]).await;
+            self.need(k, drafted, "drafted")?;
+        }
+        let mut known: Known = [0; MOST];
+        known[..n].fill(1);
+        for k in 0..n {
+            let rejoined = self
+                .enter(k, &token, &cluster_id, IncarnationVector { incarnation: 1, known })
+                .await;
+            self.need(k, rejoined, "rejoined")?;
+        }
+        self.set_cluster_id(cluster_id);
+        Ok(())
+    }
+
+    /// Lets server `k`, which is empty, rejoin: the others store its new incarnation, then their
+    /// registers are copied to it, then it votes.
+    ///
+    /// Any number of nodes may do so at once, and each may be stopped at any step: only the node
+    /// that began last can fill the server, and only as a whole.
+    pub(crate) async fn rejoin(self: &Arc<Self>, k: usize) -> Result {
+        let quorum = majority(self.servers.len());
+        let cluster_id = self.require_cluster_id().await?;
+        let token = self.token();
+        let others = |responses: &Responses| {
+            trusted(&responses.replies).filter(|reply| reply.from != k).count() >= quorum
+        };
+        let head = vec![cluster_id.clone().into_bytes()];
+        let responses = self.ask(&HANDSHAKE, head.clone(), false, others).await?;
+        if !others(&responses) {
+            // The remains on an empty server are kept while nothing can replace them.
+            return Err(self.too_few(&responses));
+        }
+        self.need(k, self.fill_call(k, &DRAFT, vec![token.clone()]).await, "drafted")?;
+        // From now on no other node's rejoin can come between: the incarnation must be read after
+        // this.
+        let responses = self.ask(&HANDSHAKE, head.clone(), false, others).await?;
+        let Some(incarnation) = next_incarnation(&responses.replies, k, quorum) else {
+            return Err(self.too_few(&responses));
+        };
+        let mut note = head.clone();
+        note.extend([k.to_string().into_bytes(), incarnation.to_string().into_bytes()]);
+        let responses = self.ask(&NOTE, note, false, others).await?;
+        let told: Vec<Reply<()>> = trusted(&responses.replies)
+            .filter(|reply| reply.from != k)
+            .take(quorum)
+            .map(|reply| Reply { from: reply.from, vector: reply.vector, body: () })
+            .collect();
+        if told.len() < quorum {
+            return Err(self.too_few(&responses));
+        }
+        let mut last = Vec::new();
+        for reply in &told {
+            let vector = self.copy(k, reply, &token, &cluster_id).await?;
+            last.push(Reply { vector, ..reply.clone() });
+        }
+        if trusted(&last).count() < quorum {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "a server restarted or lost its data while it was copied",
+            ));
+        }
+        let mut known = latest(last.iter().map(|reply| &reply.vector));
+        known[k] = known[k].max(incarnation);
+        let rejoined =
+            self.enter(k, &token, &cluster_id, IncarnationVector { incarnation, known }).await;
+        self.need(k, rejoined, "rejoined")
+    }
+
+    /// Copies all registers of a server to server `k`, and returns the source's last vector.
+    async fn copy(
+        &self,
+        k: usize,
+        from: &Reply<()>,
+        token: &[u8],
+        cluster_id: &str,
+    ) -> Result<IncarnationVector> {
+        let mut cursor = b"0".to_vec();
+        loop {
+            let (next, fields, vector) = self.page(from.from, cluster_id, cursor).await?;
+            if vector.incarnation != from.vector.incarnation {
+                let forgot = "a server restarted or lost its data while it was copied";
+                return Err(Error::new(ErrorKind::Unavailable, forgot));
+            }
+            let mut args = vec![token.to_vec()];
+            for pair in fields.chunks_exact(2) {
+                let (place, other) = match pair[0].split_at_checked(2) {
+                    Some((b"p:", job)) => (1, job),
+                    Some((b"a:", job)) => (2, job),
+                    _ => continue,
+                };
+                let mut triple = [other.to_vec(), Vec::new(), Vec::new()];
+                triple[place] = pair[1].clone();
+                args.extend(triple);
+            }
+            if args.len() > 1 {
+                for part in args[1..].chunks(3 * 1_000) {
+                    let mut part = part.to_vec();
+                    part.insert(0, token.to_vec());
+                    self.need(k, self.fill_call(k, &FILL, part).await, "filled")?;
+                }
+            }
+            if next == b"0" {
+                return Ok(vector);
+            }
+            cursor = next;
+        }
+    }
+
+    async fn page(&self, i: usize, cluster_id: &str, cursor: Vec<u8>) -> Result<Page> {
+        let args = [cluster_id.as_bytes().to_vec(), cursor];
+        match self.call_one(i, &SCAN, &args).await {
+            Ok(Response::Member { vector, mut body, .. }) if !body.is_empty() => {
+                let fields = body.split_off(1);
+                Ok((body.remove(0), fields, vector))
+            }
+            Ok(_) => Err(self.lost(i, Fault::Unexpected)),
+            Err(fault) => Err(self.lost(i, fault)),
+        }
+    }
+
+    async fn enter(
+        &self,
+        k: usize,
+        token: &[u8],
+        cluster_id: &str,
+        vector: IncarnationVector,
+    ) -> Result<Response, Fault> {
+        let args = vec![
+            token.to_vec(),
+            self.places[k].clone().into_bytes(),
+            cluster_id.as_bytes().to_vec(),
+            vector.incarnation.to_string().into_bytes(),
+            known_text(&vector.known).into_bytes(),
+        ];
+        self.fill_call(k, &REJOIN, args).await
+    }
+
+    async fn fill_call(
+        &self,
+        k: usize,
+        script: &'static LazyLock<Script>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Response, Fault> {
+        let deadline = self.deadline.max(UNHURRIED);
+        self.servers[k].call(&*self.runtime, deadline, script, &self.key, &args).await
+    }
+
+    fn need(&self, k: usize, response: Result<Response, Fault>, word: &str) -> Result {
+        match response {
+            Ok(Response::Word(response)) if response == word => Ok(()),
+            Ok(_) => {
+                let address = &self.servers[k].address;
+                let other = format!("another node is filling {address}; try again");
+                Err(Error::new(ErrorKind::Unavailable, other))
+            }
+            Err(fault) => Err(self.lost(k, fault)),
+        }
+    }
+
+    fn lost(&self, i: usize, fault: Fault) -> Error {
+        let message = format!("{}: {fault}", self.servers[i].address);
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    fn token(&self) -> Vec<u8> {
+        self.runtime.random().to_string().into_bytes()
+    }
+}

@@ -1,0 +1,235 @@
+//! A server's answers to messages, as Lua; the same in Rust is in `acceptor`.
+//!
+//! A server has one hash for each prefix. Its fields: `m:` what concerns the server, `p:JOB` the
+//! ballot that is promised for a job, `a:JOB` the ballot that was accepted last, followed by the
+//! value. It is one key, so that a server cannot lose a part of its state: eviction, deletion and a
+//! flush remove the whole key, and then the server is empty.
+//!
+//! A server is empty, too, when `m:run` is not its process: then its state may come from an old
+//! file. Every script checks that before anything else.
+
+use super::register::{IncarnationVector, Known, MOST};
+use redis::{Script, Value};
+use std::sync::LazyLock;
+
+/// The beginning of every script that only a member carries out; `reply` is the beginning of its
+/// answer. The time is read after everything else that can fail.
+const MEMBER: &str = "
+local key, place, cluster_id = KEYS[1], ARGV[1], ARGV[2]
+local meta = redis.call('HMGET', key, 'm:run', 'm:place', 'm:cluster_id', 'm:incarnation', 'm:known')
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if meta[1] ~= run then return {'empty', run} end
+if meta[2] ~= place then return {'place', meta[2]} end
+if cluster_id ~= '' and meta[3] ~= cluster_id then return {'cluster_id'} end
+local time = redis.call('TIME')
+local reply = {'ok', meta[4], meta[5], time[1], time[2]}
+";
+
+/// The beginning of every script that fills an empty server.
+const DRAFTED: &str = "
+local key, token = KEYS[1], ARGV[1]
+local meta = redis.call('HMGET', key, 'm:run', 'm:draft')
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if meta[1] == run or meta[2] ~= token .. ':' .. run then return {'other'} end
+";
+
+/// Reads promised and accepted of the jobs from `ARGV[first]` on.
+const READ: &str = "
+local fields = {}
+for i = first, #ARGV do
+  fields[#fields + 1] = 'p:' .. ARGV[i]
+  fields[#fields + 1] = 'a:' .. ARGV[i]
+end
+local got = redis.call('HMGET', key, unpack(fields))
+for i = 1, #got do reply[#reply + 1] = got[i] or '' end
+";
+
+fn member(body: &str) -> Script {
+    Script::new(&format!("{MEMBER}{body}"))
+}
+
+fn drafted(body: &str) -> Script {
+    Script::new(&format!("{DRAFTED}{body}"))
+}
+
+/// The server's state. Arguments, as of all scripts of members: place, cluster id (may be empty).
+/// Body: cluster id, run.
+pub(crate) static HANDSHAKE: LazyLock<Script> =
+    LazyLock::new(|| member("reply[6] = meta[3]; reply[7] = run; return reply"));
+
+/// `Acceptor::peek` of each job. Further arguments: jobs. Body: promised and accepted of each.
+pub(crate) static PEEK: LazyLock<Script> =
+    LazyLock::new(|| member(&format!("local first = 3 {READ} return reply")));
+
+/// `Acceptor::prepare` of each job. Further arguments: ballot, jobs. Body: as `PEEK`, before.
+pub(crate) static PREPARE: LazyLock<Script> = LazyLock::new(|| {
+    member(&format!(
+        "local ballot, first = ARGV[3], 4 {READ}
+local write = {{}}
+for i = 1, #fields, 2 do
+  if (got[i] or '') < ballot then
+    write[#write + 1] = fields[i]
+    write[#write + 1] = ballot
+  end
+end
+if #write > 0 then redis.call('HSET', key, unpack(write)) end
+return reply"
+    ))
+});
+
+/// `Acceptor::accept` of each job. Further arguments: ballot, then job and value of each. Body:
+/// what was promised before.
+pub(crate) static ACCEPT: LazyLock<Script> = LazyLock::new(|| {
+    member(
+        "local ballot = ARGV[3]
+local fields, write = {}, {}
+for i = 4, #ARGV, 2 do fields[#fields + 1] = 'p:' .. ARGV[i] end
+local got = redis.call('HMGET', key, unpack(fields))
+for i = 1, #fields do
+  local before = got[i] or ''
+  if before <= ballot then
+    write[#write + 1] = fields[i]
+    write[#write + 1] = ballot
+    write[#write + 1] = 'a:' .. ARGV[2 * i + 2]
+    write[#write + 1] = ballot .. ARGV[2 * i + 3]
+  end
+  reply[#reply + 1] = before
+end
+if #write > 0 then redis.call('HSET', key, unpack(write)) end
+return reply",
+    )
+});
+
+/// `Acceptor::note`. Further arguments: the server's number, from 0; its new incarnation. No body.
+pub(crate) static NOTE: LazyLock<Script> = LazyLock::new(|| {
+    member(
+        "local known, i = {}, 0
+for incarnation in string.gmatch(meta[5], '%d+') do
+  if i == tonumber(ARGV[3]) and tonumber(incarnation) < tonumber(ARGV[4]) then incarnation = ARGV[4] end
+  i = i + 1
+  known[i] = incarnation
+end
+reply[3] = table.concat(known, ',')
+redis.call('HSET', key, 'm:known', reply[3])
+return reply",
+    )
+});
+
+/// A page of all registers. Further arguments: cursor. Body: the next cursor, then field and text
+/// of each.
+pub(crate) static SCAN: LazyLock<Script> = LazyLock::new(|| {
+    member(
+        "local page = redis.call('HSCAN', key, ARGV[3], 'COUNT', 500)
+reply[6] = page[1]
+for i = 1, #page[2] do reply[#reply + 1] = page[2][i] end
+return reply",
+    )
+});
+
+/// `Acceptor::draft`. Arguments: token. Answer: `drafted` and the run, or `other`.
+pub(crate) static DRAFT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local key = KEYS[1]
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if redis.call('HGET', key, 'm:run') == run then return {'other'} end
+redis.call('DEL', key)
+redis.call('HSET', key, 'm:draft', ARGV[1] .. ':' .. run)
+return {'drafted', run}",
+    )
+});
+
+/// `Acceptor::fill` of each job. Arguments: token, then job, promised and accepted of each.
+/// Answer: `filled` or `other`.
+pub(crate) static FILL: LazyLock<Script> = LazyLock::new(|| {
+    drafted(
+        "local fields, write = {}, {}
+for i = 2, #ARGV, 3 do
+  fields[#fields + 1] = 'p:' .. ARGV[i]
+  fields[#fields + 1] = 'a:' .. ARGV[i]
+end
+if #fields == 0 then return {'filled'} end
+local got = redis.call('HMGET', key, unpack(fields))
+for i = 1, #fields / 2 do
+  local promised, accepted = ARGV[3 * i], ARGV[3 * i + 1]
+  if (got[2 * i - 1] or '') < promised then
+    write[#write + 1] = fields[2 * i - 1]
+    write[#write + 1] = promised
+  end
+  if string.sub(got[2 * i] or '', 1, 40) < string.sub(accepted, 1, 40) then
+    write[#write + 1] = fields[2 * i]
+    write[#write + 1] = accepted
+  end
+end
+if #write > 0 then redis.call('HSET', key, unpack(write)) end
+return {'filled'}",
+    )
+});
+
+/// `Acceptor::rejoin`. Arguments: token, place, cluster id, incarnation, known. Answer: `rejoined`
+/// or `other`.
+pub(crate) static REJOIN: LazyLock<Script> = LazyLock::new(|| {
+    drafted(
+        "redis.call('HDEL', key, 'm:draft')
+redis.call('HSET', key, 'm:run', run, 'm:place', ARGV[2], 'm:cluster_id', ARGV[3],
+  'm:incarnation', ARGV[4], 'm:known', ARGV[5])
+return {'rejoined'}",
+    )
+});
+
+/// A server's answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Response {
+    /// It is a member. Its clock in microseconds, and the body.
+    Member { vector: IncarnationVector, clock: i64, body: Vec<Vec<u8>> },
+    /// It is empty, or its state may be old.
+    Empty,
+    /// It belongs to another quorum, or to another place in this one: the place stored in it.
+    Place(String),
+    /// The quorum was initialised again since.
+    OtherCluster,
+    /// The first word of any other answer.
+    Word(String),
+}
+
+/// Reads an answer; `None` if no script of the protocol gives it.
+pub(crate) fn parse_response(value: Value) -> Option<Response> {
+    let Value::Array(parts) = value else { return None };
+    let mut texts = Vec::with_capacity(parts.len());
+    for part in parts {
+        texts.push(match part {
+            Value::BulkString(bytes) => bytes,
+            Value::SimpleString(text) => text.into_bytes(),
+            Value::Int(number) => number.to_string().into_bytes(),
+            Value::Nil => Vec::new(),
+            _ => return None,
+        });
+    }
+    let text = |i: usize| texts.get(i).and_then(|text| std::str::from_utf8(text).ok());
+    match text(0)? {
+        "empty" => Some(Response::Empty),
+        "place" => Some(Response::Place(text(1).unwrap_or_default().to_owned())),
+        "cluster_id" => Some(Response::OtherCluster),
+        "ok" => {
+            let vector =
+                IncarnationVector { incarnation: text(1)?.parse().ok()?, known: known(text(2)?)? };
+            let (seconds, micros): (i64, i64) = (text(3)?.parse().ok()?, text(4)?.parse().ok()?);
+            let clock = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
+            Some(Response::Member { vector, clock, body: texts.split_off(5) })
+        }
+        word => Some(Response::Word(word.to_owned())),
+    }
+}
+
+fn known(text: &str) -> Option<Known> {
+    let mut known = [0; MOST];
+    let mut incarnations = text.split(',');
+    for known in &mut known {
+        *known = incarnations.next()?.parse().ok()?;
+    }
+    incarnations.next().is_none().then_some(known)
+}
+
+/// The text that servers store.
+pub(crate) fn known_text(known: &Known) -> String {
+    known.map(|incarnation| incarnation.to_string()).join(",")
+}

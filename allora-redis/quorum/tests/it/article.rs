@@ -1,0 +1,80 @@
+//! Fifty nodes, the same minute: one runs it, also while a server hangs and a clock is wrong.
+
+#![expect(clippy::disallowed_methods, reason = "real nodes in real time")]
+
+use super::{join, runtime, servers, urls};
+use allora_core::{Run, Runtime, Scheduler, Time, every, runtime::Tokio};
+use allora_redis_quorum::RedisQuorum;
+use futures::future::{BoxFuture, join_all};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+const NODES: usize = 50;
+
+/// A machine whose clock is late.
+#[derive(Debug)]
+struct Late(Tokio);
+
+impl Runtime for Late {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+    }
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(at)
+    }
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+    fn wall(&self) -> Time {
+        self.0.wall() - chrono::TimeDelta::seconds(9)
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+#[test]
+fn fifty_machines_run_each_occurrence_once_while_a_server_hangs_and_a_clock_is_late() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        let runs: Arc<Mutex<BTreeMap<Time, u32>>> = Arc::default();
+        let (mut handles, mut nodes) = (Vec::new(), Vec::new());
+        for i in 0..NODES {
+            let tokio = Tokio::current().unwrap();
+            let clock: Arc<dyn Runtime> =
+                if i == 7 { Arc::new(Late(tokio)) } else { Arc::new(tokio) };
+            let runs = runs.clone();
+            let scheduler =
+                Scheduler::builder(RedisQuorum::builder().connect(&urls).await.unwrap())
+                    .runtime(clock)
+                    .job("minutely", every(Duration::from_secs(3)), async move |run: Run| {
+                        *runs.lock().unwrap().entry(run.scheduled_at()).or_default() += 1;
+                    })
+                    .build()
+                    .unwrap();
+            handles.push(scheduler.handle());
+            nodes.push(tokio::spawn(scheduler.run()));
+        }
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        servers[1].freeze();
+        // Time for another attempt of a node that would try for fifteen seconds.
+        tokio::time::sleep(Duration::from_secs(16)).await;
+        for handle in &handles {
+            handle.stop();
+        }
+        join_all(nodes).await;
+        let seen = super::read(&join(&urls, "allora").await, "minutely").await;
+        let runs = runs.lock().unwrap();
+        assert!(runs.len() >= 4, "{runs:?}");
+        assert!(runs.values().all(|times| *times == 1), "{runs:?}");
+        assert_eq!(seen.counters.started, runs.len() as u64, "{runs:?}");
+        let span = *runs.keys().last().unwrap() - *runs.keys().next().unwrap();
+        let instants = span.num_seconds() as u64 / 3 + 1;
+        let accounted = seen.counters.started + seen.counters.missed;
+        assert!(accounted >= instants, "{instants} instants: {seen:?}");
+    });
+}

@@ -1,0 +1,81 @@
+//! Refusals when a quorum is opened, and their messages.
+
+use super::{read, register, runtime, server::Server, servers, urls};
+use allora_core::{Error, ErrorKind, backend::Operation};
+use allora_redis_quorum::RedisQuorum;
+use std::time::{Duration, Instant};
+
+async fn refused(urls: &[&str], kind: ErrorKind, says: &str) {
+    let error: Error = RedisQuorum::builder().connect(urls).await.unwrap_err();
+    assert!(error.kind() == kind && error.to_string().contains(says), "{error}");
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn three_or_five_different_servers_make_a_quorum() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        let [a, b, c] = [&urls[0][..], &urls[1], &urls[2]];
+        refused(&[], ErrorKind::Invalid, "give 3 or 5").await;
+        refused(&[a], ErrorKind::Invalid, "give 3 or 5").await;
+        refused(&[a, b, c, a], ErrorKind::Invalid, "give 3 or 5").await;
+        refused(&[a, b, a], ErrorKind::Invalid, "given twice").await;
+        let again = a.replace("127.0.0.1", "localhost");
+        refused(&[a, b, &again], ErrorKind::Invalid, "are the same server").await;
+        refused(&[a, b, "http://:hunter2@x"], ErrorKind::Invalid, "URL of server 3").await;
+        let secret = a.replace("//", "//:hunter2@");
+        refused(&[&secret, b, c], ErrorKind::Invalid, "refused the user").await;
+        let nobody = "redis://:hunter2@127.0.0.1:1";
+        refused(&[a, nobody, "redis://127.0.0.1:2"], ErrorKind::Unavailable, "1 of 3 servers")
+            .await;
+    });
+}
+
+#[test]
+fn servers_in_another_order_are_refused() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let mut urls = urls(&servers);
+        urls.swap(0, 2);
+        let node = super::join(&urls, "allora").await;
+        let error = super::ask(&node, "n", &[], super::t(0)).await;
+        assert!(error.is_ok(), "nothing was asked for");
+        let read = [Operation::read("j")];
+        let error = super::ask(&node, "n", &read, super::t(0)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("in the same order"), "{error}");
+    });
+}
+
+#[test]
+fn a_quorum_is_initialised_once_and_all_servers_must_answer() {
+    runtime().block_on(async {
+        let Some(mut own) = (0..3).map(|_| Server::start()).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let urls = urls(&own);
+        let node = super::join(&urls, "allora").await;
+        let operations = [Operation::read("j")];
+        let early = super::ask(&node, "n", &operations, super::t(0)).await.unwrap_err();
+        assert!(early.to_string().contains("call `init` once"), "{early}");
+        assert!(!node.is_initialised().await.unwrap());
+        own[2].kill();
+        assert_eq!(node.init().await.unwrap_err().kind(), ErrorKind::Unavailable);
+        own[2].serve();
+        let other = super::join(&urls, "allora").await;
+        // A server that was just started may still be loading its file.
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            match other.init().await {
+                Err(error) if error.kind() == ErrorKind::Unavailable && Instant::now() < end => {}
+                done => break done.unwrap(),
+            }
+        }
+        assert!(other.is_initialised().await.unwrap());
+        assert_eq!(other.init().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let seen = register(&node, "j", 60).await;
+        assert_eq!(read(&other, "j").await, seen);
+    });
+}

@@ -1,0 +1,292 @@
+//! Servers that die, forget and hang while nodes work. The history checker judges what the nodes
+//! recorded.
+
+#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+
+use super::{
+    ask, ask_one, claim, join, join_within, read, register, runtime, server::Server, servers, t,
+    urls,
+};
+use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
+use allora_core::{
+    ErrorKind,
+    backend::{Claim, Claimed, Completion, Cursor, Operation, Reply},
+};
+use allora_redis_quorum::RedisQuorum;
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+const JOBS: usize = 20;
+const NODES: usize = 4;
+/// The time of everything: all occurrences are due.
+const NOW: i64 = 1_000_000;
+/// Time to wait for a server: short, so that a server that hangs for a while costs little more than
+/// the repeated detection.
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// One node's part in the race.
+struct Racer {
+    id: String,
+    node: RedisQuorum,
+    claim_id: u128,
+    log: Vec<Event>,
+    errors: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Racer {
+    /// Claims and completes what it can, until all jobs have come to their end: that is the run
+    /// that is completed when the race is over. An operation with an unknown outcome is sent again,
+    /// until it has one.
+    async fn race(mut self) -> Vec<Event> {
+        let now = t(NOW);
+        let names: Vec<String> = (0..JOBS).map(|i| format!("job {i}")).collect();
+        let mut open = names.clone();
+        while !open.is_empty() {
+            for name in std::mem::take(&mut open) {
+                let reply = self.until_known(Operation::read(&name)).await;
+                let Reply::State(seen) = reply else { panic!("{reply:?}") };
+                let Some(head) = seen.head.clone() else { continue };
+                open.push(name.clone());
+                if !seen.leases.is_empty() {
+                    continue;
+                }
+                self.claim_id += 1;
+                // Longer than the race, which is at one instant.
+                let lease = Duration::from_secs(86_400);
+                let claim = Claim::at_least_once(self.claim_id, seen.fence, head, lease);
+                let reply = self.until_known(Operation::claim(&name, claim)).await;
+                if let Reply::Claimed(claimed) = reply {
+                    self.run(&name, &claimed, now.timestamp_millis()).await;
+                }
+            }
+        }
+        self.log
+    }
+
+    async fn run(&mut self, name: &str, claimed: &Claimed, at: i64) {
+        let (scheduled_at, fence) = (claimed.occurrence.scheduled_at, claimed.fence);
+        let occurrence = scheduled_at.timestamp_millis();
+        let until = Some(claimed.until.timestamp_millis());
+        let claims = Claims { occurrence, fence, attempt: claimed.attempt, until };
+        self.note(name, at, What::Claim(claims));
+        self.note(name, at, What::Start { occurrence, fence });
+        let next = scheduled_at + chrono::TimeDelta::seconds(1);
+        let goes_on = !self.is_over.load(Ordering::Relaxed);
+        let then = Cursor::To(goes_on.then(|| next.into()));
+        let mut is_known = true;
+        loop {
+            let complete = Operation::complete(name, fence, then, Completion::Succeeded);
+            match ask_one(&self.node, &self.id, complete, t(NOW)).await {
+                Ok(reply) => {
+                    // The record remembers one end: after an unknown one, other runs may have
+                    // ended since. The counters below show that it was not lost.
+                    assert!(reply.is_accepted() || !is_known, "{name} {fence} {reply:?}");
+                    break;
+                }
+                Err(error) => {
+                    is_known = false;
+                    self.failed(&error).await;
+                }
+            }
+        }
+        self.note(name, at, What::End { occurrence, fence, outcome: Outcome::Succeeded });
+    }
+
+    async fn until_known(&self, operation: Operation<'_>) -> Reply {
+        loop {
+            match ask_one(&self.node, &self.id, operation.clone(), t(NOW)).await {
+                Ok(reply) => return reply,
+                Err(error) => self.failed(&error).await,
+            }
+        }
+    }
+
+    async fn failed(&self, error: &allora_core::Error) {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    fn note(&mut self, job: &str, at: i64, what: What) {
+        self.log.push(Event { job: job.to_owned(), node: self.id.clone(), at, what });
+    }
+}
+
+/// Waits until the server votes again. A node that uses the others notices that it is empty; here
+/// that is `node`, also when the race is over.
+async fn until_rejoined(server: &Server, node: &RedisQuorum) {
+    let client = redis::Client::open(server.url()).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let told = async {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await?;
+            let mut run = redis::cmd("HGET");
+            run.arg("allora:quorum").arg("m:run");
+            let run: Option<String> = run.query_async(&mut connection).await?;
+            Ok::<_, redis::RedisError>(run.is_some() && run == info.get("run_id"))
+        };
+        let _ = ask(node, "keeper", &[Operation::read("job 0")], t(0)).await;
+        if told.await.is_ok_and(|is_rejoined| is_rejoined) {
+            return;
+        }
+        assert!(Instant::now() < end, "it does not rejoin");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The race, while `disturb` does something to the servers: then it is over.
+async fn contend(urls: &[String], disturb: impl AsyncFnOnce()) {
+    let first = join(urls, "allora").await;
+    for i in 0..JOBS {
+        register(&first, &format!("job {i}"), 1).await;
+    }
+    let errors: Arc<AtomicU64> = Arc::default();
+    let is_over: Arc<AtomicBool> = Arc::default();
+    let mut racers = Vec::new();
+    for i in 0..NODES {
+        let racer = Racer {
+            id: format!("racer-{i}"),
+            node: join_within(DEADLINE, urls, "allora").await,
+            claim_id: (i as u128) << 64,
+            log: Vec::new(),
+            errors: errors.clone(),
+            is_over: is_over.clone(),
+        };
+        racers.push(tokio::spawn(racer.race()));
+    }
+    disturb().await;
+    is_over.store(true, Ordering::Relaxed);
+    let mut log = Vec::new();
+    for racer in racers {
+        log.extend(racer.await.unwrap());
+    }
+    let mut last: HashMap<&str, i64> = HashMap::new();
+    for event in &log {
+        if let What::Start { occurrence, .. } = event.what {
+            let last = last.entry(&event.job).or_default();
+            *last = occurrence.max(*last);
+        }
+    }
+    let following = |job: &str, at: i64| (at < last[job]).then_some(at + 1_000);
+    let law = Invariant::new(&following).until(t(NOW).timestamp_millis()).at_most_once().alone();
+    assert_eq!(check(&log, &law), []);
+    let starts = log.iter().filter(|event| matches!(event.what, What::Start { .. })).count();
+    let mut ran = 0;
+    for i in 0..JOBS {
+        let name = format!("job {i}");
+        let seen = read(&first, &name).await;
+        let each = (last[name.as_str()] - t(0).timestamp_millis()) / 1_000;
+        assert_eq!((seen.counters.succeeded, seen.head), (each as u64, None));
+        ran += each as usize;
+    }
+    assert_eq!(starts, ran);
+    let errors = errors.load(Ordering::Relaxed);
+    assert!(ran > 3 * JOBS, "too little to judge: {ran} runs, {errors} unknown outcomes");
+}
+
+#[test]
+fn servers_that_are_killed_and_come_back_empty_in_turn_cost_and_double_nothing() {
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        let node = join(&urls, "allora").await;
+        // Each of them, with and without its file, three times.
+        contend(&urls, async || {
+            for loss in 0..18 {
+                let server = &mut servers[loss % 3];
+                server.kill();
+                tokio::time::sleep(Duration::from_millis(150)).await;
+                if loss % 2 == 0 {
+                    server.wipe();
+                }
+                server.serve();
+                until_rejoined(server, &node).await;
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn servers_that_hang_in_turn_cost_and_double_nothing() {
+    runtime().block_on(async {
+        let Some(servers) = servers(5).await else { return };
+        let urls = urls(&servers);
+        // Each two that are not neighbours, five times, longer than they are waited for; the next
+        // two hang when these are hardly trusted again.
+        contend(&urls, async || {
+            for hang in 0..25 {
+                let two = [&servers[hang % 5], &servers[(hang + 2) % 5]];
+                two.iter().for_each(|server| server.freeze());
+                tokio::time::sleep(DEADLINE * 3).await;
+                two.iter().for_each(|server| server.thaw());
+                tokio::time::sleep(DEADLINE / 2).await;
+            }
+        })
+        .await;
+    });
+}
+
+#[test]
+fn without_a_majority_nothing_is_claimed_and_with_it_again_all_goes_on() {
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
+        let seen = register(&node, "job", 1).await;
+        servers[0].freeze();
+        servers[2].kill();
+        let operations = [Operation::claim("job", claim(&seen, 1, 2))];
+        let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        servers[0].thaw();
+        let end = Instant::now() + Duration::from_secs(30);
+        let reply = loop {
+            match ask(&node, "n", &operations, t(1)).await {
+                Ok(applied) => break applied.single().unwrap(),
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        };
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+    });
+}
+
+#[test]
+fn a_majority_that_forgot_at_once_stops_everything_until_init() {
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        // A call ends after forty deadlines, and each of those below fails.
+        let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
+        register(&node, "job", 1).await;
+        for server in &mut servers[..2] {
+            server.kill();
+            server.wipe();
+            server.serve();
+        }
+        let operations = [Operation::read("job")];
+        for _ in 0..3 {
+            let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
+            assert!(error.to_string().contains("empty and has not rejoined"), "{error}");
+        }
+        assert_eq!(node.init().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        servers[2].kill();
+        servers[2].wipe();
+        servers[2].serve();
+        let operator = join(&urls(&servers), "allora").await;
+        operator.init().await.unwrap();
+        // A node from before continues: its requests to the old cluster id count for nothing.
+        let end = Instant::now() + Duration::from_secs(30);
+        let reply = loop {
+            match ask(&node, "n", &operations, t(1)).await {
+                Ok(applied) => break applied.single().unwrap(),
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        };
+        assert_eq!(reply, Reply::Absent);
+    });
+}

@@ -1,0 +1,297 @@
+//! The fast path: claims, completions and extensions of cached records are applied by the call that
+//! reads the other records of the batch.
+
+use crate::{
+    cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
+    error::copy,
+    keys::Shard,
+    script::Call,
+    store::{Store, StoredRecord, Version},
+};
+use allora_core::{
+    MAX_NAME, Result, Time,
+    backend::{Action, Batch, Operation, Reply, TimeSource},
+    record::{HistoryBuffer, OpContext, Record, apply},
+    store::{FastPath, Loaded, Snapshot},
+};
+use redis::Value;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    iter,
+};
+
+const OP: &str = "reschedule";
+
+/// The operations on one name.
+struct Target<'a> {
+    name: &'a str,
+    /// The position of the first operation.
+    first: usize,
+    /// The positions of further operations.
+    more: Vec<usize>,
+}
+
+impl Target<'_> {
+    fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        iter::once(self.first).chain(self.more.iter().copied())
+    }
+}
+
+/// The result for one target.
+enum Served {
+    Replied { now: Time, reply: Result<Reply>, is_due: bool },
+    Loaded(Box<Loaded<Version>>),
+}
+
+impl Store {
+    pub(crate) async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Version>> {
+        let targets = targets(batch.operations);
+        let targets = &targets;
+        let serve = |shard, which: Vec<usize>| async move {
+            let part: Vec<&Target<'_>> = which.iter().map(|i| &targets[*i]).collect();
+            self.serve(shard, &part, batch).await
+        };
+        let names = targets.iter().map(|target| target.name);
+        let served = self.call_shards(names, |_| 0, serve).await?;
+        let mut fast = FastPath::none();
+        let (mut loaded, mut min_fence) = (Vec::new(), 0);
+        for (target, served) in targets.iter().zip(served) {
+            match served {
+                Ok(Served::Loaded(record)) => {
+                    fast.now = fast.now.max(record.now);
+                    min_fence = min_fence.max(record.version.min_fence);
+                    loaded.push(*record);
+                }
+                Ok(Served::Replied { now, reply, is_due }) => {
+                    fast.now = fast.now.max(Some(now));
+                    fast.replies.push((target.first, reply));
+                    fast.due.extend(is_due.then(|| target.name.to_owned()));
+                }
+                Err(error) => {
+                    let others = target.more.iter().map(|i| (*i, Err(copy(&error))));
+                    fast.replies.extend(others);
+                    fast.replies.push((target.first, Err(error)));
+                }
+            }
+        }
+        fast.snapshot = fast.now.map(|now| Snapshot::new(now, loaded).min_fence(min_fence));
+        Ok(fast)
+    }
+
+    /// Applies the operations on cached records of one shard, and reads the other targets.
+    async fn serve(
+        &self,
+        shard: u32,
+        targets: &[&Target<'_>],
+        batch: Batch<'_>,
+    ) -> Result<Vec<Served>> {
+        let keys = self.keys.shard(shard);
+        let updates = self.updates(targets, batch);
+        let stamp = self.version_stamp();
+        let call = match updates.is_empty() {
+            true => self.read_call(&keys, targets.iter().map(|target| target.name)),
+            false => self.update_call(&keys, targets, batch.time, &updates, &stamp),
+        };
+        let (prelude, values) = self.call(OP, shard, &call).await?;
+        if values.len() != targets.len() {
+            return Err(self.unexpected_response(OP));
+        }
+        let now = prelude.now(batch.time);
+        let mut updates = updates.into_iter().peekable();
+        let (mut served, mut seen) = (Vec::with_capacity(targets.len()), Vec::new());
+        let mut has_claimed = false;
+        for (i, (target, value)) in targets.iter().zip(values).enumerate() {
+            let update = updates.next_if(|update| update.target == i);
+            if value == Value::Int(1) {
+                let Update { name, mut cached, update, .. } =
+                    update.ok_or_else(|| self.unexpected_response(OP))?;
+                cached.commit(&update, &stamp, now);
+                let operation = &batch.operations[target.first];
+                // As the same operation sent again: its reply is that of the update.
+                let reply = apply_to(cached.slot(), operation, batch.node, now);
+                has_claimed |= matches!(reply, Ok(Reply::Claimed(_)));
+                let head = cached.record().and_then(Record::head);
+                let is_due = matches!(reply, Ok(Reply::Accepted))
+                    && head.is_some_and(|head| head.due_at <= now);
+                seen.push((name, cached));
+                served.push(Served::Replied { now, reply, is_due });
+            } else {
+                let stored = StoredRecord::new(target.name, value);
+                has_claimed |= has_claim_of(&stored, target, batch.operations);
+                if self.history == 0 {
+                    seen.extend(stored.cached());
+                }
+                served.push(Served::Loaded(Box::new(stored.loaded(&prelude, now))));
+            }
+        }
+        self.remember(seen);
+        if has_claimed {
+            self.confirm(OP, shard).await?;
+        }
+        Ok(served)
+    }
+
+    /// The updates of those targets whose records are cached.
+    fn updates(&self, targets: &[&Target<'_>], batch: Batch<'_>) -> Vec<Update> {
+        // The history is written in one step with the record, and Lua's numbers cannot represent
+        // every time.
+        if self.history > 0 || fixed_clock(batch.time).is_none() {
+            return Vec::new();
+        }
+        let mut cache = Cache::lock(&self.cache);
+        let updates = targets.iter().enumerate().filter_map(|(i, target)| {
+            let operation = &batch.operations[target.first];
+            // Two operations on one record are applied one after the other.
+            if !target.more.is_empty() || !is_fast(&operation.action) {
+                return None;
+            }
+            let (name, mut cached) = cache.take(target.name)?;
+            let validity = validity(operation, cached.record()?)?;
+            let update = cached.update(validity, |slot, now| {
+                let _ = apply_to(slot, operation, batch.node, now);
+            })?;
+            Some(Update { target: i, name, cached, update })
+        });
+        let mut updates: Vec<Update> = updates.collect();
+        if self.confirm.is_some() {
+            // Replicas confirm once: either every claim is granted here, or every one by the commit.
+            let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
+            let claims = targets.iter().filter(|target| target.positions().any(is_claim)).count();
+            let is_fast = |update: &Update| is_claim(targets[update.target].first);
+            if updates.iter().filter(|update| is_fast(update)).count() < claims {
+                updates.retain(|update| !is_fast(update));
+            }
+        }
+        updates
+    }
+
+    /// The call that applies the updates, and reads the targets without one.
+    fn update_call(
+        &self,
+        keys: &Shard,
+        targets: &[&Target<'_>],
+        time: TimeSource,
+        updates: &[Update],
+        stamp: &str,
+    ) -> Call<'_> {
+        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot()]);
+        call.arg(fixed_clock(time).unwrap_or_default());
+        let validities = || updates.iter().map(|update| update.update.validity);
+        call.optional(validities().filter_map(|validity| validity.from).max());
+        call.optional(validities().filter_map(|validity| validity.until).min());
+        call.arg(stamp).arg(keys.job("")).arg(keys.due("")).arg(targets.len());
+        for target in targets {
+            call.arg(target.name);
+        }
+        let mut each = |part: fn(&Update) -> &[u8]| {
+            let mut updates = updates.iter().peekable();
+            for i in 0..targets.len() {
+                call.arg(updates.next_if(|update| update.target == i).map_or(&[][..], part));
+            }
+        };
+        each(|update| &update.cached.hot);
+        each(|update| &update.update.suffix);
+        for Update { target, cached, update, .. } in updates {
+            if let Some(index_at) = update.index_at {
+                let kind = cached.record().map_or("", |record| record.kind.as_str());
+                call.arg(target + 1).arg(kind);
+                call.optional(index_at).optional(update.validity.duration);
+            }
+        }
+        call
+    }
+}
+
+/// The speculative update of one target.
+struct Update {
+    target: usize,
+    name: String,
+    cached: Box<CachedRecord>,
+    update: SpeculativeUpdate,
+}
+
+/// The operations by name, in the order in which the names first occur. Names that are too long have
+/// their replies from core.
+fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
+    let mut targets: Vec<Target<'a>> = Vec::with_capacity(operations.len());
+    let mut by_name: HashMap<&str, usize> = HashMap::with_capacity(operations.len());
+    for (i, operation) in operations.iter().enumerate() {
+        let name = operation.name;
+        if name.len() > MAX_NAME {
+            continue;
+        }
+        match by_name.entry(name) {
+            Entry::Occupied(target) => targets[*target.get()].more.push(i),
+            Entry::Vacant(place) => {
+                place.insert(targets.len());
+                targets.push(Target { name, first: i, more: Vec::new() });
+            }
+        }
+    }
+    targets
+}
+
+fn is_fast(action: &Action<'_>) -> bool {
+    matches!(action, Action::Claim(_) | Action::Extend { .. } | Action::Complete { .. })
+}
+
+/// The validity of an operation that depends on the clock only by the times between which it holds,
+/// and by the end of the lease; `None` for any other.
+fn validity(operation: &Operation<'_>, record: &Record) -> Option<Validity> {
+    let lease = record.leases.first();
+    match &operation.action {
+        // Without skipped occurrences and other leases, only the cursor has to be due.
+        Action::Claim(claim) if claim.not_run.is_none() && lease.is_none() => {
+            let due_at = record.cursor?.due_at.max(claim.start.scheduled_at);
+            Some(Validity {
+                from: Some(due_at.timestamp_micros()),
+                until: claim.not_after.map(|until| until.timestamp_micros()),
+                duration: Some(micros(claim.lease.duration)?),
+            })
+        }
+        Action::Extend { fence, duration } => {
+            let lease = lease.filter(|lease| lease.fence == *fence)?;
+            let duration = micros(*duration)?;
+            // A lease never shrinks, and one that stays as it is is not written.
+            let from = lease.until.timestamp_micros() - duration + 1_000;
+            Some(Validity { from: Some(from), until: None, duration: Some(duration) })
+        }
+        Action::Complete { fence, .. } => {
+            lease.filter(|lease| lease.fence == *fence).map(|_| Validity::default())
+        }
+        _ => None,
+    }
+}
+
+fn apply_to(
+    slot: &mut Option<Record>,
+    operation: &Operation<'_>,
+    node: &str,
+    now: Time,
+) -> Result<Reply> {
+    apply(slot, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
+}
+
+/// True if the record has the lease of a claim of this target: an earlier copy of it was applied, and
+/// possibly not confirmed.
+fn has_claim_of(stored: &StoredRecord, target: &Target<'_>, operations: &[Operation<'_>]) -> bool {
+    let Some(record) = stored.readable() else { return false };
+    target.positions().any(|i| match &operations[i].action {
+        Action::Claim(claim) => record.leases.iter().any(|lease| lease.claim_id == claim.claim_id),
+        _ => false,
+    })
+}
+
+/// The clock as the scripts take it: empty for the server's own. `None` for a time that they cannot
+/// compute with.
+fn fixed_clock(time: TimeSource) -> Option<String> {
+    match time {
+        TimeSource::Store { .. } => Some(String::new()),
+        TimeSource::Fixed(at) => {
+            let us = at.timestamp_micros();
+            let whole = at.timestamp_subsec_nanos().is_multiple_of(1_000);
+            // Lua's numbers are exact up to here.
+            (whole && (0..1 << 52).contains(&us)).then(|| us.to_string())
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Queries: due jobs, lists, kinds and history, over all shards at the same time.
+
+use crate::{
+    encoding::{history, ms},
+    keys::Shard,
+    script::Call,
+    shards::CHUNK,
+    store::{Store, StoredRecord, bytes, number},
+};
+use allora_core::{
+    Result,
+    backend::{Due, DueQuery, HistoryEntry, JobState, Page, TimeSource},
+    record::Record,
+    time::from_millis,
+};
+use futures::future::try_join_all;
+use redis::Value;
+
+/// The most jobs that one query finds in one shard: other clients wait for it.
+const MAX_FOUND: usize = 10 * CHUNK;
+
+/// The number of history entries that one call reads.
+const PAGE: usize = 500;
+
+/// A name and its record, or the reason why it cannot be read.
+type Listed = (String, Result<Record, String>);
+
+impl Store {
+    /// The jobs that want attention, the earliest first. Corrects index entries that differ from
+    /// their jobs.
+    pub(crate) async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        const OP: &str = "find_due";
+        let mut kinds = query.kinds.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let limit = query.limit.min(MAX_FOUND);
+        // An index entry is whole milliseconds: it is before `until` if it is before this.
+        let until = (query.until + chrono::TimeDelta::nanoseconds(999_999)).timestamp_millis();
+        // The names are spread evenly over the shards.
+        let skip = query.skip / self.keys.shards.max(1) as usize;
+        let range = Range { until, skip, limit };
+        let shards = self.keys.all().map(|(i, shard)| {
+            let (kinds, range) = (&kinds, &range);
+            async move {
+                let found = self.find_due_in(OP, i, &shard, kinds, range, time).await?;
+                Ok::<_, allora_core::Error>((i, found))
+            }
+        });
+        let mut entries = Vec::new();
+        let (mut now, mut next) = (time.without_store_clock(), None);
+        for (n, (shard, found)) in try_join_all(shards).await?.into_iter().enumerate() {
+            now = if n == 0 { found.now } else { now.max(found.now) };
+            next = earlier(next, found.next);
+            entries.extend(found.entries.into_iter().map(|entry| (shard, entry)));
+        }
+        entries.sort_by(|(_, a), (_, b)| (a.at, &a.stored.name).cmp(&(b.at, &b.stored.name)));
+        if let Some((_, beyond)) = entries.get(limit) {
+            next = earlier(next, Some(beyond.at));
+        }
+        entries.truncate(limit);
+        let (mut found, mut seen) = (Vec::with_capacity(entries.len()), Vec::new());
+        for (shard, entry) in entries {
+            let expected = entry
+                .stored
+                .readable()
+                .and_then(|record| record.index_at().filter(|_| record.kind == entry.kind));
+            if expected.map(ms) != Some(entry.at) {
+                // An unreadable job is shown once here, and from then on in lists, so that it does
+                // not stand before others for ever.
+                self.repair_index(OP, shard, &entry, expected.map(ms)).await?;
+            }
+            seen.extend(entry.stored.cached());
+            let name = entry.stored.name;
+            match entry.stored.record {
+                Some(Ok(record)) if expected.is_some() => found.push(record.state(&name)),
+                Some(Err(reason)) => found.push(JobState::unreadable(name, reason)),
+                _ => {}
+            }
+        }
+        self.remember(seen);
+        Ok(Due::new(now, found, next.and_then(from_millis)))
+    }
+
+    async fn find_due_in(
+        &self,
+        op: &'static str,
+        i: u32,
+        shard: &Shard,
+        kinds: &[&str],
+        range: &Range,
+        time: TimeSource,
+    ) -> Result<Found> {
+        let keys: Vec<String> = [shard.state(), shard.hot()]
+            .into_iter()
+            .chain(kinds.iter().map(|kind| shard.due(kind)))
+            .collect();
+        let mut call = Call::new(&self.scripts.find_due, &keys);
+        call.arg(range.until).arg(range.skip).arg(range.limit).arg(shard.job(""));
+        let (prelude, values) = self.call(op, i, &call).await?;
+        let entries = Vec::with_capacity(values.len());
+        let mut found = Found { now: prelude.now(time), entries, next: None };
+        for value in values {
+            match value {
+                Value::BulkString(at) => found.next = number(&at),
+                Value::Array(entry) => {
+                    let entry = Entry::new(entry, kinds);
+                    found.entries.push(entry.ok_or_else(|| self.unexpected_response(op))?);
+                }
+                _ => return Err(self.unexpected_response(op)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Corrects or removes an entry of the due index, if it still is as it was read.
+    async fn repair_index(
+        &self,
+        op: &'static str,
+        shard: u32,
+        entry: &Entry,
+        right: Option<i64>,
+    ) -> Result {
+        let key = self.keys.shard(shard).due(&entry.kind);
+        let mut call = Call::new(&self.scripts.repair_index, &[key]);
+        call.arg(&entry.stored.name).arg(entry.at).optional(right);
+        self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
+        Ok(())
+    }
+
+    pub(crate) async fn list(&self, page: Page<'_>) -> Result<Vec<Listed>> {
+        let shards = self.keys.all().map(|(i, _)| self.list_in(i, page));
+        let mut all: Vec<Listed> = try_join_all(shards).await?.into_iter().flatten().collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all.truncate(page.limit);
+        Ok(all)
+    }
+
+    /// The part of a page that is in one shard.
+    async fn list_in(&self, shard: u32, page: Page<'_>) -> Result<Vec<Listed>> {
+        const OP: &str = "list";
+        let mut from = match page.after {
+            Some(after) if after >= page.prefix => [b"(", after.as_bytes()].concat(),
+            _ => [b"[", page.prefix.as_bytes()].concat(),
+        };
+        // No UTF-8 text has this byte: every name with the prefix is before it.
+        let until = [b"(", page.prefix.as_bytes(), b"\xff"].concat();
+        let mut listed: Vec<Listed> = Vec::new();
+        while listed.len() < page.limit {
+            let names = self.names(OP, shard, &from, &until, page.limit.min(CHUNK)).await?;
+            let Some(last) = names.last() else { break };
+            from = [b"(", last.as_bytes()].concat();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let (_, read) = self.read(OP, shard, &names).await?;
+            let read = read.into_iter().filter_map(|stored| Some((stored.name, stored.record?)));
+            listed.extend(read.filter(|(_, record)| match record {
+                Ok(record) => record.is_live() && page.kind.is_none_or(|kind| record.kind == kind),
+                // Its kind is unknown.
+                Err(_) => page.kind.is_none(),
+            }));
+        }
+        Ok(listed)
+    }
+
+    /// The first names of a range of a shard, as `ZRANGEBYLEX` takes it.
+    pub(crate) async fn names(
+        &self,
+        op: &'static str,
+        shard: u32,
+        from: &[u8],
+        until: &[u8],
+        limit: usize,
+    ) -> Result<Vec<String>> {
+        let mut range = redis::cmd("ZRANGEBYLEX");
+        range.arg(self.keys.shard(shard).names()).arg(from).arg(until);
+        range.arg("LIMIT").arg(0).arg(limit);
+        self.connection.ask(&range).await.map_err(|cause| self.failed(op, cause))
+    }
+
+    pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
+        let shards = self.keys.all().map(|(_, shard)| async move {
+            let mut members = redis::cmd("SMEMBERS");
+            members.arg(shard.kinds());
+            let kinds = self.connection.ask::<Vec<String>>(&members).await;
+            kinds.map_err(|cause| self.failed("kinds", cause))
+        });
+        let mut kinds: Vec<String> = try_join_all(shards).await?.into_iter().flatten().collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Ok(kinds)
+    }
+
+    pub(crate) async fn history_entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>> {
+        let shards: Vec<u32> = match name {
+            Some(name) => vec![self.keys.shard_of(name)],
+            None => (0..self.keys.shards).collect(),
+        };
+        let all = shards.into_iter().map(|shard| self.history_in(shard, name, before, limit));
+        let mut all: Vec<HistoryEntry> = try_join_all(all).await?.into_iter().flatten().collect();
+        all.sort_by(|a, b| (b.fence, &b.name).cmp(&(a.fence, &a.name)));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    async fn history_in(
+        &self,
+        shard: u32,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>> {
+        let failed = |cause| self.failed("entries", cause);
+        let keys = self.keys.shard(shard);
+        let highest = before.map_or("+inf".to_owned(), |before| format!("({before}"));
+        let mut all = Vec::new();
+        let mut skipped = 0;
+        while all.len() < limit {
+            let mut range = redis::cmd("ZREVRANGEBYSCORE");
+            range.arg(keys.history()).arg(&highest).arg("-inf");
+            range.arg("LIMIT").arg(skipped).arg(PAGE);
+            let members: Vec<Vec<u8>> = self.connection.ask(&range).await.map_err(failed)?;
+            if members.is_empty() {
+                break;
+            }
+            skipped += members.len();
+            let is_asked = |member: &&Vec<u8>| match name {
+                None => true,
+                Some(name) => {
+                    history::fence_and_name(member).is_some_and(|(_, other)| other == name)
+                }
+            };
+            let members: Vec<&Vec<u8>> = members.iter().filter(is_asked).collect();
+            if members.is_empty() {
+                continue;
+            }
+            let mut get = redis::cmd("HMGET");
+            get.arg(keys.history_entries()).arg(&members);
+            let texts: Vec<Option<Vec<u8>>> = self.connection.ask(&get).await.map_err(failed)?;
+            // An entry that was pruned in between, or cannot be read, is left out.
+            let entries = members.into_iter().zip(texts);
+            all.extend(entries.filter_map(|(member, text)| history::decode(member, &text?)));
+        }
+        Ok(all)
+    }
+}
+
+/// The range that is read of the due index of each shard: before `until` in milliseconds, behind the
+/// first `skip`.
+struct Range {
+    until: i64,
+    skip: usize,
+    limit: usize,
+}
+
+/// The part of a due query that is in one shard.
+struct Found {
+    now: allora_core::Time,
+    entries: Vec<Entry>,
+    /// The first index time that is not found.
+    next: Option<i64>,
+}
+
+/// One entry of the due index, and its job.
+struct Entry {
+    at: i64,
+    kind: String,
+    stored: StoredRecord,
+}
+
+impl Entry {
+    fn new(values: Vec<Value>, kinds: &[&str]) -> Option<Self> {
+        let mut values = values.into_iter();
+        let at = number(&bytes(values.next()?)?)?;
+        let name = String::from_utf8(bytes(values.next()?)?).ok()?;
+        let Value::Int(kind) = values.next()? else { return None };
+        let kind = (*kinds.get(usize::try_from(kind).ok()?)?).to_owned();
+        Some(Self { at, kind, stored: StoredRecord::new(&name, values.next()?) })
+    }
+}
+
+fn earlier(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    a.into_iter().chain(b).min()
+}

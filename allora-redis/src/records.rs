@@ -1,0 +1,283 @@
+//! Load, commit and scan.
+
+use crate::{
+    Redis,
+    cache::CachedRecord,
+    encoding::{Fields, NAMES, history, ms},
+    script::Call,
+    store::{Store, StoredRecord, Version},
+};
+use allora_core::{
+    Result, Time,
+    backend::{
+        Batch, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier, Page, TimeSource,
+    },
+    record::{Record, TOMBSTONE},
+    store::{Commit, Draft, FastPath, Load, Outcome, RecordStore, Snapshot},
+    time::saturating_add,
+};
+use async_trait::async_trait;
+use redis::Value;
+
+const OP: &str = "reschedule";
+
+#[async_trait]
+impl RecordStore for Redis {
+    type Version = Version;
+
+    async fn load(&self, load: Load<'_>) -> Result<Snapshot<Version>> {
+        self.store.load(load).await
+    }
+
+    async fn commit(&self, commit: Commit<'_, Version>) -> Result<Vec<Result<Outcome<Version>>>> {
+        self.store.commit(commit).await
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Result<Record, String>)>> {
+        let page = Page::first(limit).prefix(prefix);
+        self.store.list(after.map_or(page, |after| page.after(after))).await
+    }
+
+    async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Version>> {
+        self.store.fast_path(batch).await
+    }
+
+    async fn now(&self, time: TimeSource) -> Result<Time> {
+        self.store.now(time).await
+    }
+
+    fn namespace(&self) -> &str {
+        &self.store.keys.prefix
+    }
+
+    fn durability_warning(&self) -> Option<&str> {
+        self.store.durability_warning
+    }
+
+    fn history_limit(&self) -> u64 {
+        self.store.history
+    }
+
+    async fn history_entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<HistoryEntry>> {
+        self.store.history_entries(name, before, limit).await
+    }
+
+    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
+        self.store.purge_tombstones(deleted, now).await
+    }
+
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        Some(self)
+    }
+
+    async fn notify(&self, notifications: Vec<Notification>) {
+        self.store.notify(notifications).await;
+    }
+
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        let due = self.store.find_due(query, time).await?;
+        if time.is_store() {
+            self.store.delete_unused().await;
+        }
+        Ok(due)
+    }
+
+    async fn list(&self, page: Page<'_>) -> Result<Vec<(String, Result<Record, String>)>> {
+        self.store.list(page).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        self.store.kinds().await
+    }
+}
+
+/// A changed record to write.
+pub(crate) struct Write<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: &'a Version,
+    /// The record that was read, if it was readable.
+    pub(crate) before: Option<&'a Record>,
+    pub(crate) is_unreadable: bool,
+    pub(crate) after: &'a Record,
+    pub(crate) history: &'a [HistoryEntry],
+    pub(crate) not_after: Option<Time>,
+    /// The time at which the change was decided.
+    pub(crate) decided_at: Time,
+}
+
+impl Store {
+    async fn load(&self, load: Load<'_>) -> Result<Snapshot<Version>> {
+        let names = load.names;
+        if names.is_empty() {
+            return Ok(Snapshot::new(self.now(load.time).await?, Vec::new()));
+        }
+        let read = |shard, which: Vec<usize>| async move {
+            let part: Vec<&str> = which.iter().map(|i| names[*i]).collect();
+            let (prelude, read) = self.read(OP, shard, &part).await?;
+            self.remember(read.iter().filter_map(StoredRecord::cached));
+            // After a lost commit: an earlier copy of a claim may have been applied in between.
+            let is_mine = |lease: &Lease| lease.node == load.node;
+            let mut records = read.iter().filter_map(StoredRecord::readable);
+            if load.fresh && records.any(|record| record.leases.iter().any(is_mine)) {
+                self.confirm(OP, shard).await?;
+            }
+            let now = prelude.now(load.time);
+            Ok(read.into_iter().map(|stored| stored.loaded(&prelude, now)).collect())
+        };
+        let records = self.call_shards(names.iter().copied(), |_| 0, read).await?;
+        let now = records.iter().flatten().filter_map(|loaded| loaded.now).max();
+        let min_fence = records.iter().flatten().map(|loaded| loaded.version.min_fence).max();
+        let now = now.unwrap_or_else(|| load.time.without_store_clock());
+        Ok(Snapshot::partial(now, records).min_fence(min_fence.unwrap_or(0)))
+    }
+
+    /// The time that decides.
+    pub(crate) async fn now(&self, time: TimeSource) -> Result<Time> {
+        match time {
+            TimeSource::Fixed(at) => Ok(at),
+            TimeSource::Store { .. } => Ok(self.read(OP, 0, &[]).await?.0.now(time)),
+        }
+    }
+
+    async fn commit(&self, commit: Commit<'_, Version>) -> Result<Vec<Result<Outcome<Version>>>> {
+        let writes: Vec<Write<'_>> =
+            commit.drafts.iter().map(|draft| Write::of(draft, commit.now)).collect();
+        let writes = &writes;
+        let write = |shard, which: Vec<usize>| async move {
+            let part: Vec<&Write<'_>> = which.iter().map(|i| &writes[*i]).collect();
+            let written = self.write(OP, shard, &part).await?;
+            if part.iter().zip(&written).any(|(write, written)| *written && write.claims()) {
+                self.confirm(OP, shard).await?;
+            }
+            let outcome = |written| match written {
+                true => Outcome::Written { notified: false },
+                false => Outcome::Conflict(None),
+            };
+            Ok(written.into_iter().map(outcome).collect())
+        };
+        let names = writes.iter().map(|write| write.name);
+        self.call_shards(names, |i| writes[i].size(), write).await
+    }
+
+    /// Writes the records of one shard that still are as they were read; returns for each whether it
+    /// was written.
+    pub(crate) async fn write(
+        &self,
+        op: &'static str,
+        shard: u32,
+        writes: &[&Write<'_>],
+    ) -> Result<Vec<bool>> {
+        let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
+        let mut all = vec![keys.state(), keys.hot(), keys.names(), keys.tombstones()];
+        all.extend([keys.kinds(), keys.history(), keys.history_entries()]);
+        let mut call = Call::new(&self.scripts.write, &all);
+        call.arg(keys.due("")).arg(keys.job("")).arg(self.history);
+        let written: Vec<Fields> =
+            writes.iter().map(|write| write.args(&mut call, &stamp)).collect();
+        let reply = self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
+        let Value::Array(replies) = reply else { return Err(self.unexpected_response(op)) };
+        if replies.len() != writes.len() {
+            return Err(self.unexpected_response(op));
+        }
+        let replies: Vec<bool> = replies.into_iter().map(|reply| reply == Value::Int(1)).collect();
+        let seen = writes.iter().zip(written).zip(&replies).filter(|(_, written)| **written);
+        let seen = seen.filter_map(|((write, fields), _)| {
+            let cached = CachedRecord::of(&fields.record().ok()?, &fields.hot)?;
+            Some((write.name.to_owned(), cached))
+        });
+        self.remember(seen);
+        Ok(replies)
+    }
+}
+
+impl<'a> Write<'a> {
+    fn of(draft: &'a Draft<'_, Version>, now: Time) -> Self {
+        Self {
+            name: draft.name,
+            version: &draft.loaded.version,
+            before: draft.loaded.stored(),
+            is_unreadable: draft.loaded.record.is_err(),
+            after: &draft.after,
+            history: &draft.history,
+            not_after: draft.not_after,
+            decided_at: draft.loaded.now.unwrap_or(now),
+        }
+    }
+
+    /// True if it grants a lease.
+    fn claims(&self) -> bool {
+        let before = self.before.map(|before| before.leases.as_slice()).unwrap_or_default();
+        let is_new = |lease: &Lease| before.iter().all(|other| other.claim_id != lease.claim_id);
+        self.after.leases.iter().any(is_new)
+    }
+
+    /// The bytes of the large parts that are written.
+    fn size(&self) -> usize {
+        let after = self.after;
+        let (data, definition) = (after.data.len(), after.definition.len());
+        match self.before {
+            Some(before) if before.data == after.data => definition,
+            _ => data + definition,
+        }
+    }
+
+    /// Adds the arguments of this write, and returns the fields that it writes.
+    fn args(&self, call: &mut Call<'_>, stamp: &str) -> Fields {
+        let Self { version, before, after, .. } = self;
+        let fields = Fields::of(after, stamp, self.decided_at.timestamp_micros());
+        let nothing = Fields::default();
+        let stored = version.fields.as_ref().unwrap_or(&nothing);
+        call.arg(self.name).arg(version.min_fence).arg(&stored.hot).arg(&fields.hot);
+        call.optional(self.not_after.map(|last| last.timestamp_micros()));
+        call.arg(if self.is_unreadable { "new" } else { "" });
+        let is_new = self.is_unreadable || version.fields.is_none();
+        let changed: Vec<_> = (0..NAMES.len())
+            .filter(|i| is_new || stored.parts()[*i] != fields.parts()[*i])
+            .collect();
+        call.arg(changed.len());
+        for i in changed {
+            call.arg(NAMES[i]).arg(fields.parts()[i]);
+        }
+        let (was, is) = (before.and_then(indexed), indexed(after));
+        let removed = was.filter(|(kind, _)| is.is_none_or(|(other, _)| other != *kind));
+        call.arg(usize::from(removed.is_some()) + usize::from(is.is_some()));
+        if let Some((kind, _)) = removed {
+            call.arg(kind).arg("");
+        }
+        if let Some((kind, at)) = is {
+            call.arg(kind).arg(at);
+        }
+        let was_live = before.is_some_and(Record::is_live) || self.is_unreadable;
+        call.arg(match (was_live, after.is_live()) {
+            (false, true) => "+",
+            (true, false) => "-",
+            _ => "",
+        });
+        match (&version.fields, after.deleted_at) {
+            (_, Some(deleted_at)) => call.arg(ms(saturating_add(deleted_at, TOMBSTONE))),
+            (Some(_), None) if !was_live => call.arg("-"),
+            _ => call.arg(""),
+        };
+        call.arg(self.history.len());
+        for entry in self.history {
+            let [member, score, text] = history::encode(entry);
+            call.arg(member).arg(score).arg(text);
+        }
+        fields
+    }
+}
+
+/// The kind and the time under which the due index lists a record.
+fn indexed(record: &Record) -> Option<(&str, i64)> {
+    record.index_at().map(|at| (record.kind.as_str(), ms(at)))
+}

@@ -1,0 +1,139 @@
+//! Any schedule that has a text: what stored schedules and the command line read.
+
+use crate::{At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time};
+use std::{fmt, str::FromStr};
+
+/// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
+/// instant, `@quartz` and an expression.
+///
+/// It also reads back what [`Schedule::definition`] answers for the schedules of this library.
+///
+/// ```
+/// use allora_schedule::{Schedule, parse};
+///
+/// let parsed = parse("@every 90m")?;
+/// assert_eq!(parsed.definition().as_deref(), Some("@every 1h30m"));
+/// # Ok::<(), allora_schedule::ParseError>(())
+/// ```
+///
+/// # Errors
+/// As [`Cron::parse`], [`Every::parse`], [`At::parse`] and [`Cron::quartz`].
+pub fn parse(text: &str) -> Result<AnySchedule, ParseError> {
+    read(text, None)
+}
+
+/// A schedule that was read from text; made by [`parse`] or [`AnySchedule::for_job`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnySchedule {
+    /// A cron expression.
+    Cron(Cron),
+    /// `@every`.
+    Every(Every),
+    /// `@at`.
+    At(At),
+    /// `@quartz`.
+    Quartz(Quartz),
+}
+
+impl AnySchedule {
+    /// As [`parse`], for the job `name`, so that a cron expression may hold `H`.
+    ///
+    /// # Errors
+    /// As [`parse`].
+    pub fn for_job(name: &str, text: &str) -> Result<Self, ParseError> {
+        read(text, Some(name))
+    }
+
+    /// The same times in another zone, as [`Cron::in_zone`].
+    ///
+    /// # Errors
+    /// As [`Cron::in_zone`]; also a schedule that follows no wall clock.
+    pub fn in_zone(self, name: &str) -> Result<Self, ParseError> {
+        match self {
+            Self::Cron(cron) => cron.in_zone(name).map(Self::Cron),
+            other => {
+                let reason = format!("means nothing to `{other}`, which follows no wall clock");
+                Err(ParseError::new(Field::Zone, 0, name, reason)
+                    .remedy("leave it away; only cron expressions have a zone"))
+            }
+        }
+    }
+
+    /// Warnings about legal text that is seldom intended.
+    pub fn warnings(&self) -> &[crate::Warning] {
+        match self {
+            Self::Cron(cron) => cron.warnings(),
+            Self::Every(_) | Self::At(_) | Self::Quartz(_) => &[],
+        }
+    }
+
+    fn inner(&self) -> &dyn Schedule {
+        match self {
+            Self::Cron(cron) => cron,
+            Self::Every(every) => every,
+            Self::At(at) => at,
+            Self::Quartz(quartz) => quartz,
+        }
+    }
+}
+
+fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
+    let first = crate::schedule::words(text).next().map_or("", |(_, word)| word);
+    let is = |name: &str| first.eq_ignore_ascii_case(name) && text.len() <= 1024;
+    if is("@every") {
+        return text.parse().map(AnySchedule::Every);
+    }
+    if is("@at") {
+        return text.parse().map(AnySchedule::At);
+    }
+    if is("@quartz") {
+        return text.parse().map(AnySchedule::Quartz);
+    }
+    let cron = match job {
+        Some(name) => Cron::for_job(name, text),
+        None => Cron::parse(text),
+    };
+    cron.map(AnySchedule::Cron)
+}
+
+impl Schedule for AnySchedule {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self.inner().next_at(after)
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        self.inner().latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.inner().count(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        self.inner().definition()
+    }
+    fn check(&self) -> Result<(), ScheduleError> {
+        self.inner().check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        self.inner().notes(after, until)
+    }
+}
+
+/// The canonical text, which [`parse`] reads back.
+impl fmt::Display for AnySchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cron(cron) => cron.fmt(f),
+            Self::Every(every) => every.fmt(f),
+            Self::At(at) => at.fmt(f),
+            Self::Quartz(quartz) => quartz.fmt(f),
+        }
+    }
+}
+
+impl FromStr for AnySchedule {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse(text)
+    }
+}

@@ -1,0 +1,165 @@
+//! The evaluator: the first matching second of a wall clock that knows no zone.
+
+use super::fields::{Fields, month_length};
+
+pub(super) const DAY: i64 = 86_400;
+
+/// A local wall clock may show this year when UTC still has 9999.
+const LAST_YEAR: i64 = 10_000;
+
+impl Fields {
+    /// The first matching wall second not before `wall` (seconds since 1970-01-01T00:00:00 of the
+    /// wall clock), if there is one up to the year 10000.
+    ///
+    /// Looks at each month at most once. Since parsing has proved that some kind of year matches,
+    /// it looks at 40 years at most: 29 February on a given weekday, across 2100.
+    pub(super) fn next(&self, wall: i64) -> Option<i64> {
+        let today = wall.div_euclid(DAY);
+        let (mut year, mut month, day) = civil(today);
+        let mut first = today - i64::from(day - 1);
+        let mut days = self.days_of(year, month, first);
+        if days >> day & 1 != 0
+            && let Some(time) = self.time_from(wall.rem_euclid(DAY) as u32)
+        {
+            return Some(today * DAY + i64::from(time));
+        }
+        // Two shifts, because `day + 1` may be 32.
+        days = days >> day >> 1 << day << 1;
+        while days == 0 {
+            let later = self.months >> month >> 1;
+            month = if later != 0 {
+                month + 1 + later.trailing_zeros()
+            } else {
+                year += 1;
+                self.months.trailing_zeros()
+            };
+            if year > LAST_YEAR {
+                return None;
+            }
+            first = days_from_civil(year, month, 1);
+            days = self.days_of(year, month, first);
+        }
+        let day = first + i64::from(days.trailing_zeros()) - 1;
+        Some(day * DAY + i64::from(self.first_time()))
+    }
+
+    /// The matching days of a month whose first day is `first` (days since 1970).
+    pub(super) fn days_of(&self, year: i64, month: u32, first: i64) -> u32 {
+        #[cfg(test)]
+        tests::STEPS.with(|steps| steps.set(steps.get() + 1));
+        if self.months >> month & 1 == 0 {
+            return 0;
+        }
+        self.days.in_month(weekday(first), month_length(is_leap(year), month))
+    }
+
+    fn first_time(&self) -> u32 {
+        self.hours.trailing_zeros() * 3600
+            + self.minutes.trailing_zeros() * 60
+            + self.seconds.trailing_zeros()
+    }
+
+    /// The first matching second of a day not before `second`.
+    fn time_from(&self, second: u32) -> Option<u32> {
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        if self.hours >> hour & 1 != 0 {
+            if self.minutes >> minute & 1 != 0 {
+                let later = self.seconds >> second;
+                if later != 0 {
+                    return Some(hour * 3600 + minute * 60 + second + later.trailing_zeros());
+                }
+            }
+            let later = self.minutes >> minute >> 1;
+            if later != 0 {
+                let minute = minute + 1 + later.trailing_zeros();
+                return Some(hour * 3600 + minute * 60 + self.seconds.trailing_zeros());
+            }
+        }
+        let later = self.hours >> hour >> 1;
+        (later != 0).then(|| {
+            let hour = hour + 1 + later.trailing_zeros();
+            hour * 3600 + self.minutes.trailing_zeros() * 60 + self.seconds.trailing_zeros()
+        })
+    }
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (Howard Hinnant, "chrono-compatible
+/// low-level date algorithms", `civil_from_days`).
+pub(super) fn civil(days: i64) -> (i64, u32, u32) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097) as u32;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = i64::from(year_of_era) + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// The inverse of [`civil`] (`days_from_civil` of the same source).
+pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400) as u32;
+    let from_march = if month > 2 { month - 3 } else { month + 9 };
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    era * 146_097 + i64::from(of_era) - 719_468
+}
+
+/// 0 is Sunday; 1970-01-01 was a Thursday.
+fn weekday(days: i64) -> u32 {
+    (days + 4).rem_euclid(7) as u32
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cron, Schedule};
+    use chrono::{Datelike, NaiveDate};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The number of months that were visited.
+        pub(super) static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn months_looked_at(text: &str, after: &str) -> usize {
+        let schedule = Cron::parse(text).unwrap();
+        STEPS.set(0);
+        _ = schedule.next_at(after.parse().unwrap());
+        STEPS.get()
+    }
+
+    #[test]
+    fn the_search_is_bounded() {
+        assert_eq!(months_looked_at("* * * * *", "2026-01-01T00:00:00Z"), 1);
+        // One February a year, over the longest gap there is.
+        let rarest = months_looked_at("0 0 29 2 */7", "2088-03-01T00:00:00Z");
+        assert!((30..=42).contains(&rarest), "{rarest}");
+        let zoned = months_looked_at("0 0 29 2 */7 Europe/Rome", "2088-03-01T00:00:00Z");
+        assert!((30..=43).contains(&zoned), "{zoned}");
+        // A local time that a gap always swallows: each year of a cycle, then `None`.
+        let never = "30 2 * 3 SUN#2 America/New_York dst=literal";
+        let swallowed = months_looked_at(never, "2100-01-01T00:00:00Z");
+        assert!((400..=10_000).contains(&swallowed), "{swallowed}");
+    }
+
+    #[test]
+    fn dates_agree_with_chrono_over_two_cycles_and_before_the_year_one() {
+        for days in (-800_000..=2_940_000).step_by(13) {
+            let date = NaiveDate::from_epoch_days(days).unwrap();
+            let (year, month, day) = civil(i64::from(days));
+            assert_eq!((year, month, day), (i64::from(date.year()), date.month(), date.day()));
+            assert_eq!(days_from_civil(year, month, day), i64::from(days));
+            assert_eq!(weekday(i64::from(days)), date.weekday().num_days_from_sunday());
+            assert_eq!(is_leap(year), date.leap_year());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading crontabs: the files of Debian's cron, a user's own or the system's.
+//!
+//! ```
+//! use allora_schedule::crontab::{self, When};
+//!
+//! let entries = crontab::parse("\
+//! MAILTO=ops@example.org
+//! ## The parcels of the day.
+//! 30 4 * * 1-5  parcels --date=$(date +\\%F)
+//! @reboot       greet%Good morning,%world
+//! ")?;
+//!
+//! assert_eq!(entries[0].line, 3);
+//! assert_eq!(entries[0].command, "parcels --date=$(date +%F)");
+//! assert_eq!(entries[0].variable("MAILTO"), Some("ops@example.org"));
+//! assert_eq!(entries[0].variable_line("MAILTO"), Some(1));
+//! assert!(matches!(entries[1].when, When::Reboot));
+//! assert_eq!(entries[1].stdin.as_deref(), Some("Good morning,\nworld\n"));
+//! # Ok::<(), crontab::BadCrontab>(())
+//! ```
+//!
+//! # What a line may be
+//!
+//! - Blank, or a comment: `#` is the first character that is not a blank. A `#` further on belongs
+//!   to the command or to the value.
+//! - A variable: `NAME=value`, blanks around `=` allowed. It holds for the lines below it. Blanks
+//!   around the value are dropped unless it is in quotes, which must be a pair of the same kind
+//!   around the whole value. Nothing is expanded: `$HOME` stays `$HOME`. A name is of letters,
+//!   digits and `_`, without a digit in front.
+//! - A job: five time fields or a macro, in a system crontab a user, and the command, which is the
+//!   rest of the line.
+//!
+//! The fields are those of [`Cron`], with `H` derived from the entry's [name](Entry::name). There is
+//! no sixth field for seconds, since that would be the first word of the command. The macros are
+//! `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`,
+//! in any case; and, where Debian has nothing, `@every 90m`: its period is one word, so that it is
+//! plain where the command begins.
+//!
+//! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
+//! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
+//! is one backslash; otherwise backslashes stay.
+//!
+//! # Zones
+//!
+//! `CRON_TZ=Europe/Paris` sets the zone of the schedules below it, as in cronie; Debian's cron
+//! knows the machine's zone only and reads a plain variable. In both, and here, the command gets it
+//! too. `TZ` is the command's affair alone. Where there is no `CRON_TZ`, the schedule [names no
+//! zone](Cron::names_zone) and is in UTC; a program that replaces a machine's cron gives it the
+//! machine's zone.
+//!
+//! # Where it differs from Debian's cron
+//!
+//! - Every bad line is reported, and the other entries are there to be had
+//!   ([`BadCrontab::into_entries`]). Debian reports one and ignores the whole file.
+//! - A line may be 16 KiB long ([`MAX_LINE`]), a command in Debian 998 bytes.
+//! - `MAILTO=` with nothing after it is the empty value. Debian wants quotes for that.
+//! - A name that a shell would drop from the environment (`A-B`, `1A`) is refused.
+//! - A carriage return at the end of a line is part of the line end. Debian gives it to the
+//!   command, which is never intended. Other control characters than tabs are refused.
+//! - A command or user that looks like a time field (`*`, `*/5`, `2026`) is refused: the line has
+//!   six fields.
+//! - The file must be UTF-8, but for its comments.
+//!
+//! As in Debian, a last line without a line feed is refused: the file may have been cut short, and
+//! half a command is a dangerous one. A leading `-` (do not log), flags before the command (`-n`,
+//! `-q`), users with a group or login class, random ranges (`0~59`), `@every_minute` and `@600`
+//! belong to other crons and are refused with what to write instead.
+//!
+//! # When a variable is bad
+//!
+//! The lines below a bad variable need it: a `PATH` or a directory that is missing turns a harmless
+//! command into another one. They are reported too, until a good line sets the same variable.
+
+mod command;
+mod error;
+mod line;
+mod name;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use error::{BadCrontab, LineError};
+
+use crate::{Cron, Every};
+use line::Form;
+use std::{fmt, sync::Arc};
+
+/// The longest line, in bytes.
+pub const MAX_LINE: usize = 16 * 1024;
+
+/// The most variables that can be in force for one line.
+pub const MAX_VARIABLES: usize = 256;
+
+/// Reads a user's crontab, as `crontab -e` edits it.
+///
+/// # Errors
+/// [`BadCrontab`] lists every bad line, and has the good entries.
+pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
+    reader::read(text.as_ref(), Form::User)
+}
+
+/// Reads a system crontab, as `/etc/crontab` and `/etc/cron.d/*`, in which a user stands before
+/// the command.
+///
+/// # Errors
+/// [`BadCrontab`] lists every bad line, and has the good entries.
+pub fn parse_system(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
+    reader::read(text.as_ref(), Form::System)
+}
+
+/// One job of a crontab.
+///
+/// `Debug` shows neither the values of variables nor the input: they may be secrets.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The number of its line, from 1.
+    pub line: usize,
+    /// When it runs.
+    pub when: When,
+    /// As whom, in a system crontab.
+    pub user: Option<String>,
+    /// The command, for the shell.
+    pub command: String,
+    /// The command's standard input, if the line has one.
+    pub stdin: Option<String>,
+    /// The variables that the file sets above the line, in the order of their first appearance.
+    /// `SHELL`, `PATH`, `HOME`, `LOGNAME` and `MAILTO` are here only if the file sets them; what
+    /// they are otherwise is up to whoever runs the command. (In Debian's cron `LOGNAME` is always
+    /// the user's name, whatever the file says.)
+    pub environment: Arc<[(String, String)]>,
+    /// The number of the line that sets each variable of the [environment](Self::environment), in
+    /// the same order.
+    pub environment_lines: Arc<[usize]>,
+    /// A name for the job that is the same whenever, and on every node where, the line is read.
+    ///
+    /// It begins with the first words of the command and ends with a hash of schedule, user,
+    /// command and input. So it stays when lines are added, removed or moved, and when variables or
+    /// the number of blanks between the fields change; it changes with the schedule, user, command
+    /// or input. Equal lines are counted from the top: the second one ends in `-2`.
+    ///
+    /// Unique within one file; put the file's or owner's name before it to tell files apart. At
+    /// most 200 bytes; letters, digits, `.`, `_` and `-`.
+    pub name: String,
+}
+
+impl Entry {
+    /// The value of a variable in the line's [environment](Self::environment).
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.position(name).map(|index| self.environment[index].1.as_str())
+    }
+
+    /// The number of the line that sets a variable of the line's
+    /// [environment](Self::environment), from 1: the last one above the entry.
+    pub fn variable_line(&self, name: &str) -> Option<usize> {
+        self.position(name).and_then(|index| self.environment_lines.get(index).copied())
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.environment.iter().position(|(known, _)| known == name)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, when, user, command, stdin: _, environment, environment_lines: _, name } =
+            self;
+        let variables: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Entry")
+            .field("line", line)
+            .field("when", when)
+            .field("user", user)
+            .field("command", command)
+            .field("environment", &variables)
+            .field("name", name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When an [`Entry`] runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum When {
+    /// `@reboot`: once, when the program that reads the crontab starts.
+    Reboot,
+    /// At the times of the five fields or of a macro.
+    Cron(Cron),
+    /// `@every`: once a period.
+    Every(Every),
+}

@@ -1,0 +1,207 @@
+//! Reads a whole crontab: which variables and which zone hold for which job, and what is wrong.
+
+use super::{
+    BadCrontab, Entry, LineError, MAX_LINE, MAX_VARIABLES, When,
+    error::Fault,
+    line::{self, Form, Job, Line, Variable},
+    name::Names,
+};
+use crate::{Cron, ParseError, zone_name};
+use std::{collections::BTreeMap, sync::Arc};
+
+pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
+    let mut reading = Reading::new(form);
+    for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        reading.line(index + 1, line);
+    }
+    let Reading { errors, entries, .. } = reading;
+    if errors.is_empty() { Ok(entries) } else { Err(BadCrontab { lines: errors, entries }) }
+}
+
+/// The environment of entries and the lines that set it.
+type Shared = (Arc<[(String, String)]>, Arc<[usize]>);
+
+/// The state of the reader.
+#[derive(Debug)]
+struct Reading {
+    form: Form,
+    environment: Vec<(String, String)>,
+    /// The number of the line that sets each of them.
+    lines: Vec<usize>,
+    /// The same two for the entries; made when one needs them.
+    shared: Option<Shared>,
+    zone: Option<String>,
+    /// The names of variables whose last line was bad, and its number.
+    broken: BTreeMap<String, usize>,
+    names: Names,
+    entries: Vec<Entry>,
+    errors: Vec<LineError>,
+}
+
+impl Reading {
+    fn new(form: Form) -> Self {
+        Self {
+            form,
+            environment: Vec::new(),
+            lines: Vec::new(),
+            shared: None,
+            zone: None,
+            broken: BTreeMap::new(),
+            names: Names::default(),
+            entries: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Reads one line with its end.
+    fn line(&mut self, number: usize, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(without_end(bytes));
+        if let Err(fault) = self.take(number, bytes, &text) {
+            if let Some((name, _)) = line::assignment(&text) {
+                self.broken.insert(name.to_owned(), number);
+            }
+            self.errors.push(fault.in_line(number, &text));
+        }
+    }
+
+    fn take(&mut self, number: usize, bytes: &[u8], text: &str) -> Result<(), Fault> {
+        match line::read(text, self.form) {
+            // A comment may hold anything; but what was cut short may have been more.
+            Ok(Line::Nothing) => whole(bytes),
+            read => {
+                clean(bytes, text)?;
+                match read? {
+                    Line::Nothing => Ok(()),
+                    Line::Variable(variable) => self.variable(number, &variable),
+                    Line::Job(job) => self.job(number, job),
+                }
+            }
+        }
+    }
+
+    fn variable(&mut self, number: usize, variable: &Variable<'_>) -> Result<(), Fault> {
+        let Variable { name, value, value_at } = *variable;
+        if name == "CRON_TZ" {
+            zone_name(value).map_err(|error| at(value_at, &error))?;
+            self.zone = Some(value.to_owned());
+        }
+        let environment = &mut self.environment;
+        match environment.iter().position(|(known, _)| known == name) {
+            Some(index) => {
+                value.clone_into(&mut environment[index].1);
+                self.lines[index] = number;
+            }
+            None if environment.len() == MAX_VARIABLES => {
+                return Err(Fault::new(
+                    0,
+                    format!("this is more than {MAX_VARIABLES} variables"),
+                    "put them in a file that the command reads",
+                ));
+            }
+            None => {
+                environment.push((name.to_owned(), value.to_owned()));
+                self.lines.push(number);
+            }
+        }
+        self.shared = None;
+        self.broken.remove(name);
+        Ok(())
+    }
+
+    fn job(&mut self, number: usize, job: Job<'_>) -> Result<(), Fault> {
+        let Job { schedule, schedule_at, user, command, stdin } = job;
+        let fields: Vec<&str> = schedule.split_ascii_whitespace().collect();
+        let words =
+            [&*fields.join(" "), user.unwrap_or(""), &command, stdin.as_deref().unwrap_or("")];
+        // A bad line counts too: its correction must not rename the equal ones below it.
+        let name = self.names.give(words);
+        let when =
+            when(schedule, &name, self.zone.as_deref()).map_err(|error| at(schedule_at, &error))?;
+        if let Some((broken, line)) = self.broken.first_key_value() {
+            return Err(Fault::new(
+                schedule_at,
+                format!("the variable `{broken}`, set in line {line}, is not known"),
+                format!("correct line {line} first"),
+            ));
+        }
+        let shared =
+            self.shared.get_or_insert_with(|| ((&*self.environment).into(), (&*self.lines).into()));
+        let (environment, environment_lines) = shared.clone();
+        self.entries.push(Entry {
+            line: number,
+            when,
+            user: user.map(str::to_owned),
+            command,
+            stdin,
+            environment,
+            environment_lines,
+            name,
+        });
+        Ok(())
+    }
+}
+
+fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseError> {
+    if schedule.eq_ignore_ascii_case("@reboot") {
+        return Ok(When::Reboot);
+    }
+    if schedule.split(line::BLANKS).next().is_some_and(|word| word.eq_ignore_ascii_case("@every")) {
+        return schedule.parse().map(When::Every);
+    }
+    let cron = Cron::for_job(name, schedule)?;
+    Ok(When::Cron(match zone {
+        Some(zone) => cron.in_zone(zone)?,
+        None => cron,
+    }))
+}
+
+fn at(start: usize, error: &ParseError) -> Fault {
+    let reason = format!("{}: \"{}\" {}", error.field(), error.found(), error.reason());
+    Fault::new(start + error.position(), reason, error.advice())
+}
+
+/// The line without its line feed, or carriage return and line feed.
+fn without_end(bytes: &[u8]) -> &[u8] {
+    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Refuses a last line that may have been cut short.
+fn whole(bytes: &[u8]) -> Result<(), Fault> {
+    if bytes.ends_with(b"\n") {
+        return Ok(());
+    }
+    Err(Fault::new(
+        bytes.len(),
+        "the file ends in the middle of the line: it may have been cut short",
+        "end the last line with a line feed",
+    ))
+}
+
+/// Refuses what a line of text does not hold.
+fn clean(bytes: &[u8], text: &str) -> Result<(), Fault> {
+    let line = without_end(bytes);
+    if line.len() > MAX_LINE {
+        return Err(Fault::new(
+            MAX_LINE,
+            format!("the line is {} bytes long, at most {MAX_LINE}", line.len()),
+            "put the command in a script",
+        ));
+    }
+    if let Err(error) = str::from_utf8(line) {
+        return Err(Fault::new(
+            error.valid_up_to(),
+            "this is not UTF-8",
+            "convert the file, for instance with iconv",
+        ));
+    }
+    if let Some(at) = text.find(|char: char| char.is_control() && char != '\t') {
+        let char = text[at..].chars().next().unwrap_or_default();
+        return Err(Fault::new(
+            at,
+            format!("the control character {} does not belong in a crontab", char.escape_default()),
+            "remove it; a command can make one with printf",
+        ));
+    }
+    whole(bytes)
+}

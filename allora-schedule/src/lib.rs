@@ -1,0 +1,63 @@
+//! Schedules as pure functions: cron expressions in time zones, periods, instants and crontabs.
+//!
+//! ```
+//! use allora_schedule::{Schedule, cron};
+//!
+//! let weekdays_at_nine = cron("0 9 * * MON-FRI Europe/Rome")?;
+//! let friday_noon = "2026-03-27T12:00:00Z".parse().unwrap();
+//! // The clocks in Rome are set forward on the Sunday in between.
+//! let monday = weekdays_at_nine.next_at(friday_noon).unwrap();
+//! assert_eq!(monday.to_string(), "2026-03-30 07:00:00 UTC");
+//! # Ok::<(), allora_schedule::ParseError>(())
+//! ```
+//!
+//! Nothing here reads a clock, sleeps, or starts a thread: a [`Schedule`] maps an instant to the
+//! next one. Instants are in UTC, in whole milliseconds, from 1970 to 9999 (module [`time`]).
+//!
+//! | to run | write |
+//! |---|---|
+//! | by the calendar and a wall clock | [`cron()`], [`Cron`] |
+//! | in the Quartz dialect | [`Cron::quartz`] |
+//! | once each period, without drift | [`every`] |
+//! | once | [`at`] |
+//! | as a text says | [`parse`] |
+//! | as the lines of a crontab say | [`crontab::parse`], [`crontab::parse_system`] |
+//! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
+//!
+//! Cron expressions follow Debian's cron, also where the clocks change ([`Dst`]). An expression
+//! that never matches is refused when it is read, so that every search ends. Errors name the
+//! column and what to write instead ([`ParseError`]).
+//!
+//! [`next_n`] and [`between`] list instants, [`explain()`] adds the notes about changes of the
+//! clock, and [`jitter()`] is a delay that follows from a job's name.
+
+mod any;
+mod at;
+mod cron;
+pub mod crontab;
+mod error;
+mod every;
+mod explain;
+mod hash;
+mod jitter;
+mod note;
+mod period;
+mod quartz;
+mod range;
+mod schedule;
+pub mod time;
+
+pub use any::{AnySchedule, parse};
+pub use at::{At, at, parse_instant};
+pub use cron::{Cron, Dst, Warning, cron, tz_version, zone_name};
+pub use error::{Field, ParseError, ScheduleError};
+pub use every::{Every, every};
+pub use explain::{Explain, Explained, explain};
+pub use hash::stable_hash;
+pub use jitter::jitter;
+pub use note::{Note, NoteReason};
+pub use period::parse_period;
+pub use quartz::Quartz;
+pub use range::{Between, between, next_n};
+pub use schedule::{Schedule, WALK, walk, walk_count};
+pub use time::Time;

@@ -1,0 +1,38 @@
+//! Notes of a schedule about its instants, for people.
+
+use crate::Time;
+
+/// A note of a schedule about an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Note {
+    /// The instant it is about: for a change of the clock, the change.
+    pub at: Time,
+    /// The reason of the note.
+    pub reason: NoteReason,
+    /// The same in words.
+    pub message: String,
+}
+
+impl Note {
+    /// A note about an instant.
+    pub fn new(at: Time, reason: NoteReason, message: impl Into<String>) -> Self {
+        Self { at, reason, message: message.into() }
+    }
+}
+
+/// The reason for a [`Note`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoteReason {
+    /// A local time does not exist; it runs at the first instant after the gap.
+    Moved,
+    /// A local time does not exist; it is left out.
+    Skipped,
+    /// A local time exists twice; it runs the first time.
+    Once,
+    /// A local time exists twice; it runs both times.
+    Twice,
+    /// Anything else: read the message.
+    Other,
+}

@@ -1,0 +1,228 @@
+//! The trait [`Schedule`], and what is computed of any schedule by walking it.
+
+use crate::{
+    Note, ScheduleError,
+    time::{Time, whole_millis},
+};
+use chrono::DateTime;
+use std::sync::Arc;
+
+/// When to run: a pure function from an instant to the next one.
+///
+/// # Promises
+/// - `next_at` is pure: it reads no clock and answers alike on every node.
+/// - Its answer is later than `after`, in whole milliseconds; an answer that is not later ends
+///   the job's planning with an error event, never in a loop.
+///
+/// Any `Fn(Time) -> Option<Time>` is a schedule.
+///
+/// ```
+/// use allora_schedule::{Schedule, Time};
+/// use std::time::Duration;
+///
+/// let twice_a_minute = |after: Time| Some(after + Duration::from_secs(30));
+/// let at = Time::UNIX_EPOCH;
+/// assert_eq!(twice_a_minute.next_at(at).unwrap().timestamp(), 30);
+/// ```
+pub trait Schedule: Send + Sync + 'static {
+    /// The first instant strictly after `after`; `None` is never again.
+    fn next_at(&self, after: Time) -> Option<Time>;
+
+    /// The last instant of the chain that starts at `from`, not after `until`; `from` itself if
+    /// there is no later one. `None`: not found within the schedule's bounds of cost, in which
+    /// case the passed range is recorded without a count.
+    ///
+    /// Walks at most [`WALK`] steps; override where it can be computed.
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        walk(from, until, |at| self.next_at(at))
+    }
+
+    /// The number of instants of the chain from `from` that are after it and not after `until`.
+    /// `None` if the count would take too long.
+    ///
+    /// Walks at most [`WALK`] steps; override it where the number can be computed.
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        walk_count(from, until, |at| self.next_at(at))
+    }
+
+    /// Text that changes when the schedule does; `None`: changes are not noticed.
+    fn definition(&self) -> Option<String> {
+        None
+    }
+
+    /// Checks that it can run. Called once, when the job is added.
+    ///
+    /// # Errors
+    /// The error and its remedy.
+    fn check(&self) -> Result<(), ScheduleError> {
+        Ok(())
+    }
+
+    /// Notes about instants after `after` and up to `until`, such as local times that do not exist;
+    /// for people.
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        _ = (after, until);
+        Vec::new()
+    }
+}
+
+/// The most steps that the provided [`Schedule::latest_at`] walks.
+pub const WALK: usize = 10_000;
+
+/// The last instant of the chain from `from`, not after `until`, by walking it: what the provided
+/// [`Schedule::latest_at`] does. `None` after [`WALK`] steps.
+pub fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<Time> {
+    let mut at = from;
+    for _ in 0..WALK {
+        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
+            Some(next) => at = next,
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+/// The number of instants of the chain after `from` and not after `until`, by walking it: the
+/// provided [`Schedule::count`]. `None` after [`WALK`] steps.
+pub fn walk_count(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<u64> {
+    let mut at = from;
+    for count in 0..=WALK {
+        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
+            Some(next) => at = next,
+            None => return Some(count as u64),
+        }
+    }
+    None
+}
+
+/// [`Schedule::latest_at`] for a fixed set of whole seconds: `next` answers with the first one
+/// after a second. Since that grows with its argument, the last second from which something not
+/// after `until` follows is found by doubling back from `until`, then by halving: some 60
+/// questions for a span of ten years, and a handful where instants are dense.
+pub(crate) fn latest(from: Time, until: Time, next: impl Fn(i64) -> Option<i64>) -> Option<Time> {
+    let end = until.timestamp();
+    let next = |second| next(second).filter(|next| *next <= end);
+    let mut low = from.timestamp();
+    if until <= from || next(low).is_none() {
+        return Some(from);
+    }
+    let mut high = end;
+    let mut back = 1;
+    while let Some(middle) = high.checked_sub(back).filter(|middle| *middle > low) {
+        if next(middle).is_some() {
+            low = middle;
+            break;
+        }
+        high = middle;
+        back *= 2;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if next(middle).is_some() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    DateTime::from_timestamp(next(low)?, 0)
+}
+
+/// The blank-separated words of a text, each with the byte at which it begins.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let start = text.as_ptr() as usize;
+    text.split_ascii_whitespace().map(move |word| (word.as_ptr() as usize - start, word))
+}
+
+impl<F> Schedule for F
+where
+    F: Fn(Time) -> Option<Time> + Send + Sync + 'static,
+{
+    fn next_at(&self, after: Time) -> Option<Time> {
+        self(after)
+    }
+}
+
+impl Schedule for Box<dyn Schedule> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        (**self).next_at(after)
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        (**self).latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        (**self).definition()
+    }
+    fn check(&self) -> Result<(), ScheduleError> {
+        (**self).check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
+    }
+}
+
+impl<S: Schedule + ?Sized> Schedule for Arc<S> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        (**self).next_at(after)
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        (**self).latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        (**self).count(from, until)
+    }
+    fn definition(&self) -> Option<String> {
+        (**self).definition()
+    }
+    fn check(&self) -> Result<(), ScheduleError> {
+        (**self).check()
+    }
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        (**self).notes(after, until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// The number of calls that find the latest multiple of `step` in ten years.
+    fn questions(step: i64) -> usize {
+        let asked = Cell::new(0);
+        let until = DateTime::from_timestamp(315_360_000, 0).unwrap();
+        let found = latest(Time::UNIX_EPOCH, until, |second| {
+            asked.set(asked.get() + 1);
+            Some((second.div_euclid(step) + 1) * step)
+        });
+        assert_eq!(found.unwrap().timestamp(), 315_360_000 / step * step);
+        asked.get()
+    }
+
+    #[test]
+    fn a_walk_is_bounded_and_ends_where_a_schedule_stands_still() {
+        let steps = |millis| move |at: Time| Some(at + chrono::TimeDelta::milliseconds(millis));
+        let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
+        assert_eq!(steps(7).count(at(0), at(70)), Some(10));
+        assert_eq!(steps(7).latest_at(at(0), at(76)), Some(at(70)));
+        let far = at(WALK as i64 + 1);
+        assert_eq!((steps(1).count(at(0), far), steps(1).latest_at(at(0), far)), (None, None));
+        for still in [steps(0), steps(-1)] {
+            assert_eq!(
+                (still.count(at(5), far), still.latest_at(at(5), far)),
+                (Some(0), Some(at(5)))
+            );
+        }
+        let crawls = |at: Time| Some(at + chrono::TimeDelta::nanoseconds(1));
+        assert_eq!(crawls.count(at(0), far), Some(0));
+    }
+
+    #[test]
+    fn the_latest_of_a_set_takes_few_questions() {
+        assert_eq!(questions(1), 3);
+        assert!(questions(3600) < 30);
+        assert!(questions(200_000_000) < 70);
+    }
+}

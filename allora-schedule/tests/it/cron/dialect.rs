@@ -1,0 +1,229 @@
+//! The meaning of expressions, and their canonical text.
+
+use super::{Dice, cron, oracle::Expression, time};
+use allora_schedule::{AnySchedule, Cron, Dst, Field, ScheduleError, Time, next_n, parse};
+
+/// The canonical text in UTC, which is as good as the meaning.
+fn means(text: &str, canonical: &str) {
+    assert_eq!(cron(text).to_string(), format!("{canonical} UTC"), "{text}");
+}
+
+#[test]
+fn fields_mean_what_debians_cron_says() {
+    means("*/15 * * * *", "*/15 * * * *");
+    means("10-50/20 * * * *", "10,30,50 * * * *");
+    means("5/15 * * * *", "5,20,35,50 * * * *");
+    means("0 0 * * 5/1", "0 0 * * 5,6");
+    means("0 0 * * 7/2", "0 0 * * 0,2,4,6");
+    means("0 22-6 * * *", "0 0-6,22,23 * * *");
+    means("0 22-6/2 * * *", "0 0,2,4,6,22 * * *");
+    means("0 0 * NOV-FEB *", "0 0 * 1,2,11,12 *");
+    means("0 0 * * FRI-MON", "0 0 * * 0,1,5,6");
+    means("0 0 * * FRI-MON/2", "0 0 * * 0,5");
+    means("0 0 * * 7-2", "0 0 * * 0-2");
+    means("0 0 * * 5-7", "0 0 * * 0,5,6");
+    means("0 0 * * mon-FRI/2", "0 0 * * 1,3,5");
+    means("0 0 * * 0-7", "0 0 * * 0-6");
+    means("0 0 ? jan,Feb ?", "0 0 * 1,2 *");
+    means("0 0 l,l-3,lw,15w * *", "0 0 L,L-3,LW,15W * *");
+    means("0 0 * * 5L,monL,7L,FRI#3", "0 0 * * 5#3,0L,1L,5L");
+    means("*,5 * * * *", "* * * * *");
+    means("*/20,5 * * * *", "*/60,5,20,40 * * * *");
+    means("0 0 0 * * *", "0 0 * * *");
+    means("*/10 0 0 * * *", "0,10,20,30,40,50 0 0 * * *");
+    means("* * * * * *", "* * * * * *");
+    means("@Hourly", "0 * * * *");
+    means("@weekly", "0 0 * * 0");
+    means("@annually", "0 0 1 1 *");
+    means("  0\t0 * * *\r\n", "0 0 * * *");
+}
+
+#[test]
+fn a_zone_or_an_offset_may_be_the_last_word() {
+    assert_eq!(cron("0 0 * * * europe/ROME").to_string(), "0 0 * * * Europe/Rome");
+    assert_eq!(cron("0 0 0 * * MON Europe/Rome").zone(), "Europe/Rome");
+    assert_eq!(cron("@daily -03:30").zone(), "-03:30");
+    assert_eq!(cron("0 0 * * * +00:00").zone(), "UTC");
+    assert_eq!(cron("0 0 * * * HST").zone(), "HST");
+    assert!(!cron("0 0 * * *").names_zone() && cron("0 0 * * * UTC").names_zone());
+    let literal = cron("0 0 * * * Europe/Rome dst=literal");
+    assert_eq!(literal, cron("0 0 * * *").in_zone("Europe/Rome").unwrap().dst(Dst::Literal));
+    assert_ne!(literal, cron("0 0 * * * Europe/Rome"));
+    assert_eq!(cron("0 0 * * * dst=debian"), cron("0 0 * * *"));
+}
+
+#[test]
+fn the_nearest_workday_stays_in_its_month() {
+    let days = |text: &str| -> Vec<String> {
+        next_n(&cron(text), time("2025-12-31T00:00:00Z"), 12)
+            .iter()
+            .map(|at| at.format("%m-%d").to_string())
+            .collect()
+    };
+    // 2026: 1 February, March and November are Sundays, 1 August is a Saturday.
+    assert_eq!(
+        days("0 0 1W * *"),
+        [
+            "01-01", "02-02", "03-02", "04-01", "05-01", "06-01", "07-01", "08-03", "09-01",
+            "10-01", "11-02", "12-01"
+        ]
+    );
+    // 31 January and October are Saturdays, 31 May is a Sunday; short months have no 31st.
+    assert_eq!(days("0 0 31W * *")[..5], ["01-30", "03-31", "05-29", "07-31", "08-31"]);
+    assert_eq!(
+        days("0 0 LW * *")[..8],
+        ["01-30", "02-27", "03-31", "04-30", "05-29", "06-30", "07-31", "08-31"]
+    );
+    assert_eq!(days("0 0 L-3 * *")[..3], ["01-28", "02-25", "03-28"]);
+    assert_eq!(days("0 0 * * MON#2")[..3], ["01-12", "02-09", "03-09"]);
+    assert_eq!(days("0 0 * * MON#5")[..3], ["03-30", "06-29", "08-31"]);
+}
+
+#[test]
+fn two_day_fields_are_one_or_the_other_unless_one_starts_with_a_star() {
+    let days = |text: &str| -> Vec<String> {
+        next_n(&cron(text), time("2026-01-31T00:00:00Z"), 4)
+            .iter()
+            .map(|at| at.format("%m-%d").to_string())
+            .collect()
+    };
+    assert_eq!(days("0 0 13 * FRI"), ["02-06", "02-13", "02-20", "02-27"]);
+    assert_eq!(days("0 0 */13 * FRI"), ["02-27", "03-27", "05-01", "08-14"]);
+    assert_eq!(days("0 0 ? * FRI"), ["02-06", "02-13", "02-20", "02-27"]);
+    assert_eq!(days("0 0 13 * ?"), ["02-13", "03-13", "04-13", "05-13"]);
+    assert_eq!(days("0 0 L * MON"), ["02-02", "02-09", "02-16", "02-23"]);
+}
+
+#[test]
+fn what_has_no_single_meaning_is_refused_where_it_stands() {
+    for (text, field, position) in [
+        ("0 0 * * L", Field::Weekday, 8),
+        ("0 0 1-5W * *", Field::Day, 7),
+        ("0 0 W * *", Field::Day, 4),
+        ("0 0 L-0 * *", Field::Day, 4),
+        ("0 0 L-31 * *", Field::Day, 4),
+        ("0 0 L-3W * *", Field::Day, 7),
+        ("0 0 15L * *", Field::Day, 6),
+        ("0 0 * * MON#0", Field::Weekday, 8),
+        ("0 0 * * MON#6", Field::Weekday, 8),
+        ("0 0 * * MON#2-3", Field::Weekday, 13),
+        ("0 0 * * 8", Field::Weekday, 8),
+        ("? * * * *", Field::Minute, 0),
+        ("0 0 ?,5 * *", Field::Day, 4),
+        ("H * * * *", Field::Minute, 0),
+        ("0 0 * * * H", Field::Weekday, 10),
+        ("*/0 * * * *", Field::Minute, 2),
+        ("5/0 * * * *", Field::Minute, 2),
+        ("0 0 * * * * * UTC", Field::Text, 12),
+        ("0 0\n* * *", Field::Text, 3),
+        ("0 0 * * *\u{a0}", Field::Text, 9),
+        ("\u{feff}0 0 * * *", Field::Text, 0),
+        ("@every 90m", Field::Text, 0),
+        ("@reboot", Field::Text, 0),
+        ("@daily UTC x", Field::Text, 7),
+        ("0 0 * * * dst=maybe", Field::Text, 10),
+        ("0 0 30W 2 *", Field::Day, 4),
+        ("0 0 L-30 2 *", Field::Day, 4),
+        ("0 0 L-30 4,6 *", Field::Day, 4),
+        ("0 0 31 2 */2", Field::Day, 4),
+        ("0 0 29 * * Europe/Nowhere", Field::Zone, 11),
+        ("0 0 29 * * +2:00", Field::Zone, 11),
+    ] {
+        let error = Cron::parse(text).expect_err(text);
+        assert_eq!((error.field(), error.position()), (field, position), "{text}: {error}");
+    }
+}
+
+#[test]
+fn errors_are_short_and_cannot_forge_a_line() {
+    let long = format!("{} * * * *", "7".repeat(900));
+    let error = Cron::parse(&long).unwrap_err();
+    assert_eq!(error.found(), format!("{}…", "7".repeat(40)));
+    let error = Cron::parse("0 0 * * *\u{202e}MON").unwrap_err();
+    assert_eq!(error.found(), "\\u{202e}");
+    assert_eq!(Cron::parse("0 0 * * \u{1b}[31m").unwrap_err().found(), "\\u{1b}");
+    assert_eq!(ScheduleError::from(error.clone()).to_string(), error.to_string());
+    assert!(Cron::parse(&" ".repeat(1025)).unwrap_err().reason().contains("1024"));
+    assert!(Cron::parse(&format!("{}* * * * *", " ".repeat(1015))).is_ok());
+}
+
+#[test]
+fn warnings_name_what_was_perhaps_meant() {
+    let codes = |text: &str| -> Vec<&str> {
+        cron(text).warnings().iter().map(|warning| warning.code).collect()
+    };
+    assert_eq!(codes("*/90 * * * *"), ["long-step"]);
+    assert!(cron("*/90 * * * *").warnings()[0].message.contains("@every 90m"));
+    assert_eq!(codes("0 0 */2 * MON"), ["both-days"]);
+    assert_eq!(codes("0 0 1 * */2"), ["both-days"]);
+    assert_eq!(codes("0 0 1 * *"), [""; 0]);
+    assert_eq!(codes("7-7/1 * * * *"), [""; 0]);
+}
+
+#[test]
+fn the_spread_by_name_never_changes() {
+    // Whoever changes these moves every such job of every user.
+    let spread = |name: &str, text: &str| Cron::for_job(name, text).unwrap().to_string();
+    assert_eq!(spread("invoices", "H H H H H"), "47 22 16 9 1 UTC");
+    assert_eq!(spread("a", "H H H H H"), "37 2 8 2 3 UTC");
+    assert_eq!(spread("invoices", "H * * * * *"), "0-59 * * * * UTC".replace("0-59", "56 *"));
+    assert_eq!(spread("invoices", "H/15 * * * *"), "11,26,41,56 * * * * UTC");
+    assert_eq!(spread("invoices", "0 H(1-4) * * *"), "0 4 * * * UTC");
+    assert_eq!(spread("invoices", "0 H(22-1) * * *"), "0 1 * * * UTC");
+    assert_eq!(spread("invoices", "0 0 * * * Europe/Rome"), "0 0 * * * Europe/Rome");
+    assert_eq!(
+        AnySchedule::for_job("invoices", "H * * * *").unwrap().to_string(),
+        "47 * * * * UTC"
+    );
+    for text in ["H/90 * * * *", "H(5) * * * *", "H(5-1) * * * *", "H(0-29 * * * *", "H-5 * * * *"]
+    {
+        assert!(Cron::for_job("invoices", text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_canonical_text_is_read_back_as_the_same_schedule() {
+    let mut dice = Dice(3);
+    let (mut read, days) = (0, ["L", "L-3", "LW", "15W", "1W,15W", "*/2,L", "?", "1,LW"]);
+    let weekdays = ["5L", "MON#2", "1,5L", "*/2,0#1", "?", "FRI-MON"];
+    for _ in 0..5_000 {
+        let mut text = Expression::random(&mut dice).text;
+        if dice.one_in(3) {
+            let mut words: Vec<&str> = text.split(' ').collect();
+            words[2] = dice.choose(&days);
+            words[4] = dice.choose(&weekdays);
+            text = words.join(" ");
+        }
+        if dice.one_in(3) {
+            text = format!("*/{} {text}", dice.within(1..=70));
+        }
+        if dice.one_in(2) {
+            text += " America/New_York dst=literal";
+        }
+        let Ok(schedule) = Cron::parse(&text) else { continue };
+        let canonical = schedule.to_string();
+        let again = Cron::parse(&canonical).unwrap_or_else(|error| panic!("{canonical}: {error}"));
+        assert_eq!(again, schedule, "{text}");
+        assert_eq!(again.to_string(), canonical, "{text}");
+        assert_eq!(parse(&canonical), Ok(AnySchedule::Cron(schedule)));
+        read += 1;
+    }
+    assert!(read > 4_000, "{read}");
+}
+
+#[test]
+fn quartz_keeps_its_own_rules() {
+    let schedule = Cron::quartz("0 0 12 ? * 1").unwrap();
+    let sunday: Time = time("2026-01-04T12:00:00Z");
+    assert_eq!(next_n(&schedule, time("2026-01-01T00:00:00Z"), 1), [sunday]);
+    use allora_schedule::Schedule;
+    assert_eq!(schedule.definition().as_deref(), Some("@quartz 0 0 12 ? * 1"));
+    assert_eq!(parse("@quartz 0 0  12 ? * 1"), Ok(AnySchedule::Quartz(schedule.clone())));
+    assert_eq!(
+        schedule.latest_at(time("2026-01-01T00:00:00Z"), time("2026-01-05T00:00:00Z")),
+        Some(sunday)
+    );
+    for text in ["", "* * * * *", "0 0 12 ? * 9", "0 0 0 30 2 MONDAYS", "@quartz"] {
+        assert!(Cron::quartz(text).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Which names are zones.
+
+use super::cron;
+use allora_schedule::{Cron, tz_version};
+
+#[test]
+fn every_name_of_the_database_is_taken_in_any_case() {
+    let names: Vec<String> =
+        jiff::tz::TimeZoneDatabase::bundled().available().map(|name| name.to_string()).collect();
+    assert!(names.len() > 500);
+    for name in names {
+        if ["Factory", "Etc/Unknown", "localtime", "posixrules"].contains(&name.as_str()) {
+            continue;
+        }
+        assert_eq!(cron("@daily").in_zone(&name).unwrap().zone(), name);
+        let lower = cron("@daily").in_zone(&name.to_lowercase()).unwrap();
+        assert_eq!(lower.zone(), name);
+        assert_eq!(cron(&format!("0 0 * * * {name}")), lower);
+    }
+}
+
+#[test]
+fn names_that_differ_from_host_to_host_are_refused_by_name() {
+    for name in [
+        "",
+        " UTC",
+        "UTC ",
+        "UTC\n",
+        "\n",
+        "Z",
+        "z",
+        "JST",
+        "JST-9",
+        "CET-1CEST,M3.5.0,M10.5.0/3",
+        "GMT+1",
+        "gmt-3",
+        "UTC+1",
+        "UTC+01:00",
+        "Tokyo",
+        "Europe",
+        "Europe/",
+        "/Europe/Rome",
+        "../etc/passwd",
+        "Europe/../Europe/Rome",
+        "/etc/localtime",
+        "UTC\0",
+        "\0",
+        "right/UTC",
+        "posix/UTC",
+        "tzdata.zi",
+        "leapseconds",
+        "zone.tab",
+        "localtime",
+        "LOCALTIME",
+        "posixrules",
+        "Factory",
+        "Etc/Unknown",
+        "Local",
+        "Europe/Röm",
+        "Europe\\Rome",
+        "+1",
+        "+01",
+        "+0100",
+        "+1:00",
+        "+18:01",
+        "-18:01",
+        "+19:00",
+        "+01:60",
+        "01:00",
+        "+01:00:00",
+        "++1:00",
+        "+é:00",
+        "+٠١:00",
+    ] {
+        let error = cron("@daily").in_zone(name).expect_err(name);
+        assert!(error.to_string().contains("; "), "no remedy: {error}");
+    }
+    assert!(cron("@daily").in_zone("GMT+5").unwrap_err().to_string().contains("Etc/GMT+5"));
+    assert!(cron("@daily").in_zone(&"A".repeat(1000)).is_err());
+}
+
+#[test]
+fn offsets_count_to_eighteen_hours() {
+    for name in ["+18:00", "-18:00", "+05:45", "-00:30"] {
+        assert_eq!(Cron::parse(&format!("@daily {name}")).unwrap().zone(), name);
+    }
+    assert_eq!(cron("@daily").in_zone("-00:00").unwrap().zone(), "UTC");
+}
+
+#[test]
+fn the_database_says_its_version() {
+    let version = tz_version().unwrap();
+    assert!(version >= "2024a" && version.len() <= 8, "{version}");
+}

@@ -1,0 +1,6 @@
+//! The integration tests of schedules: one binary, one module for each subject.
+
+#![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
+
+mod cron;
+mod schedule;

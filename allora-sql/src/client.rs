@@ -1,0 +1,180 @@
+//! The connections to one set of tables, and how a statement that met another node is run again.
+
+use crate::{
+    dialect::{Dialect, single_statement::SingleStatement},
+    driver::{Driver, Row, Statement, Value},
+    encoding::{JOB, StoredRow, stored},
+    url::Url,
+};
+use allora_core::{Result, Time, backend::TimeSource};
+use chrono::DateTime;
+use std::sync::atomic::AtomicU64;
+
+/// Number of attempts of a statement that conflicts with another node.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// Evaluates the expression again while the database replies that another node was in its way: a
+/// deadlock, or a row that stayed locked. Nothing was done then.
+macro_rules! retry {
+    ($client:expr, $op:expr, $attempt:expr) => {{
+        let mut attempts = 0;
+        loop {
+            match $attempt.await {
+                Ok(done) => break Ok(done),
+                Err(error) => {
+                    if let Err(error) = $client.back_off(&mut attempts, $op, error).await {
+                        break Err(error);
+                    }
+                }
+            }
+        }
+    }};
+}
+
+pub(crate) use retry;
+
+/// One set of tables behind a pool.
+pub(crate) struct Client {
+    pub(crate) driver: Box<dyn Driver>,
+    /// Beside a given pool, a connection that the application cannot keep busy: it reads records,
+    /// extends leases and ends runs.
+    pub(crate) beside: Option<Box<dyn Driver>>,
+    pub(crate) dialect: Dialect,
+    /// The database without its password, for errors.
+    pub(crate) place: Url,
+    /// Number of history entries to keep; 0 keeps none.
+    pub(crate) history_limit: u64,
+    /// History entries written since the last pruning.
+    pub(crate) appended: AtomicU64,
+}
+
+/// Rows of the job table with the clock.
+pub(crate) struct ReadRows {
+    /// Microseconds.
+    pub(crate) clock: Option<i64>,
+    pub(crate) min_fence: i64,
+    pub(crate) rows: Vec<StoredRow>,
+}
+
+/// The reply of a [`SingleStatement`].
+pub(crate) enum SingleStatementReply {
+    Rows(Vec<Row>),
+    Counted {
+        rows: u64,
+        /// Microseconds.
+        clock: Option<i64>,
+    },
+}
+
+impl Client {
+    /// The connection that the application cannot keep busy.
+    pub(crate) fn own(&self) -> &dyn Driver {
+        self.beside.as_deref().unwrap_or(&*self.driver)
+    }
+
+    /// Rows of the job table, with the clock and the lowest fence that were read beside them.
+    pub(crate) async fn read(
+        &self,
+        driver: &dyn Driver,
+        op: &'static str,
+        statement: Statement,
+    ) -> Result<ReadRows> {
+        let rows = retry!(self, op, driver.rows(statement.clone()))?;
+        Ok(read_rows(rows))
+    }
+
+    /// Runs many claims or completions in one statement.
+    pub(crate) async fn single_statement(
+        &self,
+        driver: &dyn Driver,
+        op: &'static str,
+        statement: SingleStatement,
+    ) -> Result<SingleStatementReply> {
+        retry!(self, op, async {
+            let mut writer = driver.writer().await?;
+            let conn = writer.conn();
+            match &statement {
+                SingleStatement::Returning(write) => {
+                    Ok(SingleStatementReply::Rows(conn.rows(write.clone()).await?))
+                }
+                SingleStatement::Counted(write) => {
+                    let ran = conn.run(write.clone()).await?;
+                    let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
+                    Ok(SingleStatementReply::Counted { rows: ran.rows, clock })
+                }
+                SingleStatement::ReadBack { write, read } => {
+                    let rows = match conn.run(write.clone()).await?.rows {
+                        0 => Vec::new(),
+                        _ => conn.rows(read.clone()).await?,
+                    };
+                    Ok(SingleStatementReply::Rows(rows))
+                }
+            }
+        })
+    }
+
+    /// The time that decides.
+    pub(crate) async fn now(&self, op: &'static str, time: TimeSource) -> Result<Time> {
+        match time {
+            TimeSource::Fixed(at) => Ok(at),
+            TimeSource::Store { .. } => {
+                let rows = retry!(self, op, self.own().rows(self.dialect.now()))?;
+                Ok(decides(time, number(rows)))
+            }
+        }
+    }
+
+    /// After a failed attempt: waits if another node was in its way, a bounded number of times.
+    pub(crate) async fn back_off(
+        &self,
+        attempts: &mut u32,
+        op: &'static str,
+        error: sqlx::Error,
+    ) -> Result {
+        *attempts += 1;
+        if *attempts >= MAX_ATTEMPTS || !self.driver.is_conflict(&error) {
+            return Err(self.failed(op, error));
+        }
+        // A random while, longer with every attempt. The database does the waiting: this crate has
+        // no timer.
+        let longest = 4_u64 << *attempts;
+        let mut random = [0; 8];
+        let ms = match getrandom::fill(&mut random) {
+            Ok(()) => u64::from_le_bytes(random) % longest,
+            Err(_) => longest,
+        };
+        if let Some(text) = self.dialect.flavour.pause(ms) {
+            let _ = self.driver.rows(Statement::new(text, Vec::new(), b"")).await;
+        }
+        Ok(())
+    }
+}
+
+/// Rows as the dialect selects them: with the lowest fence or not, the clock, the columns, with the
+/// data or not.
+pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
+    let mut read = ReadRows { clock: None, min_fence: 0, rows: Vec::with_capacity(rows.len()) };
+    for mut row in rows {
+        let beside = if row.len() > JOB.len() + 2 { 2 } else { 1 };
+        let columns = row.split_off(beside);
+        read.clock = read.clock.max(row.pop().and_then(Value::into_int));
+        read.min_fence = row.pop().and_then(Value::into_int).unwrap_or_default();
+        read.rows.extend(stored(columns));
+    }
+    read
+}
+
+/// The first cell of the first row, if it is a number.
+pub(crate) fn number(rows: Vec<Row>) -> Option<i64> {
+    rows.into_iter().flatten().next().and_then(Value::into_int)
+}
+
+/// The time that decides: the request's, or the database's clock in microseconds.
+pub(crate) fn decides(time: TimeSource, clock: Option<i64>) -> Time {
+    match time {
+        TimeSource::Fixed(at) => at,
+        TimeSource::Store { fallback } => {
+            clock.and_then(DateTime::from_timestamp_micros).unwrap_or(fallback)
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Statements that read.
+
+use super::{Dialect, names, shape};
+use crate::{
+    driver::{Statement, Value},
+    encoding::{HISTORY, JOB},
+};
+use allora_core::backend::Page;
+use std::{fmt::Write, sync::LazyLock};
+
+/// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
+static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
+
+/// The shape of a found row: the clock, the columns, the data.
+static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
+
+/// The shape of a locked row: the clock, the columns.
+static LOCKED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..]].concat());
+
+static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
+
+impl Dialect {
+    /// The database's clock.
+    pub(crate) fn now(&self) -> Statement {
+        Statement::new(format!("SELECT {}", self.flavour.clock()), Vec::new(), b"i")
+    }
+
+    /// Reads these records with the clock beside, which is there also if nothing is found.
+    pub(crate) fn load(&self, keys: &[&str]) -> Statement {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let mut args = Vec::new();
+        let beside = self.beside(&mut args);
+        let (is_key, more) = self.flavour.is_any("j.name", &keys, args.len() + 1);
+        args.extend(more);
+        let text = format!(
+            "SELECT c.min_fence, c.db_now, {columns}, {data} FROM ({beside}) c \
+             LEFT JOIN {p}_job j ON {is_key}",
+            columns = columns_of("j"),
+            data = self.data(),
+            p = self.prefix,
+        );
+        Statement::new(text, args, &LOAD_SHAPE)
+    }
+
+    /// Reads one record without its data, and locks it. The clock is read behind the lock.
+    pub(crate) fn load_locked(&self, name: &str) -> Statement {
+        let mut condition = "j.name = ".to_owned();
+        self.flavour.placeholder(&mut condition, 1);
+        let what = format!("{}, {}", self.flavour.clock(), columns_of("j"));
+        let jobs = format!("{}_job", self.prefix);
+        let text = self.flavour.select_locked(&what, &jobs, &condition);
+        Statement::new(text, vec![Value::bytes(name)], &LOCKED_SHAPE)
+    }
+
+    /// Locks these rows, and reads the clock, their names and versions.
+    pub(crate) fn lock_versions(&self, keys: &[&[u8]]) -> Statement {
+        let (is_key, args) = self.flavour.is_any("j.name", keys, 1);
+        let text = format!(
+            "SELECT {clock}, j.name, j.version FROM {p}_job j WHERE {is_key} ORDER BY j.name{lock}",
+            clock = self.flavour.clock(),
+            p = self.prefix,
+            lock = self.flavour.for_update(),
+        );
+        Statement::new(text, args, b"ibi")
+    }
+
+    /// A row with the clock and the lowest fence.
+    fn beside(&self, args: &mut Vec<Value>) -> String {
+        args.push(Value::bytes("min_fence"));
+        let mut key = String::new();
+        self.flavour.placeholder(&mut key, args.len());
+        format!(
+            "SELECT {clock} AS db_now, \
+             COALESCE((SELECT value FROM {p}_meta WHERE name = {key}), 0) AS min_fence",
+            clock = self.flavour.clock(),
+            p = self.prefix,
+        )
+    }
+
+    /// The data of the job `j`. A subquery, because a planner without statistics would rather read
+    /// the whole table once than a row of it for each job.
+    fn data(&self) -> String {
+        format!(
+            "(SELECT d.data FROM {}_data d \
+             WHERE d.name = j.name AND d.generation = j.data_generation)",
+            self.prefix
+        )
+    }
+
+    /// The records with these names, from a `SELECT` that reads the names alone: a planner without
+    /// statistics would rather join all jobs with all data than so few. `c` is a row that is there
+    /// also if nothing is found.
+    fn records(&self, names: &str, order: &str) -> String {
+        format!(
+            "SELECT c.db_now, {columns}, {data} FROM (SELECT {clock} AS db_now) c \
+             LEFT JOIN ({names}) f ON 1 = 1 LEFT JOIN {p}_job j ON j.name = f.name{order}",
+            data = self.data(),
+            clock = self.flavour.clock(),
+            columns = columns_of("j"),
+            p = self.prefix,
+        )
+    }
+
+    /// The jobs of these kinds in the due index, the earliest first: of each kind at most `limit`
+    /// behind the first `skip`.
+    pub(crate) fn find_due(&self, kinds: &[&str], skip: usize, limit: usize) -> Statement {
+        let [skip, limit] = [skip, limit].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let mut names = String::new();
+        let mut args = Vec::new();
+        // Names first, from the index alone: rows that are carried through derived tables are
+        // written to disk on the way by MariaDB, which has been seen to crash there (10.11.19, in
+        // `ha_maria::drop_table`).
+        for kind in kinds {
+            if !names.is_empty() {
+                names.push_str(" UNION ALL ");
+            }
+            let _ = write!(
+                names,
+                "SELECT * FROM (SELECT name FROM {}_job \
+                 WHERE index_at IS NOT NULL AND deleted_at IS NULL AND kind = ",
+                self.prefix
+            );
+            args.push(Value::bytes(kind));
+            self.flavour.placeholder(&mut names, args.len());
+            names.push_str(" ORDER BY index_at, name LIMIT ");
+            args.push(Value::int(limit));
+            self.flavour.placeholder(&mut names, args.len());
+            names.push_str(" OFFSET ");
+            args.push(Value::int(skip));
+            self.flavour.placeholder(&mut names, args.len());
+            let _ = write!(names, ") k{}", args.len());
+        }
+        Statement::new(self.records(&names, ""), args, &FOUND_SHAPE)
+    }
+
+    /// The first kind after this one, by the due index. Tombstones are in it too, but without a
+    /// kind.
+    pub(crate) fn kind_after(&self, kind: &str) -> Statement {
+        let mut text =
+            format!("SELECT kind FROM {}_job WHERE index_at IS NOT NULL AND kind > ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        text.push_str(" ORDER BY kind LIMIT 1");
+        Statement::new(text, vec![Value::bytes(kind)], b"b")
+    }
+
+    /// A page of the list.
+    pub(crate) fn list(&self, page: &Page<'_>) -> Statement {
+        let mut names =
+            format!("SELECT name FROM {}_job WHERE deleted_at IS NULL AND name > ", self.prefix);
+        let mut args = vec![Value::bytes(page.after.unwrap_or_default())];
+        self.flavour.placeholder(&mut names, 1);
+        let mut also = |condition: &str, value: Value| {
+            args.push(value);
+            names.push_str(condition);
+            self.flavour.placeholder(&mut names, args.len());
+        };
+        if !page.prefix.is_empty() {
+            also(" AND name >= ", Value::bytes(page.prefix));
+            // UTF-8 has no byte 0xFF, so that this is behind all names that begin so.
+            also(" AND name < ", Value::bytes([page.prefix.as_bytes(), &[0xFF]].concat()));
+        }
+        if let Some(kind) = page.kind {
+            also(" AND kind = ", Value::bytes(kind));
+        }
+        let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+        also(" ORDER BY name LIMIT ", Value::int(limit));
+        Statement::new(self.records(&names, " ORDER BY j.name"), args, &FOUND_SHAPE)
+    }
+
+    /// The newest history entries of one job, or of all.
+    pub(crate) fn history_entries(
+        &self,
+        name: Option<&str>,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Statement {
+        let columns = names(HISTORY);
+        let mut text = format!("SELECT {columns} FROM {}_history WHERE fence < ", self.prefix);
+        let mut args = vec![Value::int(before.unwrap_or(i64::MAX))];
+        self.flavour.placeholder(&mut text, 1);
+        if let Some(name) = name {
+            text.push_str(" AND name = ");
+            args.push(Value::bytes(name));
+            self.flavour.placeholder(&mut text, 2);
+        }
+        text.push_str(" ORDER BY fence DESC, name DESC LIMIT ");
+        args.push(Value::int(limit));
+        self.flavour.placeholder(&mut text, args.len());
+        Statement::new(text, args, &HISTORY_SHAPE)
+    }
+
+    /// The fence of the `limit`th newest history entry.
+    pub(crate) fn history_edge(&self, limit: i64) -> Statement {
+        let mut text = format!(
+            "SELECT fence FROM {}_history ORDER BY fence DESC LIMIT 1 OFFSET ",
+            self.prefix
+        );
+        self.flavour.placeholder(&mut text, 1);
+        Statement::new(text, vec![Value::int(limit)], b"i")
+    }
+
+    /// Names and fences of tombstones whose time is over; the rows are locked.
+    pub(crate) fn old_tombstones(&self, now_ms: i64) -> Statement {
+        let mut text = format!("SELECT j.name, j.fence FROM {}_job j WHERE j.kind = ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        text.push_str(" AND j.deleted_at IS NOT NULL AND j.index_at <= ");
+        self.flavour.placeholder(&mut text, 2);
+        text.push_str(" ORDER BY j.index_at LIMIT 100");
+        text.push_str(self.flavour.for_update());
+        Statement::new(text, vec![Value::bytes(""), Value::int(now_ms)], b"bi")
+    }
+
+    /// A number of the whole namespace.
+    pub(crate) fn meta(&self, name: &str, lock: bool) -> Statement {
+        let mut text = format!("SELECT value FROM {}_meta WHERE name = ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        if lock {
+            text.push_str(self.flavour.for_update());
+        }
+        Statement::new(text, vec![Value::bytes(name)], b"i")
+    }
+}
+
+fn columns_of(table: &str) -> String {
+    let names: Vec<String> = JOB.iter().map(|(name, _)| format!("{table}.{name}")).collect();
+    names.join(", ")
+}

@@ -1,0 +1,382 @@
+//! Claims, completions and extensions of the commonest shape, many of them in one statement that
+//! compares and sets every row by its key.
+//!
+//! The common part of the statement is here; how a table of bound values is joined to an `UPDATE`
+//! is in the file of each database. The conditions are those of
+//! [`apply`](allora_core::record::apply) for a record with nothing but a cursor and at most one
+//! lease: nothing in `more` (triggers, retries, a pause), not a tombstone. Other records do not
+//! match, and take the general path.
+//!
+//! The clock is read once, in `c`, because each reading in a row and column is another, and the
+//! fence of the reply must be that of the lease. It is read before a row may have to be waited for:
+//! no occurrence is claimed too early by that, and an extension is shorter by the wait, which its
+//! reply says. Only `not_after` is compared with a clock that is read behind the lock.
+
+use super::{Dialect, Flavour};
+use crate::{
+    driver::{Statement, Value},
+    encoding::{Type, ms},
+};
+use allora_core::{
+    Time,
+    backend::{Action, Batch, Claim, Completion, Cursor, OnExpiry, Operation},
+    time::end_of_time,
+};
+use std::time::Duration;
+
+/// A statement in the form in which one database replies to it.
+pub(crate) enum SingleStatement {
+    /// It returns the rows that it changed.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "MySQL's returns nothing")
+    )]
+    Returning(Statement),
+    /// It changes rows, and if it did another one reads them.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
+    ReadBack { write: Statement, read: Statement },
+    /// It returns the number of rows that it changed, and the clock.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
+    Counted(Statement),
+}
+
+/// The node that asks, and the clock that decides.
+pub(crate) struct RequestContext<'a> {
+    pub(crate) node: &'a str,
+    /// Microseconds; `None` is the database's clock.
+    pub(crate) now: Option<i64>,
+}
+
+impl<'a> RequestContext<'a> {
+    /// That of a batch; `None` if its time is not whole microseconds, as the database's are.
+    pub(crate) fn of(batch: &Batch<'a>) -> Option<Self> {
+        use allora_core::backend::TimeSource;
+        let now = match batch.time {
+            TimeSource::Store { .. } => None,
+            TimeSource::Fixed(at) if at.timestamp_subsec_nanos().is_multiple_of(1_000) => {
+                Some(at.timestamp_micros())
+            }
+            TimeSource::Fixed(_) => return None,
+        };
+        Some(Self { node: batch.node, now })
+    }
+}
+
+/// The columns of a table of bound values; no name is one of the job table's.
+pub(crate) type Columns = [(&'static str, Type)];
+
+/// Rows to a statement: a whole batch of a scheduler.
+pub(crate) const CHUNK: usize = 1 << 10;
+
+/// An expression for the time that decides, from the row of [`Dialect::request_context`].
+pub(super) const NOW: &str = "COALESCE(c.request_now, c.db_now)";
+
+impl Dialect {
+    /// A row with the node that asks, and the time: `request_now` if the request has it, `db_now` by
+    /// the database.
+    pub(super) fn request_context(
+        &self,
+        context: &RequestContext<'_>,
+        args: &mut Vec<Value>,
+    ) -> String {
+        let mut text = "SELECT ".to_owned();
+        let columns = [
+            ("request_now", Type::IntOrNull, Value::Int(context.now)),
+            ("node", Type::Bytes, Value::bytes(context.node)),
+            ("no_kind", Type::Bytes, Value::bytes("")),
+            ("ok_outcome", Type::Bytes, Value::bytes("succeeded")),
+        ];
+        for (name, of, value) in columns {
+            args.push(value);
+            self.flavour.typed_placeholder(&mut text, args.len(), of);
+            text.push_str(" AS ");
+            text.push_str(name);
+            text.push_str(", ");
+        }
+        text.push_str(self.flavour.clock());
+        text + " AS db_now"
+    }
+
+    /// The rows of a table of bound values, with rows of nothing up to a power of two, so that few
+    /// different statements are prepared. `before` stands before each.
+    #[cfg(any(feature = "sqlite", feature = "mysql"))]
+    pub(super) fn values(
+        &self,
+        before: &str,
+        columns: &Columns,
+        rows: Vec<Vec<Value>>,
+        args: &mut Vec<Value>,
+    ) -> String {
+        let len = rows.len().next_power_of_two();
+        let nothing = || vec![Value::Int(None); columns.len()];
+        let mut text = String::new();
+        for row in rows.into_iter().chain(std::iter::repeat_with(nothing)).take(len) {
+            text.push_str(if text.is_empty() { "" } else { ", " });
+            text.push_str(before);
+            for (i, (value, (_, of))) in row.into_iter().zip(columns).enumerate() {
+                text.push_str(if i == 0 { "(" } else { ", " });
+                args.push(value);
+                self.flavour.typed_placeholder(&mut text, args.len(), *of);
+            }
+            text.push(')');
+        }
+        text
+    }
+}
+
+/// A claim of the cursor's occurrence itself.
+pub(crate) struct SimpleClaim<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) claim_id: [u8; 16],
+    fence: i64,
+    expected: i64,
+    then: Option<(i64, i64)>,
+    /// Microseconds.
+    not_after: Option<i64>,
+    /// Microseconds.
+    duration: i64,
+    on_expiry: OnExpiry,
+}
+
+impl<'a> SimpleClaim<'a> {
+    pub(super) const COLUMNS: &'static Columns = &[
+        ("of_name", Type::Name),
+        ("by_claim", Type::Bytes),
+        ("read_fence", Type::Int),
+        ("expected", Type::Int),
+        ("then_at", Type::IntOrNull),
+        ("then_due", Type::IntOrNull),
+        ("not_after", Type::IntOrNull),
+        ("duration", Type::Int),
+        ("retries", Type::Int),
+    ];
+
+    pub(super) fn values(&self) -> Vec<Value> {
+        vec![
+            Value::bytes(self.name),
+            Value::bytes(self.claim_id),
+            Value::int(self.fence),
+            Value::int(self.expected),
+            Value::Int(self.then.map(|(at, _)| at)),
+            Value::Int(self.then.map(|(_, due)| due)),
+            Value::Int(self.not_after),
+            Value::int(self.duration),
+            Value::int((self.on_expiry == OnExpiry::Retry).into()),
+        ]
+    }
+
+    /// The assignments. A column from which another one is computed is set after that: one database
+    /// reads the new value.
+    pub(super) fn set(flavour: &dyn Flavour) -> String {
+        let until = until(flavour);
+        let fence = flavour.greatest("j.fence + 1", NOW);
+        let wake = earlier(flavour, &until, "t.then_due");
+        format!(
+            "index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.retries = 1 THEN {until} \
+               ELSE {wake} END, \
+             cursor_due_at = CASE WHEN t.retries = 1 THEN j.cursor_due_at ELSE t.then_due END, \
+             cursor_scheduled_at = \
+               CASE WHEN t.retries = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
+             last_started = t.expected, started = j.started + 1, \
+             lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
+             lease_claim_id = t.by_claim, lease_scheduled_at = t.expected, lease_attempt = 1, \
+             lease_until = {until}, lease_on_expiry = t.retries, version = j.version + 1"
+        )
+    }
+
+    /// The condition under which they are made.
+    pub(super) fn condition(flavour: &dyn Flavour) -> String {
+        let due = flavour.greatest("j.cursor_due_at", "t.expected");
+        format!(
+            "j.name = t.of_name AND j.fence = t.read_fence AND j.cursor_scheduled_at = t.expected \
+             AND j.lease_fence IS NULL AND j.more IS NULL AND j.deleted_at IS NULL \
+             AND (j.last_started IS NULL OR j.last_started < j.cursor_scheduled_at) \
+             AND {due} * 1000 <= {NOW}"
+        )
+    }
+
+    /// The condition that is checked behind the lock. It reads a column of the job, because one
+    /// database would check it before it has the row otherwise.
+    pub(super) fn in_time(flavour: &dyn Flavour) -> String {
+        let clock = flavour.clock();
+        format!(
+            "(t.not_after IS NULL \
+               OR COALESCE(c.request_now, {clock} + 0 * j.version) <= t.not_after)"
+        )
+    }
+
+    /// The clock, and the claimed occurrence.
+    pub(super) const SHAPE: &'static [u8] = b"ibiiii";
+
+    /// The claim of an operation, if it has this shape.
+    pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
+        let Action::Claim(claim) = &operation.action else { return None };
+        let Claim { claim_id, fence, expected, start, not_run, not_after, then, lease, .. } = claim;
+        if start != expected || not_run.is_some() || expected.trigger.is_some() {
+            return None;
+        }
+        let then = match (lease.on_expiry, *then) {
+            (OnExpiry::Lost, Cursor::To(then)) => then,
+            (OnExpiry::Retry, Cursor::Keep) => None,
+            _ => return None,
+        };
+        if then.is_some_and(|then| then.scheduled_at <= expected.scheduled_at) {
+            return None;
+        }
+        let then = match then {
+            None => None,
+            Some(then) => Some((whole(then.scheduled_at)?, whole(then.due_at)?)),
+        };
+        Some(Self {
+            name: operation.name,
+            claim_id: claim_id.to_be_bytes(),
+            fence: *fence,
+            expected: whole(expected.scheduled_at)?,
+            then,
+            not_after: not_after.map(|until| until.timestamp_micros()),
+            duration: micros(lease.duration)?,
+            on_expiry: lease.on_expiry,
+        })
+    }
+}
+
+/// A successful completion, or an extension.
+pub(crate) struct SimpleCompletion<'a> {
+    pub(crate) name: &'a str,
+    fence: i64,
+    /// Microseconds; of a completion, none.
+    duration: Option<i64>,
+    moves: bool,
+    then: Option<(i64, i64)>,
+}
+
+impl<'a> SimpleCompletion<'a> {
+    pub(super) const COLUMNS: &'static Columns = &[
+        ("of_name", Type::Name),
+        ("read_fence", Type::Int),
+        ("duration", Type::IntOrNull),
+        ("moves", Type::Int),
+        ("then_at", Type::IntOrNull),
+        ("then_due", Type::IntOrNull),
+    ];
+
+    pub(super) fn values(&self) -> Vec<Value> {
+        vec![
+            Value::bytes(self.name),
+            Value::int(self.fence),
+            Value::Int(self.duration),
+            Value::int(self.moves.into()),
+            Value::Int(self.then.map(|(at, _)| at)),
+            Value::Int(self.then.map(|(_, due)| due)),
+        ]
+    }
+
+    pub(crate) fn is_completion(&self) -> bool {
+        self.duration.is_none()
+    }
+
+    /// The assignments, in the order of those of claims; `version` is the next one.
+    pub(super) fn set(flavour: &dyn Flavour, version: &str) -> String {
+        let until = flavour.greatest("j.lease_until", &until(flavour));
+        let moves =
+            "t.duration IS NULL AND t.moves = 1 AND j.cursor_scheduled_at = j.lease_scheduled_at";
+        let extended = format!("CASE WHEN t.duration IS NOT NULL THEN {until} END");
+        let cursor =
+            format!("CASE WHEN {} THEN j.cursor_due_at END", starts("j.cursor_scheduled_at"));
+        let next = format!("CASE WHEN {} THEN t.then_due END", starts("t.then_at"));
+        let wake = earlier(flavour, &extended, &cursor);
+        let complete = |column: &str, ended: &str| {
+            format!("{column} = CASE WHEN t.duration IS NULL THEN {ended} ELSE j.{column} END")
+        };
+        let cleared = [
+            "lease_node",
+            "lease_claim_id",
+            "lease_fence",
+            "lease_attempt",
+            "lease_on_expiry",
+            "lease_scheduled_at",
+        ];
+        format!(
+            "index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN {moves} THEN {next} \
+               WHEN t.duration IS NOT NULL AND j.lease_on_expiry = 1 THEN {until} ELSE {wake} END, \
+             cursor_due_at = CASE WHEN {moves} THEN t.then_due ELSE j.cursor_due_at END, \
+             cursor_scheduled_at = \
+               CASE WHEN {moves} THEN t.then_at ELSE j.cursor_scheduled_at END, \
+             lease_until = {extended}, {}, {}, {}, {}, {}, {}, version = {version}",
+            complete("ended_fence", "t.read_fence"),
+            // A completion, as the column has it.
+            complete("ended_how", "0"),
+            complete("last_outcome", "c.ok_outcome"),
+            complete("last_error", "NULL"),
+            complete("succeeded", "j.succeeded + 1"),
+            cleared.map(|column| complete(column, "NULL")).join(", "),
+        )
+    }
+
+    /// The condition under which they are made.
+    pub(super) const CONDITION: &'static str = "j.name = t.of_name AND j.lease_fence = t.read_fence \
+         AND j.more IS NULL AND j.deleted_at IS NULL \
+         AND (t.then_at IS NULL OR t.then_at > j.lease_scheduled_at) \
+         AND (t.duration IS NOT NULL OR t.moves = 1 OR j.cursor_scheduled_at IS NULL \
+           OR j.cursor_scheduled_at <> j.lease_scheduled_at)";
+
+    /// The clock, the name, the end of the lease if it still lasts, 1 if the job is due again.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(super) const SHAPE: &'static [u8] = b"ibii";
+
+    /// Of a row that was changed, on the database that has notifications: 1 if the run has ended and
+    /// the job is due, so that another run may wait for this one's end.
+    #[cfg(feature = "postgres")]
+    pub(super) fn is_due() -> String {
+        format!(
+            "CASE WHEN j.lease_until IS NULL AND {} AND j.cursor_due_at * 1000 <= {NOW} \
+             THEN CAST(1 AS BIGINT) END",
+            starts("j.cursor_scheduled_at")
+        )
+    }
+
+    /// The completion or extension of an operation, if it has this shape.
+    pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
+        let (fence, duration, moves, then) = match operation.action {
+            Action::Extend { fence, duration } => (fence, Some(micros(duration)?), false, None),
+            Action::Complete { fence, then, completion: Completion::Succeeded } => match then {
+                Cursor::Keep => (fence, None, false, None),
+                Cursor::To(None) => (fence, None, true, None),
+                Cursor::To(Some(then)) => {
+                    let then = (whole(then.scheduled_at)?, whole(then.due_at)?);
+                    (fence, None, true, Some(then))
+                }
+            },
+            _ => return None,
+        };
+        Some(Self { name: operation.name, fence, duration, moves, then })
+    }
+}
+
+/// A condition: true if an occurrence of the schedule at this time was not started yet.
+fn starts(scheduled_at: &str) -> String {
+    format!("(j.last_started IS NULL OR j.last_started < {scheduled_at})")
+}
+
+/// The end of a lease from now, in milliseconds.
+fn until(flavour: &dyn Flavour) -> String {
+    let over = flavour.whole_division();
+    flavour.least(&format!("(({NOW} + t.duration) {over} 1000)"), &ms(end_of_time()).to_string())
+}
+
+/// The lesser one, or the one that is not NULL.
+fn earlier(flavour: &dyn Flavour, one: &str, other: &str) -> String {
+    let both = flavour.least(one, other);
+    format!("COALESCE({both}, {one}, {other})")
+}
+
+/// The milliseconds of a time that has whole ones.
+fn whole(at: Time) -> Option<i64> {
+    at.timestamp_subsec_nanos().is_multiple_of(1_000_000).then(|| ms(at))
+}
+
+/// The microseconds of a duration that has whole ones, as far as a sum with a time can be computed.
+fn micros(duration: Duration) -> Option<i64> {
+    let whole = duration.subsec_nanos().is_multiple_of(1_000);
+    i64::try_from(duration.as_micros()).ok().filter(|us| whole && *us < i64::MAX / 2)
+}

@@ -1,0 +1,74 @@
+//! Errors of the database as errors of the store: the kind, and what to do.
+
+use crate::{client::Client, url::Url};
+use allora_core::{Error, ErrorKind};
+
+impl Client {
+    /// The error of an operation that failed, or whose outcome is unknown.
+    pub(crate) fn failed(&self, op: &'static str, cause: sqlx::Error) -> Error {
+        let place = &self.place;
+        let text = match &cause {
+            sqlx::Error::Database(_) => format!("{place} refused the statement"),
+            sqlx::Error::PoolTimedOut => format!("no connection to {place} became free in time"),
+            sqlx::Error::PoolClosed => format!("the pool of {place} is closed"),
+            _ => format!("{place} did not answer"),
+        };
+        Error::new(ErrorKind::Unavailable, text).op(op).source(cause)
+    }
+}
+
+/// Makes an error `Invalid` that another attempt does not change: a table is missing, or this user
+/// may not use it.
+pub(crate) fn permanent(error: Error) -> Error {
+    let cause = std::error::Error::source(&error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+    let code = cause.and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
+    // The class of the SQL standard, and SQLite's code for every fault of a statement.
+    if code.is_some_and(|code| code.starts_with("42") || code == "1") {
+        return Error::new(ErrorKind::Invalid, error.to_string()).source(error);
+    }
+    error
+}
+
+/// The error of a connection that could not be made: the reason, and what to do.
+pub(crate) fn refused(url: &Url, cause: sqlx::Error) -> Error {
+    let code = cause.as_database_error().and_then(|error| error.code().map(|c| c.into_owned()));
+    let (kind, text) = match (&cause, code.as_deref()) {
+        (_, Some("28P01" | "28000")) => {
+            (ErrorKind::Invalid, format!("{url} refused the user or the password"))
+        }
+        (_, Some("3D000" | "42000")) => {
+            (ErrorKind::Invalid, format!("{url} has no such database, or not for this user"))
+        }
+        _ if is_tls(&cause) => (
+            ErrorKind::Invalid,
+            format!(
+                "{url} could not be verified by TLS: is the name the certificate's, and its \
+                 authority known, or named by ca=FILE? tls=off in the URL is plain text"
+            ),
+        ),
+        (sqlx::Error::PoolTimedOut, _) => {
+            (ErrorKind::Unavailable, format!("{url} did not answer within the connect timeout"))
+        }
+        (sqlx::Error::Io(_), _) => (ErrorKind::Unavailable, format!("{url} cannot be reached")),
+        (_, Some("8" | "1032" | "1288")) => {
+            (ErrorKind::Invalid, format!("{url} may only be read; a store must be written"))
+        }
+        (_, Some("14")) => {
+            (ErrorKind::Invalid, format!("{url} cannot be opened or created; is its folder there?"))
+        }
+        (_, Some("26")) => (ErrorKind::Invalid, format!("{url} is not an SQLite database")),
+        _ => (ErrorKind::Unavailable, format!("{url} could not be opened")),
+    };
+    Error::new(kind, text).op("connect").source(cause)
+}
+
+/// True if client and server could not agree on TLS. A fault that the TLS library finds in a
+/// certificate is an I/O error of invalid data.
+fn is_tls(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! Claims, completions and extensions of the commonest shape in one statement.
+
+use crate::{
+    client::{Client, SingleStatementReply, decides},
+    dialect::single_statement::{self, RequestContext, SimpleClaim, SimpleCompletion},
+    driver::{Row, Value},
+    encoding::time,
+    records::Version,
+};
+use allora_core::{
+    Occurrence, Result, Time,
+    backend::{Batch, Claimed, Reply},
+    store::FastPath,
+};
+use std::collections::HashMap;
+
+impl Client {
+    /// Replies to the operations of the commonest shape that succeed. The general path decides all
+    /// others.
+    pub(crate) async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Version>> {
+        let mut fast = FastPath::none();
+        let Some(context) = RequestContext::of(&batch) else { return Ok(fast) };
+        // The history is written in one step with the record.
+        if self.history_limit > 0 {
+            return Ok(fast);
+        }
+        // Operations on one name are applied in their order.
+        let mut positions: HashMap<&str, Option<usize>> = HashMap::new();
+        for (i, operation) in batch.operations.iter().enumerate() {
+            positions.entry(operation.name).and_modify(|known| *known = None).or_insert(Some(i));
+        }
+        let single = |name: &str| positions.get(name).copied().flatten();
+        let operations =
+            batch.operations.iter().filter(|operation| single(operation.name).is_some());
+        let mut ends: Vec<_> = operations.clone().filter_map(SimpleCompletion::of).collect();
+        ends.retain(|end| {
+            end.is_completion() || self.dialect.flavour.extends_in_single_statement()
+        });
+        let mut claims: Vec<_> = operations.filter_map(SimpleClaim::of).collect();
+        // In one order on every node, so that two statements cannot wait for each other.
+        ends.sort_unstable_by_key(|end| end.name);
+        claims.sort_unstable_by_key(|claim| claim.name);
+        // Ends first, through the connection that the application cannot keep busy: a claim may
+        // have to wait for a connection, and a lease cannot.
+        for ends in ends.chunks(single_statement::CHUNK) {
+            let statement = self.dialect.flavour.completions(&self.dialect, &context, ends);
+            match self.single_statement(self.own(), "complete", statement).await? {
+                SingleStatementReply::Rows(rows) => {
+                    for end in rows.into_iter().filter_map(ended) {
+                        let Some(i) = single(&end.name) else { continue };
+                        fast.now = fast.now.max(Some(decides(batch.time, Some(end.clock))));
+                        fast.replies.push((i, Ok(end.reply)));
+                        fast.due.extend(end.is_due.then_some(end.name));
+                    }
+                }
+                // All of them; if not, the general path accepts again those that were.
+                SingleStatementReply::Counted { rows, clock } if rows == ends.len() as u64 => {
+                    fast.now = fast.now.max(Some(decides(batch.time, clock)));
+                    let accepted = ends.iter().filter_map(|end| single(end.name));
+                    fast.replies.extend(accepted.map(|i| (i, Ok(Reply::Accepted))));
+                }
+                SingleStatementReply::Counted { .. } => {}
+            }
+        }
+        for claims in claims.chunks(single_statement::CHUNK) {
+            let statement = self.dialect.flavour.claims(&self.dialect, &context, claims);
+            let reply = self.single_statement(&*self.driver, "claim", statement).await?;
+            let SingleStatementReply::Rows(rows) = reply else { continue };
+            for (name, clock, claimed) in rows.into_iter().filter_map(claimed) {
+                let Some(i) = single(&name) else { continue };
+                fast.now = fast.now.max(Some(decides(batch.time, Some(clock))));
+                fast.replies.push((i, Ok(Reply::Claimed(claimed))));
+            }
+        }
+        Ok(fast)
+    }
+}
+
+/// A row of the claims' statement: clock, name, occurrence, fence, incarnation, end of the lease.
+fn claimed(row: Row) -> Option<(String, i64, Claimed)> {
+    let mut cells = row.into_iter();
+    let clock = cells.next()?.into_int()?;
+    let name = text(cells.next()?)?;
+    let occurrence = Occurrence::from(time_of(cells.next()?)?);
+    let fence = cells.next()?.into_int()?;
+    let incarnation = cells.next()?.into_int()?;
+    let until = time_of(cells.next()?)?;
+    Some((name, clock, Claimed::new(occurrence, fence, incarnation, until)))
+}
+
+/// An applied completion or extension.
+struct Ended {
+    clock: i64,
+    name: String,
+    reply: Reply,
+    is_due: bool,
+}
+
+/// A row of the completions' statement: clock, name, end of the lease if it still lasts, 1 if the
+/// job is due again.
+fn ended(row: Row) -> Option<Ended> {
+    let mut cells = row.into_iter();
+    let clock = cells.next()?.into_int()?;
+    let name = text(cells.next()?)?;
+    let reply = match cells.next()?.into_int() {
+        Some(until) => Reply::Extended(time(until).ok()?),
+        None => Reply::Accepted,
+    };
+    let is_due = cells.next()?.into_int() == Some(1);
+    Some(Ended { clock, name, reply, is_due })
+}
+
+fn text(value: Value) -> Option<String> {
+    String::from_utf8(value.into_bytes()?).ok()
+}
+
+fn time_of(value: Value) -> Option<Time> {
+    time(value.into_int()?).ok()
+}

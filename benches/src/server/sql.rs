@@ -1,0 +1,24 @@
+//! The tables of the SQL store on a server: removed.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
+
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
+
+/// The ends of the names of the store's tables, behind the prefix.
+pub const TABLES: [&str; 4] = ["meta", "job", "data", "history"];
+
+/// Removes the tables with this prefix on a PostgreSQL or MySQL server.
+pub async fn clear(url: &str, prefix: &str) {
+    let drop = |table| format!("DROP TABLE IF EXISTS {prefix}_{table}");
+    if url.starts_with("postgres") {
+        let mut server = PgConnection::connect(url).await.unwrap();
+        for table in TABLES {
+            server.execute(sqlx::raw_sql(AssertSqlSafe(drop(table)))).await.unwrap();
+        }
+        return;
+    }
+    let mut server = MySqlConnection::connect(url).await.unwrap();
+    for table in TABLES {
+        server.execute(sqlx::raw_sql(AssertSqlSafe(drop(table)))).await.unwrap();
+    }
+}
