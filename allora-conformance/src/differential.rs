@@ -185,7 +185,7 @@ impl Walk {
         let generation = state.generation - i64::from(self.random.below(5) == 0);
         let mut edit = Edit::of(generation);
         let occurrence = &borrowed.letters[i];
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => {
                 edit.definition = Some(("other", next));
                 edit.kind = (self.random.below(3) == 0).then(|| KINDS[1 + self.random.below(2)]);
@@ -207,6 +207,7 @@ impl Walk {
             }
             4 => Action::Rerun { occurrence },
             5 => Action::Dismiss { occurrence },
+            6 => Action::Reset { incarnation: state.incarnation, first: next },
             _ => {
                 let id = ["t1", "t2", "bad\n"][self.random.below(3)];
                 let scheduled_at = (self.random.below(4) == 0).then_some(next);

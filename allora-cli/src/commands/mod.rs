@@ -15,6 +15,7 @@ pub(crate) mod next;
 pub(crate) mod nodes;
 mod options;
 pub(crate) mod pause;
+pub(crate) mod reset;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod sync;

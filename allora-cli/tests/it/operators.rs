@@ -43,6 +43,19 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
 }
 
 #[test]
+fn a_job_that_waits_for_a_far_time_starts_again_from_now() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    allora(&site, &["add", "job", "t", "0 9 * * *", "{}", "-a", "2099-01-01T00:00:00Z"]);
+    let due = || json(&site, &["show", "job"])[0]["due_at"].as_str().unwrap().to_owned();
+    assert_eq!(due(), "2099-01-01T00:00:00Z");
+    allora(&site, &["reset", "job"]);
+    assert!(due() < "2099".to_owned() && due().ends_with("T09:00:00Z"), "{}", due());
+    let missing = site.allora(&["reset", "nothing", "--url", "sqlite:store.db"]).refused(1);
+    assert!(missing.contains("nothing"), "{missing}");
+}
+
+#[test]
 fn a_stored_schedule_is_changed_in_parts() {
     let site = Site::new("");
     allora(&site, &["init"]);

@@ -152,6 +152,7 @@ macro_rules! __cases {
                 only_so_many_triggers_wait: [];
                 what_failed_for_good_is_kept_and_can_be_run_again: [Queries];
                 only_so_many_dead_letters_are_kept: [];
+                a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
             history {
                 a_run_is_told_from_its_start_to_its_end: [History];

@@ -351,3 +351,28 @@ pub(super) async fn only_so_many_dead_letters_are_kept(w: &Cluster) {
     }
     assert_eq!(w.node().read("job").await.dead, letters[2..], "the last ones");
 }
+
+/// The store's clock was an hour ahead for a moment: started, retried and triggered occurrences
+/// have times of the future.
+pub(super) async fn a_reset_job_continues_from_now_under_a_new_incarnation(w: &Cluster) {
+    let node = w.node();
+    let seen = node.add(t(0), "job", "mail", t(60)).await;
+    let ahead = won(node.lease(t(3_660), "job", 1).await);
+    let later = Action::Trigger { id: "hand", scheduled_at: Some(t(3_700)) };
+    fine(node.modify(t(3_661), "job", later).await);
+    let then = Some(t(120).into());
+    let stale = Action::Reset { incarnation: seen.incarnation - 1, first: then };
+    let refused = node.modify(t(90), "job", stale).await.expect_err("another incarnation");
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    let reset = Action::Reset { incarnation: seen.incarnation, first: then };
+    let reset = fine(node.modify(t(90), "job", reset).await);
+    assert!(reset.incarnation > ahead.fence && reset.fence >= reset.incarnation);
+    assert_eq!((reset.cursor, reset.due_at, reset.leases.len()), (then, Some(t(120)), 0));
+    assert_eq!((&reset.kind, &reset.definition), (&seen.kind, &seen.definition));
+    assert_eq!((reset.counters.lost, reset.counters.missed), (1, 1), "accounted for");
+    assert_eq!(node.end(t(91), "job", ahead.fence, ran(t(9_000))).await, Reply::LeaseLost);
+    let run = won(node.lease(t(120), "job", 2).await);
+    assert_eq!((run.occurrence, run.incarnation), (t(120).into(), reset.incarnation));
+    assert_eq!(node.end(t(121), "job", run.fence, ran(t(180))).await, Reply::Accepted);
+    assert_eq!(node.read("job").await.cursor, Some(t(180).into()));
+}

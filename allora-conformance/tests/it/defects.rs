@@ -501,6 +501,19 @@ impl Defect for ForgetsTheDead {
     }
 }
 
+/// Keeps the runs of a job that is reset.
+pub(crate) struct KeepsRunsAtReset;
+impl Defect for KeepsRunsAtReset {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let leases = step.record.as_ref().map(|record| record.leases.clone());
+        let reply = step.apply();
+        if let (Action::Reset { .. }, Some(record)) = (&step.operation.action, &mut *step.record) {
+            record.leases = leases.unwrap_or_default();
+        }
+        reply
+    }
+}
+
 /// Creates imported schedules as new ones.
 pub(crate) struct BeginsAnew;
 impl Defect for BeginsAnew {

@@ -120,6 +120,7 @@ teeth! {
     keeps_silent: KeepsSilent;
     forgets_kinds: ForgetsKinds;
     forgets_the_dead: ForgetsTheDead;
+    keeps_runs_at_reset: KeepsRunsAtReset;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
 }

@@ -142,7 +142,9 @@ use std::{fmt, sync::Arc};
 ///    `operators::only_so_many_dead_letters_are_kept`.
 /// 22. *Imported progress is kept*: a schedule from another store continues where it stopped. Cases:
 ///    `stored::a_schedule_brings_its_past_along`.
-/// 23. *The state machine is core's.* Every reply is that of [`apply`](crate::record::apply()). Cases:
+/// 23. *A reset job continues from now* under a new incarnation, whatever times its record has
+///    reached. Cases: `operators::a_reset_job_continues_from_now_under_a_new_incarnation`.
+/// 24. *The state machine is core's.* Every reply is that of [`apply`](crate::record::apply()). Cases:
 ///    `model::a_random_walk_agrees_with_the_pure_functions`,
 ///    `model::a_random_walk_at_most_once_agrees_with_the_pure_functions`.
 #[async_trait]

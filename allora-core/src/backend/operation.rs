@@ -189,6 +189,16 @@ pub enum Action<'a> {
         /// The dead letter's occurrence.
         occurrence: &'a Occurrence,
     },
+    /// Starts the schedule again under a new incarnation, if the record still has this one: for a
+    /// job whose record holds times that the store's clock reached by mistake. Kind, definition,
+    /// data, pause, counters and dead letters stay. Active runs are recorded as lost; retries and
+    /// triggers of scheduled times after now are recorded as missed.
+    Reset {
+        /// The incarnation that was read. Another one in the record is an error.
+        incarnation: i64,
+        /// The next occurrence; `None` if there is none.
+        first: Option<NextRun>,
+    },
     /// Deletes the job. A tombstone keeps its name and fence for seven days, so that late writers
     /// are rejected.
     Delete,

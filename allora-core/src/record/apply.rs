@@ -46,7 +46,8 @@ pub fn apply(
         | Action::Resume { .. }
         | Action::Trigger { .. }
         | Action::Rerun { .. }
-        | Action::Dismiss { .. } => {
+        | Action::Dismiss { .. }
+        | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;
         }
         Action::Extend { fence, .. }

@@ -1,8 +1,11 @@
-//! Operators' changes of a job: pause, resume, trigger, and dead letters.
+//! Operators' changes of a job: pause, resume, trigger, dead letters, and reset.
 
-use super::{HistoryBuffer, OpContext, PendingRetry, Record};
+use super::{HistoryBuffer, OpContext, PendingRetry, Record, claim};
 use crate::{
-    backend::{Action, Advance, DeadLetter, Occurrence, Operation, Pause},
+    backend::{
+        Action, Advance, DeadLetter, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome,
+        Pause,
+    },
     error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, whole_millis},
@@ -44,6 +47,10 @@ pub(super) fn operate(
         }
         Action::Dismiss { occurrence } => {
             record.remove_dead_letter(name, occurrence)?;
+        }
+        Action::Reset { incarnation, first } => {
+            record.check_reset(name, *incarnation, *first, context.now)?;
+            record.reset(name, *first, context, history);
         }
         _ => {}
     }
@@ -97,6 +104,61 @@ impl Record {
             )));
         }
         Ok(())
+    }
+
+    fn check_reset(
+        &self,
+        name: &str,
+        incarnation: i64,
+        first: Option<NextRun>,
+        now: Time,
+    ) -> Result {
+        if self.incarnation != incarnation {
+            let changed = format!("{name:?} was created again since it was read; read it again");
+            return Err(Error::new(ErrorKind::AlreadyExists, changed));
+        }
+        match (first, self.last_started.filter(|last| *last <= now)) {
+            (Some(first), Some(last)) if first.scheduled_at <= last => {
+                Err(Error::invalid(format!(
+                    "{name:?} cannot go back to {}: its occurrence of {last} was started already",
+                    first.scheduled_at
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what lies after now. The new incarnation gives the occurrences between now and the
+    /// times that are forgotten new keys.
+    fn reset(
+        &mut self,
+        name: &str,
+        first: Option<NextRun>,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
+        let now = context.now;
+        for lease in std::mem::take(&mut self.leases) {
+            self.counters.lost += 1;
+            self.last = Some(Outcome::Lost);
+            history.push(|| claim::entry(&lease, name, now, Outcome::Lost));
+        }
+        let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;
+        let retries = self.retries.extract_if(.., |retry| is_ahead(&retry.occurrence));
+        let mut missed: Vec<Occurrence> = retries.map(|retry| retry.occurrence).collect();
+        missed.extend(self.triggers.extract_if(.., |trigger| is_ahead(trigger)));
+        for occurrence in missed {
+            let last = occurrence.scheduled_at;
+            let not_run = NotRun { count: Some(1), last, reason: NotRunReason::CatchUp };
+            self.skip(name, occurrence, not_run, context, history);
+        }
+        for retry in &mut self.retries {
+            retry.not_before = retry.not_before.min(whole_millis(now));
+        }
+        self.last_started = self.last_started.filter(|last| *last <= now);
+        self.cursor = first;
+        self.incarnation = self.draw_fence(now);
+        self.generation = self.incarnation;
     }
 
     fn remove_dead_letter(&mut self, name: &str, occurrence: &Occurrence) -> Result<DeadLetter> {

@@ -428,6 +428,7 @@ fn notification_of(
             | Action::Trigger { .. }
             | Action::Rerun { .. }
             | Action::Dismiss { .. }
+            | Action::Reset { .. }
             | Action::Delete,
             Ok(_),
         ) => Some(job()),

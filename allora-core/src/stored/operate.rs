@@ -1,4 +1,4 @@
-//! Operations on a schedule: pause, resume, trigger, backfill, rerun.
+//! Operations on a schedule: pause, resume, trigger, backfill, rerun, reset.
 
 use super::{Definition, Schedules};
 use crate::{
@@ -159,6 +159,35 @@ impl Schedules {
     /// A dropped call may or may not have rerun it. A second call then finds no dead letter.
     pub async fn rerun(&self, name: &str, occurrence: &Occurrence) -> Result<JobState> {
         self.change(name, Action::Rerun { occurrence }).await
+    }
+
+    /// Starts a schedule again from now, under a new incarnation: for a job that does not run
+    /// because the store's clock was ahead for a while, so that its record holds times of the
+    /// future. Settings, data, pause, counters and dead letters stay. Active runs are cancelled and
+    /// recorded as lost.
+    ///
+    /// An occurrence that was started while the clock was ahead runs again at its true time, with a
+    /// new [`occurrence_key`](crate::Run::occurrence_key).
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`; `Invalid` if the definition cannot be read, as that of a closure in
+    /// code: delete the job and restart one of its nodes.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have reset it. Reset it again.
+    pub async fn reset(&self, name: &str) -> Result<JobState> {
+        loop {
+            let seen = self.get(name).await?;
+            let definition = Definition::parse(name, &seen.definition)?;
+            let now = self.recent_store_time().await?;
+            let first = definition.following(name, now, seen.counters.started)?;
+            let incarnation = seen.incarnation;
+            match self.change(name, Action::Reset { incarnation, first }).await {
+                // It was created again since it was read.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                answer => return answer,
+            }
+        }
     }
 
     /// Removes a dead letter.

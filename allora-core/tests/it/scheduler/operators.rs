@@ -1,7 +1,7 @@
 //! Trigger, pause, resume, redefine, delete, add: while everything runs.
 
 use crate::support::{Lab, Rates, at, ms, secs};
-use allora_core::{Event, Overlap, Runtime, every};
+use allora_core::{Event, Overlap, Runtime, Schedules, every};
 
 #[test]
 fn a_trigger_runs_at_once_beside_the_schedule_and_moves_nothing() {
@@ -171,6 +171,32 @@ fn a_clock_that_steps_back_does_not_stop_a_lone_node() {
     let clock_off = |event: &Event| matches!(event, Event::ClockSkew { ahead: false, .. });
     assert!(member.events().iter().any(clock_off));
     assert!(member.node.wall() < at(0.0));
+}
+
+#[test]
+fn a_job_whose_store_was_a_year_ahead_runs_again_after_a_reset() {
+    for least_once in [false, true] {
+        let lab = Lab::new(12);
+        let member = lab.start(|seat, b| {
+            let job = seat.job(every(secs(10)), ms(0));
+            b.add("job", if least_once { job.at_least_once(secs(30)) } else { job })
+        });
+        lab.until(25.0);
+        lab.clock().set_skew(chrono::TimeDelta::days(365));
+        lab.until(85.0);
+        lab.clock().set_skew(chrono::TimeDelta::zero());
+        lab.until(200.0);
+        let before = lab.log.of("job").len();
+        let schedules = Schedules::on(lab.store.clone(), member.node.clone()).unwrap();
+        let seen = lab.sim.block_on(schedules.get("job")).unwrap();
+        assert!(seen.cursor.unwrap().scheduled_at > at(86_400.0), "it waits for a year");
+        let reset = lab.sim.block_on(schedules.reset("job")).unwrap();
+        assert!(reset.incarnation > seen.incarnation);
+        lab.until(245.0);
+        let ran: Vec<_> = lab.log.of("job")[before..].iter().map(|run| run.at).collect();
+        assert_eq!(ran.len(), 4, "{ran:?}");
+        assert!(ran.iter().all(|at| *at > lab.now() - chrono::TimeDelta::seconds(45)), "{ran:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! `allora reset`.
+
+use crate::{
+    failure::Outcome,
+    session::{self, Session},
+    store::StoreArgs,
+};
+use clap::Args;
+
+/// Starts a job's schedule again from now: for a job that does not run because the store's clock
+/// was ahead for a while. Its active runs are cancelled and recorded as lost.
+#[derive(Debug, Args)]
+pub(crate) struct Reset {
+    /// The job's name.
+    name: String,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+impl Reset {
+    pub(crate) fn run(self) -> Outcome {
+        session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.reset(&self.name).await.map(drop)?)
+        })
+    }
+}
