@@ -5,10 +5,10 @@ use crate::{
     client::{Confirm, Connection, Target},
     error::refused,
     keys::Keys,
-    prune::Unused,
     script::Scripts,
     server_info::{Expected, ServerInfo},
     store::Store,
+    unused::Unused,
 };
 use allora_core::{Error, ErrorKind, Result};
 use redis::{

@@ -19,6 +19,7 @@ mod script;
 mod server_info;
 mod shards;
 mod store;
+mod unused;
 
 pub use connect::Builder;
 pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};

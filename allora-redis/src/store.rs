@@ -5,8 +5,8 @@ use crate::{
     client::{Confirm, Connection},
     encoding::{Fields, NAMES},
     keys::{Keys, Shard},
-    prune::Unused,
     script::{Call, Scripts},
+    unused::Unused,
 };
 use allora_core::{
     Error, ErrorKind, Result, Time, backend::TimeSource, record::Record, store::Loaded,

@@ -1,7 +1,7 @@
 //! A record as the columns of its row: numbers that every claim and completion touches have columns
 //! of their own, rare parts share one column, and the data is in a table of its own.
 
-use crate::driver::{Row, Value};
+use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, OnExpiry, Outcome},
@@ -9,21 +9,6 @@ use allora_core::{
     time::{from_millis, saturating_add},
 };
 use chrono::DateTime;
-
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
-    /// A number.
-    Int,
-    /// A number or NULL.
-    IntOrNull,
-    /// A name of at most 200 bytes.
-    Name,
-    /// Bytes of any length.
-    Bytes,
-    /// Bytes or NULL.
-    BytesOrNull,
-}
 
 /// The columns of the job table, in the order of every statement. The first is the key. Those that
 /// are needed even where the rest cannot be read come first.

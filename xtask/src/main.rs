@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod package;
 mod services;
+mod stores;
 mod test;
 mod tidy;
 mod totals;

@@ -4,13 +4,10 @@ use crate::{
     Failure, Outcome,
     command::{self, Watched, cargo, has_subcommand},
     services::{self, Running},
+    stores,
     totals::{Totals, from_libtest, from_nextest},
 };
 use std::process::Command;
-
-/// The store backends that tests can be restricted to.
-pub(crate) const STORES: &[&str] =
-    &["memory", "sqlite", "postgres", "mysql", "redis", "redis-quorum", "etcd"];
 
 /// Names, separated by commas: tests of other stores do nothing. Not set: all stores.
 const ONLY: &str = "ALLORA_TEST_STORES";
@@ -39,7 +36,7 @@ impl Request {
                 "--long" => request.long = true,
                 "--only" => {
                     let names = args.next().map_or("", String::as_str);
-                    request.only = Some(stores(names)?);
+                    request.only = Some(stores::stores(names)?);
                 }
                 "--" => request.filters = args.by_ref().cloned().collect(),
                 other => {
@@ -56,20 +53,6 @@ impl Request {
         let only = self.only.iter().map(|names| (ONLY, names.clone()));
         let long = self.long.then(|| (LONG, "1".to_owned()));
         only.chain(long).collect()
-    }
-}
-
-/// Checks a list of stores.
-///
-/// # Errors
-/// A store that there is not.
-pub(crate) fn stores(names: &str) -> Outcome<String> {
-    let known = STORES.join(", ");
-    match names.split(',').find(|name| !STORES.contains(name)) {
-        None => Ok(names.to_owned()),
-        Some(name) => {
-            Err(Failure::Usage(format!("no store is called `{name}`; there is: {known}")))
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The builder of a scheduler: settings, jobs and handlers, all checked before anything starts.
 
 use super::{
-    config::Config,
+    config::{Config, check},
     instance::Scheduler,
     middleware::{Middleware, Next},
     node::{Node, OnEvent, random},
@@ -11,7 +11,7 @@ use crate::{
     error::{BoxError, Error, ErrorKind, Result},
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
-    name::{check_free, check_name},
+    name::check_name,
     planner::Planner,
     run::Run,
     runtime::{Runtime, detect},
@@ -293,14 +293,6 @@ fn check_config(config: &Config) -> Result {
         }
     }
     Ok(())
-}
-
-/// Checks the name and the settings of a job.
-pub(super) fn check(name: &str, spec: &JobSpec) -> Result {
-    check_free(name)?;
-    spec.check().map_err(|error| {
-        Error::new(error.kind(), format!("the job {name:?}: {error}")).source(error)
-    })
 }
 
 /// A node's id: 128 random bits, so that a restart, a clone of the machine or a reused process

@@ -1,5 +1,10 @@
-//! The settings of a node.
+//! The settings of a node, and the check of a job's.
 
+use crate::{
+    error::{Error, Result},
+    job::JobSpec,
+    name::check_free,
+};
 use std::{sync::Arc, time::Duration};
 
 /// The settings of a node.
@@ -18,4 +23,12 @@ pub(crate) struct Config {
     pub(crate) claim_jitter: Duration,
     /// The payload of jobs in code.
     pub(crate) no_data: Arc<[u8]>,
+}
+
+/// Checks the name and the settings of a job.
+pub(super) fn check(name: &str, spec: &JobSpec) -> Result {
+    check_free(name)?;
+    spec.check().map_err(|error| {
+        Error::new(error.kind(), format!("the job {name:?}: {error}")).source(error)
+    })
 }

@@ -54,7 +54,7 @@ impl Handle {
     /// As [`Builder::build`](super::Builder::build).
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
         let (name, spec) = (name.into(), spec.into());
-        super::builder::check(&name, &spec)?;
+        super::config::check(&name, &spec)?;
         self.node.shared().planner.add(name, spec)?;
         self.node.claimer.notify();
         Ok(())

@@ -80,7 +80,7 @@ impl RedisQuorum {
         node: &str,
         clock: Clock,
     ) -> Result<Reply> {
-        let lease_state = LeaseState::of(slot, operation);
+        let lease_state = LeaseState::of(slot.record.as_ref(), operation);
         let reply = apply_by(clock, operation, slot, node)?;
         Ok(self.inner.unacknowledged.judge(operation, lease_state, reply))
     }

@@ -2,8 +2,8 @@
 //! accept it.
 
 use super::{
-    Inner,
     ballot::{Ballot, DIGITS},
+    inner::Inner,
     proposer::{Reply, committed, majority, prepared, stable},
     register::Register,
     round::{Clock, Responses},

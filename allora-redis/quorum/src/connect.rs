@@ -1,8 +1,9 @@
 //! Opening a quorum.
 
 use super::{
-    Inner, RedisQuorum,
+    RedisQuorum,
     backend::invalid_setting,
+    inner::Inner,
     noop_proposals::NoopProposals,
     proposer::majority,
     server::{Fault, Server},

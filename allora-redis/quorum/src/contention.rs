@@ -2,9 +2,10 @@
 //! of each test follows from a seed.
 
 use super::{
-    Inner, RedisQuorum,
+    RedisQuorum,
     acceptor::Acceptor,
     ballot::Ballot,
+    inner::Inner,
     noop_proposals::NoopProposals,
     register::{IncarnationVector, Register},
     scripts::{ACCEPT, PEEK, PREPARE, known_text},

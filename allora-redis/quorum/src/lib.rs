@@ -8,6 +8,7 @@ mod backend;
 mod ballot;
 mod change;
 mod connect;
+mod inner;
 mod noop_proposals;
 mod proposer;
 mod register;
@@ -28,19 +29,9 @@ mod model;
 pub use allora_redis::{ClientTlsConfig, TlsCertificates};
 pub use connect::Builder;
 
-use allora_core::{Result, Runtime, Time, backend::TimeSource};
-use ballot::Ballot;
-use noop_proposals::NoopProposals;
-use server::Server;
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-use unacknowledged::Unacknowledged;
+use allora_core::Result;
+use inner::Inner;
+use std::{fmt, sync::Arc};
 
 /// A store over three or five independent Redis servers. A clone shares its connections.
 #[derive(Clone)]
@@ -102,62 +93,5 @@ impl fmt::Debug for RedisQuorum {
             .field("prefix", &self.inner.prefix)
             .field("servers", &self.inner.servers)
             .finish_non_exhaustive()
-    }
-}
-
-/// The state that clones share.
-struct Inner {
-    prefix: String,
-    /// The one key on each server.
-    key: String,
-    servers: Vec<Server>,
-    /// The place of each server: its number, and all names.
-    places: Vec<String>,
-    deadline: Duration,
-    runtime: Arc<dyn Runtime>,
-    /// A random number that no other process has.
-    proposer: u64,
-    /// The last round that was used or seen.
-    round: AtomicU64,
-    /// The id of the quorum's initialisation, once it is known.
-    cluster_id: Mutex<Option<String>>,
-    unacknowledged: Unacknowledged,
-    noop_proposals: NoopProposals,
-}
-
-impl Inner {
-    /// A ballot that is unused, and probably higher than all others: its round follows the node's
-    /// clock, so that a node need not be refused first to learn the others' rounds. Only the number of
-    /// refusals depends on that clock.
-    fn next_ballot(&self, now: TimeSource) -> Ballot {
-        let here: Time = now.without_store_clock();
-        let clock = u64::try_from(here.timestamp_millis()).unwrap_or(0);
-        let next = |last: u64| last.max(clock).checked_add(1);
-        let before = self.round.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        let round = before.map_or(u64::MAX, |last| last.max(clock) + 1);
-        Ballot { round, proposer: self.proposer }
-    }
-
-    /// The next ballot is higher than these.
-    fn observe(&self, seen: impl Iterator<Item = Ballot>) {
-        if let Some(highest) = seen.map(|ballot| ballot.round).max() {
-            self.round.fetch_max(highest, Ordering::AcqRel);
-        }
-    }
-
-    fn cluster_id(&self) -> Option<String> {
-        self.lock_cluster_id().clone()
-    }
-
-    fn set_cluster_id(&self, cluster_id: String) {
-        *self.lock_cluster_id() = Some(cluster_id);
-    }
-
-    fn forget_cluster_id(&self) {
-        *self.lock_cluster_id() = None;
-    }
-
-    fn lock_cluster_id(&self) -> MutexGuard<'_, Option<String>> {
-        self.cluster_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 //! forgotten.
 
 use super::{
-    Inner,
+    inner::Inner,
     proposer::{Reply, latest, majority, next_incarnation, trusted},
     register::{IncarnationVector, Known, MOST},
     round::Responses,

@@ -1,7 +1,7 @@
 //! One message to all servers, and the responses that are waited for.
 
 use super::{
-    Inner,
+    inner::Inner,
     proposer::{Reply, majority, medians, trusted},
     scripts::{HANDSHAKE, Response},
     server::Fault,

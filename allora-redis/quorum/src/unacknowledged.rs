@@ -5,10 +5,10 @@
 //! But a run whose lease was there was either ended by its own node, or has expired or was lost, and
 //! the record counts those.
 
-use super::change::Slot;
 use allora_core::{
     Result,
     backend::{Action, Operation, Reply},
+    record::Record,
 };
 use std::{
     collections::HashMap,
@@ -31,8 +31,8 @@ pub(crate) struct LeaseState {
 
 impl LeaseState {
     /// `None` if the operation ends no run, or there is no record.
-    pub(crate) fn of(slot: &Slot, operation: &Operation<'_>) -> Option<Self> {
-        let record = slot.record.as_ref()?;
+    pub(crate) fn of(record: Option<&Record>, operation: &Operation<'_>) -> Option<Self> {
+        let record = record?;
         let fence = fence(operation)?;
         Some(Self {
             incarnation: record.incarnation,

@@ -18,10 +18,7 @@ mod write;
 pub(crate) use tables::{SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
-use crate::{
-    driver::{Statement, Value},
-    encoding::Type,
-};
+use crate::driver::{Statement, Type, Value};
 use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::sync::Arc;

@@ -6,10 +6,7 @@ use super::{
         Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
     },
 };
-use crate::{
-    driver::{Statement, Value},
-    encoding::Type,
-};
+use crate::driver::{Statement, Type, Value};
 
 pub(crate) struct MySqlFlavour;
 

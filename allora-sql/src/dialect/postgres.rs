@@ -5,8 +5,8 @@ use super::{
     single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
 };
 use crate::{
-    driver::{Statement, Value},
-    encoding::{DATA, HISTORY, JOB, Type},
+    driver::{Statement, Type, Value},
+    encoding::{DATA, HISTORY, JOB},
 };
 use std::fmt::Write as _;
 

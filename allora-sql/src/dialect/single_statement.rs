@@ -14,8 +14,8 @@
 
 use super::{Dialect, Flavour};
 use crate::{
-    driver::{Statement, Value},
-    encoding::{Type, ms},
+    driver::{Statement, Type, Value},
+    encoding::ms,
 };
 use allora_core::{
     Time,

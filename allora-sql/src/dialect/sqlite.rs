@@ -4,10 +4,7 @@ use super::{
     Dialect, Flavour,
     single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
 };
-use crate::{
-    driver::{Statement, Value},
-    encoding::Type,
-};
+use crate::driver::{Statement, Type, Value};
 
 pub(crate) struct SqliteFlavour;
 

@@ -2,8 +2,8 @@
 
 use super::{Dialect, names, sql};
 use crate::{
-    driver::Statement,
-    encoding::{DATA, HISTORY, JOB, Type},
+    driver::{Statement, Type},
+    encoding::{DATA, HISTORY, JOB},
 };
 use sqlx::SqlStr;
 use std::fmt::Write;

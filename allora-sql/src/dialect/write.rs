@@ -2,8 +2,8 @@
 
 use super::{CHUNK, Dialect, names, tables::META};
 use crate::{
-    driver::{Statement, Value},
-    encoding::{DATA, HISTORY, JOB, Type},
+    driver::{Statement, Type, Value},
+    encoding::{DATA, HISTORY, JOB},
 };
 
 /// One record to write in place of another.

@@ -15,6 +15,21 @@ use futures::stream::BoxStream;
 use sqlx::SqlStr;
 use std::sync::Arc;
 
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// A number.
+    Int,
+    /// A number or NULL.
+    IntOrNull,
+    /// A name of at most 200 bytes.
+    Name,
+    /// Bytes of any length.
+    Bytes,
+    /// Bytes or NULL.
+    BytesOrNull,
+}
+
 /// A value that is bound to a statement or read from a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -44,8 +59,7 @@ impl Value {
 
     /// An empty column of this type, for [`push`](Self::push).
     #[cfg(feature = "postgres")]
-    pub(crate) fn array(of: crate::encoding::Type) -> Self {
-        use crate::encoding::Type;
+    pub(crate) fn array(of: Type) -> Self {
         match of {
             Type::Int | Type::IntOrNull => Value::Ints(Vec::new()),
             Type::Name | Type::Bytes | Type::BytesOrNull => Value::Blobs(Vec::new()),

@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask bench compare`.
 
-use crate::{Failure, Outcome, test};
+use crate::{Failure, Outcome, stores};
 use std::path::PathBuf;
 
 /// Two builds to compare.
@@ -27,7 +27,7 @@ impl Request {
         let mut request = Self {
             base: String::new(),
             rounds: 20,
-            stores: test::STORES.iter().map(|store| (*store).to_owned()).collect(),
+            stores: stores::STORES.iter().map(|store| (*store).to_owned()).collect(),
             out: None,
             fail_below: None,
         };
@@ -71,7 +71,7 @@ fn fail_below(text: &str) -> Outcome<f64> {
 fn stores(names: &str) -> Outcome<Vec<String>> {
     let mut stores: Vec<String> = Vec::new();
     for name in names.split(',') {
-        let store = test::stores(if name == "mariadb" { "mysql" } else { name })?;
+        let store = stores::stores(if name == "mariadb" { "mysql" } else { name })?;
         if !stores.contains(&store) {
             stores.push(store);
         }
@@ -95,7 +95,7 @@ mod tests {
     fn all_stores_are_measured_twenty_times_by_default() {
         let request = parse("HEAD~1").unwrap();
         assert_eq!((request.base.as_str(), request.rounds), ("HEAD~1", 20));
-        assert_eq!(request.stores, test::STORES);
+        assert_eq!(request.stores, stores::STORES);
         assert_eq!((request.out, request.fail_below), (None, None));
     }
 

@@ -15,7 +15,7 @@ mod redis;
 use crate::{
     Failure, Outcome,
     command::{root, step},
-    test,
+    stores,
 };
 use std::{
     env, fs,
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["up"] => up(None),
-        ["up", only] => up(Some(&test::stores(only)?)),
+        ["up", only] => up(Some(&stores::stores(only)?)),
         ["down"] => down(),
         ["status"] => status(),
         _ => Err(Failure::Usage("`services` knows up [STORE,..], down and status".into())),

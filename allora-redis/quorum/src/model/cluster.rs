@@ -1,8 +1,8 @@
 //! One state of the model, and the actions that change it.
 
 use super::{
-    Setting,
     change::{Changes, Clock, Got, Value, Want},
+    setting::{Defect, Setting},
 };
 use crate::{
     acceptor::Acceptor,
@@ -15,33 +15,6 @@ mod next;
 mod order;
 mod rejoin;
 mod rules;
-
-/// A rule that is removed from the protocol. The search must find a violation without it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Defect {
-    /// A server accepts ballots below its promise.
-    PromiseNotKept,
-    /// One server less than a majority.
-    NoMajority,
-    /// A value that is read and not changed is believed without being written back.
-    ReadNotWrittenBack,
-    /// An empty server votes.
-    EmptyVotes,
-    /// A server rejoins with the state of one other server.
-    RejoinedByOne,
-    /// A server rejoins without the promises of the others.
-    PromisesNotCopied,
-    /// Promises from incarnations that are over count.
-    OldPromisesCount,
-    /// Acceptances from incarnations that are over count.
-    OldVotesCount,
-    /// A completion is accepted whatever its fence.
-    FenceNotCompared,
-    /// The others are read before they store the new incarnation.
-    ReadBeforeNoted,
-    /// A read believes the value that a majority has accepted, whatever they have promised since.
-    UnstableRead,
-}
 
 /// States that must be reachable, so that a model in which nothing happens does not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,48 +10,13 @@
 mod change;
 mod cluster;
 mod search;
+mod setting;
 
 use super::ballot::Ballot;
 use change::{Changes, Clock};
-use cluster::{Action, Cluster, Defect, Goal};
+use cluster::{Action, Cluster, Goal};
 use search::{Found, search};
-
-/// The bounds of a search.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    /// The number of servers.
-    n: usize,
-    /// The rounds of each proposer's ballots, in the order in which it uses them.
-    rounds: &'static [&'static [u64]],
-    /// Take-overs at any time; otherwise claims at most once.
-    leases: bool,
-    /// The number of times that a server forgets everything.
-    losses: u8,
-    /// The number of attempts to let a server rejoin.
-    rejoins: u8,
-    /// The number of reads without a ballot.
-    reads: u8,
-    /// The rule that is removed from the protocol.
-    defect: Option<Defect>,
-    /// The search ends after so many states.
-    most: usize,
-}
-
-impl Setting {
-    const QUICK: Self = Self {
-        n: 3,
-        rounds: &[&[1, 3], &[2]],
-        leases: true,
-        losses: 0,
-        rejoins: 0,
-        reads: 0,
-        defect: None,
-        most: usize::MAX,
-    };
-
-    /// A server forgets, and rejoins.
-    const LOSS: Self = Self { losses: 1, rejoins: 1, leases: false, ..Self::QUICK };
-}
+use setting::{Defect, Setting};
 
 /// The number of states after which a search ends that would take more than a quarter of an hour.
 const MOST: usize = 12_000_000;

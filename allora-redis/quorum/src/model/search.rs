@@ -1,9 +1,9 @@
 //! A search over the states of a cluster.
 
 use super::{
-    Setting,
     change::Changes,
-    cluster::{Action, Cluster, Defect, Goal},
+    cluster::{Action, Cluster, Goal},
+    setting::{Defect, Setting},
 };
 use std::{
     collections::HashSet,
