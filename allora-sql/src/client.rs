@@ -52,7 +52,9 @@ pub(crate) struct Client {
 pub(crate) struct ReadRows {
     /// Microseconds.
     pub(crate) clock: Option<i64>,
-    pub(crate) min_fence: i64,
+    /// The number beside the clock: the lowest fence, or the first time in the due index after the
+    /// range that was read.
+    pub(crate) beside: Option<i64>,
     pub(crate) rows: Vec<StoredRow>,
 }
 
@@ -72,7 +74,7 @@ impl Client {
         self.beside.as_deref().unwrap_or(&*self.driver)
     }
 
-    /// Rows of the job table, with the clock and the lowest fence that were read beside them.
+    /// Rows of the job table, with the clock and the number that were read beside them.
     pub(crate) async fn read(
         &self,
         driver: &dyn Driver,
@@ -150,15 +152,14 @@ impl Client {
     }
 }
 
-/// Rows as the dialect selects them: with the lowest fence or not, the clock, the columns, with the
-/// data or not.
+/// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not.
 pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
-    let mut read = ReadRows { clock: None, min_fence: 0, rows: Vec::with_capacity(rows.len()) };
+    let mut read = ReadRows { clock: None, beside: None, rows: Vec::with_capacity(rows.len()) };
     for mut row in rows {
         let beside = if row.len() > JOB.len() + 2 { 2 } else { 1 };
         let columns = row.split_off(beside);
         read.clock = read.clock.max(row.pop().and_then(Value::into_int));
-        read.min_fence = row.pop().and_then(Value::into_int).unwrap_or_default();
+        read.beside = row.pop().and_then(Value::into_int);
         read.rows.extend(stored(columns));
     }
     read

@@ -72,6 +72,9 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
 pub(crate) const DATA: &[(&str, Type)] =
     &[("name", Type::Name), ("generation", Type::Int), ("data", Type::Bytes)];
 
+/// The kind of tombstones in the due index. No kind is equal to it, because it is not UTF-8.
+pub(crate) const DELETED: &[u8] = &[0xFF];
+
 /// The record's row.
 pub(crate) fn columns(
     name: &str,
@@ -91,7 +94,10 @@ pub(crate) fn columns(
         Value::int(record.fence),
         Value::Int(index_at(record).map(ms)),
         Value::Int(data_generation),
-        Value::bytes(&record.kind),
+        match record.deleted_at {
+            None => Value::bytes(&record.kind),
+            Some(_) => Value::bytes(DELETED),
+        },
         Value::bytes(&record.definition),
         Value::bits(record.version),
         Value::int(record.incarnation),
@@ -165,6 +171,17 @@ pub(crate) struct StoredRow {
     pub(crate) record: Result<Record, String>,
 }
 
+impl StoredRow {
+    /// The time in the due index; `None` if the record is not in it. A record that cannot be read
+    /// stays in it for the nodes that can.
+    pub(crate) fn due_at(&self) -> Option<Time> {
+        match &self.record {
+            Ok(record) => record.index_at(),
+            Err(_) => self.index_at.or(Some(Time::UNIX_EPOCH)),
+        }
+    }
+}
+
 /// Reads the columns of [`JOB`], and the data after them if they were selected; `None` for a row of
 /// NULLs, which an outer join returns where it found nothing.
 pub(crate) fn stored(row: Row) -> Option<StoredRow> {
@@ -186,7 +203,10 @@ struct Cells {
 
 impl Cells {
     fn record(&mut self, fence: i64, has_data: bool) -> Result<Record, String> {
-        let kind = self.text("kind")?;
+        let kind = match self.bytes() {
+            Some(deleted) if deleted == DELETED => String::new(),
+            kind => text("kind", kind)?,
+        };
         let definition = self.text("definition")?;
         let version = self.bits()?;
         let incarnation = self.int()?;
@@ -281,9 +301,13 @@ impl Cells {
     }
 
     fn text(&mut self, what: &str) -> Result<String, String> {
-        let bytes = self.bytes().ok_or_else(|| format!("its {what} is missing"))?;
-        String::from_utf8(bytes).map_err(|_| format!("its {what} is not text"))
+        text(what, self.bytes())
     }
+}
+
+fn text(what: &str, bytes: Option<Vec<u8>>) -> Result<String, String> {
+    let bytes = bytes.ok_or_else(|| format!("its {what} is missing"))?;
+    String::from_utf8(bytes).map_err(|_| format!("its {what} is not text"))
 }
 
 fn next(scheduled_at: Option<i64>, due_at: Option<i64>) -> Result<Option<NextRun>, String> {

@@ -2,19 +2,16 @@
 
 use crate::{
     client::{Client, decides, number, retry},
+    dialect::{DueRange, KINDS},
+    driver::Value,
     encoding::{StoredRow, history_entry},
 };
 use allora_core::{
     Result, Time,
     backend::{Due, DueQuery, HistoryEntry, JobState, Page, TimeSource},
     record::Record,
-    time::saturating_add,
+    time::from_millis,
 };
-use std::time::Duration;
-
-/// Delay before a record that cannot be read is found again: a node with a newer build then has it,
-/// and it does not always come before the others.
-const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
 impl Client {
     /// The records that want attention, the earliest first.
@@ -26,42 +23,30 @@ impl Client {
         if kinds.is_empty() {
             return Ok(Due::new(self.now(OP, time).await?, Vec::new(), None));
         }
-        let statement = self.dialect.find_due(&kinds, query.skip, query.limit.saturating_add(1));
-        let read = self.read(&*self.driver, OP, statement).await?;
-        let now = decides(time, read.clock);
+        let (limit, skip) = (i64_of(query.limit.saturating_add(1)), i64_of(query.skip));
+        let mut until = query.until;
+        let mut clock = None;
+        let mut next_due: Option<Time> = None;
         let mut due: Vec<(Time, StoredRow)> = Vec::new();
-        for row in read.rows {
-            let at = match &row.record {
-                Ok(record) => record.index_at(),
-                Err(_) => row.index_at.or(Some(Time::UNIX_EPOCH)),
-            };
-            due.extend(at.map(|at| (at, row)));
-        }
-        due.sort_by(|(at, a), (bt, b)| (at, &a.name).cmp(&(bt, &b.name)));
-        let ready = due.iter().take(query.limit).take_while(|(at, _)| *at < query.until).count();
-        let next_due = due.get(ready).map(|(at, _)| *at);
-        due.truncate(ready);
-        let mut found = Vec::with_capacity(ready);
-        for (_, row) in due {
-            let StoredRow { name, version, record, .. } = row;
-            match record {
-                Ok(record) => found.push(record.state(&name)),
-                Err(reason) => {
-                    self.postpone(&name, version, now).await?;
-                    found.push(JobState::unreadable(name, reason));
-                }
+        for kinds in kinds.chunks(self.dialect.flavour.kinds_at_once()) {
+            let range = DueRange { kinds, until: millis_up(until), skip, limit };
+            let read = self.read(&*self.driver, OP, self.dialect.find_due(&range)).await?;
+            clock = clock.max(read.clock);
+            next_due = next_due.into_iter().chain(read.beside.and_then(from_millis)).min();
+            due.extend(read.rows.into_iter().filter_map(|row| Some((row.due_at()?, row))));
+            due.sort_by(|(at, a), (bt, b)| (at, &a.name).cmp(&(bt, &b.name)));
+            if let Some((first_left_out, _)) = due.get(query.limit) {
+                // Of the other kinds only earlier rows are among the first.
+                until = until.min(*first_left_out);
+                next_due = next_due.into_iter().chain([*first_left_out]).min();
+                due.truncate(query.limit);
             }
         }
-        Ok(Due::new(now, found, next_due))
-    }
-
-    /// Moves a record that cannot be read to a later place in the due index.
-    async fn postpone(&self, name: &str, version: i64, now: Time) -> Result {
-        let index_at = saturating_add(now, UNREADABLE_PAUSE).timestamp_millis();
-        retry!(self, "find_due", async {
-            let mut writer = self.driver.writer().await?;
-            writer.conn().run(self.dialect.postpone(name, version, index_at)).await.map(drop)
-        })
+        let found = due.into_iter().map(|(_, StoredRow { name, record, .. })| match record {
+            Ok(record) => record.state(&name),
+            Err(reason) => JobState::unreadable(name, reason),
+        });
+        Ok(Due::new(decides(time, clock), found.collect(), next_due))
     }
 
     /// A page of the list.
@@ -76,14 +61,16 @@ impl Client {
     /// The kinds in the due index.
     pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
         let mut kinds: Vec<String> = Vec::new();
-        // A step of the index for each kind, and none for each schedule.
         loop {
             let after = kinds.last().map_or("", String::as_str);
-            let rows = retry!(self, "kinds", self.driver.rows(self.dialect.kind_after(after)))?;
-            let next = rows.into_iter().flatten().next().and_then(crate::driver::Value::into_bytes);
-            match next.and_then(|kind| String::from_utf8(kind).ok()) {
-                Some(kind) => kinds.push(kind),
-                None => return Ok(kinds),
+            let statement = self.dialect.kinds_after(after);
+            let rows = retry!(self, "kinds", self.driver.rows(statement.clone()))?;
+            let is_last = rows.len() < KINDS;
+            let read = rows.into_iter().flatten().filter_map(Value::into_bytes);
+            // Tombstones have a kind that is not text.
+            kinds.extend(read.filter_map(|kind| String::from_utf8(kind).ok()));
+            if is_last {
+                return Ok(kinds);
             }
         }
     }
@@ -107,4 +94,14 @@ impl Client {
         let edge = self.dialect.history_edge(self.history_limit.cast_signed());
         Ok(number(retry!(self, op, self.driver.rows(edge.clone()))?))
     }
+}
+
+fn i64_of(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The first whole millisecond at or after this time.
+fn millis_up(at: Time) -> i64 {
+    let ms = at.timestamp_millis();
+    ms + i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000))
 }

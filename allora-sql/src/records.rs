@@ -118,7 +118,7 @@ impl Client {
         for names in load.names.chunks(CHUNK) {
             let read = self.read(self.own(), "load", self.dialect.load(names)).await?;
             clock = clock.max(read.clock);
-            min_fence = min_fence.max(read.min_fence);
+            min_fence = min_fence.max(read.beside.unwrap_or_default());
             known.extend(read.rows.into_iter().map(|row| (row.name.clone(), row)));
         }
         let now = match load.names {

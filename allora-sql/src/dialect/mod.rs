@@ -15,10 +15,12 @@ pub(crate) mod sqlite;
 mod tables;
 mod write;
 
+pub(crate) use read::{DueRange, KINDS};
 pub(crate) use tables::{SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
 use crate::driver::{Statement, Type, Value};
+use read::Due;
 use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::sync::Arc;
@@ -59,6 +61,16 @@ pub(crate) trait Flavour: Send + Sync {
     fn pause(&self, ms: u64) -> Option<String>;
     /// The part of a `WHERE` that limits the due index to rows that are in it.
     fn due_index_filter(&self) -> &'static str;
+    /// The most kinds of one due query.
+    fn kinds_at_once(&self) -> usize;
+    /// The subqueries of a due query.
+    fn due(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> Due {
+        Due::of_each_kind(dialect, due, args)
+    }
+    /// The join of the rows `j` whose names are in `f`.
+    fn rows_of_names(&self, prefix: &str) -> String {
+        format!("LEFT JOIN {prefix}_job j ON j.name = f.name")
+    }
     /// The condition that `column` is one of these names, whose parameters begin with `first`; and
     /// the parameters.
     fn is_any(&self, column: &str, names: &[&[u8]], first: usize) -> (String, Vec<Value>) {

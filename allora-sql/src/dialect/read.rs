@@ -3,21 +3,92 @@
 use super::{Dialect, names, shape};
 use crate::{
     driver::{Statement, Value},
-    encoding::{HISTORY, JOB},
+    encoding::{DELETED, HISTORY, JOB},
 };
 use allora_core::backend::Page;
-use std::{fmt::Write, sync::LazyLock};
+use std::sync::LazyLock;
 
 /// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
 static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
 
-/// The shape of a found row: the clock, the columns, the data.
-static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
+/// The shape of a found row: the first later time, the clock, the columns, the data.
+static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
+
+/// The shape of a listed row: the clock, the columns, the data.
+static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
 
 /// The shape of a locked row: the clock, the columns.
 static LOCKED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..]].concat());
 
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
+
+/// The most kinds that one statement returns: MySQL allows a thousand steps of a recursion.
+pub(crate) const KINDS: usize = 500;
+
+/// The rows of the due index to find.
+pub(crate) struct DueRange<'a> {
+    /// At most [`Flavour::kinds_at_once`](super::Flavour::kinds_at_once).
+    pub(crate) kinds: &'a [&'a str],
+    /// The end of the range, in milliseconds.
+    pub(crate) until: i64,
+    /// The number of the first rows of each kind to leave out.
+    pub(crate) skip: i64,
+    /// The most rows.
+    pub(crate) limit: i64,
+}
+
+/// Subqueries of a due query.
+pub(crate) struct Due {
+    /// The names, the earliest first.
+    pub(super) names: String,
+    /// The first time in the index at or after the end of the range.
+    pub(super) later: String,
+}
+
+impl Due {
+    /// A `SELECT` for each kind. Databases plan a few of them quickly, and hundreds slowly.
+    pub(super) fn of_each_kind(
+        dialect: &Dialect,
+        due: &DueRange<'_>,
+        args: &mut Vec<Value>,
+    ) -> Self {
+        let p = &dialect.prefix;
+        let mut bind = |value: Value| {
+            args.push(value);
+            let mut placeholder = String::new();
+            dialect.flavour.placeholder(&mut placeholder, args.len());
+            placeholder
+        };
+        // In the order of the text, because not every database numbers its placeholders.
+        let later = due.kinds.iter().map(|kind| {
+            let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(due.until)));
+            format!("SELECT MIN(index_at) AS due FROM {p}_job WHERE kind = {kind} AND index_at >= {until}")
+        });
+        let later: Vec<String> = later.collect();
+        let names = due.kinds.iter().enumerate().map(|(i, kind)| {
+            let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(due.until)));
+            let (limit, skip) = (bind(Value::int(due.limit)), bind(Value::int(due.skip)));
+            format!(
+                "SELECT * FROM (SELECT name, index_at FROM {p}_job \
+                 WHERE kind = {kind} AND index_at < {until} \
+                 ORDER BY index_at, name LIMIT {limit} OFFSET {skip}) k{i}"
+            )
+        });
+        let names: Vec<String> = names.collect();
+        let names = match names.as_slice() {
+            [only] => only.clone(),
+            all => {
+                let (all, limit) = (all.join(" UNION ALL "), bind(Value::int(due.limit)));
+                format!("SELECT name FROM ({all}) k ORDER BY index_at, name LIMIT {limit}")
+            }
+        };
+        let later = match later.as_slice() {
+            [only] => only.clone(),
+            all => format!("SELECT MIN(due) FROM ({}) l", all.join(" UNION ALL ")),
+        };
+        Self { names, later }
+    }
+}
 
 impl Dialect {
     /// The database's clock.
@@ -87,59 +158,49 @@ impl Dialect {
         )
     }
 
-    /// The records with these names, from a `SELECT` that reads the names alone: a planner without
-    /// statistics would rather join all jobs with all data than so few. `c` is a row that is there
-    /// also if nothing is found.
-    fn records(&self, names: &str, order: &str) -> String {
+    /// The records with these names, from a `SELECT` that reads the names alone. `beside` is a row
+    /// that is there also if nothing is found.
+    fn records(&self, beside: &str, names: &str, order: &str) -> String {
+        let columns = columns_of("j");
+        let rows = self.flavour.rows_of_names(&self.prefix);
+        let data = self.data();
         format!(
-            "SELECT c.db_now, {columns}, {data} FROM (SELECT {clock} AS db_now) c \
-             LEFT JOIN ({names}) f ON 1 = 1 LEFT JOIN {p}_job j ON j.name = f.name{order}",
-            data = self.data(),
-            clock = self.flavour.clock(),
-            columns = columns_of("j"),
-            p = self.prefix,
+            "SELECT c.*, {columns}, {data} FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}{order}"
         )
     }
 
-    /// The jobs of these kinds in the due index, the earliest first: of each kind at most `limit`
-    /// behind the first `skip`.
-    pub(crate) fn find_due(&self, kinds: &[&str], skip: usize, limit: usize) -> Statement {
-        let [skip, limit] = [skip, limit].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-        let mut names = String::new();
+    /// The jobs of these kinds that are in the due index before a time, the earliest first; and the
+    /// first time in the index from then on.
+    pub(crate) fn find_due(&self, due: &DueRange<'_>) -> Statement {
         let mut args = Vec::new();
         // Names first, from the index alone: rows that are carried through derived tables are
         // written to disk on the way by MariaDB, which has been seen to crash there (10.11.19, in
         // `ha_maria::drop_table`).
-        for kind in kinds {
-            if !names.is_empty() {
-                names.push_str(" UNION ALL ");
-            }
-            let _ = write!(
-                names,
-                "SELECT * FROM (SELECT name FROM {}_job \
-                 WHERE index_at IS NOT NULL AND deleted_at IS NULL AND kind = ",
-                self.prefix
-            );
-            args.push(Value::bytes(kind));
-            self.flavour.placeholder(&mut names, args.len());
-            names.push_str(" ORDER BY index_at, name LIMIT ");
-            args.push(Value::int(limit));
-            self.flavour.placeholder(&mut names, args.len());
-            names.push_str(" OFFSET ");
-            args.push(Value::int(skip));
-            self.flavour.placeholder(&mut names, args.len());
-            let _ = write!(names, ") k{}", args.len());
-        }
-        Statement::new(self.records(&names, ""), args, &FOUND_SHAPE)
+        let Due { names, later } = self.flavour.due(self, due, &mut args);
+        let clock = self.flavour.clock();
+        let beside = format!("SELECT ({later}) AS later_at, {clock} AS db_now");
+        Statement::new(self.records(&beside, &names, ""), args, &FOUND_SHAPE)
     }
 
-    /// The first kind after this one, by the due index. Tombstones are in it too, but without a
-    /// kind.
-    pub(crate) fn kind_after(&self, kind: &str) -> Statement {
-        let mut text =
-            format!("SELECT kind FROM {}_job WHERE index_at IS NOT NULL AND kind > ", self.prefix);
-        self.flavour.placeholder(&mut text, 1);
-        text.push_str(" ORDER BY kind LIMIT 1");
+    /// The next kinds after this one in the due index, at most [`KINDS`]: a step of the index for
+    /// each kind, and none for each schedule.
+    pub(crate) fn kinds_after(&self, kind: &str) -> Statement {
+        let mut after = String::new();
+        self.flavour.placeholder(&mut after, 1);
+        let jobs = format!("{}_job", self.prefix);
+        let first = |after: &str| {
+            format!(
+                "(SELECT kind FROM {jobs} WHERE index_at IS NOT NULL AND kind > {after} \
+                 ORDER BY kind LIMIT 1)"
+            )
+        };
+        let text = format!(
+            "WITH RECURSIVE k (kind, n) AS (SELECT {}, 1 \
+             UNION ALL SELECT {}, k.n + 1 FROM k WHERE k.kind IS NOT NULL AND k.n < {KINDS}) \
+             SELECT kind FROM k WHERE kind IS NOT NULL",
+            first(&after),
+            first("k.kind"),
+        );
         Statement::new(text, vec![Value::bytes(kind)], b"b")
     }
 
@@ -164,7 +225,8 @@ impl Dialect {
         }
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         also(" ORDER BY name LIMIT ", Value::int(limit));
-        Statement::new(self.records(&names, " ORDER BY j.name"), args, &FOUND_SHAPE)
+        let beside = format!("SELECT {} AS db_now", self.flavour.clock());
+        Statement::new(self.records(&beside, &names, " ORDER BY j.name"), args, &LISTED_SHAPE)
     }
 
     /// The newest history entries of one job, or of all.
@@ -203,11 +265,11 @@ impl Dialect {
     pub(crate) fn old_tombstones(&self, now_ms: i64) -> Statement {
         let mut text = format!("SELECT j.name, j.fence FROM {}_job j WHERE j.kind = ", self.prefix);
         self.flavour.placeholder(&mut text, 1);
-        text.push_str(" AND j.deleted_at IS NOT NULL AND j.index_at <= ");
+        text.push_str(" AND j.index_at <= ");
         self.flavour.placeholder(&mut text, 2);
         text.push_str(" ORDER BY j.index_at LIMIT 100");
         text.push_str(self.flavour.for_update());
-        Statement::new(text, vec![Value::bytes(""), Value::int(now_ms)], b"bi")
+        Statement::new(text, vec![Value::bytes(DELETED), Value::int(now_ms)], b"bi")
     }
 
     /// A number of the whole namespace.

@@ -66,6 +66,10 @@ impl Flavour for SqliteFlavour {
         None
     }
 
+    fn kinds_at_once(&self) -> usize {
+        64
+    }
+
     fn due_index_filter(&self) -> &'static str {
         " WHERE index_at IS NOT NULL"
     }

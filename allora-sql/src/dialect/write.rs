@@ -82,18 +82,6 @@ impl Dialect {
         Statement::new(text, vec![Value::bytes(name), Value::int(keep.unwrap_or(-1))], b"")
     }
 
-    /// Moves a row that cannot be read to a later place in the due index.
-    pub(crate) fn postpone(&self, name: &str, version: i64, index_at_ms: i64) -> Statement {
-        let mut text = format!("UPDATE {}_job SET version = version + 1, index_at = ", self.prefix);
-        self.flavour.placeholder(&mut text, 1);
-        text.push_str(" WHERE name = ");
-        self.flavour.placeholder(&mut text, 2);
-        text.push_str(" AND version = ");
-        self.flavour.placeholder(&mut text, 3);
-        let args = vec![Value::int(index_at_ms), Value::bytes(name), Value::int(version)];
-        Statement::new(text, args, b"")
-    }
-
     /// Removes rows.
     pub(crate) fn purge_tombstones(&self, names: &[&[u8]]) -> Statement {
         let (is_name, args) = self.flavour.is_any("name", names, 1);
