@@ -97,7 +97,7 @@ impl Flavour for PostgresFlavour {
         let names = format!(
             "SELECT d.name FROM unnest({kinds}) AS k (kind), LATERAL (\
                SELECT name, index_at FROM {jobs} WHERE index_at IS NOT NULL \
-                 AND (kind, index_at) >= (k.kind, {first}) AND (kind, index_at) < (k.kind, {until}) \
+                 AND (kind, index_at) >= (k.kind, '{first}'::BIGINT) AND (kind, index_at) < (k.kind, {until}) \
                ORDER BY kind, index_at, name LIMIT {limit} OFFSET {skip}) d \
              ORDER BY d.index_at, d.name LIMIT {limit}",
             first = i64::MIN,

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 on_every_database! {
     a_row_that_cannot_be_read_stays_visible_beside_the_others
+    thousands_of_kinds_are_found
     names_and_payloads_survive_exactly
     the_databases_clock_decides
     a_claim_by_the_databases_clock_answers_with_the_fence_that_ends_it
@@ -69,6 +70,32 @@ async fn a_row_that_cannot_be_read_stays_visible_beside_the_others(place: Place)
     assert_eq!(get(&sql, "bad").await.unwrap_err().kind(), ErrorKind::NotFound);
     let state = create(&sql, "bad", NewSchedule::new("mail", "def", None), now).await.unwrap();
     assert!(state.fence > fence);
+}
+
+async fn thousands_of_kinds_are_found(place: Place) {
+    let sql = place.open().await;
+    let queries = sql.queries().unwrap();
+    let names: Vec<String> = (0..3_000).map(|i| format!("kind {i:04}")).collect();
+    // The last kinds are due first.
+    let due = |i: usize| at(3_000 - i as i64);
+    let create = |(i, name)| {
+        let new = NewSchedule::new(name, "def", Some(due(i).into()));
+        Operation::new(name, Action::Create(new))
+    };
+    let create: Vec<_> = names.iter().map(String::as_str).enumerate().map(create).collect();
+    replies(&sql, TimeSource::Fixed(at(0)), &create).await;
+    assert_eq!(queries.kinds().await.unwrap(), names);
+    let kinds: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (until, limit, expected, next) in [(9_000, 10, 10, 11), (6, 10, 5, 6), (1, 10, 0, 1)] {
+        let query = DueQuery::new(&kinds, at(until), limit);
+        let due = queries.find_due(query, TimeSource::Fixed(at(9_000))).await.unwrap();
+        let found: Vec<&str> = due.found.iter().map(|state| &*state.name).collect();
+        let first: Vec<&str> = kinds.iter().rev().take(expected).copied().collect();
+        assert_eq!((found, due.next_due), (first, Some(at(next))));
+    }
+    let query = DueQuery::new(&kinds[..1], at(9_000), 10);
+    let due = queries.find_due(query, TimeSource::Fixed(at(9_000))).await.unwrap();
+    assert_eq!((due.found.len(), due.next_due), (1, None));
 }
 
 async fn names_and_payloads_survive_exactly(place: Place) {

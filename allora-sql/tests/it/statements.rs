@@ -2,6 +2,7 @@
 
 use crate::{
     calls::{STORE, change, replies},
+    connect,
     stores::{Db, Place},
 };
 use allora_core::{
@@ -9,6 +10,7 @@ use allora_core::{
     backend::{Action, Claim, Completion, Cursor, DueQuery, NextRun, Operation, Sharing},
     time::from_millis,
 };
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use std::{cell::Cell, sync::Once, time::Duration};
 use tracing::{
     Event, Id, Metadata, Subscriber,
@@ -48,6 +50,42 @@ fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
     if let Some(counts) = counts {
         assert_eq!(counts, [3]);
     }
+}
+
+/// In a session as the store sets it up. Without statistics, a planner that compares kinds by `=` expects so few rows of each that it
+/// sorts all of them.
+#[test]
+fn a_due_query_reads_the_index_in_its_order_on_postgres() {
+    counted(Db::Postgres, async |place| {
+        let sql = place.open().await;
+        let fill = "ALTER TABLE {p}_job SET (autovacuum_enabled = off); \
+            INSERT INTO {p}_job (name, version, fence, kind, index_at, definition, \
+              definition_version, incarnation, generation, started, succeeded, failed, cancelled, \
+              skipped, missed, lost, expired, cursor_scheduled_at, cursor_due_at) \
+            SELECT int4send(i), 1, 1, convert_to('k' || i % 20, 'UTF8'), i, 'def', 0, 1, 1, \
+              0, 0, 0, 0, 0, 0, 0, 0, i, i FROM generate_series(1, 50000) i";
+        connect::run(place, fill).await.unwrap();
+        let kinds: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
+        let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        let query = DueQuery::new(&kinds, from_millis(40_000).unwrap(), 1_000);
+        let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+        assert_eq!((due.found.len(), due.next_due), (1_000, from_millis(1_001)));
+        let array = kinds.iter().map(|kind| format!("'{kind}'::BYTEA")).collect::<Vec<_>>();
+        let (statement, array) = (LAST.take(), array.join(", "));
+        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        for generic in ["force_custom_plan", "force_generic_plan"] {
+            let explain = format!(
+                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE find (BYTEA[], BIGINT, BIGINT, BIGINT) AS {statement}; \
+                 EXPLAIN EXECUTE find (ARRAY[{array}], 40000, 1001, 0); DEALLOCATE find"
+            );
+            let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert_eq!(plan.matches("Sort Key").count(), 1, "{generic}: {plan}");
+            assert!(!plan.contains("Bitmap") && !plan.contains("Seq Scan"), "{generic}: {plan}");
+        }
+        Vec::new()
+    });
 }
 
 /// Claims a hundred jobs, completes them, and looks for others, in so many statements each.
@@ -110,8 +148,10 @@ fn counted(db: Db, work: impl AsyncFnOnce(&Place) -> Vec<u64>) -> Option<Vec<u64
 }
 
 thread_local! {
-    /// The statements of this thread: other tests run beside.
+    /// The number of statements of this thread: other tests run beside.
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    /// The last statement of this thread.
+    static LAST: Cell<String> = const { Cell::new(String::new()) };
 }
 
 struct Counter;
@@ -149,6 +189,14 @@ impl Visit for Only {
     fn record_debug(&mut self, field: &Field, _: &dyn std::fmt::Debug) {
         if field.name() == "summary" {
             COUNT.set(COUNT.get() + 1);
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            // Empty if the summary is the whole statement.
+            "db.statement" => LAST.set(value.to_owned()),
+            _ => self.record_debug(field, &value),
         }
     }
 }
