@@ -7,7 +7,7 @@ use futures::{StreamExt, future::Either, stream::BoxStream};
 use std::{thread, time::Duration};
 
 /// Time after which a notification counts as lost. Not a promise: only so that a test ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a notification that makes a node read `name` by `due` at the latest.
 async fn heard(

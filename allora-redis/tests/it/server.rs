@@ -141,9 +141,9 @@ impl Server {
     }
 }
 
-/// Asks twenty times a second for up to half a minute.
+/// Asks twenty times a second for up to a minute.
 pub(crate) fn patiently(what: &str, mut asked: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(60);
     while !asked() {
         assert!(Instant::now() < end, "in vain: {what}");
         thread::sleep(Duration::from_millis(50));

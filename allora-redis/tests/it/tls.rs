@@ -60,7 +60,7 @@ impl Papers {
 }
 
 fn connect(server: &Server, certificates: Option<TlsCertificates>) -> allora_core::Result<Redis> {
-    let mut builder = Redis::builder().timeout(Duration::from_secs(5));
+    let mut builder = Redis::builder().timeout(Duration::from_secs(20));
     if let Some(certificates) = certificates {
         builder = builder.certificates(certificates);
     }

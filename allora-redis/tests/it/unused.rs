@@ -117,7 +117,7 @@ fn a_job_that_no_code_has_vanishes_and_no_other_does() {
                     a_moment().await;
                 }
             };
-            tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
 
             let names: Vec<String> = queries
                 .list(Page::first(9))
@@ -170,7 +170,7 @@ fn after_an_outage_of_all_nodes_the_time_begins_anew() {
             }
             // A search on a slow machine comes in parts.
             let gone = async { while search().await {} };
-            tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+            tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
         }
         place.clear().await;
     });

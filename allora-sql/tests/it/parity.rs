@@ -189,8 +189,8 @@ async fn told_by_two_nodes(
 // There, nothing extended the lease, and a second worker started.
 async fn p10_a_run_longer_than_its_lease_is_not_doubled(place: Place) {
     let hour = Duration::from_secs(3_600);
-    let (entry, told) = telling(hour, Duration::from_secs(4), false);
-    let entry = entry.at_least_once(Duration::from_secs(1));
+    let (entry, told) = telling(hour, Duration::from_secs(12), false);
+    let entry = entry.at_least_once(Duration::from_secs(5));
     let seen = told_by_two_nodes(&place, entry, Duration::from_secs(60), told, 2).await;
     let at = seen[0].0;
     assert_eq!(seen, [(at, 1, true), (at, 1, false)]);

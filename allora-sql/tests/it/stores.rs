@@ -128,7 +128,7 @@ pub(crate) fn runtime() -> &'static Runtime {
 
 /// Opens a store whose server may still be starting.
 pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
-    for _ in 0..300 {
+    for _ in 0..600 {
         match builder.clone().connect(url).await {
             Ok(sql) => return sql,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),

@@ -22,7 +22,7 @@ use allora_core::{
     },
     time::from_millis,
 };
-use allora_redis_quorum::RedisQuorum;
+use allora_redis_quorum::{Builder, RedisQuorum};
 use server::Server;
 use std::{
     sync::OnceLock,
@@ -61,12 +61,27 @@ async fn join(urls: &[String], prefix: &str) -> RedisQuorum {
 
 /// Another node, which gives a server only so long to answer.
 async fn join_within(deadline: Duration, urls: &[String], prefix: &str) -> RedisQuorum {
+    patient(RedisQuorum::builder().prefix(prefix).deadline(deadline), urls).await.unwrap()
+}
+
+/// The result of connecting, which is tried again for a minute while too few servers answer.
+async fn patient(builder: Builder, urls: &[String]) -> Result<RedisQuorum> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        let builder = RedisQuorum::builder().prefix(prefix).deadline(deadline);
-        match builder.connect(urls).await {
+        match builder.clone().connect(urls).await {
             Err(error) if error.kind() == ErrorKind::Unavailable && Instant::now() < end => {}
-            node => return node.unwrap(),
+            done => return done,
+        }
+    }
+}
+
+/// Initialises the quorum. A server that was just started may still be loading its file.
+async fn patient_init(node: &RedisQuorum) -> Result {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match node.init().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && Instant::now() < end => {}
+            done => return done,
         }
     }
 }

@@ -5,12 +5,17 @@ use crate::{
     stores::{Place, runtime},
 };
 use allora_conformance::{
-    faults::{Log, RecordingBackend, wall},
+    faults::{Log, RecordingBackend, claims, wall},
     history::{self, Event, Invariant, What, check},
 };
-use allora_core::{CatchUp, Handle, Run, Runtime as _, Scheduler, every, job, runtime::Tokio};
+use allora_core::{
+    Backend, CatchUp, Handle, Run, Runtime as _, Scheduler,
+    backend::{Batch, Operation, TimeSource},
+    every, job,
+    runtime::Tokio,
+};
 use allora_redis::{Builder, Redis};
-use std::{fs, io::BufReader, path::PathBuf, time::Duration};
+use std::{collections::HashSet, fs, io::BufReader, path::PathBuf, time::Duration};
 use tokio::task::JoinHandle;
 
 /// At least once.
@@ -26,6 +31,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 pub(super) struct Fleet {
     folder: tempfile::TempDir,
+    /// The store by which the test reads the records.
+    reader: Redis,
     handles: Vec<Handle>,
     nodes: Vec<JoinHandle<()>>,
 }
@@ -34,7 +41,8 @@ impl Fleet {
     /// Starts both nodes.
     pub(super) fn start(place: &Place, builder: &Builder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut fleet = Self { folder, handles: Vec::new(), nodes: Vec::new() };
+        let reader = runtime().block_on(place.connect(builder.clone())).unwrap();
+        let mut fleet = Self { folder, reader, handles: Vec::new(), nodes: Vec::new() };
         for _ in 0..2 {
             let scheduler = runtime().block_on(fleet.scheduler(place, builder.clone()));
             fleet.handles.push(scheduler.handle());
@@ -101,15 +109,24 @@ impl Fleet {
         }
     }
 
-    /// Waits until every node that lost the store has reached it again, and has had time to send
-    /// again a claim whose reply was lost. A node that is stopped before leaves such a claim to
-    /// its lease.
-    pub(super) fn all_resolve_their_claims(&self) {
-        patiently("every node reaches the store again", || {
-            self.said("StoreUp") >= self.said("StoreDown")
-        });
-        pause(2_000);
-        self.more_ends(10);
+    /// Waits until each run in the records is one that a node claimed and wrote down: a claim whose
+    /// reply was lost is sent again. A node that is stopped before leaves such a claim to its lease.
+    fn all_resolve_their_claims(&self) {
+        let leases = async |job: &str| {
+            let operations = [Operation::read(job)];
+            let time = TimeSource::Store { fallback: Tokio::current().unwrap().wall() };
+            let applied = self.reader.reschedule(Batch::new("reader", time, &operations)).await;
+            applied.ok()?.single().ok()?.state().map(|state| state.leases)
+        };
+        for job in [LEAST, ONCE] {
+            patiently("each claim is resolved", || {
+                let Some(leases) = runtime().block_on(leases(job)) else { return false };
+                let log = self.log();
+                let claimed: HashSet<i64> =
+                    claims(&log).filter(|of| of.0.job == job).map(|of| of.1.fence).collect();
+                leases.iter().all(|lease| claimed.contains(&lease.fence))
+            });
+        }
     }
 
     /// Stops both nodes.
@@ -123,6 +140,7 @@ impl Fleet {
     /// Stops, and judges what was written down: every instant of each job is accounted for, and no
     /// occurrence was taken or started twice.
     pub(super) fn stop_and_judge(mut self) {
+        self.all_resolve_their_claims();
         self.stop();
         let log = self.log();
         let period = i64::try_from(PERIOD.as_millis()).unwrap();

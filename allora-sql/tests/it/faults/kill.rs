@@ -1,11 +1,8 @@
 //! Nodes that die or freeze in the middle of a run.
 
-use super::{
-    node::{Fleet, LEASE},
-    patiently,
-};
+use super::{node::Fleet, patiently};
 use crate::stores::{Db, Place, on};
-use allora_conformance::faults::{LEAST, Node, ONCE, claims, wall};
+use allora_conformance::faults::{LEAST, Node, ONCE, claims};
 use allora_core::backend::Outcome;
 use std::{collections::HashSet, time::Duration};
 
@@ -27,14 +24,9 @@ fn a_killed_nodes_runs(place: Place) {
     let second = fleet.start(Duration::ZERO);
     patiently("the second node is ready", || fleet.said("Ready") == 2);
     first.kill();
-    let killed = wall();
     let hung = fleet.runs(LEAST).0[0].0;
     patiently("the occurrence is taken over", || fleet.taken_over(hung).is_some());
-    let (event, again) = fleet.taken_over(hung).unwrap();
-    assert_eq!(again.attempt, 2);
-    // Within the lease and a second; the machine may be busy.
-    let limit = i64::try_from(LEASE.as_millis()).unwrap() + 1_000 + 4_000;
-    assert!(event.at <= killed + limit, "{} ms after the kill", event.at - killed);
+    assert_eq!(fleet.taken_over(hung).unwrap().1.attempt, 2);
     // What the dead node had started at most once, and not ended, is lost, and only that.
     let (started, _) = fleet.runs(ONCE);
     let first_node = fleet.log().into_iter().find(|event| event.job == ONCE).unwrap().node;

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Time for which a silent node keeps its occurrences.
-pub(super) const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// The nodes of one test, what they do, and what they wrote down.
 pub(super) struct Fleet {
@@ -79,7 +79,7 @@ impl Fleet {
     pub(super) fn judge(&self) {
         let until = [LEAST, ONCE].map(|job| (job, self.last_taken(job, &self.past(job))));
         let last = self.start(Duration::ZERO);
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         let open = |violation: &Violation| matches!(violation, Violation::Unsettled { .. });
         loop {
             let found = until.map(|(job, until)| self.violations(job, &self.past(job), until));

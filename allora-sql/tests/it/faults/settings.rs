@@ -3,7 +3,7 @@
 use super::server::Server;
 use crate::{
     connect::run,
-    stores::{Db, patiently_opened, runtime},
+    stores::{Db, patiently_opened, pause, runtime},
 };
 use allora_core::{Backend, ErrorKind};
 use sqlx::Connection;
@@ -29,10 +29,11 @@ fn what_a_postgres_may_forget_is_told() {
         };
         // The server takes it up a moment later.
         let told = async |word: &str| {
-            for _ in 0..100 {
+            for _ in 0..600 {
                 if durability_warning(&server).await.contains(word) {
                     return;
                 }
+                pause(100).await;
             }
             panic!("no warning has {word:?}");
         };
@@ -48,12 +49,13 @@ fn what_a_postgres_may_forget_is_told() {
         }
         told("").await;
         let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        for _ in 0..100 {
+        for _ in 0..600 {
             let commit: String =
                 sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut conn).await.unwrap();
             if commit == "off" && durability_warning(&server).await.is_empty() {
                 return;
             }
+            pause(100).await;
         }
         panic!("the warning stays although the setting is corrected");
     });
