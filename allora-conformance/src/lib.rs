@@ -72,6 +72,8 @@ mod cluster;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+pub mod environment;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod faults;
 mod fixture;
 pub mod history;

@@ -58,3 +58,39 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     let Reply::State(state) = reply else { panic!("no record: {reply:?}") };
     assert!(state.counters.started >= 3, "{state:?}");
 }
+
+/// Tests of [`two_nodes_share_a_job`] from tokio, async-std and smol, which the crate must depend
+/// on, for each `name: place;`. A place is an `Option` of what has `async fn open(&self)`, which
+/// returns a connected store, and `async fn clear(&self)`; without a place, the tests pass.
+#[macro_export]
+macro_rules! two_nodes_on_every_runtime {
+    ($($name:ident: $place:expr;)*) => {$(
+        mod $name {
+            use super::*;
+            use ::allora_core::{Runtime, runtime};
+
+            async fn works(runtime: impl Runtime + Clone) {
+                let Some(place) = $place else { return };
+                let stores = [place.open().await, place.open().await];
+                $crate::two_nodes_share_a_job(stores, runtime).await;
+                place.clear().await;
+            }
+
+            #[test]
+            fn from_tokio() {
+                let tokio = ::tokio::runtime::Runtime::new().unwrap();
+                tokio.block_on(async { works(runtime::Tokio::current().unwrap()).await });
+            }
+
+            #[test]
+            fn from_async_std() {
+                ::async_std::task::block_on(works(runtime::AsyncStd));
+            }
+
+            #[test]
+            fn from_smol() {
+                ::smol::block_on(works(runtime::Smol));
+            }
+        }
+    )*};
+}

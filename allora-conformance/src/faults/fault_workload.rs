@@ -89,10 +89,10 @@ impl FaultWorkload {
         }
     }
 
-    /// Number of lines beginning with `word` that nodes wrote about themselves.
+    /// Number of lines with `word` in them that nodes wrote about themselves.
     pub fn said(&self, word: &str) -> usize {
         let said = fs::read_to_string(self.said_path()).unwrap_or_default();
-        said.lines().filter(|line| line.starts_with(word)).count()
+        said.lines().filter(|line| line.contains(word)).count()
     }
 
     /// The runs of a job that were started so far, with their fences, and the fences of those that
@@ -143,12 +143,22 @@ impl FaultWorkload {
         claims(&log).map(|(_, claims)| claims.occurrence).max().unwrap()
     }
 
+    /// The violations in the log of a job, whatever its store has recorded.
+    pub fn violations_in_log(&self, job: &str) -> Vec<Violation> {
+        self.checked(job, &[], None)
+    }
+
     /// The violations for a job: every nominal instant up to this one must have run correctly, or
     /// be recorded as lost, missed or skipped.
     pub fn violations(&self, job: &str, past: &[HistoryEntry], until: i64) -> Vec<Violation> {
+        self.checked(job, past, Some(until))
+    }
+
+    fn checked(&self, job: &str, past: &[HistoryEntry], until: Option<i64>) -> Vec<Violation> {
         let period = i64::try_from(self.period.as_millis()).unwrap();
         let following = |_: &str, at| Some(at + period);
-        let law = Invariant::new(&following).until(until).completed();
+        let law = Invariant::new(&following);
+        let law = if let Some(until) = until { law.until(until).completed() } else { law };
         let law = if job == ONCE { law.at_most_once() } else { law };
         check(&self.told(job, past), &law)
     }

@@ -1,9 +1,10 @@
 //! Connecting: what can be wrong with the address, the settings and the server.
 
 use crate::{
-    server::{IN_MEMORY, ON_DISK, Server, free_ports, patiently},
+    server::{IN_MEMORY, ON_DISK, Server},
     stores::{Kind, create, runtime},
 };
+use allora_conformance::environment::{free_ports, patiently};
 use allora_core::{
     Backend, Error,
     backend::{NewSchedule, TimeSource},

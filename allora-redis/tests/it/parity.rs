@@ -39,7 +39,7 @@
 //! | L5 | validity, drift | none is worked out: the servers' clocks decide, `quorum::clocks`; a run is cancelled when no extension was confirmed in time, `lease::a_lease_outlasts_no_clock` |
 //! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
 
-use crate::stores::{Kind, Place, runtime, send};
+use crate::stores::{Kind, Place, pause, runtime, send};
 use allora_core::{
     Backend, Builder, Event, Handle, Run, Runtime as _, Schedule, Scheduler, Time,
     backend::{
@@ -57,7 +57,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::task::JoinHandle;
 
@@ -130,14 +130,8 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = runtime.now() + Duration::from_secs(60);
     while !is_so() {
         assert!(runtime.now() < end, "in vain: {what}");
-        a_while(20).await;
+        pause(20).await;
     }
-}
-
-async fn a_while(ms: u64) {
-    let runtime = Tokio::current().unwrap();
-    let now: Instant = runtime.now();
-    runtime.sleep_until(now + Duration::from_millis(ms)).await;
 }
 
 fn each_once(runs: &Runs) {
@@ -205,7 +199,7 @@ fn a7_what_was_missed_while_nobody_ran_runs_once_and_then_all_is_as_ever() {
         until("it runs", || of(runs, "one").len() > 2).await;
         node.stop().await;
         let before = of(runs, "one");
-        a_while(1_500).await;
+        pause(1_500).await;
         let node = Node::start(place, runs).await;
         until("it goes on", || of(runs, "one").len() > before.len() + 3).await;
         node.stop().await;
@@ -357,7 +351,7 @@ fn a9_a_job_that_crashes_is_recorded_and_runs_again_at_its_next_instant() {
         until("others run beside it", || of(runs, "one").len() >= 5).await;
         let store = place.open().await;
         while look(&store, "fails").await.counters.failed < 3 {
-            a_while(20).await;
+            pause(20).await;
         }
         node.stop().await;
         let seen = look(&store, "fails").await;
@@ -442,7 +436,7 @@ fn a15_a_node_that_is_stopped_lets_its_run_end_and_takes_nothing_more() {
                 let (begins, ends) = (begins.clone(), ends.clone());
                 async move {
                     begins.fetch_add(1, Ordering::Relaxed);
-                    a_while(700).await;
+                    pause(700).await;
                     work(&ends)(run).await;
                 }
             })
@@ -516,7 +510,7 @@ async fn look(store: &Redis, name: &str) -> JobState {
     loop {
         match send(store, TimeSource::Fixed(wall()), Operation::read(name)).await.unwrap() {
             Reply::State(state) => return *state,
-            Reply::Absent => a_while(20).await,
+            Reply::Absent => pause(20).await,
             other => panic!("{name}: {other:?}"),
         }
     }

@@ -1,9 +1,10 @@
 //! TLS, against a server that talks nothing else; and sentinels with a password of their own.
 
 use crate::{
-    server::{ON_DISK, Server, patiently},
+    server::{ON_DISK, Server},
     stores::runtime,
 };
+use allora_conformance::environment::patiently;
 use allora_core::{Backend, ErrorKind, backend::Page};
 use allora_redis::{ClientTlsConfig, Redis, TlsCertificates};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};

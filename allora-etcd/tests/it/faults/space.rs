@@ -1,6 +1,6 @@
 //! Members that have used up their space, and members whose disk is full.
 
-use super::{members::Members, node::Fleet, patiently};
+use super::{members::Members, node::fleet, patiently};
 use crate::stores::runtime;
 use allora_etcd::etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, CompactionOptions, DeleteOptions,
@@ -13,9 +13,9 @@ fn a_member_without_space_is_waited_for() {
         let Some(members) = Members::start(1, &["--quota-backend-bytes=16777216"]).await else {
             return;
         };
-        let mut fleet = Fleet::new(members.urls());
+        let mut fleet = fleet(members.urls());
         fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        fleet.more_ends(5);
         let mut client = members.client(0).await;
         let mut number = 0;
         // The alarm is raised by the write that does not fit any more.
@@ -33,8 +33,8 @@ fn a_member_without_space_is_waited_for() {
         let mut of = AlarmOptions::new();
         of.with_member(member);
         client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
-        fleet.more_ends(10).await;
-        fleet.judge().await;
+        fleet.more_ends(10);
+        fleet.judge();
     });
 }
 
@@ -71,16 +71,13 @@ fn make_room(members: &mut Members) {
 fn a_cluster_goes_on_when_the_disk_of_one_member_is_full() {
     runtime().block_on(async {
         let Some(mut members) = Members::start_on_small_disk(3).await else { return };
-        let mut fleet = Fleet::new(members.urls());
-        fleet.start(Duration::ZERO);
-        fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        let fleet = fleet(members.urls()).at_work();
         fill_up(&mut members).await;
-        fleet.more_ends(20).await;
+        fleet.more_ends(20);
         make_room(&mut members);
         patiently("the member is back", async || members.leader_by(0).await.is_some()).await;
-        fleet.more_ends(5).await;
-        fleet.judge().await;
+        fleet.more_ends(5);
+        fleet.judge();
     });
 }
 
@@ -88,15 +85,15 @@ fn a_cluster_goes_on_when_the_disk_of_one_member_is_full() {
 fn a_member_whose_disk_was_full_is_waited_for() {
     runtime().block_on(async {
         let Some(mut members) = Members::start_on_small_disk(1).await else { return };
-        let mut fleet = Fleet::new(members.urls());
+        let mut fleet = fleet(members.urls());
         fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        fleet.more_ends(5);
         fill_up(&mut members).await;
         patiently("the node notices", async || fleet.said("StoreDown") > 0).await;
         let up = fleet.said("StoreUp");
         make_room(&mut members);
         patiently("the node is back", async || fleet.said("StoreUp") > up).await;
-        fleet.more_ends(10).await;
-        fleet.judge().await;
+        fleet.more_ends(10);
+        fleet.judge();
     });
 }

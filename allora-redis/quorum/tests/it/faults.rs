@@ -270,12 +270,16 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
         // A call ends after forty deadlines, and each of those below fails.
         let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
         register(&join(&urls(&servers), "allora").await, "job", 1).await;
+        let operations = [Operation::read("job")];
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = ask(&node, "n", &operations, t(1)).await {
+            assert!(Instant::now() < end, "{error}");
+        }
         for server in &mut servers[..2] {
             server.kill();
             server.wipe();
             server.serve();
         }
-        let operations = [Operation::read("job")];
         let end = Instant::now() + Duration::from_secs(60);
         let mut refusals = 0;
         while refusals < 3 {
