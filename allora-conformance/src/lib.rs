@@ -27,7 +27,7 @@
 //! }
 //!
 //! suite!(Store);
-//! # allora_conformance::run::<Store>("claim::what_is_due_exactly_now_is_taken");
+//! # allora_conformance::run::<Store>("claim::an_occurrence_due_exactly_now_is_claimed");
 //! ```
 //!
 //! Each case becomes a test of its own, named by a sentence: `cargo test --test conformance lease::`

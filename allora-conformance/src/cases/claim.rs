@@ -19,13 +19,13 @@ fn missed(count: u64, last: Time) -> NotRun {
     NotRun { count: Some(count), last, reason: NotRunReason::CatchUp }
 }
 
-pub(super) async fn nothing_is_taken_before_it_is_due(w: &Cluster) {
+pub(super) async fn nothing_is_claimed_before_it_is_due(w: &Cluster) {
     let seen = job(w).await;
     assert_eq!(lost(w.node().claim(ms(59_999), "job", once(&seen, 1, next(t(120)))).await), seen);
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn what_is_due_exactly_now_is_taken(w: &Cluster) {
+pub(super) async fn an_occurrence_due_exactly_now_is_claimed(w: &Cluster) {
     let seen = job(w).await;
     let taken = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
     assert_eq!((taken.occurrence, taken.attempt), (t(60).into(), 1));
@@ -36,7 +36,7 @@ pub(super) async fn what_is_due_exactly_now_is_taken(w: &Cluster) {
     assert!(after.fence >= taken.fence);
 }
 
-pub(super) async fn a_delayed_occurrence_is_taken_when_its_delay_is_over(w: &Cluster) {
+pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &Cluster) {
     let first = Some(NextRun { scheduled_at: t(60), due_at: t(65) });
     let act = Action::Register { definition: "every 1m", version: 0, first };
     let seen = state(w.node().act(t(0), "job", act).await);
@@ -48,7 +48,7 @@ pub(super) async fn a_delayed_occurrence_is_taken_when_its_delay_is_over(w: &Clu
     assert_eq!(w.node().read("job").await.cursor, then);
 }
 
-pub(super) async fn one_of_two_nodes_wins_and_the_other_is_told_the_truth(w: &Cluster) {
+pub(super) async fn one_of_two_nodes_claims_and_the_other_receives_the_current_state(w: &Cluster) {
     let seen = job(w).await;
     let other = w.join("other").await;
     won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
@@ -58,7 +58,7 @@ pub(super) async fn one_of_two_nodes_wins_and_the_other_is_told_the_truth(w: &Cl
     won(other.claim(t(120), "job", once(&told, 3, next(t(180)))).await);
 }
 
-pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &Cluster) {
+pub(super) async fn one_of_many_claims_at_once_succeeds(w: &Cluster) {
     let seen = job(w).await;
     let mut nodes = Vec::new();
     for i in 0..8 {
@@ -73,7 +73,7 @@ pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &Cluster) {
     assert_eq!(w.node().read("job").await.counters.started, 1);
 }
 
-pub(super) async fn a_take_of_another_occurrence_is_refused(w: &Cluster) {
+pub(super) async fn a_claim_of_another_occurrence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for wrong in [t(59), t(61), t(0)] {
         let mut take = once(&seen, 1, next(t(120)));
@@ -83,7 +83,7 @@ pub(super) async fn a_take_of_another_occurrence_is_refused(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_take_that_read_another_fence_is_refused(w: &Cluster) {
+pub(super) async fn a_claim_with_another_fence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for fence in [seen.fence - 1, seen.fence + 1, 0] {
         let mut take = once(&seen, 1, next(t(120)));
@@ -93,7 +93,7 @@ pub(super) async fn a_take_that_read_another_fence_is_refused(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn an_old_expectation_is_never_met_again(w: &Cluster) {
+pub(super) async fn a_claim_with_an_old_state_never_succeeds(w: &Cluster) {
     let old = job(w).await;
     won(w.node().claim(t(60), "job", once(&old, 1, next(t(120)))).await);
     for (claim, seconds) in (2..).zip([120, 180, 240]) {
@@ -106,7 +106,7 @@ pub(super) async fn an_old_expectation_is_never_met_again(w: &Cluster) {
     assert_eq!(w.node().read("job").await.counters.started, 4);
 }
 
-pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &Cluster) {
+pub(super) async fn the_cursor_moves_only_forward(w: &Cluster) {
     let seen = job(w).await;
     for then in [t(60), t(59), t(0), ms(59_999)] {
         assert_eq!(lost(w.node().claim(t(100), "job", once(&seen, 1, next(then))).await), seen);
@@ -119,7 +119,7 @@ pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &Cluster) {
     assert_eq!(after.cursor, next(ms(60_001)));
 }
 
-pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &Cluster) {
+pub(super) async fn an_ended_schedule_offers_nothing(w: &Cluster) {
     let seen = job(w).await;
     won(w.node().claim(t(60), "job", once(&seen, 1, None)).await);
     let after = w.node().read("job").await;
@@ -127,7 +127,7 @@ pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &Cluster) {
     assert_eq!(after.last_started, Some(t(60)));
 }
 
-pub(super) async fn nothing_starts_after_it_is_too_late(w: &Cluster) {
+pub(super) async fn nothing_starts_after_not_after(w: &Cluster) {
     let seen = job(w).await;
     let mut take = once(&seen, 1, next(t(120)));
     take.not_after = Some(t(70));
@@ -145,7 +145,7 @@ pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w:
     assert_eq!((after.counters.started, after.counters.missed), (1, 4));
 }
 
-pub(super) async fn nothing_starts_before_its_nominal_time(w: &Cluster) {
+pub(super) async fn nothing_starts_before_its_scheduled_time(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
     assert_eq!(lost(w.node().claim(ms(299_999), "job", take).await), seen);
@@ -158,7 +158,7 @@ pub(super) async fn an_earlier_occurrence_is_not_started(w: &Cluster) {
     assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
 }
 
-pub(super) async fn no_instant_is_passed_over_in_silence(w: &Cluster) {
+pub(super) async fn a_claim_names_every_occurrence_before_the_started_one(w: &Cluster) {
     let seen = job(w).await;
     let mut silent = once(&seen, 1, next(t(360)));
     silent.start = t(300).into();
@@ -174,7 +174,7 @@ pub(super) async fn no_instant_is_passed_over_in_silence(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &Cluster) {
+pub(super) async fn an_advance_moves_the_cursor_and_counts(w: &Cluster) {
     let seen = job(w).await;
     let skip = Advance::new(seen.generation, t(60), missed(5, t(300)), next(t(360)));
     let after = state(w.node().act(t(301), "job", Action::Advance(skip)).await);
@@ -190,7 +190,7 @@ pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &Cluster) {
     assert_eq!((after.cursor, after.head, after.counters.missed), (None, None, 5));
 }
 
-pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &Cluster) {
+pub(super) async fn an_advance_that_expects_another_cursor_changes_nothing(w: &Cluster) {
     let seen = job(w).await;
     let skip = |generation, expected, last, then| {
         Advance::new(generation, expected, missed(1, last), next(then))
@@ -216,7 +216,7 @@ pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &Clust
     assert_eq!(again, after, "asked again, it counts nothing twice");
 }
 
-pub(super) async fn a_take_whose_answer_was_lost_is_answered_again(w: &Cluster) {
+pub(super) async fn a_claim_whose_reply_was_lost_has_the_same_reply_again(w: &Cluster) {
     let seen = job(w).await;
     let take = once(&seen, 7, next(t(120)));
     let taken = won(w.node().claim(t(60), "job", take.clone()).await);
@@ -230,7 +230,7 @@ pub(super) async fn a_take_whose_answer_was_lost_is_answered_again(w: &Cluster) 
     lost(w.node().claim(t(90), "job", other).await);
 }
 
-pub(super) async fn claims_are_told_apart_to_the_last_bit(w: &Cluster) {
+pub(super) async fn claim_ids_differ_to_the_last_bit(w: &Cluster) {
     let seen = job(w).await;
     let claim = u128::MAX - 1;
     let taken = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
@@ -240,7 +240,7 @@ pub(super) async fn claims_are_told_apart_to_the_last_bit(w: &Cluster) {
     assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), taken);
 }
 
-pub(super) async fn fences_grow_with_every_take(w: &Cluster) {
+pub(super) async fn fences_grow_with_every_claim(w: &Cluster) {
     let mut seen = job(w).await;
     let mut fence = 0;
     // The clock stands still, and once it goes back.
@@ -254,7 +254,7 @@ pub(super) async fn fences_grow_with_every_take(w: &Cluster) {
     }
 }
 
-pub(super) async fn each_plan_of_a_batch_is_decided_alone(w: &Cluster) {
+pub(super) async fn each_operation_of_a_batch_is_decided_alone(w: &Cluster) {
     let (due, later) = (job(w).await, w.node().register(t(0), "later", t(999)).await);
     let stale = w.node().register(t(0), "stale", t(60)).await;
     won(w.node().claim(t(60), "stale", once(&stale, 9, next(t(120)))).await);
@@ -318,7 +318,7 @@ pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster
     assert_eq!(replies[8], Reply::State(Box::new(w.node().read("job").await)));
 }
 
-pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &Cluster) {
+pub(super) async fn a_repeated_batch_has_the_same_replies(w: &Cluster) {
     let seen: Vec<_> =
         [w.node().register(t(0), "one", t(60)).await, w.node().register(t(0), "two", t(60)).await]
             .into();
@@ -334,7 +334,7 @@ pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &Cluster) {
     assert!(matches!(both[1], Reply::Claimed(_)));
 }
 
-pub(super) async fn a_take_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
+pub(super) async fn a_claim_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
     let seen = job(w).await;
     let mut take: Claim = once(&seen, 1, next(t(120)));
     take.expected.trigger = Some("id".into());

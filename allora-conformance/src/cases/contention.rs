@@ -17,23 +17,23 @@ const TURNS: u64 = 10_000;
 /// One start, as its node saw it: job, nominal instant, fence.
 type Start = (usize, Time, i64);
 
-pub(super) async fn two_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn two_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 2, false).await;
 }
 
-pub(super) async fn four_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn four_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 4, false).await;
 }
 
-pub(super) async fn eight_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn eight_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 8, false).await;
 }
 
-pub(super) async fn two_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
+pub(super) async fn two_nodes_complete_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 2, true).await;
 }
 
-pub(super) async fn eight_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
+pub(super) async fn eight_nodes_complete_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 8, true).await;
 }
 

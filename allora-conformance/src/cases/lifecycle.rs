@@ -6,7 +6,7 @@ use allora_core::{
     backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Reply, Sharing},
 };
 
-pub(super) async fn an_empty_store_remembers_no_job(w: &Cluster) {
+pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
     let then = Cursor::To(Some(t(60).into()));
     let claim = Claim::at_most_once(1, 0, t(0).into(), then, MINUTE, Sharing::Shared);
     let passed = NotRun { count: None, last: t(0), reason: NotRunReason::CatchUp };
@@ -47,7 +47,7 @@ pub(super) async fn registering_again_alters_nothing(w: &Cluster) {
     assert_eq!(w.node().read("job").await, mine);
 }
 
-pub(super) async fn looking_alters_nothing(w: &Cluster) {
+pub(super) async fn reading_alters_nothing(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     for seconds in [0, 60, 1_000_000] {
         assert_eq!(state(w.node().act(t(seconds), "job", Action::Read).await), mine);
@@ -85,7 +85,7 @@ pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
     fine(beside.tear_down().await);
 }
 
-pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &Cluster) {
+pub(super) async fn unsupported_capabilities_are_denied_and_the_others_work(w: &Cluster) {
     for what in Capability::ALL {
         let declared = !w.unsupported().contains(what);
         let offered = what.is_offered(&*w.node().backend);
@@ -102,7 +102,7 @@ pub(super) async fn the_namespace_is_the_same_on_every_node(w: &Cluster) {
     assert!(!w.node().backend.namespace().is_empty());
 }
 
-pub(super) async fn a_request_without_plans_tells_the_time(w: &Cluster) {
+pub(super) async fn an_empty_batch_returns_the_time(w: &Cluster) {
     assert_eq!(w.node().apply(t(5), &[]).await.now, t(5));
 }
 

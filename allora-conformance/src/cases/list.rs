@@ -8,16 +8,16 @@ macro_rules! __cases {
         $crate::$then! {
             [$($args)*]
             lifecycle {
-                an_empty_store_remembers_no_job: [];
+                an_empty_store_has_no_job: [];
                 a_registered_job_is_seen_by_every_node: [];
                 registering_again_alters_nothing: [];
-                looking_alters_nothing: [];
+                reading_alters_nothing: [];
                 jobs_do_not_disturb_each_other: [];
                 a_job_without_a_first_occurrence_offers_nothing: [];
                 namespaces_are_invisible_to_each_other: [];
-                what_is_lacking_is_denied_and_what_is_not_is_there: [];
+                unsupported_capabilities_are_denied_and_the_others_work: [];
                 the_namespace_is_the_same_on_every_node: [];
-                a_request_without_plans_tells_the_time: [];
+                an_empty_batch_returns_the_time: [];
                 nodes_that_register_at_once_see_one_job: [];
             }
             names {
@@ -32,39 +32,39 @@ macro_rules! __cases {
                 a_large_batch_is_answered_by_position: [];
             }
             claim {
-                nothing_is_taken_before_it_is_due: [];
-                what_is_due_exactly_now_is_taken: [];
-                a_delayed_occurrence_is_taken_when_its_delay_is_over: [];
-                one_of_two_nodes_wins_and_the_other_is_told_the_truth: [];
-                nodes_that_ask_at_once_have_one_winner: [];
-                a_take_of_another_occurrence_is_refused: [];
-                a_take_that_read_another_fence_is_refused: [];
-                an_old_expectation_is_never_met_again: [];
-                the_cursor_does_not_go_back_or_stay: [];
-                the_end_of_a_schedule_offers_nothing: [];
-                nothing_starts_after_it_is_too_late: [];
+                nothing_is_claimed_before_it_is_due: [];
+                an_occurrence_due_exactly_now_is_claimed: [];
+                a_delayed_occurrence_is_claimed_when_its_delay_is_over: [];
+                one_of_two_nodes_claims_and_the_other_receives_the_current_state: [];
+                one_of_many_claims_at_once_succeeds: [];
+                a_claim_of_another_occurrence_is_refused: [];
+                a_claim_with_another_fence_is_refused: [];
+                a_claim_with_an_old_state_never_succeeds: [];
+                the_cursor_moves_only_forward: [];
+                an_ended_schedule_offers_nothing: [];
+                nothing_starts_after_not_after: [];
                 a_later_occurrence_starts_and_those_before_it_are_counted: [];
-                nothing_starts_before_its_nominal_time: [];
+                nothing_starts_before_its_scheduled_time: [];
                 an_earlier_occurrence_is_not_started: [];
-                no_instant_is_passed_over_in_silence: [];
-                a_skip_moves_the_cursor_and_counts: [];
-                a_skip_that_expects_something_else_changes_nothing: [];
-                a_take_whose_answer_was_lost_is_answered_again: [];
-                claims_are_told_apart_to_the_last_bit: [];
-                fences_grow_with_every_take: [];
-                each_plan_of_a_batch_is_decided_alone: [];
+                a_claim_names_every_occurrence_before_the_started_one: [];
+                an_advance_moves_the_cursor_and_counts: [];
+                an_advance_that_expects_another_cursor_changes_nothing: [];
+                a_claim_whose_reply_was_lost_has_the_same_reply_again: [];
+                claim_ids_differ_to_the_last_bit: [];
+                fences_grow_with_every_claim: [];
+                each_operation_of_a_batch_is_decided_alone: [];
                 operations_on_one_job_are_applied_in_their_order: [];
-                a_batch_is_asked_again_as_a_whole: [];
-                a_take_is_not_a_trigger_of_the_same_instant: [];
+                a_repeated_batch_has_the_same_replies: [];
+                a_claim_is_not_a_trigger_of_the_same_instant: [];
             }
             redefine {
-                another_definition_has_another_edition_and_cursor: [];
-                a_node_with_the_old_definition_takes_nothing: [];
-                of_two_redefinitions_of_one_edition_one_wins: [];
+                another_definition_has_another_generation_and_cursor: [];
+                a_node_with_the_old_definition_claims_nothing: [];
+                of_two_redefinitions_of_one_generation_one_succeeds: [];
                 a_lower_version_does_not_win_back: [];
-                a_redefinition_does_not_go_back_to_what_was_started: [];
-                a_due_occurrence_that_is_passed_over_is_missed: [];
-                what_runs_goes_on_under_another_definition: [Expiry];
+                a_redefinition_does_not_repeat_a_started_occurrence: [];
+                a_due_occurrence_before_the_new_cursor_is_missed: [];
+                a_run_continues_under_another_definition: [Expiry];
             }
             lease {
                 a_leased_occurrence_stays_until_it_is_finished: [Expiry];
@@ -175,11 +175,11 @@ macro_rules! __cases {
                 a_random_walk_at_most_once_agrees_with_the_pure_functions: [];
             }
             contention {
-                two_nodes_take_each_occurrence_once: [];
-                four_nodes_take_each_occurrence_once: [];
-                eight_nodes_take_each_occurrence_once: [];
-                two_nodes_finish_each_leased_occurrence_once: [];
-                eight_nodes_finish_each_leased_occurrence_once: [];
+                two_nodes_claim_each_occurrence_once: [];
+                four_nodes_claim_each_occurrence_once: [];
+                eight_nodes_claim_each_occurrence_once: [];
+                two_nodes_complete_each_leased_occurrence_once: [];
+                eight_nodes_complete_each_leased_occurrence_once: [];
             }
         }
     };

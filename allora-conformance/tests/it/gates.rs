@@ -67,7 +67,7 @@ impl Fixture for TooModest {
     }
 }
 
-const DENIED: &str = "lifecycle::what_is_lacking_is_denied_and_what_is_not_is_there";
+const DENIED: &str = "lifecycle::unsupported_capabilities_are_denied_and_the_others_work";
 
 #[test]
 fn what_is_declared_to_be_lacking_is_denied() {
@@ -106,7 +106,7 @@ impl Fixture for Absent {
 
 #[test]
 fn a_store_that_is_not_here_is_skipped_with_its_reason() {
-    let skipped = check::<Absent>("claim::what_is_due_exactly_now_is_taken");
+    let skipped = check::<Absent>("claim::an_occurrence_due_exactly_now_is_claimed");
     assert_eq!(skipped, Ok(Passed::Skipped("no server is to be found; start one".into())));
 }
 
@@ -130,7 +130,7 @@ impl Fixture for Counted {
 
 #[test]
 fn a_case_that_fails_is_told_and_its_store_thrown_away() {
-    let case = "claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth";
+    let case = "claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state";
     let message = check::<Counted>(case).unwrap_err();
     assert!(
         message.starts_with("the claim must be rejected, but it succeeded: Claimed"),

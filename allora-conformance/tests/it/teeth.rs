@@ -58,7 +58,7 @@ fn a_sound_backend_passes_every_case() {
 
 #[test]
 fn eight_nodes_find_a_store_that_reads_and_then_writes() {
-    let case = "contention::eight_nodes_take_each_occurrence_once";
+    let case = "contention::eight_nodes_claim_each_occurrence_once";
     assert!(check::<Broken<ReadsThenWrites>>(case).is_err());
 }
 

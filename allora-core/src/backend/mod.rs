@@ -42,44 +42,44 @@ use std::{fmt, sync::Arc};
 /// Each names the cases of the conformance suite that check it.
 /// 1. *Atomic.* Each operation is one atomic, durable step of one record, and independent of the
 ///    others in its batch, except that those with the same name are applied in their order. Durable
-///    means: before the reply. Cases: `claim::each_plan_of_a_batch_is_decided_alone`,
+///    means: before the reply. Cases: `claim::each_operation_of_a_batch_is_decided_alone`,
 ///    `claim::operations_on_one_job_are_applied_in_their_order`,
 ///    `lifecycle::jobs_do_not_disturb_each_other`,
-///    `contention::eight_nodes_take_each_occurrence_once`.
+///    `contention::eight_nodes_claim_each_occurrence_once`.
 /// 2. *One winner.* A claim succeeds only if the record's fence is the one that was read, its head
 ///    is the expected occurrence, and that is due by the store's clock. So a claim that arrives when
 ///    its node no longer waits for it claims nothing. Cases:
-///    `claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth`,
-///    `claim::a_take_that_read_another_fence_is_refused`,
-///    `claim::a_take_of_another_occurrence_is_refused`,
+///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
+///    `claim::a_claim_with_another_fence_is_refused`,
+///    `claim::a_claim_of_another_occurrence_is_refused`,
 ///    `lease::a_take_that_arrives_after_its_run_was_given_back_is_refused`,
-///    `claim::nothing_is_taken_before_it_is_due`, `claim::what_is_due_exactly_now_is_taken`.
+///    `claim::nothing_is_claimed_before_it_is_due`, `claim::an_occurrence_due_exactly_now_is_claimed`.
 /// 3. *Fences grow* with every claim of a job, for as long as the name exists, through deletion
-///    and re-creation. Cases: `claim::fences_grow_with_every_take`,
+///    and re-creation. Cases: `claim::fences_grow_with_every_claim`,
 ///    `lease::fences_grow_through_every_end_of_a_lease`,
 ///    `stored::a_name_that_comes_back_begins_anew_above_its_old_fences`,
 ///    `stored::fences_grow_when_even_the_tombstone_is_gone`.
 /// 4. *The cursor never moves back.* Claims, advances and completions move it to a later time only,
 ///    and nothing moves it to a started occurrence. Cases:
-///    `claim::the_cursor_does_not_go_back_or_stay`,
-///    `redefine::a_redefinition_does_not_go_back_to_what_was_started`,
+///    `claim::the_cursor_moves_only_forward`,
+///    `redefine::a_redefinition_does_not_repeat_a_started_occurrence`,
 ///    `lease::a_finish_that_would_not_go_forward_is_refused`,
 ///    `lease::a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves`.
 /// 5. *A rejected operation returns the current state*, by position, and changes nothing. Cases:
-///    `claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth`,
-///    `claim::a_skip_that_expects_something_else_changes_nothing`,
-///    `lifecycle::looking_alters_nothing`, `names::a_large_batch_is_answered_by_position`.
+///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
+///    `claim::an_advance_that_expects_another_cursor_changes_nothing`,
+///    `lifecycle::reading_alters_nothing`, `names::a_large_batch_is_answered_by_position`.
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
-///    alike. Cases: `claim::a_take_whose_answer_was_lost_is_answered_again`,
-///    `claim::claims_are_told_apart_to_the_last_bit`,
+///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
+///    `claim::claim_ids_differ_to_the_last_bit`,
 ///    `lease::a_leased_take_whose_answer_was_lost_is_answered_again`,
 ///    `marks::a_marked_take_whose_answer_was_lost_is_answered_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are
 ///    recorded and counted; a due one that a redefinition leaves out is counted as missed. Cases:
-///    `claim::no_instant_is_passed_over_in_silence`,
+///    `claim::a_claim_names_every_occurrence_before_the_started_one`,
 ///    `claim::a_later_occurrence_starts_and_those_before_it_are_counted`,
-///    `claim::a_skip_moves_the_cursor_and_counts`,
-///    `redefine::a_due_occurrence_that_is_passed_over_is_missed`.
+///    `claim::an_advance_moves_the_cursor_and_counts`,
+///    `redefine::a_due_occurrence_before_the_new_cursor_is_missed`.
 /// 8. *Stored unchanged.* Names are compared as bytes; times are exact to the millisecond; data of
 ///    up to 1 MiB comes back byte for byte; more is rejected, and so is a bad name. Cases:
 ///    `names::no_two_names_are_the_same`,
@@ -90,7 +90,7 @@ use std::{fmt, sync::Arc};
 /// 9. *Registering is neutral.* An existing job stays as it is. Another definition comes by a
 ///    redefinition of the generation that was read, and not from a lower version. Cases:
 ///    `lifecycle::registering_again_alters_nothing`,
-///    `redefine::of_two_redefinitions_of_one_edition_one_wins`,
+///    `redefine::of_two_redefinitions_of_one_generation_one_succeeds`,
 ///    `redefine::a_lower_version_does_not_win_back`.
 /// 10. *Namespaces are invisible to each other.* Cases:
 ///    `lifecycle::namespaces_are_invisible_to_each_other`.

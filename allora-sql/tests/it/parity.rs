@@ -3,15 +3,15 @@
 //! | row | promise | shown by |
 //! |---|---|---|
 //! | P1 | schedules are durable | here |
-//! | P2, P19 | the first match at or after the start; delay | here, `claim::a_delayed_occurrence_is_taken_when_its_delay_is_over` |
+//! | P2, P19 | the first match at or after the start; delay | here, `claim::a_delayed_occurrence_is_claimed_when_its_delay_is_over` |
 //! | P3 | another time for the first run | here |
 //! | P4 | a name is taken once; other failures are themselves | here, `stored::a_name_that_is_taken_is_refused` |
 //! | P5 | deleted, and deleted again | here, `trace` |
 //! | P6 | looked up and listed | `stored::what_is_not_there_is_not_found`, `names::names_are_listed_in_the_order_of_their_bytes`; by due time: `stored::what_is_due_is_found_by_kind_the_earliest_first` |
 //! | P7 | modified | `trace`, `stored::an_edit_changes_what_was_read_and_nothing_else` |
 //! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::what_is_due_is_found_by_kind_the_earliest_first` |
-//! | P9 | the oldest first, one winner | `trace`, `claim::nodes_that_ask_at_once_have_one_winner` |
-//! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_take_each_occurrence_once` |
+//! | P9 | the oldest first, one winner | `trace`, `claim::one_of_many_claims_at_once_succeeds` |
+//! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_claim_each_occurrence_once` |
 //! | P11, P28 | what nobody finished runs again | `faults::kill`, `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends` |
 //! | P12 | a heartbeat extends | `trace`, `lease::an_extended_lease_keeps_others_away` |
 //! | P13 | the preempted are refused | `trace`, `lease::once_taken_over_every_ending_is_refused` |
