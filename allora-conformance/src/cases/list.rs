@@ -67,43 +67,43 @@ macro_rules! __cases {
                 a_run_continues_under_another_definition: [Expiry];
             }
             lease {
-                a_leased_occurrence_stays_until_it_is_finished: [Expiry];
-                nobody_else_takes_what_is_leased: [Expiry];
-                a_silent_nodes_occurrence_is_run_again_when_its_lease_ends: [Expiry];
-                once_taken_over_every_ending_is_refused: [Expiry];
+                a_leased_occurrence_stays_until_it_is_completed: [Expiry];
+                no_other_node_claims_a_leased_occurrence: [Expiry];
+                a_silent_nodes_run_expires_and_runs_again: [Expiry];
+                every_end_of_a_run_that_was_taken_over_is_refused: [Expiry];
                 a_fence_that_was_never_given_is_refused: [];
-                late_but_not_taken_over_is_accepted: [Expiry];
-                an_extended_lease_keeps_others_away: [Expiry];
+                a_late_completion_is_accepted_if_the_run_was_not_taken_over: [Expiry];
+                an_extended_lease_keeps_other_nodes_away: [Expiry];
                 a_lease_never_shrinks: [Expiry];
-                a_finish_whose_answer_was_lost_is_answered_alike: [];
-                every_ending_is_answered_alike_when_repeated: [];
-                a_take_that_arrives_after_its_run_was_given_back_is_refused: [];
-                finished_is_finished: [];
-                a_finish_that_would_not_go_forward_is_refused: [];
-                the_last_finish_ends_the_schedule: [];
-                outcomes_are_counted_and_remembered: [];
+                a_completion_whose_reply_was_lost_has_the_same_reply_again: [];
+                every_repeated_end_has_the_same_reply: [];
+                a_claim_that_arrives_after_its_run_was_released_is_refused: [];
+                a_completed_occurrence_stays_completed: [];
+                a_completion_that_does_not_move_forward_is_refused: [];
+                the_last_completion_ends_the_schedule: [];
+                outcomes_are_counted_and_the_last_is_kept: [];
                 a_retry_is_the_same_occurrence_later: [];
-                what_is_released_can_be_taken_at_once_and_did_not_count: [];
-                a_begun_occurrence_is_not_passed_over: [Expiry];
-                a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves: [Expiry];
-                a_leased_take_whose_answer_was_lost_is_answered_again: [Expiry];
-                a_batch_of_endings_is_settled_one_by_one: [Expiry];
-                a_lease_outlasts_no_clock: [Expiry];
+                a_released_run_does_not_count_and_can_be_claimed_at_once: [];
+                an_active_occurrence_is_not_skipped: [Expiry];
+                an_active_occurrence_may_be_claimed_at_most_once_if_the_cursor_moves: [Expiry];
+                a_leased_claim_whose_reply_was_lost_has_the_same_reply_again: [Expiry];
+                each_end_of_a_batch_is_applied_alone: [Expiry];
+                a_lease_ends_with_the_last_instant_at_the_latest: [Expiry];
                 a_lease_ends_by_the_millisecond: [Expiry];
                 fences_grow_through_every_end_of_a_lease: [Expiry];
             }
-            marks {
-                a_mark_stays_while_the_run_lives_and_the_cursor_moves_on: [Expiry];
-                runs_that_may_overlap_do: [Expiry];
-                a_run_that_must_be_alone_waits_for_the_one_before: [Expiry];
-                a_silent_run_is_lost_when_its_mark_ends: [Expiry];
-                the_next_run_does_not_wait_for_a_mark_that_has_ended: [Expiry];
-                an_extended_mark_keeps_the_run: [Expiry];
-                late_but_not_given_up_is_accepted: [Expiry];
-                only_the_silent_are_lost: [Expiry];
-                a_marked_take_whose_answer_was_lost_is_answered_again: [Expiry];
-                what_is_released_runs_again_beside_the_cursor: [];
-                there_is_an_end_to_overlapping: [Expiry];
+            at_most_once {
+                a_lease_stays_while_the_run_is_active_and_the_cursor_moves_on: [Expiry];
+                shared_runs_overlap: [Expiry];
+                an_exclusive_run_waits_for_the_one_before: [Expiry];
+                a_silent_run_is_lost_when_its_lease_ends: [Expiry];
+                the_next_run_does_not_wait_for_a_lease_that_has_ended: [Expiry];
+                an_extended_lease_keeps_the_run: [Expiry];
+                a_late_completion_is_accepted_if_the_run_is_not_lost: [Expiry];
+                only_silent_runs_are_lost: [Expiry];
+                a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again: [Expiry];
+                a_released_occurrence_runs_again_beside_the_cursor: [];
+                the_number_of_overlapping_runs_is_limited: [Expiry];
             }
             stored {
                 what_is_added_is_there: [];

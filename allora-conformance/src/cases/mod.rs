@@ -1,12 +1,12 @@
 //! The cases: one sentence each, in files by subject.
 
+mod at_most_once;
 mod claim;
 mod contention;
 mod history;
 mod lease;
 mod lifecycle;
 mod list;
-mod marks;
 mod model;
 mod names;
 mod operators;

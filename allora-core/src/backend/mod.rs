@@ -52,7 +52,7 @@ use std::{fmt, sync::Arc};
 ///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
 ///    `claim::a_claim_with_another_fence_is_refused`,
 ///    `claim::a_claim_of_another_occurrence_is_refused`,
-///    `lease::a_take_that_arrives_after_its_run_was_given_back_is_refused`,
+///    `lease::a_claim_that_arrives_after_its_run_was_released_is_refused`,
 ///    `claim::nothing_is_claimed_before_it_is_due`, `claim::an_occurrence_due_exactly_now_is_claimed`.
 /// 3. *Fences grow* with every claim of a job, for as long as the name exists, through deletion
 ///    and re-creation. Cases: `claim::fences_grow_with_every_claim`,
@@ -63,8 +63,8 @@ use std::{fmt, sync::Arc};
 ///    and nothing moves it to a started occurrence. Cases:
 ///    `claim::the_cursor_moves_only_forward`,
 ///    `redefine::a_redefinition_does_not_repeat_a_started_occurrence`,
-///    `lease::a_finish_that_would_not_go_forward_is_refused`,
-///    `lease::a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves`.
+///    `lease::a_completion_that_does_not_move_forward_is_refused`,
+///    `lease::an_active_occurrence_may_be_claimed_at_most_once_if_the_cursor_moves`.
 /// 5. *A rejected operation returns the current state*, by position, and changes nothing. Cases:
 ///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
 ///    `claim::an_advance_that_expects_another_cursor_changes_nothing`,
@@ -72,8 +72,8 @@ use std::{fmt, sync::Arc};
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
 ///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `claim::claim_ids_differ_to_the_last_bit`,
-///    `lease::a_leased_take_whose_answer_was_lost_is_answered_again`,
-///    `marks::a_marked_take_whose_answer_was_lost_is_answered_again`.
+///    `lease::a_leased_claim_whose_reply_was_lost_has_the_same_reply_again`,
+///    `at_most_once::a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are
 ///    recorded and counted; a due one that a redefinition leaves out is counted as missed. Cases:
 ///    `claim::a_claim_names_every_occurrence_before_the_started_one`,
@@ -96,27 +96,27 @@ use std::{fmt, sync::Arc};
 ///    `lifecycle::namespaces_are_invisible_to_each_other`.
 /// 11. *The fence decides, the clock does not.* With the current fence the end of a run is accepted,
 ///    even after the lease's end. After another claim, or when the run was recorded as lost, it is
-///    rejected. Cases: `lease::late_but_not_taken_over_is_accepted`,
-///    `lease::once_taken_over_every_ending_is_refused`,
+///    rejected. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
+///    `lease::every_end_of_a_run_that_was_taken_over_is_refused`,
 ///    `lease::a_fence_that_was_never_given_is_refused`,
-///    `marks::late_but_not_given_up_is_accepted`.
+///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`.
 /// 12. *An accepted end stays accepted.* It is accepted again when repeated, until another is; its
 ///    occurrence is not offered again. Cases:
-///    `lease::a_finish_whose_answer_was_lost_is_answered_alike`,
-///    `lease::every_ending_is_answered_alike_when_repeated`, `lease::finished_is_finished`.
+///    `lease::a_completion_whose_reply_was_lost_has_the_same_reply_again`,
+///    `lease::every_repeated_end_has_the_same_reply`, `lease::a_completed_occurrence_stays_completed`.
 /// 13. *A lease never shrinks.* Cases: `lease::a_lease_never_shrinks`.
 /// 14. *An at-least-once lease is alone* until it ends by the store's clock. Then the same occurrence
 ///    is offered again, as one more attempt. Cases:
-///    `lease::nobody_else_takes_what_is_leased`,
-///    `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends`,
-///    `lease::a_begun_occurrence_is_not_passed_over`.
+///    `lease::no_other_node_claims_a_leased_occurrence`,
+///    `lease::a_silent_nodes_run_expires_and_runs_again`,
+///    `lease::an_active_occurrence_is_not_skipped`.
 /// 15. *An at-most-once lease that ends is a lost run*, recorded once and not run again. Until then
-///    it keeps exclusive runs away. Cases: `marks::a_silent_run_is_lost_when_its_mark_ends`,
-///    `marks::a_run_that_must_be_alone_waits_for_the_one_before`,
-///    `marks::the_next_run_does_not_wait_for_a_mark_that_has_ended`.
+///    it keeps exclusive runs away. Cases: `at_most_once::a_silent_run_is_lost_when_its_lease_ends`,
+///    `at_most_once::an_exclusive_run_waits_for_the_one_before`,
+///    `at_most_once::the_next_run_does_not_wait_for_a_lease_that_has_ended`.
 /// 16. *A retry and a release offer the same occurrence again*; a release was not counted. Cases:
 ///    `lease::a_retry_is_the_same_occurrence_later`,
-///    `lease::what_is_released_can_be_taken_at_once_and_did_not_count`.
+///    `lease::a_released_run_does_not_count_and_can_be_claimed_at_once`.
 /// 17. *An edit is all or nothing.* A rejected edit changes nothing; of two edits of one generation
 ///    one is applied; in a batch each schedule is decided alone. Cases:
 ///    `stored::an_edit_changes_what_was_read_and_nothing_else`,

@@ -31,12 +31,12 @@
 //! | L2 | servers are lost, or hang | `quorum::article`, `quorum::faults` |
 //! | L3 | a dead holder's run is another's after its lease | `quorum::holders::a_dead_holders_run_is_run_again_after_its_lease_and_its_finish_is_refused`, `faults::fleet` |
 //! | L4 | late, skewed or stubborn machines run nothing again | `quorum::article`, `quorum::clocks`, [`l4_a_late_or_repeated_claim_finds_that_the_run_was_completed`] |
-//! | L5 | already locked | `lease::nobody_else_takes_what_is_leased` |
-//! | L5 | extend; extend what is over; what is another's | `lease::an_extended_lease_keeps_others_away`, `lease::late_but_not_taken_over_is_accepted`, `lease::once_taken_over_every_ending_is_refused` |
-//! | L5 | unlock what is over; of a random value | `lease::once_taken_over_every_ending_is_refused`, `lease::a_fence_that_was_never_given_is_refused` |
+//! | L5 | already locked | `lease::no_other_node_claims_a_leased_occurrence` |
+//! | L5 | extend; extend what is over; what is another's | `lease::an_extended_lease_keeps_other_nodes_away`, `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`, `lease::every_end_of_a_run_that_was_taken_over_is_refused` |
+//! | L5 | unlock what is over; of a random value | `lease::every_end_of_a_run_that_was_taken_over_is_refused`, `lease::a_fence_that_was_never_given_is_refused` |
 //! | L5 | in different processes | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`] |
 //! | L5 | quorum; split votes | `quorum::faults::without_a_majority_nothing_is_taken_and_with_it_again_all_goes_on`, `quorum::contention` (a unit test) |
-//! | L5 | validity, drift | none is worked out: the servers' clocks decide, `quorum::clocks`; a run is cancelled when no extension was confirmed in time, `lease::a_lease_outlasts_no_clock` |
+//! | L5 | validity, drift | none is worked out: the servers' clocks decide, `quorum::clocks`; a run is cancelled when no extension was confirmed in time, `lease::a_lease_ends_with_the_last_instant_at_the_latest` |
 //! | L6 | a token that grows is checked at the end | [`l5_l6_a_run_is_completed_by_its_fence_from_any_process_and_by_no_older_one`], `quorum::holders`, `lease::fences_grow_through_every_end_of_a_lease` |
 
 use crate::stores::{Kind, Place, pause, runtime, send};

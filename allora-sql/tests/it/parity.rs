@@ -12,13 +12,13 @@
 //! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::what_is_due_is_found_by_kind_the_earliest_first` |
 //! | P9 | the oldest first, one winner | `trace`, `claim::one_of_many_claims_at_once_succeeds` |
 //! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_claim_each_occurrence_once` |
-//! | P11, P28 | what nobody finished runs again | `faults::kill`, `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends` |
-//! | P12 | a heartbeat extends | `trace`, `lease::an_extended_lease_keeps_others_away` |
-//! | P13 | the preempted are refused | `trace`, `lease::once_taken_over_every_ending_is_refused` |
+//! | P11, P28 | what nobody finished runs again | `faults::kill`, `lease::a_silent_nodes_run_expires_and_runs_again` |
+//! | P12 | a heartbeat extends | `trace`, `lease::an_extended_lease_keeps_other_nodes_away` |
+//! | P13 | the preempted are refused | `trace`, `lease::every_end_of_a_run_that_was_taken_over_is_refused` |
 //! | P14, P15 | every missed occurrence, in order | here |
 //! | P16 | tried again, up to a limit | here, `trace`, `lease::a_retry_is_the_same_occurrence_later` |
-//! | P17 | released | `trace`, `lease::what_is_released_can_be_taken_at_once_and_did_not_count` |
-//! | P18 | finished twice, or after deletion | `trace`, `lease::every_ending_is_answered_alike_when_repeated` |
+//! | P17 | released | `trace`, `lease::a_released_run_does_not_count_and_can_be_claimed_at_once` |
+//! | P18 | finished twice, or after deletion | `trace`, `lease::every_repeated_end_has_the_same_reply` |
 //! | P20 | a zone for each schedule | here |
 //! | P24 | data comes back; broken data is parked | `names::data_of_any_bytes_comes_back_whole`, `rows::a_row_that_cannot_be_read_is_parked_and_in_nobodys_way` |
 //! | P35 | batches up to their limit | here |
