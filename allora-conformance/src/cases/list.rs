@@ -29,7 +29,7 @@ macro_rules! __cases {
                 too_much_data_is_refused: [];
                 definitions_come_back_as_they_were_given: [];
                 instants_are_exact_to_the_millisecond_up_to_the_year_9999: [];
-                a_large_batch_is_answered_by_position: [];
+                a_large_batch_has_its_replies_by_position: [];
             }
             claim {
                 nothing_is_claimed_before_it_is_due: [];
@@ -106,52 +106,52 @@ macro_rules! __cases {
                 the_number_of_overlapping_runs_is_limited: [Expiry];
             }
             stored {
-                what_is_added_is_there: [];
+                a_created_schedule_is_there: [];
                 a_name_that_is_taken_is_refused: [];
-                of_many_that_are_added_each_is_answered_by_position: [Queries];
-                a_schedule_brings_its_past_along: [Queries];
+                many_creations_have_their_replies_by_position: [Queries];
+                a_schedule_is_created_with_its_progress: [Queries];
                 registering_a_stored_name_alters_nothing: [];
-                what_is_not_there_is_not_found: [Queries];
+                a_missing_schedule_is_not_found: [Queries];
                 stored_jobs_and_jobs_in_code_are_listed_page_by_page: [Queries];
-                an_edit_changes_what_was_read_and_nothing_else: [];
-                an_edited_kind_routes_it_elsewhere: [Queries];
-                an_edit_does_not_go_back_to_what_was_started: [];
-                a_due_occurrence_that_an_edit_passes_over_is_missed: [];
-                a_deleted_job_is_gone_to_every_plan: [Queries];
+                an_edit_changes_only_the_generation_that_was_read: [];
+                an_edited_kind_routes_the_schedule_elsewhere: [Queries];
+                an_edit_does_not_repeat_a_started_occurrence: [];
+                a_due_occurrence_before_an_edited_cursor_is_missed: [];
+                a_deleted_job_is_deleted_for_every_operation: [Queries];
                 a_name_that_comes_back_begins_anew_above_its_old_fences: [];
-                a_run_of_a_deleted_job_is_told_so_and_moves_nothing: [];
+                a_run_of_a_deleted_job_receives_that_and_moves_nothing: [];
                 a_tombstone_outlives_every_late_writer: [];
-                fences_grow_when_even_the_tombstone_is_gone: [];
-                what_is_due_is_found_by_kind_the_earliest_first: [Queries];
-                the_kinds_of_what_can_be_found_are_known: [Queries];
-                what_is_found_is_told_in_full_and_is_kept_up_to_date: [Queries];
-                no_more_is_passed_over_than_asked_for: [Queries];
-                what_is_leased_is_found_again_at_the_leases_end: [Queries, Expiry];
-                a_mark_that_ends_is_found_to_be_reaped: [Queries, Expiry];
+                fences_grow_after_the_tombstone_is_removed: [];
+                due_schedules_are_found_by_kind_the_earliest_first: [Queries];
+                the_kinds_of_stored_schedules_are_listed: [Queries];
+                due_schedules_are_found_whole_and_up_to_date: [Queries];
+                no_more_due_schedules_are_left_out_than_asked_for: [Queries];
+                a_leased_schedule_is_found_again_when_its_lease_ends: [Queries, Expiry];
+                an_ended_lease_is_found_to_be_reaped: [Queries, Expiry];
             }
             operators {
                 a_paused_schedule_offers_nothing: [Queries];
                 pausing_again_changes_the_note_only: [];
-                a_resumed_schedule_goes_on_where_it_was: [Queries];
-                a_resumed_schedule_can_skip_what_was_missed: [];
-                what_runs_goes_on_while_paused: [Expiry];
-                what_failed_is_not_tried_again_while_paused: [Queries, Expiry];
-                a_silent_run_does_not_keep_a_paused_schedules_triggers: [Expiry];
+                a_resumed_schedule_continues_at_its_cursor: [Queries];
+                a_resumed_schedule_can_skip_missed_occurrences: [];
+                a_run_continues_while_paused: [Expiry];
+                a_failed_run_is_not_retried_while_paused: [Queries, Expiry];
+                a_silent_run_does_not_block_a_paused_schedules_triggers: [Expiry];
                 a_trigger_runs_beside_the_schedule: [];
                 a_trigger_never_moves_the_cursor: [];
-                a_finished_trigger_leaves_the_cursor: [];
+                a_completed_trigger_leaves_the_cursor: [];
                 a_silent_trigger_at_a_nominal_instant_is_not_that_instant: [Expiry];
                 the_same_trigger_counts_once_and_two_of_one_millisecond_twice: [];
                 a_trigger_stands_for_the_instant_it_is_given: [];
-                a_running_trigger_is_not_pulled_again: [];
+                an_active_trigger_is_not_added_again: [];
                 triggers_run_while_paused: [Queries];
                 a_released_trigger_runs_while_paused: [Queries];
-                what_is_due_first_runs_first: [];
+                the_occurrence_that_is_due_first_runs_first: [];
                 a_trigger_of_a_job_in_code_is_found: [Queries];
                 a_bad_trigger_id_is_refused: [];
-                only_so_many_triggers_wait: [];
-                what_failed_for_good_is_kept_and_can_be_run_again: [Queries];
-                only_so_many_dead_letters_are_kept: [];
+                the_number_of_waiting_triggers_is_limited: [];
+                a_dead_letter_is_kept_and_can_be_rerun: [Queries];
+                the_number_of_dead_letters_is_limited: [];
             }
             history {
                 a_run_is_told_from_its_start_to_its_end: [History];

@@ -214,7 +214,7 @@ pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w:
     }
 }
 
-pub(super) async fn a_large_batch_is_answered_by_position(w: &Cluster) {
+pub(super) async fn a_large_batch_has_its_replies_by_position(w: &Cluster) {
     let names: Vec<String> = (0..300).rev().map(|i| format!("job {i}")).collect();
     let act = |i: usize| Action::Register {
         definition: "every 1m",

@@ -35,7 +35,7 @@ pub(super) async fn pausing_again_changes_the_note_only(w: &Cluster) {
     assert_eq!((why.since, &*why.note), (t(10), "other"));
 }
 
-pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &Cluster) {
+pub(super) async fn a_resumed_schedule_continues_at_its_cursor(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let resumed = w.node().resume(t(500), "job").await;
@@ -44,7 +44,7 @@ pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &Cluster) {
     won(w.node().claim(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
 }
 
-pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &Cluster) {
+pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let seen = w.node().read("job").await;
@@ -79,7 +79,7 @@ pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &Cluster) {
     assert_eq!(w.node().read("job").await.cursor, None);
 }
 
-pub(super) async fn what_runs_goes_on_while_paused(w: &Cluster) {
+pub(super) async fn a_run_continues_while_paused(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
@@ -89,7 +89,7 @@ pub(super) async fn what_runs_goes_on_while_paused(w: &Cluster) {
     assert_eq!((after.cursor, after.head), (Some(t(120).into()), None));
 }
 
-pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &Cluster) {
+pub(super) async fn a_failed_run_is_not_retried_while_paused(w: &Cluster) {
     for (name, end) in
         [("job", Some(RunAction::Retry { not_before: t(70), error: "x" })), ("silent", None)]
     {
@@ -122,7 +122,7 @@ fn run_again(
     seen
 }
 
-pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &Cluster) {
+pub(super) async fn a_silent_run_does_not_block_a_paused_schedules_triggers(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let dead = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
@@ -163,7 +163,7 @@ pub(super) async fn a_trigger_never_moves_the_cursor(w: &Cluster) {
     assert_eq!(told, seen);
 }
 
-pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &Cluster) {
+pub(super) async fn a_completed_trigger_leaves_the_cursor(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
@@ -204,7 +204,7 @@ pub(super) async fn the_same_trigger_counts_once_and_two_of_one_millisecond_twic
     assert_eq!(ran, ["a", "b"]);
 }
 
-pub(super) async fn a_running_trigger_is_not_pulled_again(w: &Cluster) {
+pub(super) async fn an_active_trigger_is_not_added_again(w: &Cluster) {
     w.node().register(t(0), "job", t(600)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
@@ -235,7 +235,7 @@ pub(super) async fn a_released_trigger_runs_while_paused(w: &Cluster) {
     assert_eq!((again.occurrence.trigger, again.attempt), (Some("id".into()), 1));
 }
 
-pub(super) async fn what_is_due_first_runs_first(w: &Cluster) {
+pub(super) async fn the_occurrence_that_is_due_first_runs_first(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(70), "job", "later").await;
     let seen = w.node().read("job").await;
@@ -263,7 +263,7 @@ pub(super) async fn a_bad_trigger_id_is_refused(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn only_so_many_triggers_wait(w: &Cluster) {
+pub(super) async fn the_number_of_waiting_triggers_is_limited(w: &Cluster) {
     use allora_core::record::MAX_TRIGGERS;
     w.node().register(t(0), "job", t(60)).await;
     for i in 0..MAX_TRIGGERS {
@@ -312,7 +312,7 @@ async fn dies(w: &Cluster, now: i64, claim: u128, then: i64) -> DeadLetter {
     DeadLetter { occurrence: run.occurrence, attempts: run.attempt, died_at: t(now + 1), error }
 }
 
-pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluster) {
+pub(super) async fn a_dead_letter_is_kept_and_can_be_rerun(w: &Cluster) {
     let node = w.node();
     node.add(t(0), "job", "mail", t(60)).await;
     let first = dies(w, 60, 1, 120).await;
@@ -343,7 +343,7 @@ pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluste
     assert_eq!((done.counters.started, done.counters.succeeded, done.counters.failed), (2, 1, 2));
 }
 
-pub(super) async fn only_so_many_dead_letters_are_kept(w: &Cluster) {
+pub(super) async fn the_number_of_dead_letters_is_limited(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let mut letters = Vec::new();
     for i in 1..=MAX_DEAD as i64 + 2 {

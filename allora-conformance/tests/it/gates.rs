@@ -84,7 +84,7 @@ fn what_needs_it_is_not_run() {
     assert_eq!(check::<Declared>(list), Ok(Passed::Denied(Capability::Queries)));
     assert!(check::<Undeclared>(list).is_err());
     // Each node is a store of its own.
-    let alone = "stored::an_edit_changes_what_was_read_and_nothing_else";
+    let alone = "stored::an_edit_changes_only_the_generation_that_was_read";
     assert_eq!(check::<Declared>(alone), Ok(Passed::Holds));
     let run = names().filter(|name| {
         !matches!(check::<Broken<Sound>>(name), Ok(Passed::Denied(_) | Passed::Skipped(_)))

@@ -58,7 +58,7 @@ use std::{fmt, sync::Arc};
 ///    and re-creation. Cases: `claim::fences_grow_with_every_claim`,
 ///    `lease::fences_grow_through_every_end_of_a_lease`,
 ///    `stored::a_name_that_comes_back_begins_anew_above_its_old_fences`,
-///    `stored::fences_grow_when_even_the_tombstone_is_gone`.
+///    `stored::fences_grow_after_the_tombstone_is_removed`.
 /// 4. *The cursor never moves back.* Claims, advances and completions move it to a later time only,
 ///    and nothing moves it to a started occurrence. Cases:
 ///    `claim::the_cursor_moves_only_forward`,
@@ -68,7 +68,7 @@ use std::{fmt, sync::Arc};
 /// 5. *A rejected operation returns the current state*, by position, and changes nothing. Cases:
 ///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
 ///    `claim::an_advance_that_expects_another_cursor_changes_nothing`,
-///    `lifecycle::reading_alters_nothing`, `names::a_large_batch_is_answered_by_position`.
+///    `lifecycle::reading_alters_nothing`, `names::a_large_batch_has_its_replies_by_position`.
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
 ///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `claim::claim_ids_differ_to_the_last_bit`,
@@ -119,13 +119,13 @@ use std::{fmt, sync::Arc};
 ///    `lease::a_released_run_does_not_count_and_can_be_claimed_at_once`.
 /// 17. *An edit is all or nothing.* A rejected edit changes nothing; of two edits of one generation
 ///    one is applied; in a batch each schedule is decided alone. Cases:
-///    `stored::an_edit_changes_what_was_read_and_nothing_else`,
-///    `stored::an_edit_does_not_go_back_to_what_was_started`,
-///    `stored::an_edited_kind_routes_it_elsewhere`, `stored::a_name_that_is_taken_is_refused`,
-///    `stored::of_many_that_are_added_each_is_answered_by_position`.
+///    `stored::an_edit_changes_only_the_generation_that_was_read`,
+///    `stored::an_edit_does_not_repeat_a_started_occurrence`,
+///    `stored::an_edited_kind_routes_the_schedule_elsewhere`, `stored::a_name_that_is_taken_is_refused`,
+///    `stored::many_creations_have_their_replies_by_position`.
 /// 18. *A deleted job is deleted for its runs too*; its name is remembered, and starts again as a new
-///    incarnation. Cases: `stored::a_deleted_job_is_gone_to_every_plan`,
-///    `stored::a_run_of_a_deleted_job_is_told_so_and_moves_nothing`,
+///    incarnation. Cases: `stored::a_deleted_job_is_deleted_for_every_operation`,
+///    `stored::a_run_of_a_deleted_job_receives_that_and_moves_nothing`,
 ///    `stored::a_tombstone_outlives_every_late_writer`.
 /// 19. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,
@@ -134,14 +134,14 @@ use std::{fmt, sync::Arc};
 ///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.
 /// 20. *A pause holds back the schedule*, started or not, but neither active runs nor triggers.
 ///    Cases: `operators::a_paused_schedule_offers_nothing`,
-///    `operators::what_failed_is_not_tried_again_while_paused`,
-///    `operators::what_runs_goes_on_while_paused`, `operators::triggers_run_while_paused`.
+///    `operators::a_failed_run_is_not_retried_while_paused`,
+///    `operators::a_run_continues_while_paused`, `operators::triggers_run_while_paused`.
 /// 21. *Dead letters are kept*, the last ones, until an operator reruns them as the same occurrences
 ///    or dismisses them. Cases:
-///    `operators::what_failed_for_good_is_kept_and_can_be_run_again`,
-///    `operators::only_so_many_dead_letters_are_kept`.
+///    `operators::a_dead_letter_is_kept_and_can_be_rerun`,
+///    `operators::the_number_of_dead_letters_is_limited`.
 /// 22. *Imported progress is kept*: a schedule from another store continues where it stopped. Cases:
-///    `stored::a_schedule_brings_its_past_along`.
+///    `stored::a_schedule_is_created_with_its_progress`.
 /// 23. *The state machine is core's.* Every reply is that of [`apply`](crate::record::apply()). Cases:
 ///    `model::a_random_walk_agrees_with_the_pure_functions`,
 ///    `model::a_random_walk_at_most_once_agrees_with_the_pure_functions`.

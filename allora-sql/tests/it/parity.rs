@@ -7,9 +7,9 @@
 //! | P3 | another time for the first run | here |
 //! | P4 | a name is taken once; other failures are themselves | here, `stored::a_name_that_is_taken_is_refused` |
 //! | P5 | deleted, and deleted again | here, `trace` |
-//! | P6 | looked up and listed | `stored::what_is_not_there_is_not_found`, `names::names_are_listed_in_the_order_of_their_bytes`; by due time: `stored::what_is_due_is_found_by_kind_the_earliest_first` |
-//! | P7 | modified | `trace`, `stored::an_edit_changes_what_was_read_and_nothing_else` |
-//! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::what_is_due_is_found_by_kind_the_earliest_first` |
+//! | P6 | looked up and listed | `stored::a_missing_schedule_is_not_found`, `names::names_are_listed_in_the_order_of_their_bytes`; by due time: `stored::due_schedules_are_found_by_kind_the_earliest_first` |
+//! | P7 | modified | `trace`, `stored::an_edit_changes_only_the_generation_that_was_read` |
+//! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::due_schedules_are_found_by_kind_the_earliest_first` |
 //! | P9 | the oldest first, one winner | `trace`, `claim::one_of_many_claims_at_once_succeeds` |
 //! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_claim_each_occurrence_once` |
 //! | P11, P28 | what nobody finished runs again | `faults::kill`, `lease::a_silent_nodes_run_expires_and_runs_again` |
