@@ -163,12 +163,12 @@ macro_rules! __cases {
                 triggers_are_told_by_their_ids: [History];
                 the_newest_come_first_page_by_page: [History];
             }
-            watch {
-                an_added_schedule_is_told: [Notifications];
-                a_trigger_is_told: [Notifications];
-                an_edit_a_resumption_and_a_deletion_are_told: [Notifications];
-                what_is_given_back_is_told: [Notifications];
-                every_node_is_told: [Notifications];
+            notifications {
+                a_created_schedule_notifies: [Notifications];
+                a_trigger_notifies: [Notifications];
+                an_edit_a_resumption_and_a_deletion_notify: [Notifications];
+                a_release_notifies: [Notifications];
+                every_node_is_notified: [Notifications];
             }
             model {
                 a_random_walk_agrees_with_the_pure_functions: [Queries, Expiry];

@@ -9,10 +9,10 @@ mod lifecycle;
 mod list;
 mod model;
 mod names;
+mod notifications;
 mod operators;
 mod redefine;
 mod stored;
-mod watch;
 
 use crate::{Capability, cluster::Cluster};
 use futures::future::LocalBoxFuture;

@@ -23,7 +23,7 @@ fn failing<F: Fixture>() -> Vec<&'static str> {
     let fails = |name| check::<F>(name) != Ok(Passed::Holds);
     // Cases wait for a notification that does not come: run them side by side.
     let (notifications, others): (Vec<_>, Vec<_>) =
-        certain().partition(|name| name.starts_with("watch::"));
+        certain().partition(|name| name.starts_with("notifications::"));
     thread::scope(|scope| {
         let waits = notifications.iter().map(|name| scope.spawn(|| fails(*name)));
         let waits: Vec<_> = waits.collect();

@@ -41,14 +41,14 @@ async fn heard(
     }
 }
 
-pub(super) async fn an_added_schedule_is_told(w: &Cluster) {
+pub(super) async fn a_created_schedule_notifies(w: &Cluster) {
     let other = w.join("other").await;
     let mut notifications = fine(other.notifier().subscribe().await);
     w.node().add(t(0), "job", "mail", t(60)).await;
     heard(&mut notifications, "job", Some(t(60))).await;
 }
 
-pub(super) async fn a_trigger_is_told(w: &Cluster) {
+pub(super) async fn a_trigger_notifies(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let other = w.join("other").await;
     let mut notifications = fine(other.notifier().subscribe().await);
@@ -56,7 +56,7 @@ pub(super) async fn a_trigger_is_told(w: &Cluster) {
     heard(&mut notifications, "job", Some(t(30))).await;
 }
 
-pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &Cluster) {
+pub(super) async fn an_edit_a_resumption_and_a_deletion_notify(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(600)).await;
     let other = w.join("other").await;
     let definition = Some(("every 1s", Some(t(30).into())));
@@ -73,7 +73,7 @@ pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &Cluster) {
     heard(&mut notifications, "job", None).await;
 }
 
-pub(super) async fn what_is_given_back_is_told(w: &Cluster) {
+pub(super) async fn a_release_notifies(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
@@ -82,7 +82,7 @@ pub(super) async fn what_is_given_back_is_told(w: &Cluster) {
     heard(&mut notifications, "job", Some(t(61))).await;
 }
 
-pub(super) async fn every_node_is_told(w: &Cluster) {
+pub(super) async fn every_node_is_notified(w: &Cluster) {
     let (one, two) = (w.join("one").await, w.join("two").await);
     let mut first = fine(one.notifier().subscribe().await);
     let mut second = fine(two.notifier().subscribe().await);
