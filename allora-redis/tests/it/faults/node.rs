@@ -59,7 +59,6 @@ impl NodeStore for Settings {
 
     async fn connect(&self) -> Redis {
         let builder = Redis::builder().history(self.history).wait_replicas(self.replicas);
-        let builder = builder.timeout(Duration::from_secs(2));
         let builder = if self.is_ephemeral { builder.ephemeral() } else { builder };
         for _ in 0..600 {
             match self.place.connect(builder.clone()).await {
