@@ -9,7 +9,7 @@ use futures::{StreamExt, channel::mpsc, future::join_all};
 use std::time::Duration;
 
 /// Two schedulers share a job until it has run three times, each occurrence once, which takes
-/// the runtime's time. `stores` are two nodes on one store, which nobody else uses.
+/// the runtime's time. `stores` are two nodes on one store, which no other node uses.
 ///
 /// ```
 /// use allora_conformance::two_nodes_share_a_job;
@@ -27,13 +27,13 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     runtime: impl Runtime + Clone,
 ) {
     const JOB: &str = "tick";
-    let (told, mut heard) = mpsc::unbounded();
+    let (report, mut runs) = mpsc::unbounded();
     let reader = stores[0].clone();
     let nodes = stores.map(|store| {
-        let told = told.clone();
+        let report = report.clone();
         let tick = async move |run: Run| {
-            // Nobody counts any more when enough have run.
-            let _ = told.unbounded_send(run.scheduled_at());
+            // The test does not count when enough have run.
+            let _ = report.unbounded_send(run.scheduled_at());
         };
         Scheduler::builder(store)
             .runtime(runtime.clone())
@@ -43,7 +43,7 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     });
     let handles = nodes.each_ref().map(Scheduler::handle);
     let three = async {
-        let runs: Vec<_> = heard.by_ref().take(3).collect().await;
+        let runs: Vec<_> = runs.by_ref().take(3).collect().await;
         handles.iter().for_each(|handle| handle.stop());
         runs
     };

@@ -38,8 +38,8 @@ pub(super) async fn an_exclusive_run_waits_for_the_one_before(w: &Cluster) {
     let one = won(w.node().claim(t(60), "job", marked(&seen, 1, t(90), Sharing::Exclusive)).await);
     let seen = w.node().read("job").await;
     let other = w.join("other").await;
-    let told = lost(other.claim(t(90), "job", marked(&seen, 2, t(120), Sharing::Exclusive)).await);
-    assert_eq!(told, seen);
+    let state = lost(other.claim(t(90), "job", marked(&seen, 2, t(120), Sharing::Exclusive)).await);
+    assert_eq!(state, seen);
     lost(other.claim(t(90), "job", leased(&seen, 2)).await);
     assert_eq!(w.node().end(t(91), "job", one.fence, ran_and_stay()).await, Reply::Accepted);
     won(other.claim(t(91), "job", marked(&seen, 3, t(120), Sharing::Exclusive)).await);
@@ -102,14 +102,14 @@ pub(super) async fn a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply
     w: &Cluster,
 ) {
     let seen = job(w).await;
-    let take = marked(&seen, 7, t(120), Sharing::Exclusive);
-    let run = won(w.node().claim(t(60), "job", take.clone()).await);
-    assert_eq!(won(w.node().claim(t(61), "job", take.clone()).await), run);
+    let claim = marked(&seen, 7, t(120), Sharing::Exclusive);
+    let run = won(w.node().claim(t(60), "job", claim.clone()).await);
+    assert_eq!(won(w.node().claim(t(61), "job", claim.clone()).await), run);
     let later = w.node().read("job").await;
     let two = won(w.node().claim(t(120), "job", marked(&later, 8, t(180), Sharing::Shared)).await);
     assert_ne!(two.fence, run.fence);
     w.node().end(t(121), "job", two.fence, ran_and_stay()).await;
-    lost(w.node().claim(t(122), "job", take).await);
+    lost(w.node().claim(t(122), "job", claim).await);
 }
 
 pub(super) async fn a_released_occurrence_runs_again_beside_the_cursor(w: &Cluster) {
@@ -131,13 +131,14 @@ pub(super) async fn the_number_of_overlapping_runs_is_limited(w: &Cluster) {
     job(w).await;
     for i in 0..MAX_LEASES as i64 {
         let seen = w.node().read("job").await;
-        let take = marked(&seen, i as u128, ms(60_001 + i), Sharing::Shared);
-        won(w.node().claim(t(61), "job", take).await);
+        let claim = marked(&seen, i as u128, ms(60_001 + i), Sharing::Shared);
+        won(w.node().claim(t(61), "job", claim).await);
     }
     let full = w.node().read("job").await;
     assert_eq!(full.leases.len(), MAX_LEASES);
-    let told = lost(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);
-    assert_eq!(told, full);
+    let state =
+        lost(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);
+    assert_eq!(state, full);
     let fence = full.leases[5].fence;
     assert_eq!(w.node().end(t(61), "job", fence, ran_and_stay()).await, Reply::Accepted);
     won(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);

@@ -27,13 +27,13 @@ pub(super) async fn nothing_is_claimed_before_it_is_due(w: &Cluster) {
 
 pub(super) async fn an_occurrence_due_exactly_now_is_claimed(w: &Cluster) {
     let seen = job(w).await;
-    let taken = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    assert_eq!((taken.occurrence, taken.attempt), (t(60).into(), 1));
-    assert_eq!(taken.incarnation, seen.incarnation);
+    let claimed = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
+    assert_eq!((claimed.occurrence, claimed.attempt), (t(60).into(), 1));
+    assert_eq!(claimed.incarnation, seen.incarnation);
     let after = w.node().read("job").await;
     assert_eq!((after.head, after.cursor), (Some(t(120).into()), next(t(120))));
     assert_eq!((after.last_started, after.counters.started), (Some(t(60)), 1));
-    assert!(after.fence >= taken.fence);
+    assert!(after.fence >= claimed.fence);
 }
 
 pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &Cluster) {
@@ -43,8 +43,8 @@ pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &C
     assert_eq!((seen.due_at, seen.head.clone()), (Some(t(65)), Some(t(60).into())));
     lost(w.node().claim(ms(64_999), "job", once(&seen, 1, None)).await);
     let then = Some(NextRun { scheduled_at: t(120), due_at: t(121) });
-    let taken = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
-    assert_eq!(taken.occurrence, t(60).into());
+    let claimed = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
+    assert_eq!(claimed.occurrence, t(60).into());
     assert_eq!(w.node().read("job").await.cursor, then);
 }
 
@@ -52,10 +52,10 @@ pub(super) async fn one_of_two_nodes_claims_and_the_other_receives_the_current_s
     let seen = job(w).await;
     let other = w.join("other").await;
     won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    let told = lost(other.claim(t(60), "job", once(&seen, 2, next(t(120)))).await);
-    assert_eq!(told, w.node().read("job").await);
-    assert_eq!(told.head, Some(t(120).into()));
-    won(other.claim(t(120), "job", once(&told, 3, next(t(180)))).await);
+    let state = lost(other.claim(t(60), "job", once(&seen, 2, next(t(120)))).await);
+    assert_eq!(state, w.node().read("job").await);
+    assert_eq!(state.head, Some(t(120).into()));
+    won(other.claim(t(120), "job", once(&state, 3, next(t(180)))).await);
 }
 
 pub(super) async fn one_of_many_claims_at_once_succeeds(w: &Cluster) {
@@ -64,11 +64,11 @@ pub(super) async fn one_of_many_claims_at_once_succeeds(w: &Cluster) {
     for i in 0..8 {
         nodes.push(w.join(&format!("node {i}")).await);
     }
-    let takes = (1..).zip(&nodes).map(|(claim, node)| {
-        let take = once(&seen, claim, next(t(120)));
-        async move { node.claim(t(60), "job", take).await.is_ok() }
+    let claims = (1..).zip(&nodes).map(|(id, node)| {
+        let claim = once(&seen, id, next(t(120)));
+        async move { node.claim(t(60), "job", claim).await.is_ok() }
     });
-    let winners = futures::future::join_all(takes).await;
+    let winners = futures::future::join_all(claims).await;
     assert_eq!(winners.into_iter().filter(|won| *won).count(), 1);
     assert_eq!(w.node().read("job").await.counters.started, 1);
 }
@@ -76,9 +76,9 @@ pub(super) async fn one_of_many_claims_at_once_succeeds(w: &Cluster) {
 pub(super) async fn a_claim_of_another_occurrence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for wrong in [t(59), t(61), t(0)] {
-        let mut take = once(&seen, 1, next(t(120)));
-        (take.expected, take.start) = (wrong.into(), wrong.into());
-        assert_eq!(lost(w.node().claim(t(100), "job", take).await), seen);
+        let mut claim = once(&seen, 1, next(t(120)));
+        (claim.expected, claim.start) = (wrong.into(), wrong.into());
+        assert_eq!(lost(w.node().claim(t(100), "job", claim).await), seen);
     }
     assert_eq!(w.node().read("job").await, seen);
 }
@@ -86,9 +86,9 @@ pub(super) async fn a_claim_of_another_occurrence_is_refused(w: &Cluster) {
 pub(super) async fn a_claim_with_another_fence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for fence in [seen.fence - 1, seen.fence + 1, 0] {
-        let mut take = once(&seen, 1, next(t(120)));
-        take.fence = fence;
-        assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+        let mut claim = once(&seen, 1, next(t(120)));
+        claim.fence = fence;
+        assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
     }
     assert_eq!(w.node().read("job").await, seen);
 }
@@ -129,17 +129,17 @@ pub(super) async fn an_ended_schedule_offers_nothing(w: &Cluster) {
 
 pub(super) async fn nothing_starts_after_not_after(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = once(&seen, 1, next(t(120)));
-    take.not_after = Some(t(70));
-    assert_eq!(lost(w.node().claim(ms(70_001), "job", take.clone()).await), seen);
-    won(w.node().claim(t(70), "job", take).await);
+    let mut claim = once(&seen, 1, next(t(120)));
+    claim.not_after = Some(t(70));
+    assert_eq!(lost(w.node().claim(ms(70_001), "job", claim.clone()).await), seen);
+    won(w.node().claim(t(70), "job", claim).await);
 }
 
 pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    let taken = won(w.node().claim(t(301), "job", take).await);
-    assert_eq!(taken.occurrence, t(300).into());
+    let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
+    let claimed = won(w.node().claim(t(301), "job", claim).await);
+    assert_eq!(claimed.occurrence, t(300).into());
     let after = w.node().read("job").await;
     assert_eq!((after.cursor, after.last_started), (next(t(360)), Some(t(300))));
     assert_eq!((after.counters.started, after.counters.missed), (1, 4));
@@ -147,15 +147,15 @@ pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w:
 
 pub(super) async fn nothing_starts_before_its_scheduled_time(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    assert_eq!(lost(w.node().claim(ms(299_999), "job", take).await), seen);
+    let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
+    assert_eq!(lost(w.node().claim(ms(299_999), "job", claim).await), seen);
     assert_eq!(w.node().read("job").await, seen);
 }
 
 pub(super) async fn an_earlier_occurrence_is_not_started(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(120))).starting(t(30).into(), missed(1, t(30)));
-    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+    let claim = once(&seen, 1, next(t(120))).starting(t(30).into(), missed(1, t(30)));
+    assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
 }
 
 pub(super) async fn a_claim_names_every_occurrence_before_the_started_one(w: &Cluster) {
@@ -165,8 +165,8 @@ pub(super) async fn a_claim_names_every_occurrence_before_the_started_one(w: &Cl
     assert_eq!(lost(w.node().claim(t(301), "job", silent).await), seen);
     // The missed range of a claim lies between the expected occurrence and the started one.
     for last in [t(59), t(300), t(301)] {
-        let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, last));
-        assert_eq!(lost(w.node().claim(t(301), "job", take).await), seen);
+        let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, last));
+        assert_eq!(lost(w.node().claim(t(301), "job", claim).await), seen);
     }
     let mut nothing = once(&seen, 1, next(t(120)));
     nothing.not_run = Some(missed(1, t(60)));
@@ -218,14 +218,14 @@ pub(super) async fn an_advance_that_expects_another_cursor_changes_nothing(w: &C
 
 pub(super) async fn a_claim_whose_reply_was_lost_has_the_same_reply_again(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 7, next(t(120)));
-    let taken = won(w.node().claim(t(60), "job", take.clone()).await);
+    let claim = once(&seen, 7, next(t(120)));
+    let claimed = won(w.node().claim(t(60), "job", claim.clone()).await);
     let before = w.node().read("job").await;
     for seconds in [60, 90, 130] {
-        assert_eq!(won(w.node().claim(t(seconds), "job", take.clone()).await), taken);
+        assert_eq!(won(w.node().claim(t(seconds), "job", claim.clone()).await), claimed);
     }
     assert_eq!(w.node().read("job").await, before, "and wins nothing new");
-    let mut other = take;
+    let mut other = claim;
     other.claim_id = 8;
     lost(w.node().claim(t(90), "job", other).await);
 }
@@ -233,11 +233,11 @@ pub(super) async fn a_claim_whose_reply_was_lost_has_the_same_reply_again(w: &Cl
 pub(super) async fn claim_ids_differ_to_the_last_bit(w: &Cluster) {
     let seen = job(w).await;
     let claim = u128::MAX - 1;
-    let taken = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
+    let claimed = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
     for other in [u128::MAX, claim >> 1, claim & u128::from(u64::MAX), claim << 64, 0] {
         lost(w.node().claim(t(60), "job", once(&seen, other, next(t(120)))).await);
     }
-    assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), taken);
+    assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), claimed);
 }
 
 pub(super) async fn fences_grow_with_every_claim(w: &Cluster) {
@@ -247,9 +247,9 @@ pub(super) async fn fences_grow_with_every_claim(w: &Cluster) {
     for (claim, now) in (1..).zip([t(900), t(900), t(900), t(800), t(1_000), t(1_000)]) {
         let at = head(&seen).scheduled_at;
         let then = next(at + chrono::TimeDelta::seconds(60));
-        let taken = won(w.node().claim(now, "job", once(&seen, claim, then)).await);
-        assert!(taken.fence > fence, "{} after {fence}", taken.fence);
-        fence = taken.fence;
+        let claimed = won(w.node().claim(now, "job", once(&seen, claim, then)).await);
+        assert!(claimed.fence > fence, "{} after {fence}", claimed.fence);
+        fence = claimed.fence;
         seen = w.node().read("job").await;
     }
 }
@@ -258,14 +258,14 @@ pub(super) async fn each_operation_of_a_batch_is_decided_alone(w: &Cluster) {
     let (due, later) = (job(w).await, w.node().register(t(0), "later", t(999)).await);
     let stale = w.node().register(t(0), "stale", t(60)).await;
     won(w.node().claim(t(60), "stale", once(&stale, 9, next(t(120)))).await);
-    let take = |seen, claim| Action::Claim(once(seen, claim, next(t(1_200))));
+    let claim = |seen, id| Action::Claim(once(seen, id, next(t(1_200))));
     let first = Some(t(60).into());
     let operations = [
-        Operation::new("stale", take(&stale, 1)),
-        Operation::new("nobody", Action::Read),
-        Operation::new("job", take(&due, 2)),
+        Operation::new("stale", claim(&stale, 1)),
+        Operation::new("missing", Action::Read),
+        Operation::new("job", claim(&due, 2)),
         Operation::new("new", Action::Register { definition: "every 1m", version: 0, first }),
-        Operation::new("later", take(&later, 3)),
+        Operation::new("later", claim(&later, 3)),
     ];
     let applied = w.node().apply(t(60), &operations).await;
     assert_eq!(applied.now, t(60));
@@ -274,12 +274,14 @@ pub(super) async fn each_operation_of_a_batch_is_decided_alone(w: &Cluster) {
         .into_iter()
         .map(|reply| match fine(reply) {
             Reply::Absent => "absent".to_owned(),
-            Reply::Claimed(taken) => format!("taken {}", taken.occurrence.scheduled_at == t(60)),
+            Reply::Claimed(claimed) => {
+                format!("claimed {}", claimed.occurrence.scheduled_at == t(60))
+            }
             Reply::State(state) => state.name,
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(shown, ["stale", "absent", "taken true", "new", "later"]);
+    assert_eq!(shown, ["stale", "absent", "claimed true", "new", "later"]);
 }
 
 pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster) {
@@ -336,8 +338,8 @@ pub(super) async fn a_repeated_batch_has_the_same_replies(w: &Cluster) {
 
 pub(super) async fn a_claim_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
     let seen = job(w).await;
-    let mut take: Claim = once(&seen, 1, next(t(120)));
-    take.expected.trigger = Some("id".into());
-    take.start.trigger = Some("id".into());
-    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+    let mut claim: Claim = once(&seen, 1, next(t(120)));
+    claim.expected.trigger = Some("id".into());
+    claim.start.trigger = Some("id".into());
+    assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
 }

@@ -1,4 +1,4 @@
-//! At least once: an occurrence is somebody's for a while, and the fence decides.
+//! Leases of runs at least once: extension, expiry, and the fence that decides.
 
 use crate::cluster::*;
 use allora_core::{
@@ -44,8 +44,8 @@ pub(super) async fn no_other_node_claims_a_leased_occurrence(w: &Cluster) {
     won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
     let seen = other.read("job").await;
-    let told = lost(other.claim(ms(119_999), "job", leased(&seen, 2)).await);
-    assert_eq!(told.due_at, Some(t(120)));
+    let state = lost(other.claim(ms(119_999), "job", leased(&seen, 2)).await);
+    assert_eq!(state.due_at, Some(t(120)));
     lost(other.claim(ms(119_999), "job", once(&seen, 2, to(t(120)))).await);
     lost(other.claim(ms(119_999), "job", marked(&seen, 2, t(120), Sharing::Shared)).await);
 }
@@ -157,18 +157,17 @@ pub(super) async fn a_claim_that_arrives_after_its_run_was_released_is_refused(w
     let other = w.join("other").await;
     let mut sent = Vec::new();
     let again = |error| RunAction::Retry { not_before: t(60), error };
-    for (claim, end) in (1..).zip([RunAction::Release, again("a"), again("b"), RunAction::Release])
-    {
-        let take = leased(&seen, claim);
-        let node = if claim % 2 == 0 { &other } else { w.node() };
-        let run = won(node.claim(t(62), "job", take.clone()).await);
-        sent.push(take);
+    for (id, end) in (1..).zip([RunAction::Release, again("a"), again("b"), RunAction::Release]) {
+        let claim = leased(&seen, id);
+        let node = if id % 2 == 0 { &other } else { w.node() };
+        let run = won(node.claim(t(62), "job", claim.clone()).await);
+        sent.push(claim);
         assert_eq!(node.end(t(61), "job", run.fence, end).await, Reply::Accepted);
         seen = node.read("job").await;
         assert_eq!(seen.head, Some(t(60).into()), "offered again");
         for late in &sent {
-            let told = lost(node.claim(t(62), "job", late.clone()).await);
-            assert_eq!((leases(&told), told.fence), (vec![], run.fence));
+            let state = lost(node.claim(t(62), "job", late.clone()).await);
+            assert_eq!((leases(&state), state.fence), (vec![], run.fence));
         }
     }
     won(other.claim(t(63), "job", leased(&seen, 9)).await);
@@ -312,7 +311,7 @@ pub(super) async fn each_end_of_a_batch_is_applied_alone(w: &Cluster) {
     let end = |name, fence, action: RunAction<'static>| Operation::new(name, action.under(fence));
     let operations = [
         end("three", fences[2], extend()),
-        end("nobody", 1, ran(t(180))),
+        end("missing", 1, ran(t(180))),
         end("two", fences[1], ran(t(180))),
         end("one", fences[0], ran(t(180))),
         end("four", fences[3], ran(t(60))),
@@ -324,9 +323,9 @@ pub(super) async fn each_end_of_a_batch_is_applied_alone(w: &Cluster) {
 
 pub(super) async fn a_lease_ends_with_the_last_instant_at_the_latest(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = leased(&seen, 1);
-    take.lease.duration = Duration::MAX;
-    let run = won(w.node().claim(t(60), "job", take).await);
+    let mut claim = leased(&seen, 1);
+    claim.lease.duration = Duration::MAX;
+    let run = won(w.node().claim(t(60), "job", claim).await);
     assert_eq!(run.until, allora_core::time::end_of_time());
     let forever = RunAction::Extend { duration: Duration::MAX };
     let until = Reply::Extended(allora_core::time::end_of_time());
@@ -335,9 +334,9 @@ pub(super) async fn a_lease_ends_with_the_last_instant_at_the_latest(w: &Cluster
 
 pub(super) async fn a_lease_ends_by_the_millisecond(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = leased(&seen, 1);
-    take.lease.duration = Duration::from_millis(1);
-    assert_eq!(won(w.node().claim(t(60), "job", take).await).until, ms(60_001));
+    let mut claim = leased(&seen, 1);
+    claim.lease.duration = Duration::from_millis(1);
+    assert_eq!(won(w.node().claim(t(60), "job", claim).await).until, ms(60_001));
     let seen = w.node().read("job").await;
     lost(w.node().claim(t(60), "job", leased(&seen, 2)).await);
     won(w.node().claim(ms(60_001), "job", leased(&seen, 3)).await);
@@ -346,9 +345,9 @@ pub(super) async fn a_lease_ends_by_the_millisecond(w: &Cluster) {
 pub(super) async fn fences_grow_through_every_end_of_a_lease(w: &Cluster) {
     job(w).await;
     let mut fence = 0;
-    let mut grows = |taken: &allora_core::backend::Claimed| {
-        assert!(taken.fence > fence, "{} after {fence}", taken.fence);
-        fence = taken.fence;
+    let mut grows = |claimed: &allora_core::backend::Claimed| {
+        assert!(claimed.fence > fence, "{} after {fence}", claimed.fence);
+        fence = claimed.fence;
     };
     // The clock stands still or goes back all the while.
     let run = won(w.node().lease(t(500), "job", 1).await);

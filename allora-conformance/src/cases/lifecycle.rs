@@ -17,9 +17,13 @@ pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
         Action::Advance(Advance::new(0, t(0), passed, Some(t(60).into()))),
         Action::Reap,
     ] {
-        assert_eq!(w.node().act(t(0), "nobody", act).await, Reply::Absent);
+        assert_eq!(w.node().act(t(0), "missing", act).await, Reply::Absent);
     }
-    assert_eq!(w.node().act(t(0), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
+    assert_eq!(
+        w.node().act(t(0), "missing", Action::Read).await,
+        Reply::Absent,
+        "nothing was left"
+    );
 }
 
 pub(super) async fn a_registered_job_is_seen_by_every_node(w: &Cluster) {
@@ -72,8 +76,8 @@ pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     assert_eq!(beside.node().act(t(0), "job", Action::Read).await, Reply::Absent);
     let theirs = beside.node().register(t(0), "job", t(30)).await;
-    let taken = beside.node().claim(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
-    won(taken);
+    let claimed = beside.node().claim(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
+    won(claimed);
     assert_eq!(w.node().read("job").await, mine);
     if w.node().backend.queries().is_some() {
         w.node().add(t(0), "stored", "kind", t(60)).await;

@@ -15,14 +15,14 @@ async fn heard(
     name: &str,
     due: Option<Time>,
 ) {
-    let (late, mut told) = futures::channel::oneshot::channel();
+    let (late, mut timeout) = futures::channel::oneshot::channel();
     // A runtime's timer is the fixture's; a thread works for all.
     drop(thread::spawn(move || {
         thread::park_timeout(PATIENCE);
         late.send(()).ok();
     }));
     loop {
-        match futures::future::select(notifications.next(), told).await {
+        match futures::future::select(notifications.next(), timeout).await {
             Either::Left((Some(notification), rest)) => {
                 let right = match &notification {
                     Notification::Changed => true,
@@ -33,7 +33,7 @@ async fn heard(
                 if right {
                     return;
                 }
-                told = rest;
+                timeout = rest;
             }
             Either::Left((None, _)) => panic!("the notifications ended before one about {name:?}"),
             Either::Right(_) => panic!("no notification about {name:?} within {PATIENCE:?}"),

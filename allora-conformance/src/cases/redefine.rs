@@ -28,8 +28,8 @@ pub(super) async fn another_definition_has_another_generation_and_cursor(w: &Clu
 pub(super) async fn a_node_with_the_old_definition_claims_nothing(w: &Cluster) {
     let old = w.node().register(t(0), "job", t(60)).await;
     let new = state(w.node().act(t(10), "job", redefine(&old, 0, to(t(60)))).await);
-    let told = lost(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
-    assert_eq!(told, new);
+    let state = lost(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
+    assert_eq!(state, new);
     won(w.node().claim(t(60), "job", once(&new, 2, to(t(120)))).await);
 }
 

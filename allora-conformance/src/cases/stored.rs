@@ -88,10 +88,10 @@ pub(super) async fn a_schedule_is_created_with_its_progress(w: &Cluster) {
     assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
     assert_eq!(w.node().read("job").await, mine);
     let resumed = w.node().resume(t(51), "job").await;
-    let taken = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
-    assert_eq!(taken.occurrence, t(60).into());
+    let claimed = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
+    assert_eq!(claimed.occurrence, t(60).into());
     assert_eq!(w.node().read("job").await.counters.started, 8);
-    // Its cursor would be on what was started, and so offered to nobody.
+    // Its cursor would be on what was started, and no node would claim it.
     for first in [t(30), t(10)] {
         let new = NewSchedule::new("mail", "every 1m", Some(first.into()));
         let added =
@@ -110,7 +110,7 @@ pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
     let node = w.node();
     node.register(t(0), "deleted", t(60)).await;
     node.delete(t(1), "deleted").await;
-    for name in ["nobody", "deleted"] {
+    for name in ["missing", "deleted"] {
         assert_eq!(error_of(node.queries().get(name).await).await, ErrorKind::NotFound);
         for change in [
             Action::Pause { note: "" },
@@ -122,7 +122,7 @@ pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
         }
         assert_eq!(error_of(node.try_delete(t(2), name).await).await, ErrorKind::NotFound);
     }
-    assert_eq!(node.act(t(2), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
+    assert_eq!(node.act(t(2), "missing", Action::Read).await, Reply::Absent, "nothing was left");
 }
 
 pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Cluster) {
@@ -178,7 +178,7 @@ pub(super) async fn an_edit_changes_only_the_generation_that_was_read(w: &Cluste
     let after = fine(w.node().modify(t(3), "job", data).await);
     assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
     assert_eq!(&*after.data, b"newer");
-    assert!(after.generation > edited.generation, "a node that has the old data takes nothing");
+    assert!(after.generation > edited.generation, "a node that has the old data claims nothing");
 }
 
 pub(super) async fn an_edited_kind_routes_the_schedule_elsewhere(w: &Cluster) {
@@ -187,7 +187,7 @@ pub(super) async fn an_edited_kind_routes_the_schedule_elsewhere(w: &Cluster) {
     let route = |generation, kind| edit(generation, kind, None, None);
     let edited = fine(node.modify(t(1), "job", route(seen.generation, Some("sms"))).await);
     assert_eq!((&*edited.kind, edited.cursor), ("sms", seen.cursor));
-    assert!(edited.generation > seen.generation, "a node that knows the old kind takes nothing");
+    assert!(edited.generation > seen.generation, "a node that knows the old kind claims nothing");
     assert_eq!(node.found(&["mail"], t(99), 9).await, (vec![], None));
     assert_eq!(node.found(&["sms"], t(99), 9).await, (vec!["job".into()], None));
     assert_eq!(node.list(Page::first(9).kind("sms")).await, ["job"]);
@@ -236,19 +236,19 @@ pub(super) async fn a_deleted_job_is_deleted_for_every_operation(w: &Cluster) {
 
 pub(super) async fn a_name_that_comes_back_begins_anew_above_its_old_fences(w: &Cluster) {
     let old = w.node().add(t(0), "job", "mail", t(60)).await;
-    let taken = won(w.node().claim(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
+    let claimed = won(w.node().claim(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
     w.node().trigger(t(600), "job", "x").await;
     w.node().pause(t(600), "job").await;
     w.node().delete(t(600), "job").await;
     // The clock has gone back, and the other kind of job comes with the name.
     let new = w.node().register(t(1), "job", t(60)).await;
-    assert!(new.incarnation > old.incarnation && new.generation > taken.fence);
+    assert!(new.incarnation > old.incarnation && new.generation > claimed.fence);
     assert_eq!((&*new.kind, &new.data[..]), ("", &[][..]));
     assert_eq!((new.paused.clone(), new.counters.started, new.last_started), (None, 0, None));
     assert_eq!(new.head, Some(t(60).into()));
     lost(w.node().claim(t(60), "job", once(&old, 2, Some(t(120).into()))).await);
     let again = won(w.node().claim(t(60), "job", once(&new, 3, Some(t(120).into()))).await);
-    assert!(again.fence > taken.fence);
+    assert!(again.fence > claimed.fence);
     assert_eq!(again.incarnation, new.incarnation);
     lost(w.node().claim(t(700), "job", once(&old, 1, Some(t(660).into()))).await);
 }
@@ -277,7 +277,7 @@ pub(super) async fn a_tombstone_outlives_every_late_writer(w: &Cluster) {
 
 pub(super) async fn fences_grow_after_the_tombstone_is_removed(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
-    let taken = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
+    let claimed = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
     w.node().delete(t(600), "job").await;
     // A deletion after its time removes it.
     w.node().register(t(8 * 86_400), "other", t(8 * 86_400)).await;
@@ -285,7 +285,7 @@ pub(super) async fn fences_grow_after_the_tombstone_is_removed(w: &Cluster) {
     w.node().act(t(8 * 86_400), "job", Action::Read).await;
     // The clock has gone back to the beginning.
     let new = w.node().register(t(0), "job", t(60)).await;
-    assert!(new.incarnation > taken.fence, "{} after {}", new.incarnation, taken.fence);
+    assert!(new.incarnation > claimed.fence, "{} after {}", new.incarnation, claimed.fence);
 }
 
 pub(super) async fn due_schedules_are_found_by_kind_the_earliest_first(w: &Cluster) {
@@ -311,7 +311,7 @@ pub(super) async fn due_schedules_are_found_by_kind_the_earliest_first(w: &Clust
     assert_eq!(found(&["sms"], 50, 9).await, (String::new(), Some(t(50))));
     assert_eq!(found(&["mail"], 99, 0).await, (String::new(), Some(t(40))));
     assert_eq!(found(&[], 99, 9).await, (String::new(), None));
-    assert_eq!(found(&["nobody's"], 99, 9).await, (String::new(), None));
+    assert_eq!(found(&["missing"], 99, 9).await, (String::new(), None));
     assert_eq!(found(&[""], 99, 9).await, (String::new(), None), "nodes know their own");
 }
 
@@ -377,8 +377,8 @@ pub(super) async fn a_leased_schedule_is_found_again_when_its_lease_ends(w: &Clu
 
 pub(super) async fn an_ended_lease_is_found_to_be_reaped(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let take = marked(&seen, 1, t(900), allora_core::backend::Sharing::Exclusive);
-    won(w.node().claim(t(60), "job", take).await);
+    let claim = marked(&seen, 1, t(900), allora_core::backend::Sharing::Exclusive);
+    won(w.node().claim(t(60), "job", claim).await);
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
     assert_eq!(w.node().found(&["mail"], t(121), 9).await.0, ["job"]);
     w.node().reap(t(120), "job").await;

@@ -105,7 +105,7 @@ impl<S: NodeStore> Fleet<S> {
         for work in [0, 20] {
             self.start(Duration::from_millis(work));
         }
-        patiently("the nodes are ready", || self.said("Ready") >= 2);
+        patiently("the nodes are ready", || self.reported("Ready") >= 2);
         self.more_ends(5);
         self
     }
@@ -217,7 +217,7 @@ impl<S: NodeStore> Fleet<S> {
         }
         self.stop();
         let jobs = [LEAST, ONCE].map(|job| (job, self.entries(job).unwrap_or_default()));
-        let until = jobs.each_ref().map(|(job, entries)| (*job, self.last_taken(job, entries)));
+        let until = jobs.each_ref().map(|(job, entries)| (*job, self.last_claimed(job, entries)));
         self.start(Duration::ZERO);
         // The leases of dead nodes must end, and then their runs must be read.
         let end = Instant::now() + Duration::from_secs(120);
@@ -240,13 +240,13 @@ impl<S: NodeStore> Fleet<S> {
 
     /// The part of the log around the first violation.
     fn about(&self, found: &[Violation]) -> Vec<Event> {
-        let said = format!("{:?}", found.first());
+        let text = format!("{:?}", found.first());
         let named = |event: &Event| match event.what {
             What::Claim(Claims { occurrence, .. })
             | What::Start { occurrence, .. }
             | What::End { occurrence, .. }
-            | What::Lost { occurrence, .. } => said.contains(&occurrence.to_string()),
-            What::Extend { fence, .. } => said.contains(&fence.to_string()),
+            | What::Lost { occurrence, .. } => text.contains(&occurrence.to_string()),
+            What::Extend { fence, .. } => text.contains(&fence.to_string()),
             _ => false,
         };
         self.log().into_iter().filter(named).collect()
@@ -258,7 +258,7 @@ impl<S: NodeStore> Fleet<S> {
 /// # Panics
 /// If the node cannot be built.
 pub fn is_node<S: NodeStore>() -> bool {
-    let Some([store, log, period, work, lease]) = Node::told(VALUES) else { return false };
+    let Some([store, log, period, work, lease]) = Node::values(VALUES) else { return false };
     let ms = |text: String| Duration::from_millis(text.parse().unwrap());
     S::block_on(async {
         let store = S::from_text(&store).connect().await;
@@ -269,7 +269,7 @@ pub fn is_node<S: NodeStore>() -> bool {
             .grace(Duration::from_secs(2))
             .build()
             .unwrap();
-        scheduler.run_until(Node::to_stop()).await;
+        scheduler.run_until(Node::stop_request()).await;
     });
     true
 }
@@ -282,7 +282,7 @@ pub fn a_node_runs_and_stops<S: NodeStore>(mut fleet: Fleet<S>) {
     fleet.start(Duration::ZERO);
     fleet.more_ends(3);
     fleet.stop();
-    assert_eq!((fleet.said("Ready"), fleet.said("Stopped")), (1, 1));
+    assert_eq!((fleet.reported("Ready"), fleet.reported("Stopped")), (1, 1));
     let succeeded =
         |event: &Event| matches!(event.what, What::End { outcome: Outcome::Succeeded, .. });
     assert!(fleet.log().iter().any(succeeded));

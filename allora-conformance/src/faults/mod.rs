@@ -18,6 +18,6 @@ pub use proxy::Proxy;
 pub use recording_backend::{Log, RecordingBackend, wall};
 pub use scenarios::{
     a_killed_nodes_runs_run_again_or_are_lost,
-    a_node_frozen_beyond_its_lease_is_fenced_and_goes_on, cut_connections, outages,
-    what_stopping_nodes_release_is_run_by_others,
+    a_node_frozen_beyond_its_lease_is_fenced_and_goes_on, cut_connections,
+    occurrences_released_by_stopping_nodes_run_on_others, outages,
 };

@@ -57,7 +57,7 @@ pub fn a_node_frozen_beyond_its_lease_is_fenced_and_goes_on<S: NodeStore>(store:
     fleet.more_ends(1);
     fleet.nodes()[0].signal("-CONT");
     // Its run is cancelled when it receives that; the store accepts nothing from it.
-    patiently("the first node is fenced", || fleet.said("LeaseLost") > 0);
+    patiently("the first node is fenced", || fleet.reported("LeaseLost") > 0);
     let (_, ended) = fleet.runs(LEAST);
     assert!(!ended.contains(&fence));
     // It still works: alone again, at the latest, it starts another run. That one does not end
@@ -81,7 +81,7 @@ pub fn a_node_frozen_beyond_its_lease_is_fenced_and_goes_on<S: NodeStore>(store:
 ///
 /// # Panics
 /// If that does not hold.
-pub fn what_stopping_nodes_release_is_run_by_others<S: NodeStore>(store: S) {
+pub fn occurrences_released_by_stopping_nodes_run_on_others<S: NodeStore>(store: S) {
     let mut fleet = Fleet::new(store, Duration::from_millis(200));
     for turn in 0..8 {
         fleet.start(Duration::from_millis(turn * 10));
@@ -107,12 +107,12 @@ pub fn outages<S: NodeStore, T>(
     serve: impl Fn(&mut T),
 ) {
     for away in away {
-        let (down, up) = (fleet.said("StoreDown"), fleet.said("StoreUp"));
+        let (down, up) = (fleet.reported("StoreDown"), fleet.reported("StoreUp"));
         stop(servers);
-        patiently("the nodes notice", || fleet.said("StoreDown") > down);
+        patiently("the nodes notice", || fleet.reported("StoreDown") > down);
         thread::sleep(*away);
         serve(servers);
-        patiently("the nodes are back", || fleet.said("StoreUp") > up);
+        patiently("the nodes are back", || fleet.reported("StoreUp") > up);
         fleet.more_ends(10);
     }
     fleet.judge();
@@ -123,7 +123,7 @@ pub fn outages<S: NodeStore, T>(
 /// # Panics
 /// If that does not hold.
 pub fn cut_connections<S: NodeStore>(fleet: Fleet<S>, proxy: &Proxy) {
-    let before = fleet.said("StoreDown");
+    let before = fleet.reported("StoreDown");
     for replies in [0, 1, 2, 3, 5, 7] {
         proxy.cut_after(replies);
         fleet.more_ends(2);
@@ -131,7 +131,7 @@ pub fn cut_connections<S: NodeStore>(fleet: Fleet<S>, proxy: &Proxy) {
     patiently("the nodes lose connections", || {
         proxy.cut_after(0);
         fleet.more_ends(1);
-        fleet.said("StoreDown") >= before + 2
+        fleet.reported("StoreDown") >= before + 2
     });
     proxy.cut_after(Proxy::NEVER);
     fleet.more_ends(5);

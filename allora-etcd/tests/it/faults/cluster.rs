@@ -89,13 +89,13 @@ fn a_member_that_cannot_be_reached_is_left_and_nodes_cut_off_come_back() {
             fleet.more_ends(5);
             proxy.cut(false);
         }
-        let down = fleet.said("StoreDown");
+        let down = fleet.reported("StoreDown");
         proxies.iter().for_each(|proxy| proxy.cut(true));
-        patiently("the nodes notice", async || fleet.said("StoreDown") > down).await;
+        patiently("the nodes notice", async || fleet.reported("StoreDown") > down).await;
         pause(5_000).await;
-        let up = fleet.said("StoreUp");
+        let up = fleet.reported("StoreUp");
         proxies.iter().for_each(|proxy| proxy.cut(false));
-        patiently("the nodes are back", async || fleet.said("StoreUp") > up).await;
+        patiently("the nodes are back", async || fleet.reported("StoreUp") > up).await;
         fleet.more_ends(10);
         fleet.judge();
     });

@@ -28,8 +28,8 @@ fn a_node_frozen_beyond_its_lease_is_fenced_and_goes_on() {
 }
 
 #[test]
-fn what_stopping_nodes_release_is_run_by_others() {
-    on_three_members(faults::what_stopping_nodes_release_is_run_by_others);
+fn occurrences_released_by_stopping_nodes_run_on_others() {
+    on_three_members(faults::occurrences_released_by_stopping_nodes_run_on_others);
 }
 
 /// SplitMix64: what happens follows from a seed.

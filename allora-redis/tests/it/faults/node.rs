@@ -106,6 +106,6 @@ fn a_node_frozen_beyond_its_lease_is_fenced_and_goes_on() {
 }
 
 #[test]
-fn what_stopping_nodes_release_is_run_by_others() {
-    on_one_server(faults::what_stopping_nodes_release_is_run_by_others);
+fn occurrences_released_by_stopping_nodes_run_on_others() {
+    on_one_server(faults::occurrences_released_by_stopping_nodes_run_on_others);
 }

@@ -19,12 +19,12 @@ fn nothing_is_lost_or_doubled_when_the_server_is_killed() {
 fn a_server_that_hangs_delays_and_nothing_else() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
-    let (down, up) = (fleet.said("StoreDown"), fleet.said("StoreUp"));
+    let (down, up) = (fleet.reported("StoreDown"), fleet.reported("StoreUp"));
     server.signal("-STOP");
-    patiently("the nodes notice", || fleet.said("StoreDown") > down);
+    patiently("the nodes notice", || fleet.reported("StoreDown") > down);
     // What was sent meanwhile is carried out now, when nobody waits for it any more.
     server.signal("-CONT");
-    patiently("the nodes are back", || fleet.said("StoreUp") > up);
+    patiently("the nodes are back", || fleet.reported("StoreUp") > up);
     fleet.more_ends(10);
     fleet.judge();
 }
@@ -51,8 +51,8 @@ fn a_server_that_was_emptied_is_noticed_and_jobs_in_code_are_registered_again() 
     let Some(server) = Server::start(ON_DISK) else { return };
     let mut fleet = Settings::of(server.place()).at_work();
     server.ask::<()>(&["FLUSHALL"]).unwrap();
-    patiently("each node says so", || fleet.said("was emptied") >= 2);
-    patiently("jobs in code are registered again", || fleet.said("Reregistered") >= 2);
+    patiently("each node says so", || fleet.reported("was emptied") >= 2);
+    patiently("jobs in code are registered again", || fleet.reported("Reregistered") >= 2);
     fleet.more_ends(5);
     fleet.stop();
 }
@@ -61,11 +61,11 @@ fn a_server_that_was_emptied_is_noticed_and_jobs_in_code_are_registered_again() 
 fn a_server_without_persistence_that_restarts_is_an_emptied_one() {
     let Some(mut server) = Server::start(IN_MEMORY) else { return };
     let mut fleet = Settings { is_ephemeral: true, ..Settings::of(server.place()) }.at_work();
-    assert_eq!(fleet.said("loses everything"), 2, "a warning of each node");
+    assert_eq!(fleet.reported("loses everything"), 2, "a warning of each node");
     fleet.more_ends(5);
     server.kill();
     server.serve();
-    patiently("each node says so", || fleet.said("was emptied") >= 2);
+    patiently("each node says so", || fleet.reported("was emptied") >= 2);
     fleet.more_ends(5);
     fleet.stop();
 }
@@ -74,9 +74,9 @@ fn a_server_without_persistence_that_restarts_is_an_emptied_one() {
 fn a_full_server_is_waited_for() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
-    let down = fleet.said("StoreDown");
+    let down = fleet.reported("StoreDown");
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    patiently("the nodes notice", || fleet.said("StoreDown") > down);
+    patiently("the nodes notice", || fleet.reported("StoreDown") > down);
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     fleet.more_ends(10);
     fleet.judge();

@@ -72,7 +72,7 @@ fn without_replicas_to_confirm_nothing_starts() {
     let settings = Settings { replicas: 1, ..Settings::of(server.place()) };
     let mut fleet = Fleet::new(settings, Duration::from_millis(100));
     fleet.start(Duration::ZERO);
-    patiently("the nodes say why", || fleet.said("0 of 1 replicas") > 0);
+    patiently("the nodes say why", || fleet.reported("0 of 1 replicas") > 0);
     fleet.stop();
     assert!([LEAST, ONCE].iter().all(|job| fleet.runs(job).0.is_empty()));
 }

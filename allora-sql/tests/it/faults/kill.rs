@@ -6,7 +6,7 @@ use allora_conformance::faults;
 on_every_database! {
     a_killed_nodes_runs_run_again_or_are_lost
     a_node_frozen_beyond_its_lease_is_fenced_and_goes_on
-    what_stopping_nodes_release_is_run_by_others
+    occurrences_released_by_stopping_nodes_run_on_others
 }
 
 async fn a_killed_nodes_runs_run_again_or_are_lost(place: Place) {
@@ -17,6 +17,6 @@ async fn a_node_frozen_beyond_its_lease_is_fenced_and_goes_on(place: Place) {
     faults::a_node_frozen_beyond_its_lease_is_fenced_and_goes_on(place);
 }
 
-async fn what_stopping_nodes_release_is_run_by_others(place: Place) {
-    faults::what_stopping_nodes_release_is_run_by_others(place);
+async fn occurrences_released_by_stopping_nodes_run_on_others(place: Place) {
+    faults::occurrences_released_by_stopping_nodes_run_on_others(place);
 }
