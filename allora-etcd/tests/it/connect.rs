@@ -88,7 +88,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn what_does_not_answer_as_an_etcd_is_said_to_be_none() {
+fn a_server_that_is_no_etcd_has_an_error_of_its_own() {
     runtime().block_on(async {
         let (kind, said) = unreachable(Etcd::builder(), "http://127.0.0.1:1").await;
         assert_eq!(kind, ErrorKind::Unavailable, "{said}");

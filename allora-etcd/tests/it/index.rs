@@ -122,7 +122,7 @@ impl Walk {
 }
 
 #[test]
-fn what_is_found_is_what_is_due_wherever_the_low_marks_stand() {
+fn due_schedules_are_found_wherever_the_low_marks_stand() {
     runtime().block_on(async {
         let Some(urls) = members::<Single>() else { return };
         let client = Client::connect(&urls, None).await.unwrap();
@@ -150,7 +150,7 @@ fn what_is_found_is_what_is_due_wherever_the_low_marks_stand() {
 }
 
 #[test]
-fn what_is_added_while_a_low_mark_is_raised_is_found() {
+fn a_schedule_added_while_a_low_mark_is_raised_is_found() {
     runtime().block_on(async {
         let Some(urls) = members::<Single>() else { return };
         let prefix = format!("j{:x}", std::process::id());

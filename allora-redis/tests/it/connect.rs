@@ -85,7 +85,7 @@ fn bad_settings_are_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_told_apart() {
+fn an_unreachable_server_has_an_error_of_its_own() {
     let unavailable = allora_core::ErrorKind::Unavailable;
     let [port] = free_ports();
     let closed = format!("redis://u:{SECRET}@127.0.0.1:{port}");
@@ -100,7 +100,7 @@ fn a_server_that_cannot_be_reached_is_told_apart() {
 }
 
 #[test]
-fn what_is_not_a_redis_is_told_apart() {
+fn a_server_that_is_no_redis_has_an_error_of_its_own() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
@@ -134,7 +134,7 @@ fn a_password_is_asked_for_and_never_shown() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_told_apart() {
+fn a_missing_database_has_an_error_of_its_own() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let invalid = allora_core::ErrorKind::Invalid;
     is_refused(Redis::builder(), &format!("{}/99", server.url()), invalid, "no such database");
@@ -174,7 +174,7 @@ fn a_replica_is_refused() {
 }
 
 #[test]
-fn servers_are_not_taken_for_what_they_are_not() {
+fn a_server_of_another_topology_is_refused() {
     let invalid = allora_core::ErrorKind::Invalid;
     if let Some(place) = Kind::Cluster.place() {
         is_refused(Redis::builder(), &place.urls[0], invalid, "node of a cluster");

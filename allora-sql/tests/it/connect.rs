@@ -160,7 +160,7 @@ fn wrong_settings_are_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn a_file_that_cannot_be_a_store_is_told_apart() {
+fn errors_of_files_that_cannot_be_a_store_differ() {
     on(Db::Sqlite, async |place| {
         let folder = place.folder.as_ref().unwrap().path();
         let said = |error: allora_core::Error| error.to_string();
@@ -183,7 +183,7 @@ fn a_file_that_cannot_be_a_store_is_told_apart() {
 }
 
 #[test]
-fn a_server_that_refuses_is_told_apart_and_no_password_is_shown() {
+fn refusals_of_servers_differ_and_show_no_password() {
     for db in [Db::Postgres, Db::MySql] {
         on(db, async |place| {
             let secret = "s3ntinel";

@@ -60,7 +60,7 @@ fn a_leader_that_hangs_for_nine_seconds_costs_no_run() {
 }
 
 #[test]
-fn a_follower_that_hangs_is_left() {
+fn nodes_leave_a_follower_that_hangs() {
     runtime().block_on(async {
         let Some((members, fleet)) = at_work(3).await else { return };
         let leader = members.leader().await;
@@ -75,7 +75,7 @@ fn a_follower_that_hangs_is_left() {
 }
 
 #[test]
-fn a_member_that_cannot_be_reached_is_left_and_nodes_cut_off_come_back() {
+fn nodes_leave_an_unreachable_member_and_return_after_they_were_cut_off() {
     runtime().block_on(async {
         let Some(members) = Members::start(3, &[]).await else { return };
         let mut proxies = Vec::new();
@@ -139,7 +139,7 @@ fn without_a_majority_the_reply_is_a_quick_unavailable() {
 }
 
 #[test]
-fn compaction_and_defragmentation_go_unnoticed() {
+fn compaction_and_defragmentation_disturb_no_node() {
     runtime().block_on(async {
         let Some((members, fleet)) = at_work(3).await else { return };
         for turn in 0..9 {

@@ -49,13 +49,13 @@ fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
         let fence = first.claimed().unwrap().fence;
         let then = Cursor::To(Some(at(120).into()));
         let complete = Action::Complete { fence, then, completion: Completion::Succeeded };
-        proxy.deafen(true);
+        proxy.hold_replies(true);
         let lost = apply(&store, 61, "job", complete.clone()).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Unavailable);
         // It was applied all the same.
         let read = async || apply(&right, 61, "job", Action::Read).await.unwrap().state().unwrap();
         patiently("the completion arrives", async || read().await.counters.succeeded == 1).await;
-        proxy.deafen(false);
+        proxy.hold_replies(false);
         let mut accepted = None;
         patiently("the way is free", async || {
             accepted = apply(&store, 61, "job", complete.clone()).await.ok();
@@ -63,12 +63,12 @@ fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
         })
         .await;
         assert_eq!(accepted, Some(Reply::Accepted));
-        proxy.deafen(true);
+        proxy.hold_replies(true);
         let lost = apply(&store, 120, "job", claim(2, fence, at(120))).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Unavailable);
         patiently("the claim arrives", async || !read().await.leases.is_empty()).await;
         let current = read().await.leases[0].fence;
-        proxy.deafen(false);
+        proxy.hold_replies(false);
         let mut again = None;
         patiently("the way is free", async || {
             again = apply(&store, 121, "job", claim(2, fence, at(120))).await.ok();

@@ -8,7 +8,7 @@ use allora_etcd::etcd_client::{
 use std::{fs::File, io::Write, time::Duration};
 
 #[test]
-fn a_member_without_space_is_waited_for() {
+fn nodes_wait_for_a_member_without_space() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &["--quota-backend-bytes=16777216"]).await else {
             return;
@@ -82,7 +82,7 @@ fn a_cluster_goes_on_when_the_disk_of_one_member_is_full() {
 }
 
 #[test]
-fn a_member_whose_disk_was_full_is_waited_for() {
+fn nodes_wait_for_a_member_whose_disk_was_full() {
     runtime().block_on(async {
         let Some(mut members) = Members::start_on_small_disk(1).await else { return };
         let mut fleet = fleet(members.urls());

@@ -9,7 +9,7 @@ use allora_core::{
 use allora_redis_quorum::RedisQuorum;
 use std::{sync::Arc, time::Duration};
 
-async fn one_of_two_wins(runtime: Arc<dyn Runtime>) {
+async fn one_of_two_claims_succeeds(runtime: Arc<dyn Runtime>) {
     let Some(servers) = servers_of(&runtime).await else { return };
     let (a, b) = (node(&runtime, &servers.1).await, node(&runtime, &servers.1).await);
     let seen = register(&a, "job", 60).await;
@@ -37,17 +37,17 @@ async fn node(runtime: &Arc<dyn Runtime>, urls: &[String]) -> RedisQuorum {
 #[test]
 fn on_tokio() {
     let tokio = tokio::runtime::Runtime::new().unwrap();
-    tokio.block_on(async { one_of_two_wins(Arc::new(Tokio::current().unwrap())).await });
+    tokio.block_on(async { one_of_two_claims_succeeds(Arc::new(Tokio::current().unwrap())).await });
 }
 
 #[test]
 fn on_async_std() {
-    async_std::task::block_on(one_of_two_wins(Arc::new(AsyncStd)));
+    async_std::task::block_on(one_of_two_claims_succeeds(Arc::new(AsyncStd)));
 }
 
 #[test]
 fn on_smol() {
-    smol::block_on(one_of_two_wins(Arc::new(Smol)));
+    smol::block_on(one_of_two_claims_succeeds(Arc::new(Smol)));
 }
 
 #[test]

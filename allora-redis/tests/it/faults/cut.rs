@@ -43,7 +43,7 @@ fn a_lost_reply_is_resolved_with_a_history_too() {
 }
 
 #[test]
-fn nodes_get_along_on_a_bad_line() {
+fn nodes_work_over_connections_that_are_cut() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let (proxy, place) = through(&server);
     cut_connections(Settings::of(place).at_work(), &proxy);

@@ -16,7 +16,7 @@ fn nothing_is_lost_or_doubled_when_the_server_is_killed() {
 }
 
 #[test]
-fn a_server_that_hangs_delays_and_nothing_else() {
+fn a_server_that_hangs_only_delays() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
     let (down, up) = (fleet.reported("StoreDown"), fleet.reported("StoreUp"));
@@ -30,7 +30,7 @@ fn a_server_that_hangs_delays_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_pauses_its_clients_or_throws_them_out_is_come_back_to() {
+fn nodes_return_to_a_server_that_pauses_or_disconnects_them() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
     for _ in 0..3 {
@@ -71,7 +71,7 @@ fn a_server_without_persistence_that_restarts_is_an_emptied_one() {
 }
 
 #[test]
-fn a_full_server_is_waited_for() {
+fn nodes_wait_for_a_full_server() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let fleet = Settings::of(server.place()).at_work();
     let down = fleet.reported("StoreDown");

@@ -15,7 +15,7 @@ fn before(place: &Place) -> (Proxy, Place) {
 }
 
 /// A claim and a completion, each cut off after every number of replies that it may consist of.
-async fn an_answer_that_was_lost(place: Place) {
+async fn lost_replies_are_resolved(place: Place) {
     let direct = place.open().await;
     let (proxy, through) = before(&place);
     let node = through.builder().connections(1).connect(&through.url).await.unwrap();
@@ -26,35 +26,35 @@ async fn an_answer_that_was_lost(place: Place) {
     assert!(lost.completions > 0 || !place.url.starts_with("mysql"), "{lost:?}");
 }
 
-async fn a_bad_line(place: Place) {
+async fn cut_now_and_then(place: Place) {
     let (proxy, through) = before(&place);
     cut_connections(fleet(through).at_work(), &proxy);
 }
 
-mod a_lost_answer_is_resolved_by_claim_and_fence {
+mod a_lost_reply_is_resolved_by_claim_id_and_fence {
     use super::*;
 
     #[test]
     fn postgres() {
-        on(Db::Postgres, an_answer_that_was_lost);
+        on(Db::Postgres, lost_replies_are_resolved);
     }
 
     #[test]
     fn mysql() {
-        on(Db::MySql, an_answer_that_was_lost);
+        on(Db::MySql, lost_replies_are_resolved);
     }
 }
 
-mod nodes_get_along_on_a_bad_line {
+mod nodes_work_over_connections_that_are_cut {
     use super::*;
 
     #[test]
     fn postgres() {
-        on(Db::Postgres, a_bad_line);
+        on(Db::Postgres, cut_now_and_then);
     }
 
     #[test]
     fn mysql() {
-        on(Db::MySql, a_bad_line);
+        on(Db::MySql, cut_now_and_then);
     }
 }

@@ -2,11 +2,11 @@
 //! history checker.
 
 mod cut;
-mod deaf;
 mod full;
 mod kill;
 mod node;
 mod outage;
+mod pooler;
 mod server;
 mod settings;
 mod tls;

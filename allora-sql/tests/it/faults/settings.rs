@@ -18,7 +18,7 @@ async fn durability_warning(server: &Server) -> String {
 }
 
 #[test]
-fn what_a_postgres_may_forget_is_told() {
+fn a_postgres_that_may_lose_commits_has_a_durability_warning() {
     let Some(server) = Server::start(Db::Postgres) else { return };
     runtime().block_on(async {
         assert_eq!(durability_warning(&server).await, "");
@@ -62,7 +62,7 @@ fn what_a_postgres_may_forget_is_told() {
 }
 
 #[test]
-fn what_a_mariadb_may_forget_is_told_and_a_clock_that_stands_still_is_refused() {
+fn a_mariadb_that_may_lose_commits_has_a_durability_warning_and_a_fixed_clock_is_refused() {
     let Some(mut server) = Server::start(Db::MySql) else { return };
     let told = |server: &mut Server, arguments: &[&str]| {
         server.restart(arguments);
