@@ -21,7 +21,7 @@
 //! | A11 | several installations in one server | [`a11_two_prefixes_on_one_server_are_separate`] |
 //! | A12 | what is unused vanishes, and nothing else | `unused::a_job_that_no_code_has_vanishes_and_no_other_does` |
 //! | A13 | runs begin within the interval and a second | [`a1_a13_a19_a_job_keeps_its_phase_is_in_time_and_doubles_nothing`] |
-//! | A14 | what happens is said, if wanted | [`a14_a_node_emits_its_events`]; as lines: `stop::without_a_log_nothing_is_said` in `allora-cli` |
+//! | A14 | what happens is said, if wanted | [`a14_a_node_emits_its_events`]; as lines: `stop::without_a_log_nothing_is_written` in `allora-cli` |
 //! | A15 | a stop lets runs end | [`a15_a_stopped_node_lets_its_run_end_and_claims_nothing_more`]; by signal: `stop` in `allora-cli` |
 //! | A16 | the store is away for a while | `faults::outage` |
 //! | A17 | the last definition of a name is in force | [`a17_the_last_definition_of_a_name_is_in_force`] |
