@@ -154,13 +154,13 @@ macro_rules! __cases {
                 the_number_of_dead_letters_is_limited: [];
             }
             history {
-                a_run_is_told_from_its_start_to_its_end: [History];
-                every_outcome_is_told: [History];
-                an_abandoned_run_and_its_successor_are_two_entries: [History, Expiry];
-                a_lost_run_is_told: [History, Expiry];
-                what_is_passed_over_is_told_as_a_range: [History];
-                a_redefinition_that_passes_over_is_told: [History];
-                triggers_are_told_by_their_ids: [History];
+                a_run_has_an_entry_from_start_to_end: [History];
+                every_outcome_has_an_entry: [History];
+                an_expired_run_and_its_successor_are_two_entries: [History, Expiry];
+                a_lost_run_has_an_entry: [History, Expiry];
+                occurrences_that_did_not_run_are_one_entry_with_their_range: [History];
+                occurrences_missed_by_a_redefinition_have_an_entry: [History];
+                runs_of_triggers_have_entries_with_their_ids: [History];
                 the_newest_come_first_page_by_page: [History];
             }
             notifications {
