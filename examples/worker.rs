@@ -88,8 +88,14 @@ async fn main() -> Result<(), BoxError> {
     let scheduler = worker(store, &office)?;
     let handle = scheduler.handle();
     let operator = async {
-        tokio::time::sleep(Duration::from_secs(4)).await;
         let dead = Filter::default().condition(Condition::Dead);
+        let is_done = async || -> Result<bool> {
+            let letters = schedules.list(dead, None, 100).await?.len();
+            Ok(letters == 2 && office.sent.load(Relaxed) == 1)
+        };
+        while !is_done().await? {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         for state in schedules.list(dead, None, 100).await? {
             let letter = &state.dead[0];
             println!("dead letter of {}: {}", state.name, letter.error);
@@ -101,7 +107,9 @@ async fn main() -> Result<(), BoxError> {
                 schedules.rerun(&state.name, &letter.occurrence).await?;
             }
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        while schedules.get("acme/invoice").await?.counters.succeeded == 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         handle.stop();
         Ok::<(), BoxError>(())
     };

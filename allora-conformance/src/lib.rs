@@ -1,7 +1,7 @@
 //! One contract, one suite: what every allora backend must prove.
 //!
-//! Whoever writes a backend writes a [`Fixture`], which says how to make a store, how a node joins
-//! it and how it is thrown away, and one line, [`suite!`]. That is the whole of the backend's
+//! A backend has a [`Fixture`], which says how to make a store, how a node joins it and how it is
+//! thrown away, and one line, [`suite!`]. That is the whole of the backend's
 //! `tests/conformance.rs`:
 //!
 //! ```
@@ -27,7 +27,7 @@
 //! }
 //!
 //! suite!(Store);
-//! # allora_conformance::run::<Store>("claim::what_is_due_exactly_now_is_taken");
+//! # allora_conformance::run::<Store>("claim::an_occurrence_due_exactly_now_is_claimed");
 //! ```
 //!
 //! Each case becomes a test of its own, named by a sentence: `cargo test --test conformance lease::`
@@ -50,7 +50,7 @@
 //! matter: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::ErrorKind::Unsupported), the case
 //! says that it was skipped, and fails where the variable `CI` is set.
 //!
-//! # How is time told?
+//! # Which time do the cases use?
 //! It is given with each request, as [`TimeSource::Fixed`](allora_core::backend::TimeSource::Fixed): no case waits for
 //! a lease to end. Where that cannot be, the fixture lacks [`Capability::Expiry`].
 //!
@@ -71,6 +71,8 @@ mod cases;
 mod cluster;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
+#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
+pub mod environment;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod faults;
 mod fixture;

@@ -9,7 +9,7 @@ use futures::{StreamExt, channel::mpsc, future::join_all};
 use std::time::Duration;
 
 /// Two schedulers share a job until it has run three times, each occurrence once, which takes
-/// the runtime's time. `stores` are two nodes on one store, which nobody else uses.
+/// the runtime's time. `stores` are two nodes on one store, which no other node uses.
 ///
 /// ```
 /// use allora_conformance::two_nodes_share_a_job;
@@ -27,13 +27,13 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     runtime: impl Runtime + Clone,
 ) {
     const JOB: &str = "tick";
-    let (told, mut heard) = mpsc::unbounded();
+    let (report, mut runs) = mpsc::unbounded();
     let reader = stores[0].clone();
     let nodes = stores.map(|store| {
-        let told = told.clone();
+        let report = report.clone();
         let tick = async move |run: Run| {
-            // Nobody counts any more when enough have run.
-            let _ = told.unbounded_send(run.scheduled_at());
+            // The test does not count when enough have run.
+            let _ = report.unbounded_send(run.scheduled_at());
         };
         Scheduler::builder(store)
             .runtime(runtime.clone())
@@ -43,7 +43,7 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     });
     let handles = nodes.each_ref().map(Scheduler::handle);
     let three = async {
-        let runs: Vec<_> = heard.by_ref().take(3).collect().await;
+        let runs: Vec<_> = runs.by_ref().take(3).collect().await;
         handles.iter().for_each(|handle| handle.stop());
         runs
     };
@@ -57,4 +57,40 @@ pub async fn two_nodes_share_a_job<B: Backend + Clone>(
     let reply = applied.and_then(Applied::single).expect("the record is read");
     let Reply::State(state) = reply else { panic!("no record: {reply:?}") };
     assert!(state.counters.started >= 3, "{state:?}");
+}
+
+/// Tests of [`two_nodes_share_a_job`] from tokio, async-std and smol, which the crate must depend
+/// on, for each `name: place;`. A place is an `Option` of what has `async fn open(&self)`, which
+/// returns a connected store, and `async fn clear(&self)`; without a place, the tests pass.
+#[macro_export]
+macro_rules! two_nodes_on_every_runtime {
+    ($($name:ident: $place:expr;)*) => {$(
+        mod $name {
+            use super::*;
+            use ::allora_core::{Runtime, runtime};
+
+            async fn works(runtime: impl Runtime + Clone) {
+                let Some(place) = $place else { return };
+                let stores = [place.open().await, place.open().await];
+                $crate::two_nodes_share_a_job(stores, runtime).await;
+                place.clear().await;
+            }
+
+            #[test]
+            fn from_tokio() {
+                let tokio = ::tokio::runtime::Runtime::new().unwrap();
+                tokio.block_on(async { works(runtime::Tokio::current().unwrap()).await });
+            }
+
+            #[test]
+            fn from_async_std() {
+                ::async_std::task::block_on(works(runtime::AsyncStd));
+            }
+
+            #[test]
+            fn from_smol() {
+                ::smol::block_on(works(runtime::Smol));
+            }
+        }
+    )*};
 }

@@ -90,7 +90,7 @@ mod tests {
 
         assert_eq!(ask(at, "POST /trigger/acme/ping", "").await.0, 202);
         let mut body = String::new();
-        for _ in 0..200 {
+        for _ in 0..1_200 {
             body = ask(at, "GET /schedules/acme/ping", "").await.1;
             if body.contains("\"succeeded\":1") {
                 break;

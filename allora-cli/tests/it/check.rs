@@ -60,7 +60,7 @@ fn a_daemon_starts_with_a_bad_line_only_if_it_may_skip_it() {
 }
 
 #[test]
-fn what_a_daemon_cannot_start_with_is_one_line() {
+fn an_error_at_the_start_is_one_line() {
     let site = Site::new("@daily true\n");
     for (args, code, says) in [
         (&["run", "nothing"][..], 1, "nothing: No such file"),

@@ -19,7 +19,7 @@ const CRONTAB: &str = "\
 ALLORA_CATCH_UP=all 1000
 @every 1s W='DIR/once'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
 ALLORA_DELIVERY=at-least-once
-ALLORA_LEASE=2s
+ALLORA_LEASE=LASTS
 @every 1s W='DIR/least'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
 ";
 
@@ -51,14 +51,15 @@ impl Dice {
 }
 
 impl Cluster {
-    /// Three daemons that share this store; without a URL, an SQLite file.
-    fn start(url: Option<String>) -> Self {
-        let site = Site::new(CRONTAB);
+    /// Three daemons that share this store, with leases that last so long; without a URL, an SQLite
+    /// file.
+    fn start(url: Option<String>, lease: &str) -> Self {
+        let site = Site::new(&CRONTAB.replace("LASTS", lease));
         let file = format!("sqlite:{}", site.path("store.db").display());
         static CLUSTERS: AtomicUsize = AtomicUsize::new(0);
         let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("t{:x}_{number}", std::process::id());
-        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "2s"]);
+        let mut site = site.with(&["--prefix", &prefix, "--lost-after", lease]);
         let url = url.unwrap_or(file);
         site.args[1].clone_from(&url);
         let daemons = (0..3).map(|_| site.start()).collect();
@@ -201,7 +202,8 @@ fn judge_least(
 }
 
 fn without_kills(url: Option<String>) {
-    let mut cluster = Cluster::start(url);
+    // A lease that ends would let an instant run again.
+    let mut cluster = Cluster::start(url, "1m");
     patiently("it runs", || cluster.began("least").len() >= 6 && cluster.began("once").len() >= 6);
     let [once, least] = cluster.stop();
     for (file, past) in [("once", once), ("least", least)] {
@@ -215,7 +217,7 @@ fn with_kills(url: Option<String>) {
     let long = env::var("ALLORA_TEST_LONG").is_ok_and(|long| long == "1");
     let seconds = env::var("ALLORA_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let seconds = seconds.unwrap_or(if long { 300 } else { 12 });
-    let mut cluster = Cluster::start(url);
+    let mut cluster = Cluster::start(url, "2s");
     patiently("it runs", || !cluster.began("least").is_empty());
     cluster.suffer(Duration::from_secs(seconds));
     cluster.site.more_lines("once", 4);

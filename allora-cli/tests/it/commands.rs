@@ -76,7 +76,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_has_started() {
 }
 
 #[test]
-fn what_a_command_leaves_in_the_background_stays() {
+fn background_processes_of_a_command_stay() {
     let site = Site::new("@every 1s test -e DIR/pid || { sleep 1000 & echo $! > DIR/pid; }\n");
     let daemon = site.start();
     daemon.says("ended: exit status: 0");

@@ -53,7 +53,7 @@ fn a_hashed_value_needs_a_name_and_stays_the_same() {
 }
 
 #[test]
-fn what_is_legal_but_seldom_meant_is_said() {
+fn a_legal_but_unlikely_expression_has_a_warning() {
     let said = allora(&["next", "*/90 * * * *", "--after", "0", "-n", "1"]);
     assert_eq!((said.code, said.out.as_str()), (0, "1970-01-01T01:00:00Z\n"));
     assert!(said.err.starts_with("warning: "), "{said:?}");

@@ -97,7 +97,7 @@ fn a_range_of_the_past_is_run_again() {
 }
 
 #[test]
-fn the_doctor_says_what_is_well() {
+fn the_doctor_lists_the_checks_that_passed() {
     let site = Site::new("");
     allora(&site, &["init"]);
     let said = allora(&site, &["doctor"]);

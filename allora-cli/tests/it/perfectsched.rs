@@ -90,7 +90,7 @@ fn schedules_are_added_listed_and_deleted() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_refused_command_changes_nothing() {
     let desk = Desk::new();
     desk.say(&["add", "s1", "user_task", "* * * * *", "{}"]);
     let before = desk.say(&["list", "--json"]);

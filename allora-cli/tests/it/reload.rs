@@ -25,7 +25,7 @@ fn a_new_version_is_read_when_asked_and_when_noticed() {
 }
 
 #[test]
-fn what_runs_goes_on() {
+fn active_runs_continue() {
     let site = Site::new("@every 1s echo begun >> DIR/begun; sleep 4; echo ended >> DIR/ended\n");
     let daemon = site.start();
     site.more_lines("begun", 1);
@@ -71,7 +71,7 @@ fn a_bad_new_version_changes_nothing_and_the_log_says_why() {
 }
 
 #[test]
-fn a_crontab_that_is_gone_changes_nothing_and_is_said_once() {
+fn a_deleted_crontab_changes_nothing_and_is_reported_once() {
     let site = Site::new(OLD);
     let daemon = site.start();
     std::fs::remove_file(site.path("jobs")).unwrap();

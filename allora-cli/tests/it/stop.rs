@@ -5,7 +5,7 @@ use crate::site::{Site, lives, patiently};
 const SLOW: &str = "@every 1s echo $$ >> DIR/begun; sleep 3; echo $$ >> DIR/ended\n";
 
 #[test]
-fn a_daemon_that_is_stopped_takes_nothing_more_and_lets_its_commands_end() {
+fn a_stopped_daemon_claims_nothing_more_and_lets_its_commands_end() {
     for signal in ["-TERM", "-INT", "-QUIT"] {
         let site = Site::new(SLOW);
         let daemon = site.start();
@@ -57,7 +57,7 @@ fn usr2_reopens_the_log() {
 }
 
 #[test]
-fn without_a_log_nothing_is_said() {
+fn without_a_log_nothing_is_written() {
     let site =
         Site::new("@every 1s echo tick; echo tick >> DIR/ticks\n").with(&["--log-level", "off"]);
     let daemon = site.begin(&[]);

@@ -180,7 +180,7 @@ fn bad_data_is_refused_when_it_is_stored() {
 }
 
 #[test]
-fn kinds_that_the_daemon_was_not_told_to_run_stay_for_others() {
+fn kinds_that_the_daemon_does_not_run_stay_for_others() {
     let site = site();
     add(&site, "job", "command", r#"{"command": ["touch", "DIR/touched"]}"#, &[]);
     add(&site, "other", "application", "{}", &[]);

@@ -13,11 +13,11 @@ impl Place {
     fn new(url: &str) -> Self {
         let site = Site::new(
             "@every 1s echo $ALLORA_SCHEDULED_AT >> DIR/ticks\n\
-             ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=3s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
+             ALLORA_DELIVERY=at-least-once\nALLORA_LEASE=6s\n@every 1s echo $ALLORA_FENCE >> DIR/fences\n",
         );
         let prefix = format!("s{:x}", std::process::id());
         let at = ["--url", url, "--prefix", &prefix].map(str::to_owned);
-        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "3s", "--stored"]);
+        let mut site = site.with(&["--prefix", &prefix, "--lost-after", "6s", "--stored"]);
         url.clone_into(&mut site.args[1]);
         Self { site, at }
     }

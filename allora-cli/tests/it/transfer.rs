@@ -27,7 +27,7 @@ const DECLARED: &str = r#"[
 ]"#;
 
 #[test]
-fn what_a_file_declares_is_brought_about() {
+fn sync_reconciles_the_store_with_a_file() {
     let site = site();
     site.write("set.json", DECLARED);
     allora(&site, &["add", "other", "t", "@daily", "{}"]);

@@ -19,8 +19,8 @@ fn site(url: Option<&str>) -> Site {
     site.with(&["--prefix", &format!("w{:x}", std::process::id())])
 }
 
-/// The address of nobody, as long as no other program of this machine takes it.
-fn nobody() -> String {
+/// An address on which no process listens, as long as no other program of this machine takes it.
+fn unused_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
@@ -50,7 +50,7 @@ fn it_waits_until_a_signal_stops_it() {
     if cfg!(feature = "redis") {
         urls.push("redis://u:s3ntinel@HOST");
     }
-    let host = nobody();
+    let host = unused_address();
     for url in urls {
         let site = site(Some(&url.replace("HOST", &host)));
         let daemon = site.begin(&[]);
@@ -63,7 +63,7 @@ fn it_waits_until_a_signal_stops_it() {
 
 #[test]
 fn without_a_wait_it_fails_at_once() {
-    let site = site(Some(&format!("postgres://u:s3ntinel@{}/d", nobody())));
+    let site = site(Some(&format!("postgres://u:s3ntinel@{}/d", unused_address())));
     for store_wait in ["0", "1s"] {
         let output = site.command(&["--store-wait", store_wait]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -75,7 +75,7 @@ fn without_a_wait_it_fails_at_once() {
 }
 
 #[test]
-fn what_waiting_does_not_resolve_ends_it_at_once() {
+fn an_error_that_waiting_does_not_resolve_ends_it_at_once() {
     for (url, says) in [
         ("oracle://u:s3ntinel@h/d", "begins with `oracle:`"),
         ("postgres://h", "database"),
@@ -172,7 +172,7 @@ fn it_waits_for(store: &str, variable: &str) {
         None => (String::new(), place),
     };
     let front = if store == "etcd" { "etcd" } else { front };
-    let host = nobody();
+    let host = unused_address();
     let site = site(Some(&format!("{front}://{login}{host}{path}")));
     let daemon = site.begin(&[]);
     waits(&daemon);

@@ -19,81 +19,81 @@ fn missed(count: u64, last: Time) -> NotRun {
     NotRun { count: Some(count), last, reason: NotRunReason::CatchUp }
 }
 
-pub(super) async fn nothing_is_taken_before_it_is_due(w: &Cluster) {
+pub(super) async fn nothing_is_claimed_before_it_is_due(w: &Cluster) {
     let seen = job(w).await;
     assert_eq!(lost(w.node().claim(ms(59_999), "job", once(&seen, 1, next(t(120)))).await), seen);
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn what_is_due_exactly_now_is_taken(w: &Cluster) {
+pub(super) async fn an_occurrence_due_exactly_now_is_claimed(w: &Cluster) {
     let seen = job(w).await;
-    let taken = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    assert_eq!((taken.occurrence, taken.attempt), (t(60).into(), 1));
-    assert_eq!(taken.incarnation, seen.incarnation);
+    let claimed = won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
+    assert_eq!((claimed.occurrence, claimed.attempt), (t(60).into(), 1));
+    assert_eq!(claimed.incarnation, seen.incarnation);
     let after = w.node().read("job").await;
     assert_eq!((after.head, after.cursor), (Some(t(120).into()), next(t(120))));
     assert_eq!((after.last_started, after.counters.started), (Some(t(60)), 1));
-    assert!(after.fence >= taken.fence);
+    assert!(after.fence >= claimed.fence);
 }
 
-pub(super) async fn a_delayed_occurrence_is_taken_when_its_delay_is_over(w: &Cluster) {
+pub(super) async fn a_delayed_occurrence_is_claimed_when_its_delay_is_over(w: &Cluster) {
     let first = Some(NextRun { scheduled_at: t(60), due_at: t(65) });
     let act = Action::Register { definition: "every 1m", version: 0, first };
     let seen = state(w.node().act(t(0), "job", act).await);
     assert_eq!((seen.due_at, seen.head.clone()), (Some(t(65)), Some(t(60).into())));
     lost(w.node().claim(ms(64_999), "job", once(&seen, 1, None)).await);
     let then = Some(NextRun { scheduled_at: t(120), due_at: t(121) });
-    let taken = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
-    assert_eq!(taken.occurrence, t(60).into());
+    let claimed = won(w.node().claim(t(65), "job", once(&seen, 1, then)).await);
+    assert_eq!(claimed.occurrence, t(60).into());
     assert_eq!(w.node().read("job").await.cursor, then);
 }
 
-pub(super) async fn one_of_two_nodes_wins_and_the_other_is_told_the_truth(w: &Cluster) {
+pub(super) async fn one_of_two_nodes_claims_and_the_other_receives_the_current_state(w: &Cluster) {
     let seen = job(w).await;
     let other = w.join("other").await;
     won(w.node().claim(t(60), "job", once(&seen, 1, next(t(120)))).await);
-    let told = lost(other.claim(t(60), "job", once(&seen, 2, next(t(120)))).await);
-    assert_eq!(told, w.node().read("job").await);
-    assert_eq!(told.head, Some(t(120).into()));
-    won(other.claim(t(120), "job", once(&told, 3, next(t(180)))).await);
+    let state = lost(other.claim(t(60), "job", once(&seen, 2, next(t(120)))).await);
+    assert_eq!(state, w.node().read("job").await);
+    assert_eq!(state.head, Some(t(120).into()));
+    won(other.claim(t(120), "job", once(&state, 3, next(t(180)))).await);
 }
 
-pub(super) async fn nodes_that_ask_at_once_have_one_winner(w: &Cluster) {
+pub(super) async fn one_of_many_claims_at_once_succeeds(w: &Cluster) {
     let seen = job(w).await;
     let mut nodes = Vec::new();
     for i in 0..8 {
         nodes.push(w.join(&format!("node {i}")).await);
     }
-    let takes = (1..).zip(&nodes).map(|(claim, node)| {
-        let take = once(&seen, claim, next(t(120)));
-        async move { node.claim(t(60), "job", take).await.is_ok() }
+    let claims = (1..).zip(&nodes).map(|(id, node)| {
+        let claim = once(&seen, id, next(t(120)));
+        async move { node.claim(t(60), "job", claim).await.is_ok() }
     });
-    let winners = futures::future::join_all(takes).await;
+    let winners = futures::future::join_all(claims).await;
     assert_eq!(winners.into_iter().filter(|won| *won).count(), 1);
     assert_eq!(w.node().read("job").await.counters.started, 1);
 }
 
-pub(super) async fn a_take_of_another_occurrence_is_refused(w: &Cluster) {
+pub(super) async fn a_claim_of_another_occurrence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for wrong in [t(59), t(61), t(0)] {
-        let mut take = once(&seen, 1, next(t(120)));
-        (take.expected, take.start) = (wrong.into(), wrong.into());
-        assert_eq!(lost(w.node().claim(t(100), "job", take).await), seen);
+        let mut claim = once(&seen, 1, next(t(120)));
+        (claim.expected, claim.start) = (wrong.into(), wrong.into());
+        assert_eq!(lost(w.node().claim(t(100), "job", claim).await), seen);
     }
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_take_that_read_another_fence_is_refused(w: &Cluster) {
+pub(super) async fn a_claim_with_another_fence_is_refused(w: &Cluster) {
     let seen = job(w).await;
     for fence in [seen.fence - 1, seen.fence + 1, 0] {
-        let mut take = once(&seen, 1, next(t(120)));
-        take.fence = fence;
-        assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+        let mut claim = once(&seen, 1, next(t(120)));
+        claim.fence = fence;
+        assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
     }
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn an_old_expectation_is_never_met_again(w: &Cluster) {
+pub(super) async fn a_claim_with_an_old_state_never_succeeds(w: &Cluster) {
     let old = job(w).await;
     won(w.node().claim(t(60), "job", once(&old, 1, next(t(120)))).await);
     for (claim, seconds) in (2..).zip([120, 180, 240]) {
@@ -106,7 +106,7 @@ pub(super) async fn an_old_expectation_is_never_met_again(w: &Cluster) {
     assert_eq!(w.node().read("job").await.counters.started, 4);
 }
 
-pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &Cluster) {
+pub(super) async fn the_cursor_moves_only_forward(w: &Cluster) {
     let seen = job(w).await;
     for then in [t(60), t(59), t(0), ms(59_999)] {
         assert_eq!(lost(w.node().claim(t(100), "job", once(&seen, 1, next(then))).await), seen);
@@ -119,7 +119,7 @@ pub(super) async fn the_cursor_does_not_go_back_or_stay(w: &Cluster) {
     assert_eq!(after.cursor, next(ms(60_001)));
 }
 
-pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &Cluster) {
+pub(super) async fn an_ended_schedule_offers_nothing(w: &Cluster) {
     let seen = job(w).await;
     won(w.node().claim(t(60), "job", once(&seen, 1, None)).await);
     let after = w.node().read("job").await;
@@ -127,46 +127,46 @@ pub(super) async fn the_end_of_a_schedule_offers_nothing(w: &Cluster) {
     assert_eq!(after.last_started, Some(t(60)));
 }
 
-pub(super) async fn nothing_starts_after_it_is_too_late(w: &Cluster) {
+pub(super) async fn nothing_starts_after_not_after(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = once(&seen, 1, next(t(120)));
-    take.not_after = Some(t(70));
-    assert_eq!(lost(w.node().claim(ms(70_001), "job", take.clone()).await), seen);
-    won(w.node().claim(t(70), "job", take).await);
+    let mut claim = once(&seen, 1, next(t(120)));
+    claim.not_after = Some(t(70));
+    assert_eq!(lost(w.node().claim(ms(70_001), "job", claim.clone()).await), seen);
+    won(w.node().claim(t(70), "job", claim).await);
 }
 
 pub(super) async fn a_later_occurrence_starts_and_those_before_it_are_counted(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    let taken = won(w.node().claim(t(301), "job", take).await);
-    assert_eq!(taken.occurrence, t(300).into());
+    let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
+    let claimed = won(w.node().claim(t(301), "job", claim).await);
+    assert_eq!(claimed.occurrence, t(300).into());
     let after = w.node().read("job").await;
     assert_eq!((after.cursor, after.last_started), (next(t(360)), Some(t(300))));
     assert_eq!((after.counters.started, after.counters.missed), (1, 4));
 }
 
-pub(super) async fn nothing_starts_before_its_nominal_time(w: &Cluster) {
+pub(super) async fn nothing_starts_before_its_scheduled_time(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
-    assert_eq!(lost(w.node().claim(ms(299_999), "job", take).await), seen);
+    let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, t(240)));
+    assert_eq!(lost(w.node().claim(ms(299_999), "job", claim).await), seen);
     assert_eq!(w.node().read("job").await, seen);
 }
 
 pub(super) async fn an_earlier_occurrence_is_not_started(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 1, next(t(120))).starting(t(30).into(), missed(1, t(30)));
-    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+    let claim = once(&seen, 1, next(t(120))).starting(t(30).into(), missed(1, t(30)));
+    assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
 }
 
-pub(super) async fn no_instant_is_passed_over_in_silence(w: &Cluster) {
+pub(super) async fn a_claim_names_every_occurrence_before_the_started_one(w: &Cluster) {
     let seen = job(w).await;
     let mut silent = once(&seen, 1, next(t(360)));
     silent.start = t(300).into();
     assert_eq!(lost(w.node().claim(t(301), "job", silent).await), seen);
     // The missed range of a claim lies between the expected occurrence and the started one.
     for last in [t(59), t(300), t(301)] {
-        let take = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, last));
-        assert_eq!(lost(w.node().claim(t(301), "job", take).await), seen);
+        let claim = once(&seen, 1, next(t(360))).starting(t(300).into(), missed(4, last));
+        assert_eq!(lost(w.node().claim(t(301), "job", claim).await), seen);
     }
     let mut nothing = once(&seen, 1, next(t(120)));
     nothing.not_run = Some(missed(1, t(60)));
@@ -174,7 +174,7 @@ pub(super) async fn no_instant_is_passed_over_in_silence(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &Cluster) {
+pub(super) async fn an_advance_moves_the_cursor_and_counts(w: &Cluster) {
     let seen = job(w).await;
     let skip = Advance::new(seen.generation, t(60), missed(5, t(300)), next(t(360)));
     let after = state(w.node().act(t(301), "job", Action::Advance(skip)).await);
@@ -190,7 +190,7 @@ pub(super) async fn a_skip_moves_the_cursor_and_counts(w: &Cluster) {
     assert_eq!((after.cursor, after.head, after.counters.missed), (None, None, 5));
 }
 
-pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &Cluster) {
+pub(super) async fn an_advance_that_expects_another_cursor_changes_nothing(w: &Cluster) {
     let seen = job(w).await;
     let skip = |generation, expected, last, then| {
         Advance::new(generation, expected, missed(1, last), next(then))
@@ -216,56 +216,56 @@ pub(super) async fn a_skip_that_expects_something_else_changes_nothing(w: &Clust
     assert_eq!(again, after, "asked again, it counts nothing twice");
 }
 
-pub(super) async fn a_take_whose_answer_was_lost_is_answered_again(w: &Cluster) {
+pub(super) async fn a_claim_whose_reply_was_lost_has_the_same_reply_again(w: &Cluster) {
     let seen = job(w).await;
-    let take = once(&seen, 7, next(t(120)));
-    let taken = won(w.node().claim(t(60), "job", take.clone()).await);
+    let claim = once(&seen, 7, next(t(120)));
+    let claimed = won(w.node().claim(t(60), "job", claim.clone()).await);
     let before = w.node().read("job").await;
     for seconds in [60, 90, 130] {
-        assert_eq!(won(w.node().claim(t(seconds), "job", take.clone()).await), taken);
+        assert_eq!(won(w.node().claim(t(seconds), "job", claim.clone()).await), claimed);
     }
     assert_eq!(w.node().read("job").await, before, "and wins nothing new");
-    let mut other = take;
+    let mut other = claim;
     other.claim_id = 8;
     lost(w.node().claim(t(90), "job", other).await);
 }
 
-pub(super) async fn claims_are_told_apart_to_the_last_bit(w: &Cluster) {
+pub(super) async fn claim_ids_differ_to_the_last_bit(w: &Cluster) {
     let seen = job(w).await;
     let claim = u128::MAX - 1;
-    let taken = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
+    let claimed = won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await);
     for other in [u128::MAX, claim >> 1, claim & u128::from(u64::MAX), claim << 64, 0] {
         lost(w.node().claim(t(60), "job", once(&seen, other, next(t(120)))).await);
     }
-    assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), taken);
+    assert_eq!(won(w.node().claim(t(60), "job", once(&seen, claim, next(t(120)))).await), claimed);
 }
 
-pub(super) async fn fences_grow_with_every_take(w: &Cluster) {
+pub(super) async fn fences_grow_with_every_claim(w: &Cluster) {
     let mut seen = job(w).await;
     let mut fence = 0;
     // The clock stands still, and once it goes back.
     for (claim, now) in (1..).zip([t(900), t(900), t(900), t(800), t(1_000), t(1_000)]) {
         let at = head(&seen).scheduled_at;
         let then = next(at + chrono::TimeDelta::seconds(60));
-        let taken = won(w.node().claim(now, "job", once(&seen, claim, then)).await);
-        assert!(taken.fence > fence, "{} after {fence}", taken.fence);
-        fence = taken.fence;
+        let claimed = won(w.node().claim(now, "job", once(&seen, claim, then)).await);
+        assert!(claimed.fence > fence, "{} after {fence}", claimed.fence);
+        fence = claimed.fence;
         seen = w.node().read("job").await;
     }
 }
 
-pub(super) async fn each_plan_of_a_batch_is_decided_alone(w: &Cluster) {
+pub(super) async fn each_operation_of_a_batch_is_decided_alone(w: &Cluster) {
     let (due, later) = (job(w).await, w.node().register(t(0), "later", t(999)).await);
     let stale = w.node().register(t(0), "stale", t(60)).await;
     won(w.node().claim(t(60), "stale", once(&stale, 9, next(t(120)))).await);
-    let take = |seen, claim| Action::Claim(once(seen, claim, next(t(1_200))));
+    let claim = |seen, id| Action::Claim(once(seen, id, next(t(1_200))));
     let first = Some(t(60).into());
     let operations = [
-        Operation::new("stale", take(&stale, 1)),
-        Operation::new("nobody", Action::Read),
-        Operation::new("job", take(&due, 2)),
+        Operation::new("stale", claim(&stale, 1)),
+        Operation::new("missing", Action::Read),
+        Operation::new("job", claim(&due, 2)),
         Operation::new("new", Action::Register { definition: "every 1m", version: 0, first }),
-        Operation::new("later", take(&later, 3)),
+        Operation::new("later", claim(&later, 3)),
     ];
     let applied = w.node().apply(t(60), &operations).await;
     assert_eq!(applied.now, t(60));
@@ -274,12 +274,14 @@ pub(super) async fn each_plan_of_a_batch_is_decided_alone(w: &Cluster) {
         .into_iter()
         .map(|reply| match fine(reply) {
             Reply::Absent => "absent".to_owned(),
-            Reply::Claimed(taken) => format!("taken {}", taken.occurrence.scheduled_at == t(60)),
+            Reply::Claimed(claimed) => {
+                format!("claimed {}", claimed.occurrence.scheduled_at == t(60))
+            }
             Reply::State(state) => state.name,
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(shown, ["stale", "absent", "taken true", "new", "later"]);
+    assert_eq!(shown, ["stale", "absent", "claimed true", "new", "later"]);
 }
 
 pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster) {
@@ -318,7 +320,7 @@ pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster
     assert_eq!(replies[8], Reply::State(Box::new(w.node().read("job").await)));
 }
 
-pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &Cluster) {
+pub(super) async fn a_repeated_batch_has_the_same_replies(w: &Cluster) {
     let seen: Vec<_> =
         [w.node().register(t(0), "one", t(60)).await, w.node().register(t(0), "two", t(60)).await]
             .into();
@@ -334,10 +336,10 @@ pub(super) async fn a_batch_is_asked_again_as_a_whole(w: &Cluster) {
     assert!(matches!(both[1], Reply::Claimed(_)));
 }
 
-pub(super) async fn a_take_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
+pub(super) async fn a_claim_is_not_a_trigger_of_the_same_instant(w: &Cluster) {
     let seen = job(w).await;
-    let mut take: Claim = once(&seen, 1, next(t(120)));
-    take.expected.trigger = Some("id".into());
-    take.start.trigger = Some("id".into());
-    assert_eq!(lost(w.node().claim(t(60), "job", take).await), seen);
+    let mut claim: Claim = once(&seen, 1, next(t(120)));
+    claim.expected.trigger = Some("id".into());
+    claim.start.trigger = Some("id".into());
+    assert_eq!(lost(w.node().claim(t(60), "job", claim).await), seen);
 }

@@ -1,4 +1,4 @@
-//! Several nodes at once: each occurrence is taken once, and none is left out.
+//! Several nodes at once: each occurrence is claimed once, and none is left out.
 
 use crate::cluster::*;
 use allora_core::{
@@ -17,23 +17,23 @@ const TURNS: u64 = 10_000;
 /// One start, as its node saw it: job, nominal instant, fence.
 type Start = (usize, Time, i64);
 
-pub(super) async fn two_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn two_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 2, false).await;
 }
 
-pub(super) async fn four_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn four_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 4, false).await;
 }
 
-pub(super) async fn eight_nodes_take_each_occurrence_once(w: &Cluster) {
+pub(super) async fn eight_nodes_claim_each_occurrence_once(w: &Cluster) {
     contend(w, 8, false).await;
 }
 
-pub(super) async fn two_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
+pub(super) async fn two_nodes_complete_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 2, true).await;
 }
 
-pub(super) async fn eight_nodes_finish_each_leased_occurrence_once(w: &Cluster) {
+pub(super) async fn eight_nodes_complete_each_leased_occurrence_once(w: &Cluster) {
     contend(w, 8, true).await;
 }
 
@@ -46,7 +46,7 @@ async fn contend(w: &Cluster, nodes: usize, at_least_once: bool) {
     assert!(each > 0, "at least one occurrence for each of {JOBS} jobs");
     let (mut logs, mut gates) = (Vec::new(), Vec::new());
     for i in 0..nodes {
-        let (tell, log) = oneshot::channel();
+        let (send, log) = oneshot::channel();
         let (go, gate) = oneshot::channel();
         let racer = Racer {
             node: w.join(&format!("racer-{i}")).await,
@@ -58,7 +58,7 @@ async fn contend(w: &Cluster, nodes: usize, at_least_once: bool) {
         };
         w.start(Box::pin(async move {
             gate.await.expect("the race begins");
-            drop(tell.send(racer.race().await));
+            drop(send.send(racer.race().await));
         }));
         logs.push(log);
         gates.push(go);
@@ -123,12 +123,12 @@ impl Racer {
                 return self.log;
             }
             for batch in open.chunks(16) {
-                let won = self.take(now, batch, &mut seen).await;
+                let won = self.claim(now, batch, &mut seen).await;
                 self.complete(now, &won).await;
                 self.log.extend(won);
             }
         }
-        panic!("the occurrences do not end: {} were taken here", self.log.len());
+        panic!("the occurrences do not end: {} were claimed here", self.log.len());
     }
 
     /// The one after, until they end.
@@ -137,7 +137,7 @@ impl Racer {
         (next < instant(self.each)).then(|| next.into())
     }
 
-    async fn take(&mut self, now: Time, batch: &[usize], seen: &mut [JobState]) -> Vec<Start> {
+    async fn claim(&mut self, now: Time, batch: &[usize], seen: &mut [JobState]) -> Vec<Start> {
         let names = self.names.clone();
         let mut operations = Vec::new();
         for job in batch {
@@ -152,10 +152,10 @@ impl Racer {
         for (job, reply) in batch.iter().zip(replies) {
             match reply {
                 Reply::State(state) => seen[*job] = *state,
-                Reply::Claimed(taken) => {
-                    won.push((*job, taken.occurrence.scheduled_at, taken.fence));
-                    let next = self.following(taken.occurrence.scheduled_at);
-                    seen[*job].fence = taken.fence;
+                Reply::Claimed(claimed) => {
+                    won.push((*job, claimed.occurrence.scheduled_at, claimed.fence));
+                    let next = self.following(claimed.occurrence.scheduled_at);
+                    seen[*job].fence = claimed.fence;
                     seen[*job].cursor = next;
                     seen[*job].head = next.map(|next| next.scheduled_at.into());
                 }

@@ -23,7 +23,7 @@ fn told(past: &[HistoryEntry]) -> Vec<(Time, u32, &str, Time, &Outcome)> {
         .collect()
 }
 
-pub(super) async fn a_run_is_told_from_its_start_to_its_end(w: &Cluster) {
+pub(super) async fn a_run_has_an_entry_from_start_to_end(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(61), "job", 1).await);
     let past = w.node().history_entries("job").await;
@@ -36,7 +36,7 @@ pub(super) async fn a_run_is_told_from_its_start_to_its_end(w: &Cluster) {
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(62), &Outcome::Succeeded)], "one entry");
 }
 
-pub(super) async fn every_outcome_is_told(w: &Cluster) {
+pub(super) async fn every_outcome_has_an_entry(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let ends = [
         (RunAction::Release, Outcome::Released),
@@ -73,7 +73,7 @@ pub(super) async fn every_outcome_is_told(w: &Cluster) {
     }
 }
 
-pub(super) async fn an_abandoned_run_and_its_successor_are_two_entries(w: &Cluster) {
+pub(super) async fn an_expired_run_and_its_successor_are_two_entries(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let first = won(w.node().lease(t(60), "job", 1).await);
     let second = won(w.join("other").await.lease(t(121), "job", 2).await);
@@ -83,7 +83,7 @@ pub(super) async fn an_abandoned_run_and_its_successor_are_two_entries(w: &Clust
     assert_eq!(told(&past), [running, (t(60), 1, "node-1", t(121), &Outcome::Expired)]);
 }
 
-pub(super) async fn a_lost_run_is_told(w: &Cluster) {
+pub(super) async fn a_lost_run_has_an_entry(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     won(w.node().claim(t(60), "job", marked(&seen, 1, t(120), Sharing::Exclusive)).await);
     w.node().reap(t(125), "job").await;
@@ -91,7 +91,7 @@ pub(super) async fn a_lost_run_is_told(w: &Cluster) {
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
 }
 
-pub(super) async fn what_is_passed_over_is_told_as_a_range(w: &Cluster) {
+pub(super) async fn occurrences_that_did_not_run_are_one_entry_with_their_range(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let missed = NotRun { count: Some(4), last: t(240), reason: NotRunReason::CatchUp };
     let take = leased(&seen, 1).starting(t(300).into(), missed);
@@ -113,7 +113,7 @@ pub(super) async fn what_is_passed_over_is_told_as_a_range(w: &Cluster) {
     assert_eq!(ranges, [(Some(t(420)), None), (None, Some(1)), (Some(t(240)), Some(4))]);
 }
 
-pub(super) async fn a_redefinition_that_passes_over_is_told(w: &Cluster) {
+pub(super) async fn occurrences_missed_by_a_redefinition_have_an_entry(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let (generation, next) = (seen.generation, Some(t(600).into()));
     let act = Action::Redefine { generation, definition: "every 1h", version: 0, next };
@@ -122,7 +122,7 @@ pub(super) async fn a_redefinition_that_passes_over_is_told(w: &Cluster) {
     assert_eq!(told(&past), [(t(60), 0, "node-1", t(61), &Outcome::Missed)]);
 }
 
-pub(super) async fn triggers_are_told_by_their_ids(w: &Cluster) {
+pub(super) async fn runs_of_triggers_have_entries_with_their_ids(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;
     won(w.node().lease(t(31), "job", 1).await);

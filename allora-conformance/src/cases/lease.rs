@@ -1,4 +1,4 @@
-//! At least once: an occurrence is somebody's for a while, and the fence decides.
+//! Leases of runs at least once: extension, expiry, and the fence that decides.
 
 use crate::cluster::*;
 use allora_core::{
@@ -18,7 +18,7 @@ fn to(at: Time) -> Option<NextRun> {
     Some(at.into())
 }
 
-pub(super) async fn a_leased_occurrence_stays_until_it_is_finished(w: &Cluster) {
+pub(super) async fn a_leased_occurrence_stays_until_it_is_completed(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!((run.occurrence.clone(), run.attempt, run.until), (t(60).into(), 1, t(120)));
@@ -39,18 +39,18 @@ pub(super) async fn a_leased_occurrence_stays_until_it_is_finished(w: &Cluster) 
     assert_eq!(after.last, Some(Outcome::Succeeded));
 }
 
-pub(super) async fn nobody_else_takes_what_is_leased(w: &Cluster) {
+pub(super) async fn no_other_node_claims_a_leased_occurrence(w: &Cluster) {
     job(w).await;
     won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
     let seen = other.read("job").await;
-    let told = lost(other.claim(ms(119_999), "job", leased(&seen, 2)).await);
-    assert_eq!(told.due_at, Some(t(120)));
+    let state = lost(other.claim(ms(119_999), "job", leased(&seen, 2)).await);
+    assert_eq!(state.due_at, Some(t(120)));
     lost(other.claim(ms(119_999), "job", once(&seen, 2, to(t(120)))).await);
     lost(other.claim(ms(119_999), "job", marked(&seen, 2, t(120), Sharing::Shared)).await);
 }
 
-pub(super) async fn a_silent_nodes_occurrence_is_run_again_when_its_lease_ends(w: &Cluster) {
+pub(super) async fn a_silent_nodes_run_expires_and_runs_again(w: &Cluster) {
     job(w).await;
     let first = won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
@@ -66,7 +66,7 @@ pub(super) async fn a_silent_nodes_occurrence_is_run_again_when_its_lease_ends(w
     assert!(third.fence > second.fence);
 }
 
-pub(super) async fn once_taken_over_every_ending_is_refused(w: &Cluster) {
+pub(super) async fn every_end_of_a_run_that_was_taken_over_is_refused(w: &Cluster) {
     job(w).await;
     let old = won(w.node().lease(t(60), "job", 1).await);
     won(w.join("other").await.lease(t(120), "job", 2).await);
@@ -94,7 +94,7 @@ pub(super) async fn a_fence_that_was_never_given_is_refused(w: &Cluster) {
     assert_eq!(w.node().read("job").await, before);
 }
 
-pub(super) async fn late_but_not_taken_over_is_accepted(w: &Cluster) {
+pub(super) async fn a_late_completion_is_accepted_if_the_run_was_not_taken_over(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(500), "job", run.fence, extend()).await, Reply::Extended(t(560)));
@@ -102,7 +102,7 @@ pub(super) async fn late_but_not_taken_over_is_accepted(w: &Cluster) {
     assert_eq!(w.node().read("job").await.cursor, to(t(9_060)));
 }
 
-pub(super) async fn an_extended_lease_keeps_others_away(w: &Cluster) {
+pub(super) async fn an_extended_lease_keeps_other_nodes_away(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(100), "job", run.fence, extend()).await, Reply::Extended(t(160)));
@@ -122,7 +122,7 @@ pub(super) async fn a_lease_never_shrinks(w: &Cluster) {
     assert_eq!(leases(&w.node().read("job").await), [(run.fence, t(120))]);
 }
 
-pub(super) async fn a_finish_whose_answer_was_lost_is_answered_alike(w: &Cluster) {
+pub(super) async fn a_completion_whose_reply_was_lost_has_the_same_reply_again(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(61), "job", run.fence, ran(t(120))).await, Reply::Accepted);
@@ -136,7 +136,7 @@ pub(super) async fn a_finish_whose_answer_was_lost_is_answered_alike(w: &Cluster
     assert_eq!(w.node().end(t(62), "job", run.fence, RunAction::Release).await, Reply::LeaseLost);
 }
 
-pub(super) async fn every_ending_is_answered_alike_when_repeated(w: &Cluster) {
+pub(super) async fn every_repeated_end_has_the_same_reply(w: &Cluster) {
     job(w).await;
     for (claim, end) in (1..).zip([
         RunAction::Retry { not_before: t(60), error: "x" },
@@ -152,29 +152,28 @@ pub(super) async fn every_ending_is_answered_alike_when_repeated(w: &Cluster) {
 }
 
 /// The network has delivered it twice, or very late.
-pub(super) async fn a_take_that_arrives_after_its_run_was_given_back_is_refused(w: &Cluster) {
+pub(super) async fn a_claim_that_arrives_after_its_run_was_released_is_refused(w: &Cluster) {
     let mut seen = job(w).await;
     let other = w.join("other").await;
     let mut sent = Vec::new();
     let again = |error| RunAction::Retry { not_before: t(60), error };
-    for (claim, end) in (1..).zip([RunAction::Release, again("a"), again("b"), RunAction::Release])
-    {
-        let take = leased(&seen, claim);
-        let node = if claim % 2 == 0 { &other } else { w.node() };
-        let run = won(node.claim(t(62), "job", take.clone()).await);
-        sent.push(take);
+    for (id, end) in (1..).zip([RunAction::Release, again("a"), again("b"), RunAction::Release]) {
+        let claim = leased(&seen, id);
+        let node = if id % 2 == 0 { &other } else { w.node() };
+        let run = won(node.claim(t(62), "job", claim.clone()).await);
+        sent.push(claim);
         assert_eq!(node.end(t(61), "job", run.fence, end).await, Reply::Accepted);
         seen = node.read("job").await;
         assert_eq!(seen.head, Some(t(60).into()), "offered again");
         for late in &sent {
-            let told = lost(node.claim(t(62), "job", late.clone()).await);
-            assert_eq!((leases(&told), told.fence), (vec![], run.fence));
+            let state = lost(node.claim(t(62), "job", late.clone()).await);
+            assert_eq!((leases(&state), state.fence), (vec![], run.fence));
         }
     }
     won(other.claim(t(63), "job", leased(&seen, 9)).await);
 }
 
-pub(super) async fn finished_is_finished(w: &Cluster) {
+pub(super) async fn a_completed_occurrence_stays_completed(w: &Cluster) {
     let mut seen = job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().end(t(61), "job", run.fence, ran(t(120))).await;
@@ -185,7 +184,7 @@ pub(super) async fn finished_is_finished(w: &Cluster) {
     }
 }
 
-pub(super) async fn a_finish_that_would_not_go_forward_is_refused(w: &Cluster) {
+pub(super) async fn a_completion_that_does_not_move_forward_is_refused(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let before = w.node().read("job").await;
@@ -196,7 +195,7 @@ pub(super) async fn a_finish_that_would_not_go_forward_is_refused(w: &Cluster) {
     assert_eq!(w.node().end(t(61), "job", run.fence, ran(ms(60_001))).await, Reply::Accepted);
 }
 
-pub(super) async fn the_last_finish_ends_the_schedule(w: &Cluster) {
+pub(super) async fn the_last_completion_ends_the_schedule(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let end = RunAction::Complete { then: Cursor::To(None), completion: Completion::Succeeded };
@@ -205,7 +204,7 @@ pub(super) async fn the_last_finish_ends_the_schedule(w: &Cluster) {
     assert_eq!((after.cursor, after.head, after.due_at), (None, None, None));
 }
 
-pub(super) async fn outcomes_are_counted_and_remembered(w: &Cluster) {
+pub(super) async fn outcomes_are_counted_and_the_last_is_kept(w: &Cluster) {
     job(w).await;
     let mut at = 60;
     for (claim, (completion, expected)) in (1..).zip([
@@ -247,7 +246,7 @@ pub(super) async fn a_retry_is_the_same_occurrence_later(w: &Cluster) {
     assert_eq!((after.cursor, after.counters.started), (to(t(120)), 1));
 }
 
-pub(super) async fn what_is_released_can_be_taken_at_once_and_did_not_count(w: &Cluster) {
+pub(super) async fn a_released_run_does_not_count_and_can_be_claimed_at_once(w: &Cluster) {
     job(w).await;
     let first = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().end(t(61), "job", first.fence, RunAction::Release).await, Reply::Accepted);
@@ -260,7 +259,7 @@ pub(super) async fn what_is_released_can_be_taken_at_once_and_did_not_count(w: &
     assert_eq!(w.node().read("job").await.counters.started, 1);
 }
 
-pub(super) async fn a_begun_occurrence_is_not_passed_over(w: &Cluster) {
+pub(super) async fn an_active_occurrence_is_not_skipped(w: &Cluster) {
     job(w).await;
     won(w.node().lease(t(60), "job", 1).await);
     let seen = w.node().read("job").await;
@@ -271,7 +270,9 @@ pub(super) async fn a_begun_occurrence_is_not_passed_over(w: &Cluster) {
     assert_eq!((run.occurrence, run.attempt), (t(60).into(), 2));
 }
 
-pub(super) async fn a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves(w: &Cluster) {
+pub(super) async fn an_active_occurrence_may_be_claimed_at_most_once_if_the_cursor_moves(
+    w: &Cluster,
+) {
     job(w).await;
     won(w.node().lease(t(60), "job", 1).await);
     let seen = w.node().read("job").await;
@@ -286,7 +287,7 @@ pub(super) async fn a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_m
     );
 }
 
-pub(super) async fn a_leased_take_whose_answer_was_lost_is_answered_again(w: &Cluster) {
+pub(super) async fn a_leased_claim_whose_reply_was_lost_has_the_same_reply_again(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", leased(&seen, 7)).await);
     assert_eq!(won(w.node().claim(t(70), "job", leased(&seen, 7)).await), run);
@@ -299,7 +300,7 @@ pub(super) async fn a_leased_take_whose_answer_was_lost_is_answered_again(w: &Cl
     lost(w.node().claim(t(141), "job", leased(&seen, 7)).await);
 }
 
-pub(super) async fn a_batch_of_endings_is_settled_one_by_one(w: &Cluster) {
+pub(super) async fn each_end_of_a_batch_is_applied_alone(w: &Cluster) {
     let mut fences = Vec::new();
     for (claim, name) in (1..).zip(["one", "two", "three", "four"]) {
         w.node().register(t(0), name, t(60)).await;
@@ -310,7 +311,7 @@ pub(super) async fn a_batch_of_endings_is_settled_one_by_one(w: &Cluster) {
     let end = |name, fence, action: RunAction<'static>| Operation::new(name, action.under(fence));
     let operations = [
         end("three", fences[2], extend()),
-        end("nobody", 1, ran(t(180))),
+        end("missing", 1, ran(t(180))),
         end("two", fences[1], ran(t(180))),
         end("one", fences[0], ran(t(180))),
         end("four", fences[3], ran(t(60))),
@@ -320,11 +321,11 @@ pub(super) async fn a_batch_of_endings_is_settled_one_by_one(w: &Cluster) {
     assert_eq!(replies, [until, Reply::Deleted, Reply::LeaseLost, done, Reply::Invalid]);
 }
 
-pub(super) async fn a_lease_outlasts_no_clock(w: &Cluster) {
+pub(super) async fn a_lease_ends_with_the_last_instant_at_the_latest(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = leased(&seen, 1);
-    take.lease.duration = Duration::MAX;
-    let run = won(w.node().claim(t(60), "job", take).await);
+    let mut claim = leased(&seen, 1);
+    claim.lease.duration = Duration::MAX;
+    let run = won(w.node().claim(t(60), "job", claim).await);
     assert_eq!(run.until, allora_core::time::end_of_time());
     let forever = RunAction::Extend { duration: Duration::MAX };
     let until = Reply::Extended(allora_core::time::end_of_time());
@@ -333,9 +334,9 @@ pub(super) async fn a_lease_outlasts_no_clock(w: &Cluster) {
 
 pub(super) async fn a_lease_ends_by_the_millisecond(w: &Cluster) {
     let seen = job(w).await;
-    let mut take = leased(&seen, 1);
-    take.lease.duration = Duration::from_millis(1);
-    assert_eq!(won(w.node().claim(t(60), "job", take).await).until, ms(60_001));
+    let mut claim = leased(&seen, 1);
+    claim.lease.duration = Duration::from_millis(1);
+    assert_eq!(won(w.node().claim(t(60), "job", claim).await).until, ms(60_001));
     let seen = w.node().read("job").await;
     lost(w.node().claim(t(60), "job", leased(&seen, 2)).await);
     won(w.node().claim(ms(60_001), "job", leased(&seen, 3)).await);
@@ -344,9 +345,9 @@ pub(super) async fn a_lease_ends_by_the_millisecond(w: &Cluster) {
 pub(super) async fn fences_grow_through_every_end_of_a_lease(w: &Cluster) {
     job(w).await;
     let mut fence = 0;
-    let mut grows = |taken: &allora_core::backend::Claimed| {
-        assert!(taken.fence > fence, "{} after {fence}", taken.fence);
-        fence = taken.fence;
+    let mut grows = |claimed: &allora_core::backend::Claimed| {
+        assert!(claimed.fence > fence, "{} after {fence}", claimed.fence);
+        fence = claimed.fence;
     };
     // The clock stands still or goes back all the while.
     let run = won(w.node().lease(t(500), "job", 1).await);

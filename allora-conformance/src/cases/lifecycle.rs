@@ -6,7 +6,7 @@ use allora_core::{
     backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Reply, Sharing},
 };
 
-pub(super) async fn an_empty_store_remembers_no_job(w: &Cluster) {
+pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
     let then = Cursor::To(Some(t(60).into()));
     let claim = Claim::at_most_once(1, 0, t(0).into(), then, MINUTE, Sharing::Shared);
     let passed = NotRun { count: None, last: t(0), reason: NotRunReason::CatchUp };
@@ -17,9 +17,13 @@ pub(super) async fn an_empty_store_remembers_no_job(w: &Cluster) {
         Action::Advance(Advance::new(0, t(0), passed, Some(t(60).into()))),
         Action::Reap,
     ] {
-        assert_eq!(w.node().act(t(0), "nobody", act).await, Reply::Absent);
+        assert_eq!(w.node().act(t(0), "missing", act).await, Reply::Absent);
     }
-    assert_eq!(w.node().act(t(0), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
+    assert_eq!(
+        w.node().act(t(0), "missing", Action::Read).await,
+        Reply::Absent,
+        "nothing was left"
+    );
 }
 
 pub(super) async fn a_registered_job_is_seen_by_every_node(w: &Cluster) {
@@ -47,7 +51,7 @@ pub(super) async fn registering_again_alters_nothing(w: &Cluster) {
     assert_eq!(w.node().read("job").await, mine);
 }
 
-pub(super) async fn looking_alters_nothing(w: &Cluster) {
+pub(super) async fn reading_alters_nothing(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     for seconds in [0, 60, 1_000_000] {
         assert_eq!(state(w.node().act(t(seconds), "job", Action::Read).await), mine);
@@ -72,8 +76,8 @@ pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
     let mine = w.node().register(t(0), "job", t(60)).await;
     assert_eq!(beside.node().act(t(0), "job", Action::Read).await, Reply::Absent);
     let theirs = beside.node().register(t(0), "job", t(30)).await;
-    let taken = beside.node().claim(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
-    won(taken);
+    let claimed = beside.node().claim(t(30), "job", once(&theirs, 1, Some(t(90).into()))).await;
+    won(claimed);
     assert_eq!(w.node().read("job").await, mine);
     if w.node().backend.queries().is_some() {
         w.node().add(t(0), "stored", "kind", t(60)).await;
@@ -85,7 +89,7 @@ pub(super) async fn namespaces_are_invisible_to_each_other(w: &Cluster) {
     fine(beside.tear_down().await);
 }
 
-pub(super) async fn what_is_lacking_is_denied_and_what_is_not_is_there(w: &Cluster) {
+pub(super) async fn unsupported_capabilities_are_denied_and_the_others_work(w: &Cluster) {
     for what in Capability::ALL {
         let declared = !w.unsupported().contains(what);
         let offered = what.is_offered(&*w.node().backend);
@@ -102,7 +106,7 @@ pub(super) async fn the_namespace_is_the_same_on_every_node(w: &Cluster) {
     assert!(!w.node().backend.namespace().is_empty());
 }
 
-pub(super) async fn a_request_without_plans_tells_the_time(w: &Cluster) {
+pub(super) async fn an_empty_batch_returns_the_time(w: &Cluster) {
     assert_eq!(w.node().apply(t(5), &[]).await.now, t(5));
 }
 

@@ -1,18 +1,18 @@
 //! The cases: one sentence each, in files by subject.
 
+mod at_most_once;
 mod claim;
 mod contention;
 mod history;
 mod lease;
 mod lifecycle;
 mod list;
-mod marks;
 mod model;
 mod names;
+mod notifications;
 mod operators;
 mod redefine;
 mod stored;
-mod watch;
 
 use crate::{Capability, cluster::Cluster};
 use futures::future::LocalBoxFuture;

@@ -92,8 +92,9 @@ pub(super) async fn no_two_names_are_the_same(w: &Cluster) {
     for (i, name) in (0..).zip(&long) {
         let seen = w.node().read(name).await;
         assert_eq!((&seen.name, seen.due_at), (name, Some(t(1_000 + i))), "{name:?}");
-        let taken = w.node().claim(t(5_000), name, once(&seen, 1, Some(t(9_000 + i).into()))).await;
-        assert_eq!(won(taken).occurrence, t(1_000 + i).into(), "{name:?}");
+        let claimed =
+            w.node().claim(t(5_000), name, once(&seen, 1, Some(t(9_000 + i).into()))).await;
+        assert_eq!(won(claimed).occurrence, t(1_000 + i).into(), "{name:?}");
     }
 }
 
@@ -208,13 +209,13 @@ pub(super) async fn instants_are_exact_to_the_millisecond_up_to_the_year_9999(w:
         assert_eq!((mine.cursor, mine.due_at), (Some(next), Some(due_at)));
         let almost = due_at - chrono::TimeDelta::milliseconds(1);
         lost(w.node().claim(almost, &name, once(&mine, 1, None)).await);
-        let taken = won(w.node().claim(due_at, &name, once(&mine, 1, None)).await);
-        assert_eq!(taken.occurrence, at.into());
+        let claimed = won(w.node().claim(due_at, &name, once(&mine, 1, None)).await);
+        assert_eq!(claimed.occurrence, at.into());
         assert_eq!(w.node().read(&name).await.last_started, Some(at));
     }
 }
 
-pub(super) async fn a_large_batch_is_answered_by_position(w: &Cluster) {
+pub(super) async fn a_large_batch_has_its_replies_by_position(w: &Cluster) {
     let names: Vec<String> = (0..300).rev().map(|i| format!("job {i}")).collect();
     let act = |i: usize| Action::Register {
         definition: "every 1m",

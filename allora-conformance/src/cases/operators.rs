@@ -35,7 +35,7 @@ pub(super) async fn pausing_again_changes_the_note_only(w: &Cluster) {
     assert_eq!((why.since, &*why.note), (t(10), "other"));
 }
 
-pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &Cluster) {
+pub(super) async fn a_resumed_schedule_continues_at_its_cursor(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let resumed = w.node().resume(t(500), "job").await;
@@ -44,7 +44,7 @@ pub(super) async fn a_resumed_schedule_goes_on_where_it_was(w: &Cluster) {
     won(w.node().claim(t(500), "job", once(&resumed, 1, Some(t(560).into()))).await);
 }
 
-pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &Cluster) {
+pub(super) async fn a_resumed_schedule_can_skip_missed_occurrences(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().pause(t(10), "job").await;
     let seen = w.node().read("job").await;
@@ -79,7 +79,7 @@ pub(super) async fn a_resumed_schedule_can_skip_what_was_missed(w: &Cluster) {
     assert_eq!(w.node().read("job").await.cursor, None);
 }
 
-pub(super) async fn what_runs_goes_on_while_paused(w: &Cluster) {
+pub(super) async fn a_run_continues_while_paused(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
@@ -89,7 +89,7 @@ pub(super) async fn what_runs_goes_on_while_paused(w: &Cluster) {
     assert_eq!((after.cursor, after.head), (Some(t(120).into()), None));
 }
 
-pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &Cluster) {
+pub(super) async fn a_failed_run_is_not_retried_while_paused(w: &Cluster) {
     for (name, end) in
         [("job", Some(RunAction::Retry { not_before: t(70), error: "x" })), ("silent", None)]
     {
@@ -101,15 +101,15 @@ pub(super) async fn what_failed_is_not_tried_again_while_paused(w: &Cluster) {
         }
         let paused = w.node().read(name).await;
         assert_eq!((paused.head.clone(), paused.due_at), (None, None), "{name}");
-        let mut take = leased(&fine(Ok(run_again(&paused, run.occurrence.clone()))), 2);
-        take.expected = run.occurrence.clone();
-        lost(w.node().claim(t(500), name, take).await);
+        let mut claim = leased(&fine(Ok(run_again(&paused, run.occurrence.clone()))), 2);
+        claim.expected = run.occurrence.clone();
+        lost(w.node().claim(t(500), name, claim).await);
         let resumed = w.node().resume(t(500), name).await;
         assert_eq!(resumed.attempts, 1);
         let again = won(w.node().claim(t(500), name, leased(&resumed, 3)).await);
         assert_eq!((again.occurrence, again.attempt), (run.occurrence, 2), "{name}");
     }
-    assert_eq!(w.node().found(&["mail"], t(100), 9).await.0, [""; 0], "and nobody is bothered");
+    assert_eq!(w.node().found(&["mail"], t(100), 9).await.0, [""; 0], "and no node finds it");
 }
 
 /// The state, were it to offer this.
@@ -122,7 +122,7 @@ fn run_again(
     seen
 }
 
-pub(super) async fn a_silent_run_does_not_keep_a_paused_schedules_triggers(w: &Cluster) {
+pub(super) async fn a_silent_run_does_not_block_a_paused_schedules_triggers(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let dead = won(w.node().lease(t(60), "job", 1).await);
     w.node().pause(t(61), "job").await;
@@ -145,8 +145,8 @@ pub(super) async fn a_trigger_runs_beside_the_schedule(w: &Cluster) {
     let run = Occurrence { scheduled_at: t(30), trigger: Some("by hand".into()) };
     assert_eq!((seen.head.as_ref(), seen.due_at), (Some(&run), Some(t(30))));
     assert_eq!(seen.cursor, before.cursor);
-    let taken = won(w.node().claim(t(30), "job", triggered(&seen, 1)).await);
-    assert_eq!((taken.occurrence, taken.attempt), (run, 1));
+    let claimed = won(w.node().claim(t(30), "job", triggered(&seen, 1)).await);
+    assert_eq!((claimed.occurrence, claimed.attempt), (run, 1));
     let after = w.node().read("job").await;
     assert_eq!((after.head, after.cursor), (Some(t(60).into()), before.cursor));
     assert_eq!((after.counters.started, after.last_started), (0, None), "it is not the schedule's");
@@ -159,11 +159,11 @@ pub(super) async fn a_trigger_never_moves_the_cursor(w: &Cluster) {
     moves.expected = Occurrence { scheduled_at: t(60), trigger: Some("id".into()) };
     moves.start = moves.expected.clone();
     moves.then = Cursor::To(Some(t(120).into()));
-    let told = lost(w.node().claim(t(60), "job", moves).await);
-    assert_eq!(told, seen);
+    let state = lost(w.node().claim(t(60), "job", moves).await);
+    assert_eq!(state, seen);
 }
 
-pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &Cluster) {
+pub(super) async fn a_completed_trigger_leaves_the_cursor(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
@@ -174,10 +174,10 @@ pub(super) async fn a_finished_trigger_leaves_the_cursor(w: &Cluster) {
 pub(super) async fn a_silent_trigger_at_a_nominal_instant_is_not_that_instant(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let first = w.node().trigger(t(60), "job", "id").await;
-    let mut take = leased(&first, 1);
-    take.expected = Occurrence { scheduled_at: t(60), trigger: Some("id".into()) };
-    take.start = take.expected.clone();
-    let run = won(w.node().claim(t(60), "job", take).await);
+    let mut claim = leased(&first, 1);
+    claim.expected = Occurrence { scheduled_at: t(60), trigger: Some("id".into()) };
+    claim.start = claim.expected.clone();
+    let run = won(w.node().claim(t(60), "job", claim).await);
     let again = won(w.node().lease(t(120), "job", 2).await);
     assert_eq!((again.occurrence.clone(), again.attempt), (run.occurrence, 2));
     assert_eq!(w.node().end(t(121), "job", again.fence, ran_and_stay()).await, Reply::Accepted);
@@ -204,7 +204,7 @@ pub(super) async fn the_same_trigger_counts_once_and_two_of_one_millisecond_twic
     assert_eq!(ran, ["a", "b"]);
 }
 
-pub(super) async fn a_running_trigger_is_not_pulled_again(w: &Cluster) {
+pub(super) async fn an_active_trigger_is_not_added_again(w: &Cluster) {
     w.node().register(t(0), "job", t(600)).await;
     w.node().trigger(t(30), "job", "id").await;
     let run = won(w.node().lease(t(30), "job", 1).await);
@@ -235,7 +235,7 @@ pub(super) async fn a_released_trigger_runs_while_paused(w: &Cluster) {
     assert_eq!((again.occurrence.trigger, again.attempt), (Some("id".into()), 1));
 }
 
-pub(super) async fn what_is_due_first_runs_first(w: &Cluster) {
+pub(super) async fn the_occurrence_that_is_due_first_runs_first(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(70), "job", "later").await;
     let seen = w.node().read("job").await;
@@ -263,7 +263,7 @@ pub(super) async fn a_bad_trigger_id_is_refused(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen);
 }
 
-pub(super) async fn only_so_many_triggers_wait(w: &Cluster) {
+pub(super) async fn the_number_of_waiting_triggers_is_limited(w: &Cluster) {
     use allora_core::record::MAX_TRIGGERS;
     w.node().register(t(0), "job", t(60)).await;
     for i in 0..MAX_TRIGGERS {
@@ -283,9 +283,10 @@ pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &Cluster) {
         fine(node.modify(t(60), "job", change).await);
     }
     for (claim, at) in (1..).zip([10, 20, 30]) {
-        let taken = won(node.claim(t(61), "job", triggered(&node.read("job").await, claim)).await);
+        let claimed =
+            won(node.claim(t(61), "job", triggered(&node.read("job").await, claim)).await);
         assert_eq!(
-            (taken.occurrence.scheduled_at, taken.occurrence.trigger.as_deref()),
+            (claimed.occurrence.scheduled_at, claimed.occurrence.trigger.as_deref()),
             (t(at), Some("backfill"))
         );
     }
@@ -312,7 +313,7 @@ async fn dies(w: &Cluster, now: i64, claim: u128, then: i64) -> DeadLetter {
     DeadLetter { occurrence: run.occurrence, attempts: run.attempt, died_at: t(now + 1), error }
 }
 
-pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluster) {
+pub(super) async fn a_dead_letter_is_kept_and_can_be_rerun(w: &Cluster) {
     let node = w.node();
     node.add(t(0), "job", "mail", t(60)).await;
     let first = dies(w, 60, 1, 120).await;
@@ -321,8 +322,9 @@ pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluste
     assert_eq!(seen.dead, [first.clone(), second.clone()]);
     assert_eq!(seen.last, Some(Outcome::Dead("no such host".into())));
     assert_eq!(node.shown("job").await, seen);
-    let nobody = t(61).into();
-    for change in [Action::Rerun { occurrence: &nobody }, Action::Dismiss { occurrence: &nobody }] {
+    let missing = t(61).into();
+    for change in [Action::Rerun { occurrence: &missing }, Action::Dismiss { occurrence: &missing }]
+    {
         let refused = node.modify(t(130), "job", change).await.expect_err("there is none");
         assert_eq!(refused.kind(), ErrorKind::NotFound);
     }
@@ -343,7 +345,7 @@ pub(super) async fn what_failed_for_good_is_kept_and_can_be_run_again(w: &Cluste
     assert_eq!((done.counters.started, done.counters.succeeded, done.counters.failed), (2, 1, 2));
 }
 
-pub(super) async fn only_so_many_dead_letters_are_kept(w: &Cluster) {
+pub(super) async fn the_number_of_dead_letters_is_limited(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let mut letters = Vec::new();
     for i in 1..=MAX_DEAD as i64 + 2 {

@@ -14,7 +14,7 @@ fn to(at: Time) -> Option<NextRun> {
     Some(at.into())
 }
 
-pub(super) async fn another_definition_has_another_edition_and_cursor(w: &Cluster) {
+pub(super) async fn another_definition_has_another_generation_and_cursor(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let after = state(w.node().act(t(10), "job", redefine(&seen, 4, to(t(30)))).await);
     assert_eq!((&*after.definition, after.version), ("every 1h", 4));
@@ -25,15 +25,15 @@ pub(super) async fn another_definition_has_another_edition_and_cursor(w: &Cluste
     assert_eq!(w.node().read("job").await, after);
 }
 
-pub(super) async fn a_node_with_the_old_definition_takes_nothing(w: &Cluster) {
+pub(super) async fn a_node_with_the_old_definition_claims_nothing(w: &Cluster) {
     let old = w.node().register(t(0), "job", t(60)).await;
     let new = state(w.node().act(t(10), "job", redefine(&old, 0, to(t(60)))).await);
-    let told = lost(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
-    assert_eq!(told, new);
+    let state = lost(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
+    assert_eq!(state, new);
     won(w.node().claim(t(60), "job", once(&new, 2, to(t(120)))).await);
 }
 
-pub(super) async fn of_two_redefinitions_of_one_edition_one_wins(w: &Cluster) {
+pub(super) async fn of_two_redefinitions_of_one_generation_one_succeeds(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let first = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(30)))).await);
     let second = state(w.node().act(t(10), "job", redefine(&seen, 0, to(t(40)))).await);
@@ -49,7 +49,7 @@ pub(super) async fn a_lower_version_does_not_win_back(w: &Cluster) {
     assert_eq!((equal.version, equal.cursor), (5, to(t(50))));
 }
 
-pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &Cluster) {
+pub(super) async fn a_redefinition_does_not_repeat_a_started_occurrence(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     won(w.node().claim(t(60), "job", once(&seen, 1, to(t(120)))).await);
     let seen = w.node().read("job").await;
@@ -60,7 +60,7 @@ pub(super) async fn a_redefinition_does_not_go_back_to_what_was_started(w: &Clus
     assert_eq!(after.cursor, to(ms(60_001)));
 }
 
-pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &Cluster) {
+pub(super) async fn a_due_occurrence_before_the_new_cursor_is_missed(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let after = state(w.node().act(t(61), "job", redefine(&seen, 0, to(t(3_600)))).await);
     assert_eq!((after.counters.missed, after.cursor), (1, to(t(3_600))));
@@ -70,7 +70,7 @@ pub(super) async fn a_due_occurrence_that_is_passed_over_is_missed(w: &Cluster) 
     assert_eq!((ended.counters.missed, ended.head), (2, None));
 }
 
-pub(super) async fn what_runs_goes_on_under_another_definition(w: &Cluster) {
+pub(super) async fn a_run_continues_under_another_definition(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let seen = w.node().read("job").await;

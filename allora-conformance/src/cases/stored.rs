@@ -13,7 +13,7 @@ async fn error_of<T: std::fmt::Debug>(result: allora_core::Result<T>) -> ErrorKi
     result.expect_err("this must be refused").kind()
 }
 
-pub(super) async fn what_is_added_is_there(w: &Cluster) {
+pub(super) async fn a_created_schedule_is_there(w: &Cluster) {
     let new = NewSchedule::new("mail", "every 1h", Some(t(60).into())).data(b"to: x");
     let added = fine(w.node().add_one(t(0), "job", new).await);
     assert_eq!((&*added.name, &*added.kind, &*added.definition), ("job", "mail", "every 1h"));
@@ -33,7 +33,7 @@ pub(super) async fn a_name_that_is_taken_is_refused(w: &Cluster) {
     assert_eq!(error_of(w.node().add_one(t(1), "code", new).await).await, ErrorKind::AlreadyExists);
 }
 
-pub(super) async fn of_many_that_are_added_each_is_answered_by_position(w: &Cluster) {
+pub(super) async fn many_creations_have_their_replies_by_position(w: &Cluster) {
     w.node().add(t(0), "job 7", "mail", t(60)).await;
     let names: Vec<String> = (0..1_200).rev().map(|i| format!("job {i}")).collect();
     let new = |i: i64| NewSchedule::new("sms", "every 1h", Some(t(i).into()));
@@ -66,7 +66,7 @@ fn new_len(names: &[String]) -> usize {
     names.len() + 2
 }
 
-pub(super) async fn a_schedule_brings_its_past_along(w: &Cluster) {
+pub(super) async fn a_schedule_is_created_with_its_progress(w: &Cluster) {
     let mut seen = JobState::empty("job");
     seen.last_started = Some(t(30));
     seen.paused = Some(Pause { since: t(40), note: "moving".into() });
@@ -88,10 +88,10 @@ pub(super) async fn a_schedule_brings_its_past_along(w: &Cluster) {
     assert_eq!((mine.cursor, mine.head.clone()), (Some(t(60).into()), None), "it is paused");
     assert_eq!(w.node().read("job").await, mine);
     let resumed = w.node().resume(t(51), "job").await;
-    let taken = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
-    assert_eq!(taken.occurrence, t(60).into());
+    let claimed = won(w.node().claim(t(60), "job", once(&resumed, 1, Some(t(120).into()))).await);
+    assert_eq!(claimed.occurrence, t(60).into());
     assert_eq!(w.node().read("job").await.counters.started, 8);
-    // Its cursor would be on what was started, and so offered to nobody.
+    // Its cursor would be on what was started, and no node would claim it.
     for first in [t(30), t(10)] {
         let new = NewSchedule::new("mail", "every 1m", Some(first.into()));
         let added =
@@ -106,11 +106,11 @@ pub(super) async fn registering_a_stored_name_alters_nothing(w: &Cluster) {
     assert_eq!(w.node().register(t(1), "job", t(99)).await, mine);
 }
 
-pub(super) async fn what_is_not_there_is_not_found(w: &Cluster) {
+pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
     let node = w.node();
     node.register(t(0), "deleted", t(60)).await;
     node.delete(t(1), "deleted").await;
-    for name in ["nobody", "deleted"] {
+    for name in ["missing", "deleted"] {
         assert_eq!(error_of(node.queries().get(name).await).await, ErrorKind::NotFound);
         for change in [
             Action::Pause { note: "" },
@@ -122,7 +122,7 @@ pub(super) async fn what_is_not_there_is_not_found(w: &Cluster) {
         }
         assert_eq!(error_of(node.try_delete(t(2), name).await).await, ErrorKind::NotFound);
     }
-    assert_eq!(node.act(t(2), "nobody", Action::Read).await, Reply::Absent, "nothing was left");
+    assert_eq!(node.act(t(2), "missing", Action::Read).await, Reply::Absent, "nothing was left");
 }
 
 pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Cluster) {
@@ -160,7 +160,7 @@ pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Clu
     assert_eq!(states, [fine(w.node().queries().get("joke").await)], "with all there is to know");
 }
 
-pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &Cluster) {
+pub(super) async fn an_edit_changes_only_the_generation_that_was_read(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let next = Some(t(30).into());
     let definition = Some(("every 2h", next));
@@ -178,16 +178,16 @@ pub(super) async fn an_edit_changes_what_was_read_and_nothing_else(w: &Cluster) 
     let after = fine(w.node().modify(t(3), "job", data).await);
     assert_eq!((&*after.definition, after.cursor), ("every 2h", next));
     assert_eq!(&*after.data, b"newer");
-    assert!(after.generation > edited.generation, "a node that has the old data takes nothing");
+    assert!(after.generation > edited.generation, "a node that has the old data claims nothing");
 }
 
-pub(super) async fn an_edited_kind_routes_it_elsewhere(w: &Cluster) {
+pub(super) async fn an_edited_kind_routes_the_schedule_elsewhere(w: &Cluster) {
     let node = w.node();
     let seen = node.add(t(0), "job", "mail", t(60)).await;
     let route = |generation, kind| edit(generation, kind, None, None);
     let edited = fine(node.modify(t(1), "job", route(seen.generation, Some("sms"))).await);
     assert_eq!((&*edited.kind, edited.cursor), ("sms", seen.cursor));
-    assert!(edited.generation > seen.generation, "a node that knows the old kind takes nothing");
+    assert!(edited.generation > seen.generation, "a node that knows the old kind claims nothing");
     assert_eq!(node.found(&["mail"], t(99), 9).await, (vec![], None));
     assert_eq!(node.found(&["sms"], t(99), 9).await, (vec!["job".into()], None));
     assert_eq!(node.list(Page::first(9).kind("sms")).await, ["job"]);
@@ -199,7 +199,7 @@ pub(super) async fn an_edited_kind_routes_it_elsewhere(w: &Cluster) {
     assert_eq!(error_of(routed).await, ErrorKind::Invalid, "no kind routes a job in code");
 }
 
-pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &Cluster) {
+pub(super) async fn an_edit_does_not_repeat_a_started_occurrence(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
     let seen = w.node().read("job").await;
@@ -211,14 +211,14 @@ pub(super) async fn an_edit_does_not_go_back_to_what_was_started(w: &Cluster) {
     assert_eq!(w.node().read("job").await, seen, "and half of it is not done either");
 }
 
-pub(super) async fn a_due_occurrence_that_an_edit_passes_over_is_missed(w: &Cluster) {
+pub(super) async fn a_due_occurrence_before_an_edited_cursor_is_missed(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let definition = Some(("every 2h", Some(t(7_200).into())));
     let edit = edit(seen.generation, None, definition, None);
     assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);
 }
 
-pub(super) async fn a_deleted_job_is_gone_to_every_plan(w: &Cluster) {
+pub(super) async fn a_deleted_job_is_deleted_for_every_operation(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     w.node().trigger(t(1), "job", "x").await;
     w.node().delete(t(2), "job").await;
@@ -236,24 +236,24 @@ pub(super) async fn a_deleted_job_is_gone_to_every_plan(w: &Cluster) {
 
 pub(super) async fn a_name_that_comes_back_begins_anew_above_its_old_fences(w: &Cluster) {
     let old = w.node().add(t(0), "job", "mail", t(60)).await;
-    let taken = won(w.node().claim(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
+    let claimed = won(w.node().claim(t(600), "job", once(&old, 1, Some(t(660).into()))).await);
     w.node().trigger(t(600), "job", "x").await;
     w.node().pause(t(600), "job").await;
     w.node().delete(t(600), "job").await;
     // The clock has gone back, and the other kind of job comes with the name.
     let new = w.node().register(t(1), "job", t(60)).await;
-    assert!(new.incarnation > old.incarnation && new.generation > taken.fence);
+    assert!(new.incarnation > old.incarnation && new.generation > claimed.fence);
     assert_eq!((&*new.kind, &new.data[..]), ("", &[][..]));
     assert_eq!((new.paused.clone(), new.counters.started, new.last_started), (None, 0, None));
     assert_eq!(new.head, Some(t(60).into()));
     lost(w.node().claim(t(60), "job", once(&old, 2, Some(t(120).into()))).await);
     let again = won(w.node().claim(t(60), "job", once(&new, 3, Some(t(120).into()))).await);
-    assert!(again.fence > taken.fence);
+    assert!(again.fence > claimed.fence);
     assert_eq!(again.incarnation, new.incarnation);
     lost(w.node().claim(t(700), "job", once(&old, 1, Some(t(660).into()))).await);
 }
 
-pub(super) async fn a_run_of_a_deleted_job_is_told_so_and_moves_nothing(w: &Cluster) {
+pub(super) async fn a_run_of_a_deleted_job_receives_that_and_moves_nothing(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().delete(t(61), "job").await;
@@ -275,9 +275,9 @@ pub(super) async fn a_tombstone_outlives_every_late_writer(w: &Cluster) {
     assert_eq!(answer, Reply::Deleted);
 }
 
-pub(super) async fn fences_grow_when_even_the_tombstone_is_gone(w: &Cluster) {
+pub(super) async fn fences_grow_after_the_tombstone_is_removed(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
-    let taken = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
+    let claimed = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
     w.node().delete(t(600), "job").await;
     // A deletion after its time removes it.
     w.node().register(t(8 * 86_400), "other", t(8 * 86_400)).await;
@@ -285,10 +285,10 @@ pub(super) async fn fences_grow_when_even_the_tombstone_is_gone(w: &Cluster) {
     w.node().act(t(8 * 86_400), "job", Action::Read).await;
     // The clock has gone back to the beginning.
     let new = w.node().register(t(0), "job", t(60)).await;
-    assert!(new.incarnation > taken.fence, "{} after {}", new.incarnation, taken.fence);
+    assert!(new.incarnation > claimed.fence, "{} after {}", new.incarnation, claimed.fence);
 }
 
-pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &Cluster) {
+pub(super) async fn due_schedules_are_found_by_kind_the_earliest_first(w: &Cluster) {
     for (name, kind, due) in [
         ("c", "mail", 60),
         ("a", "mail", 60),
@@ -311,11 +311,11 @@ pub(super) async fn what_is_due_is_found_by_kind_the_earliest_first(w: &Cluster)
     assert_eq!(found(&["sms"], 50, 9).await, (String::new(), Some(t(50))));
     assert_eq!(found(&["mail"], 99, 0).await, (String::new(), Some(t(40))));
     assert_eq!(found(&[], 99, 9).await, (String::new(), None));
-    assert_eq!(found(&["nobody's"], 99, 9).await, (String::new(), None));
+    assert_eq!(found(&["missing"], 99, 9).await, (String::new(), None));
     assert_eq!(found(&[""], 99, 9).await, (String::new(), None), "nodes know their own");
 }
 
-pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &Cluster) {
+pub(super) async fn the_kinds_of_stored_schedules_are_listed(w: &Cluster) {
     let node = w.node();
     let kinds = async || fine(node.queries().kinds().await);
     let knows = async |kind: &str| kinds().await.iter().any(|known| known == kind);
@@ -336,7 +336,7 @@ pub(super) async fn the_kinds_of_what_can_be_found_are_known(w: &Cluster) {
     assert!(knows("mail").await, "there is another one");
 }
 
-pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &Cluster) {
+pub(super) async fn due_schedules_are_found_whole_and_up_to_date(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let (found, _) = w.node().find(DueQuery::new(&["mail"], t(61), 9)).await;
     assert_eq!(found, std::slice::from_ref(&seen));
@@ -349,7 +349,7 @@ pub(super) async fn what_is_found_is_told_in_full_and_is_kept_up_to_date(w: &Clu
     assert_eq!(w.node().found(&["mail"], t(9_999), 9).await, (vec![], None));
 }
 
-pub(super) async fn no_more_is_passed_over_than_asked_for(w: &Cluster) {
+pub(super) async fn no_more_due_schedules_are_left_out_than_asked_for(w: &Cluster) {
     let node = w.node();
     let names: Vec<String> = (0..6).map(|i| format!("due-{i}")).collect();
     for (i, name) in (0..).zip(&names) {
@@ -364,7 +364,7 @@ pub(super) async fn no_more_is_passed_over_than_asked_for(w: &Cluster) {
     }
 }
 
-pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &Cluster) {
+pub(super) async fn a_leased_schedule_is_found_again_when_its_lease_ends(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
@@ -375,10 +375,10 @@ pub(super) async fn what_is_leased_is_found_again_at_the_leases_end(w: &Cluster)
     assert_eq!(w.node().found(&["mail"], t(151), 9).await, (vec![], Some(t(200))));
 }
 
-pub(super) async fn a_mark_that_ends_is_found_to_be_reaped(w: &Cluster) {
+pub(super) async fn an_ended_lease_is_found_to_be_reaped(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let take = marked(&seen, 1, t(900), allora_core::backend::Sharing::Exclusive);
-    won(w.node().claim(t(60), "job", take).await);
+    let claim = marked(&seen, 1, t(900), allora_core::backend::Sharing::Exclusive);
+    won(w.node().claim(t(60), "job", claim).await);
     assert_eq!(w.node().found(&["mail"], t(120), 9).await, (vec![], Some(t(120))));
     assert_eq!(w.node().found(&["mail"], t(121), 9).await.0, ["job"]);
     w.node().reap(t(120), "job").await;

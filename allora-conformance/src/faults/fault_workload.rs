@@ -43,8 +43,8 @@ impl FaultWorkload {
         self.period
     }
 
-    fn said_path(&self) -> PathBuf {
-        self.path.with_extension("said")
+    fn reports_path(&self) -> PathBuf {
+        self.path.with_extension("reports")
     }
 
     /// A scheduler of both jobs that writes down what it does. Their runs take `work`, and are
@@ -56,7 +56,7 @@ impl FaultWorkload {
         lease: Duration,
         work: Duration,
     ) -> Builder {
-        let (log, said) = (Log::append(&self.path), Log::append(&self.said_path()));
+        let (log, reports) = (Log::append(&self.path), Log::append(&self.reports_path()));
         let work = {
             let (log, runtime) = (log.clone(), runtime.clone());
             async move |run: Run| {
@@ -75,7 +75,7 @@ impl FaultWorkload {
             .poll_interval(Duration::from_millis(500))
             .add(LEAST, least)
             .add(ONCE, once)
-            .on_event(move |event| said.say(event))
+            .on_event(move |event| reports.report(event))
     }
 
     /// The events written so far.
@@ -89,10 +89,10 @@ impl FaultWorkload {
         }
     }
 
-    /// Number of lines beginning with `word` that nodes wrote about themselves.
-    pub fn said(&self, word: &str) -> usize {
-        let said = fs::read_to_string(self.said_path()).unwrap_or_default();
-        said.lines().filter(|line| line.starts_with(word)).count()
+    /// Number of lines with `word` in them that nodes wrote about themselves.
+    pub fn reported(&self, word: &str) -> usize {
+        let reports = fs::read_to_string(self.reports_path()).unwrap_or_default();
+        reports.lines().filter(|line| line.contains(word)).count()
     }
 
     /// The runs of a job that were started so far, with their fences, and the fences of those that
@@ -126,7 +126,7 @@ impl FaultWorkload {
 
     /// The events that nodes wrote about a job, and those that only the store's history has. The
     /// history must be read first: nodes have then written every event that it contains.
-    fn told(&self, job: &str, past: &[HistoryEntry]) -> Vec<Event> {
+    fn merged_log(&self, job: &str, past: &[HistoryEntry]) -> Vec<Event> {
         let mut log = self.log();
         log.retain(|event| event.job == job);
         log.extend(history::merge_store_history(&log, job, past));
@@ -137,20 +137,30 @@ impl FaultWorkload {
     ///
     /// # Panics
     /// If none was, or none was started.
-    pub fn last_taken(&self, job: &str, past: &[HistoryEntry]) -> i64 {
-        let log = self.told(job, past);
+    pub fn last_claimed(&self, job: &str, past: &[HistoryEntry]) -> i64 {
+        let log = self.merged_log(job, past);
         assert!(log.iter().any(|event| matches!(event.what, What::Start { .. })), "{job}");
         claims(&log).map(|(_, claims)| claims.occurrence).max().unwrap()
+    }
+
+    /// The violations in the log of a job, whatever its store has recorded.
+    pub fn violations_in_log(&self, job: &str) -> Vec<Violation> {
+        self.checked(job, &[], None)
     }
 
     /// The violations for a job: every nominal instant up to this one must have run correctly, or
     /// be recorded as lost, missed or skipped.
     pub fn violations(&self, job: &str, past: &[HistoryEntry], until: i64) -> Vec<Violation> {
+        self.checked(job, past, Some(until))
+    }
+
+    fn checked(&self, job: &str, past: &[HistoryEntry], until: Option<i64>) -> Vec<Violation> {
         let period = i64::try_from(self.period.as_millis()).unwrap();
         let following = |_: &str, at| Some(at + period);
-        let law = Invariant::new(&following).until(until).completed();
+        let law = Invariant::new(&following);
+        let law = if let Some(until) = until { law.until(until).completed() } else { law };
         let law = if job == ONCE { law.at_most_once() } else { law };
-        check(&self.told(job, past), &law)
+        check(&self.merged_log(job, past), &law)
     }
 }
 

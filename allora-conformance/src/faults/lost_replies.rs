@@ -21,7 +21,7 @@ pub struct LostReplies {
 
 /// A claim and a completion on a job of its own for each of `cuts`, sent through a connection that
 /// is cut after that number of replies, until there is a reply. Each is applied once. The returned
-/// count tells whether the cuts met the moment between the operation and its reply.
+/// count shows that the cuts met the moment between the operation and its reply.
 ///
 /// `node` is connected through what `cut_after` cuts, such as
 /// [`Proxy::cut_after`](super::Proxy::cut_after), with one connection; `direct` is connected

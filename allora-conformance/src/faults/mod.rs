@@ -1,14 +1,23 @@
 //! For tests that kill, freeze and cut off: nodes in processes of their own, a store that writes
-//! down for the [history checker](crate::history) what it was asked, and a line that can be cut.
+//! down for the [history checker](crate::history) what it was asked, a connection that can be cut,
+//! and the faults that every store is tested with.
 
 mod fault_workload;
+mod fleet;
 mod lost_replies;
 mod process;
 mod proxy;
 mod recording_backend;
+mod scenarios;
 
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
+pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
 pub use process::Node;
 pub use proxy::Proxy;
 pub use recording_backend::{Log, RecordingBackend, wall};
+pub use scenarios::{
+    a_killed_nodes_runs_run_again_or_are_lost,
+    a_node_frozen_beyond_its_lease_is_fenced_and_goes_on, cut_connections,
+    occurrences_released_by_stopping_nodes_run_on_others, outages,
+};

@@ -26,20 +26,20 @@ impl Node {
     }
 
     /// The values that this process received, if it is such a node.
-    pub fn told<const N: usize>(names: [&str; N]) -> Option<[String; N]> {
+    pub fn values<const N: usize>(names: [&str; N]) -> Option<[String; N]> {
         let values = names.iter().map_while(|name| env::var(variable(name)).ok());
         values.collect::<Vec<_>>().try_into().ok()
     }
 
     /// Waits, in such a node, until it is to stop: when the other end of its standard input is gone.
-    pub fn to_stop() -> impl Future<Output = ()> + Send + 'static {
-        let (tell, told) = oneshot::channel::<()>();
+    pub fn stop_request() -> impl Future<Output = ()> + Send + 'static {
+        let (open, closed) = oneshot::channel::<()>();
         thread::spawn(move || {
             // Whatever ends it ends the waiting.
             let _ = stdin().read_to_end(&mut Vec::new());
-            drop(tell);
+            drop(open);
         });
-        told.map(drop)
+        closed.map(drop)
     }
 
     /// Sends a signal, as `-STOP`.

@@ -44,7 +44,7 @@ impl Log {
     ///
     /// # Panics
     /// If the file cannot be written.
-    pub fn say(&self, event: &allora_core::Event) {
+    pub fn report(&self, event: &allora_core::Event) {
         (&*self.0).write_all(format!("{event:?}\n").as_bytes()).unwrap();
     }
 }

@@ -114,8 +114,8 @@ impl Defect for DueIsNotYet {
 }
 
 /// Offers what is due within a second, to be early.
-pub(crate) struct Hasty;
-impl Defect for Hasty {
+pub(crate) struct ClaimsTooEarly;
+impl Defect for ClaimsTooEarly {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         if matches!(step.operation.action, Action::Claim(_)) {
             step.context.now += TimeDelta::seconds(1);
@@ -165,8 +165,8 @@ impl Defect for ForgetsTheDeleted {
 }
 
 /// Does not remember accepted ends.
-pub(crate) struct FinishesOnce;
-impl Defect for FinishesOnce {
+pub(crate) struct CompletesOnce;
+impl Defect for CompletesOnce {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let reply = step.apply();
         if let Some(record) = step.record {
@@ -219,8 +219,8 @@ impl Defect for TrustsTheClock {
 }
 
 /// A crashed at-most-once run counts as running for ever.
-pub(crate) struct MarksNeverLapse;
-impl Defect for MarksNeverLapse {
+pub(crate) struct LeasesAtMostOnceNeverEnd;
+impl Defect for LeasesAtMostOnceNeverEnd {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let leases = step.record.as_ref().map(|record| &*record.leases).unwrap_or_default();
         let is_repeated = claim_of(step)
@@ -286,8 +286,8 @@ impl Defect for IgnoresTheVersion {
 }
 
 /// Does not store claim ids.
-pub(crate) struct IgnoresTheClaim;
-impl Defect for IgnoresTheClaim {
+pub(crate) struct IgnoresTheClaimId;
+impl Defect for IgnoresTheClaimId {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let reply = step.apply();
         for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
@@ -298,8 +298,8 @@ impl Defect for IgnoresTheClaim {
 }
 
 /// Stores claim ids in 64 bits.
-pub(crate) struct CutsTheClaim;
-impl Defect for CutsTheClaim {
+pub(crate) struct CutsTheClaimId;
+impl Defect for CutsTheClaimId {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let Some(mut claim) = claim_of(step) else { return step.apply() };
         claim.claim_id &= u128::from(u64::MAX);
@@ -328,8 +328,8 @@ impl Defect for MovesTheCursorBack {
 }
 
 /// Replies in the order in which the rows came back.
-pub(crate) struct AnswersOutOfOrder;
-impl Defect for AnswersOutOfOrder {
+pub(crate) struct RepliesOutOfOrder;
+impl Defect for RepliesOutOfOrder {
     fn replies(mut replies: Vec<Result<Reply>>) -> Vec<Result<Reply>> {
         replies.reverse();
         replies
@@ -337,8 +337,8 @@ impl Defect for AnswersOutOfOrder {
 }
 
 /// Advances the cursor, and records nothing.
-pub(crate) struct SkipsInSilence;
-impl Defect for SkipsInSilence {
+pub(crate) struct AdvancesWithoutARecord;
+impl Defect for AdvancesWithoutARecord {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let Action::Advance(_) = &step.operation.action else { return step.apply() };
         let before = step.record.as_ref().map(|record| record.counters);
@@ -371,8 +371,8 @@ impl Defect for IgnoresLeases {
 }
 
 /// Starts exclusive runs beside others.
-pub(crate) struct IgnoresMarks;
-impl Defect for IgnoresMarks {
+pub(crate) struct IgnoresExclusiveRuns;
+impl Defect for IgnoresExclusiveRuns {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let Some(mut claim) = claim_of(step) else { return step.apply() };
         claim.lease.sharing = Sharing::Shared;
@@ -462,8 +462,8 @@ impl Defect for ForgetsAttempts {
 }
 
 /// The history has the starts of runs only.
-pub(crate) struct ForgetsHowRunsEnded;
-impl Defect for ForgetsHowRunsEnded {
+pub(crate) struct ForgetsOutcomes;
+impl Defect for ForgetsOutcomes {
     fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         for entry in entries.iter_mut().filter(|entry| entry.attempt > 0) {
             entry.outcome = Outcome::Running;
@@ -473,8 +473,8 @@ impl Defect for ForgetsHowRunsEnded {
 }
 
 /// Notifies no node.
-pub(crate) struct KeepsSilent;
-impl Defect for KeepsSilent {
+pub(crate) struct NeverNotifies;
+impl Defect for NeverNotifies {
     fn notifies() -> bool {
         false
     }
@@ -490,8 +490,8 @@ impl Defect for ForgetsKinds {
 }
 
 /// Keeps no dead letters.
-pub(crate) struct ForgetsTheDead;
-impl Defect for ForgetsTheDead {
+pub(crate) struct ForgetsDeadLetters;
+impl Defect for ForgetsDeadLetters {
     fn apply(step: &mut Step<'_>) -> Result<Reply> {
         let reply = step.apply();
         if fence_of(&step.operation.action).is_some() {

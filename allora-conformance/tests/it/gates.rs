@@ -67,10 +67,10 @@ impl Fixture for TooModest {
     }
 }
 
-const DENIED: &str = "lifecycle::what_is_lacking_is_denied_and_what_is_not_is_there";
+const DENIED: &str = "lifecycle::unsupported_capabilities_are_denied_and_the_others_work";
 
 #[test]
-fn what_is_declared_to_be_lacking_is_denied() {
+fn an_unsupported_capability_is_denied() {
     assert_eq!(check::<Declared>(DENIED), Ok(Passed::Holds));
     assert_eq!(check::<Broken<Sound>>(DENIED), Ok(Passed::Holds));
     for wrong in [check::<Undeclared>(DENIED), check::<TooModest>(DENIED)] {
@@ -79,12 +79,12 @@ fn what_is_declared_to_be_lacking_is_denied() {
 }
 
 #[test]
-fn what_needs_it_is_not_run() {
+fn cases_that_need_it_are_not_run() {
     let list = "stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page";
     assert_eq!(check::<Declared>(list), Ok(Passed::Denied(Capability::Queries)));
     assert!(check::<Undeclared>(list).is_err());
     // Each node is a store of its own.
-    let alone = "stored::an_edit_changes_what_was_read_and_nothing_else";
+    let alone = "stored::an_edit_changes_only_the_generation_that_was_read";
     assert_eq!(check::<Declared>(alone), Ok(Passed::Holds));
     let run = names().filter(|name| {
         !matches!(check::<Broken<Sound>>(name), Ok(Passed::Denied(_) | Passed::Skipped(_)))
@@ -106,7 +106,7 @@ impl Fixture for Absent {
 
 #[test]
 fn a_store_that_is_not_here_is_skipped_with_its_reason() {
-    let skipped = check::<Absent>("claim::what_is_due_exactly_now_is_taken");
+    let skipped = check::<Absent>("claim::an_occurrence_due_exactly_now_is_claimed");
     assert_eq!(skipped, Ok(Passed::Skipped("no server is to be found; start one".into())));
 }
 
@@ -129,8 +129,8 @@ impl Fixture for Counted {
 }
 
 #[test]
-fn a_case_that_fails_is_told_and_its_store_thrown_away() {
-    let case = "claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth";
+fn a_failed_case_is_reported_and_its_store_removed() {
+    let case = "claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state";
     let message = check::<Counted>(case).unwrap_err();
     assert!(
         message.starts_with("the claim must be rejected, but it succeeded: Claimed"),
@@ -140,7 +140,7 @@ fn a_case_that_fails_is_told_and_its_store_thrown_away() {
 }
 
 #[test]
-fn a_walk_that_fails_tells_its_seed_and_a_short_way() {
+fn a_failed_walk_reports_its_seed_and_a_short_list() {
     if std::env::var_os("ALLORA_SEED").is_some() {
         return;
     }

@@ -23,7 +23,7 @@ fn failing<F: Fixture>() -> Vec<&'static str> {
     let fails = |name| check::<F>(name) != Ok(Passed::Holds);
     // Cases wait for a notification that does not come: run them side by side.
     let (notifications, others): (Vec<_>, Vec<_>) =
-        certain().partition(|name| name.starts_with("watch::"));
+        certain().partition(|name| name.starts_with("notifications::"));
     thread::scope(|scope| {
         let waits = notifications.iter().map(|name| scope.spawn(|| fails(*name)));
         let waits: Vec<_> = waits.collect();
@@ -58,7 +58,7 @@ fn a_sound_backend_passes_every_case() {
 
 #[test]
 fn eight_nodes_find_a_store_that_reads_and_then_writes() {
-    let case = "contention::eight_nodes_take_each_occurrence_once";
+    let case = "contention::eight_nodes_claim_each_occurrence_once";
     assert!(check::<Broken<ReadsThenWrites>>(case).is_err());
 }
 
@@ -91,35 +91,35 @@ teeth! {
     accepts_a_stale_fence: AcceptsAStaleFence;
     forgets_the_cursor: ForgetsTheCursor;
     due_is_not_yet: DueIsNotYet;
-    hasty: Hasty;
+    claims_too_early: ClaimsTooEarly;
     fences_stand_still: FencesStandStill;
     fences_begin_anew: FencesBeginAnew;
     forgets_the_deleted: ForgetsTheDeleted;
-    finishes_once: FinishesOnce;
+    completes_once: CompletesOnce;
     loses_a_trigger: LosesATrigger;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;
-    marks_never_lapse: MarksNeverLapse;
+    leases_at_most_once_never_end: LeasesAtMostOnceNeverEnd;
     merges_case: MergesCase;
     ignores_the_fence: IgnoresTheFence;
     ignores_the_version: IgnoresTheVersion;
-    ignores_the_claim: IgnoresTheClaim;
-    cuts_the_claim: CutsTheClaim;
+    ignores_the_claim_id: IgnoresTheClaimId;
+    cuts_the_claim_id: CutsTheClaimId;
     moves_the_cursor_back: MovesTheCursorBack;
-    answers_out_of_order: AnswersOutOfOrder;
-    skips_in_silence: SkipsInSilence;
+    replies_out_of_order: RepliesOutOfOrder;
+    advances_without_a_record: AdvancesWithoutARecord;
     ignores_leases: IgnoresLeases;
-    ignores_marks: IgnoresMarks;
+    ignores_exclusive_runs: IgnoresExclusiveRuns;
     ends_data_at_nul: EndsDataAtNul;
     cuts_instants: CutsInstants;
     ignores_the_pause: IgnoresThePause;
     finds_too_much: FindsTooMuch;
     lists_backwards: ListsBackwards;
     forgets_attempts: ForgetsAttempts;
-    forgets_how_runs_ended: ForgetsHowRunsEnded;
-    keeps_silent: KeepsSilent;
+    forgets_outcomes: ForgetsOutcomes;
+    never_notifies: NeverNotifies;
     forgets_kinds: ForgetsKinds;
-    forgets_the_dead: ForgetsTheDead;
+    forgets_dead_letters: ForgetsDeadLetters;
     keeps_runs_at_reset: KeepsRunsAtReset;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 /// # Promises
 /// Each names the cases of the conformance suite that check it.
 /// 1. *One entry for each attempt*, from its start to its end, and one for each range that was
-///    not run. Cases: `history::a_run_is_told_from_its_start_to_its_end`,
-///    `history::every_outcome_is_told`, `history::what_is_passed_over_is_told_as_a_range`.
+///    not run. Cases: `history::a_run_has_an_entry_from_start_to_end`,
+///    `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
 /// 2. *Ended leases have entries*: runs that expired or were lost. Cases:
-///    `history::an_abandoned_run_and_its_successor_are_two_entries`,
-///    `history::a_lost_run_is_told`.
+///    `history::an_expired_run_and_its_successor_are_two_entries`,
+///    `history::a_lost_run_has_an_entry`.
 /// 3. *The newest come first*, page by page. Cases:
 ///    `history::the_newest_come_first_page_by_page`.
 #[async_trait]

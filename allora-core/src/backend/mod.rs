@@ -42,44 +42,44 @@ use std::{fmt, sync::Arc};
 /// Each names the cases of the conformance suite that check it.
 /// 1. *Atomic.* Each operation is one atomic, durable step of one record, and independent of the
 ///    others in its batch, except that those with the same name are applied in their order. Durable
-///    means: before the reply. Cases: `claim::each_plan_of_a_batch_is_decided_alone`,
+///    means: before the reply. Cases: `claim::each_operation_of_a_batch_is_decided_alone`,
 ///    `claim::operations_on_one_job_are_applied_in_their_order`,
 ///    `lifecycle::jobs_do_not_disturb_each_other`,
-///    `contention::eight_nodes_take_each_occurrence_once`.
+///    `contention::eight_nodes_claim_each_occurrence_once`.
 /// 2. *One winner.* A claim succeeds only if the record's fence is the one that was read, its head
 ///    is the expected occurrence, and that is due by the store's clock. So a claim that arrives when
 ///    its node no longer waits for it claims nothing. Cases:
-///    `claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth`,
-///    `claim::a_take_that_read_another_fence_is_refused`,
-///    `claim::a_take_of_another_occurrence_is_refused`,
-///    `lease::a_take_that_arrives_after_its_run_was_given_back_is_refused`,
-///    `claim::nothing_is_taken_before_it_is_due`, `claim::what_is_due_exactly_now_is_taken`.
+///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
+///    `claim::a_claim_with_another_fence_is_refused`,
+///    `claim::a_claim_of_another_occurrence_is_refused`,
+///    `lease::a_claim_that_arrives_after_its_run_was_released_is_refused`,
+///    `claim::nothing_is_claimed_before_it_is_due`, `claim::an_occurrence_due_exactly_now_is_claimed`.
 /// 3. *Fences grow* with every claim of a job, for as long as the name exists, through deletion
-///    and re-creation. Cases: `claim::fences_grow_with_every_take`,
+///    and re-creation. Cases: `claim::fences_grow_with_every_claim`,
 ///    `lease::fences_grow_through_every_end_of_a_lease`,
 ///    `stored::a_name_that_comes_back_begins_anew_above_its_old_fences`,
-///    `stored::fences_grow_when_even_the_tombstone_is_gone`.
+///    `stored::fences_grow_after_the_tombstone_is_removed`.
 /// 4. *The cursor never moves back.* Claims, advances and completions move it to a later time only,
 ///    and nothing moves it to a started occurrence. Cases:
-///    `claim::the_cursor_does_not_go_back_or_stay`,
-///    `redefine::a_redefinition_does_not_go_back_to_what_was_started`,
-///    `lease::a_finish_that_would_not_go_forward_is_refused`,
-///    `lease::a_begun_occurrence_may_be_taken_at_most_once_if_the_cursor_moves`.
+///    `claim::the_cursor_moves_only_forward`,
+///    `redefine::a_redefinition_does_not_repeat_a_started_occurrence`,
+///    `lease::a_completion_that_does_not_move_forward_is_refused`,
+///    `lease::an_active_occurrence_may_be_claimed_at_most_once_if_the_cursor_moves`.
 /// 5. *A rejected operation returns the current state*, by position, and changes nothing. Cases:
-///    `claim::one_of_two_nodes_wins_and_the_other_is_told_the_truth`,
-///    `claim::a_skip_that_expects_something_else_changes_nothing`,
-///    `lifecycle::looking_alters_nothing`, `names::a_large_batch_is_answered_by_position`.
+///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
+///    `claim::an_advance_that_expects_another_cursor_changes_nothing`,
+///    `lifecycle::reading_alters_nothing`, `names::a_large_batch_has_its_replies_by_position`.
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
-///    alike. Cases: `claim::a_take_whose_answer_was_lost_is_answered_again`,
-///    `claim::claims_are_told_apart_to_the_last_bit`,
-///    `lease::a_leased_take_whose_answer_was_lost_is_answered_again`,
-///    `marks::a_marked_take_whose_answer_was_lost_is_answered_again`.
+///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
+///    `claim::claim_ids_differ_to_the_last_bit`,
+///    `lease::a_leased_claim_whose_reply_was_lost_has_the_same_reply_again`,
+///    `at_most_once::a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are
 ///    recorded and counted; a due one that a redefinition leaves out is counted as missed. Cases:
-///    `claim::no_instant_is_passed_over_in_silence`,
+///    `claim::a_claim_names_every_occurrence_before_the_started_one`,
 ///    `claim::a_later_occurrence_starts_and_those_before_it_are_counted`,
-///    `claim::a_skip_moves_the_cursor_and_counts`,
-///    `redefine::a_due_occurrence_that_is_passed_over_is_missed`.
+///    `claim::an_advance_moves_the_cursor_and_counts`,
+///    `redefine::a_due_occurrence_before_the_new_cursor_is_missed`.
 /// 8. *Stored unchanged.* Names are compared as bytes; times are exact to the millisecond; data of
 ///    up to 1 MiB comes back byte for byte; more is rejected, and so is a bad name. Cases:
 ///    `names::no_two_names_are_the_same`,
@@ -90,42 +90,42 @@ use std::{fmt, sync::Arc};
 /// 9. *Registering is neutral.* An existing job stays as it is. Another definition comes by a
 ///    redefinition of the generation that was read, and not from a lower version. Cases:
 ///    `lifecycle::registering_again_alters_nothing`,
-///    `redefine::of_two_redefinitions_of_one_edition_one_wins`,
+///    `redefine::of_two_redefinitions_of_one_generation_one_succeeds`,
 ///    `redefine::a_lower_version_does_not_win_back`.
 /// 10. *Namespaces are invisible to each other.* Cases:
 ///    `lifecycle::namespaces_are_invisible_to_each_other`.
 /// 11. *The fence decides, the clock does not.* With the current fence the end of a run is accepted,
 ///    even after the lease's end. After another claim, or when the run was recorded as lost, it is
-///    rejected. Cases: `lease::late_but_not_taken_over_is_accepted`,
-///    `lease::once_taken_over_every_ending_is_refused`,
+///    rejected. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
+///    `lease::every_end_of_a_run_that_was_taken_over_is_refused`,
 ///    `lease::a_fence_that_was_never_given_is_refused`,
-///    `marks::late_but_not_given_up_is_accepted`.
+///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`.
 /// 12. *An accepted end stays accepted.* It is accepted again when repeated, until another is; its
 ///    occurrence is not offered again. Cases:
-///    `lease::a_finish_whose_answer_was_lost_is_answered_alike`,
-///    `lease::every_ending_is_answered_alike_when_repeated`, `lease::finished_is_finished`.
+///    `lease::a_completion_whose_reply_was_lost_has_the_same_reply_again`,
+///    `lease::every_repeated_end_has_the_same_reply`, `lease::a_completed_occurrence_stays_completed`.
 /// 13. *A lease never shrinks.* Cases: `lease::a_lease_never_shrinks`.
 /// 14. *An at-least-once lease is alone* until it ends by the store's clock. Then the same occurrence
 ///    is offered again, as one more attempt. Cases:
-///    `lease::nobody_else_takes_what_is_leased`,
-///    `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends`,
-///    `lease::a_begun_occurrence_is_not_passed_over`.
+///    `lease::no_other_node_claims_a_leased_occurrence`,
+///    `lease::a_silent_nodes_run_expires_and_runs_again`,
+///    `lease::an_active_occurrence_is_not_skipped`.
 /// 15. *An at-most-once lease that ends is a lost run*, recorded once and not run again. Until then
-///    it keeps exclusive runs away. Cases: `marks::a_silent_run_is_lost_when_its_mark_ends`,
-///    `marks::a_run_that_must_be_alone_waits_for_the_one_before`,
-///    `marks::the_next_run_does_not_wait_for_a_mark_that_has_ended`.
+///    it keeps exclusive runs away. Cases: `at_most_once::a_silent_run_is_lost_when_its_lease_ends`,
+///    `at_most_once::an_exclusive_run_waits_for_the_one_before`,
+///    `at_most_once::the_next_run_does_not_wait_for_a_lease_that_has_ended`.
 /// 16. *A retry and a release offer the same occurrence again*; a release was not counted. Cases:
 ///    `lease::a_retry_is_the_same_occurrence_later`,
-///    `lease::what_is_released_can_be_taken_at_once_and_did_not_count`.
+///    `lease::a_released_run_does_not_count_and_can_be_claimed_at_once`.
 /// 17. *An edit is all or nothing.* A rejected edit changes nothing; of two edits of one generation
 ///    one is applied; in a batch each schedule is decided alone. Cases:
-///    `stored::an_edit_changes_what_was_read_and_nothing_else`,
-///    `stored::an_edit_does_not_go_back_to_what_was_started`,
-///    `stored::an_edited_kind_routes_it_elsewhere`, `stored::a_name_that_is_taken_is_refused`,
-///    `stored::of_many_that_are_added_each_is_answered_by_position`.
+///    `stored::an_edit_changes_only_the_generation_that_was_read`,
+///    `stored::an_edit_does_not_repeat_a_started_occurrence`,
+///    `stored::an_edited_kind_routes_the_schedule_elsewhere`, `stored::a_name_that_is_taken_is_refused`,
+///    `stored::many_creations_have_their_replies_by_position`.
 /// 18. *A deleted job is deleted for its runs too*; its name is remembered, and starts again as a new
-///    incarnation. Cases: `stored::a_deleted_job_is_gone_to_every_plan`,
-///    `stored::a_run_of_a_deleted_job_is_told_so_and_moves_nothing`,
+///    incarnation. Cases: `stored::a_deleted_job_is_deleted_for_every_operation`,
+///    `stored::a_run_of_a_deleted_job_receives_that_and_moves_nothing`,
 ///    `stored::a_tombstone_outlives_every_late_writer`.
 /// 19. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,
@@ -134,14 +134,14 @@ use std::{fmt, sync::Arc};
 ///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.
 /// 20. *A pause holds back the schedule*, started or not, but neither active runs nor triggers.
 ///    Cases: `operators::a_paused_schedule_offers_nothing`,
-///    `operators::what_failed_is_not_tried_again_while_paused`,
-///    `operators::what_runs_goes_on_while_paused`, `operators::triggers_run_while_paused`.
+///    `operators::a_failed_run_is_not_retried_while_paused`,
+///    `operators::a_run_continues_while_paused`, `operators::triggers_run_while_paused`.
 /// 21. *Dead letters are kept*, the last ones, until an operator reruns them as the same occurrences
 ///    or dismisses them. Cases:
-///    `operators::what_failed_for_good_is_kept_and_can_be_run_again`,
-///    `operators::only_so_many_dead_letters_are_kept`.
+///    `operators::a_dead_letter_is_kept_and_can_be_rerun`,
+///    `operators::the_number_of_dead_letters_is_limited`.
 /// 22. *Imported progress is kept*: a schedule from another store continues where it stopped. Cases:
-///    `stored::a_schedule_brings_its_past_along`.
+///    `stored::a_schedule_is_created_with_its_progress`.
 /// 23. *A reset job continues from now* under a new incarnation, whatever times its record has
 ///    reached. Cases: `operators::a_reset_job_continues_from_now_under_a_new_incarnation`.
 /// 24. *The state machine is core's.* Every reply is that of [`apply`](crate::record::apply()). Cases:

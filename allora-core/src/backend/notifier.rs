@@ -14,9 +14,9 @@ use std::fmt;
 /// # Promises
 /// Each names the cases of the conformance suite that check it.
 /// 1. *A working store notifies every node* of each job that was added, changed, deleted,
-///    triggered or released. Cases: `watch::an_added_schedule_is_told`,
-///    `watch::an_edit_a_resumption_and_a_deletion_are_told`, `watch::a_trigger_is_told`,
-///    `watch::what_is_given_back_is_told`, `watch::every_node_is_told`.
+///    triggered or released. Cases: `notifications::a_created_schedule_notifies`,
+///    `notifications::an_edit_a_resumption_and_a_deletion_notify`, `notifications::a_trigger_notifies`,
+///    `notifications::a_release_notifies`, `notifications::every_node_is_notified`.
 #[async_trait]
 pub trait Notifier: Send + Sync {
     /// A stream of notifications from now on. Subscribe before the first read. When the stream

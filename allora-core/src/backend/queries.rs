@@ -10,10 +10,10 @@ use async_trait::async_trait;
 /// # Promises
 /// Each names the cases of the conformance suite that check it.
 /// 1. *What wants attention is found*, by kind, the earliest first, and nothing else is. Cases:
-///    `stored::what_is_due_is_found_by_kind_the_earliest_first`,
-///    `stored::what_is_leased_is_found_again_at_the_leases_end`,
+///    `stored::due_schedules_are_found_by_kind_the_earliest_first`,
+///    `stored::a_leased_schedule_is_found_again_when_its_lease_ends`,
 ///    `operators::a_trigger_of_a_job_in_code_is_found`,
-///    `stored::the_kinds_of_what_can_be_found_are_known`.
+///    `stored::the_kinds_of_stored_schedules_are_listed`.
 /// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages.
 ///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
 ///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`.

@@ -43,7 +43,7 @@ fn at(minutes: i64) -> Time {
 
 impl Place {
     async fn new<C: Cluster>(name: &str) -> Option<Self> {
-        let members = crate::stores::or_skip(members::<C>())?;
+        let members = members::<C>()?;
         let place = Self { members, prefix: format!("k{:x}_{name}", std::process::id()) };
         place.clear().await;
         Some(place)
@@ -147,7 +147,7 @@ fn complete(fence: i64, then: i64) -> Action<'static> {
     Action::Complete { fence, then, completion: Completion::Succeeded }
 }
 
-async fn a_run_is_its_nodes_while_that_lives(place: &Place) {
+async fn a_run_belongs_to_its_node_while_that_lives(place: &Place) {
     let (right, fast, slow) =
         (place.join("right", 0).await, place.join("fast", 10).await, place.join("slow", -10).await);
     right.register(60).await;
@@ -235,7 +235,7 @@ async fn fences_grow_whatever_the_clocks_say(place: &Place) {
     grows(slow.read(0).await.incarnation);
 }
 
-async fn what_a_dead_node_left_is_found_by_any_clock(place: &Place) {
+async fn runs_of_a_dead_node_are_found_by_any_clock(place: &Place) {
     let (fast, slow) = (place.join("fast", 10).await, place.join("slow", -10).await);
     let new = NewSchedule::new("mail", "every 1m", Some(at(60).into()));
     fast.apply(0, "job", Action::Create(new)).await.unwrap();
@@ -436,12 +436,12 @@ macro_rules! on_each {
 }
 
 on_each! {
-    a_run_is_its_nodes_while_that_lives
+    a_run_belongs_to_its_node_while_that_lives
     a_dead_nodes_run_is_taken_over_by_any_clock
     the_end_of_a_session_alone_ends_no_run
     a_dead_nodes_lease_is_reaped_by_any_clock
     fences_grow_whatever_the_clocks_say
-    what_a_dead_node_left_is_found_by_any_clock
+    runs_of_a_dead_node_are_found_by_any_clock
     a_dropped_stores_runs_are_free_when_its_lease_ends
     a_node_that_sends_nothing_loses_its_session
     a_node_that_only_queries_keeps_its_session

@@ -1,6 +1,6 @@
 //! The stores that tests work on, and where they are.
 
-use allora_conformance::Fixture;
+use allora_conformance::{Fixture, environment};
 use allora_core::{Backend, Error, ErrorKind, Result};
 use allora_etcd::{
     Etcd,
@@ -8,7 +8,6 @@ use allora_etcd::{
 };
 use async_trait::async_trait;
 use std::{
-    env,
     marker::PhantomData,
     sync::{Arc, LazyLock},
 };
@@ -34,19 +33,10 @@ impl Cluster for Three {
     const VARIABLE: &str = "ALLORA_TEST_ETCD_CLUSTER_URLS";
 }
 
-/// The members of a cluster.
-///
-/// # Errors
-/// `Unsupported` if there is none on this machine.
-pub(crate) fn members<C: Cluster>() -> Result<Vec<String>> {
-    if env::var("ALLORA_TEST_STORES").is_ok_and(|only| !only.split(',').any(|s| s == "etcd")) {
-        return Err(Error::new(ErrorKind::Unsupported, "etcd is left out of this run"));
-    }
-    let urls = env::var(C::VARIABLE).map_err(|_| {
-        let none = format!("no etcd: `cargo xtask test` starts one and sets {}", C::VARIABLE);
-        Error::new(ErrorKind::Unsupported, none)
-    })?;
-    Ok(urls.split(',').map(str::to_owned).collect())
+/// The members of a cluster; `None`, with a line that says so, where there is none.
+pub(crate) fn members<C: Cluster>() -> Option<Vec<String>> {
+    let urls = environment::address("etcd", C::VARIABLE)?;
+    Some(urls.split(',').map(str::to_owned).collect())
 }
 
 /// A prefix on a cluster, thrown away afterwards.
@@ -59,8 +49,9 @@ pub(crate) struct Store<C> {
 #[async_trait]
 impl<C: Cluster> Fixture for Store<C> {
     async fn set_up(namespace: &str) -> Result<Self> {
-        let store =
-            Self { members: members::<C>()?, prefix: namespace.into(), cluster: PhantomData };
+        let none = || Error::new(ErrorKind::Unsupported, "there is no etcd");
+        let members = members::<C>().ok_or_else(none)?;
+        let store = Self { members, prefix: namespace.into(), cluster: PhantomData };
         store.clear().await?;
         Ok(store)
     }
@@ -100,22 +91,6 @@ pub(crate) fn patient(builder: allora_etcd::Builder) -> allora_etcd::Builder {
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     &RUNTIME
-}
-
-/// `None`, with a line that says so, where there is no such cluster.
-#[expect(clippy::print_stderr, reason = "a skip must be seen")]
-pub(crate) fn or_skip<T>(found: Result<T>) -> Option<T> {
-    match found {
-        Ok(found) => Some(found),
-        Err(none) => {
-            assert!(
-                env::var_os("CI").is_none() || env::var_os("ALLORA_TEST_STORES").is_some(),
-                "{none}"
-            );
-            eprintln!("skipped: {none}");
-            None
-        }
-    }
 }
 
 /// The machine's steady clock.

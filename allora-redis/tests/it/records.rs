@@ -1,9 +1,10 @@
 //! Keys with garbage, keys of other programs, hostile names, the server's clock.
 
 use crate::{
-    server::{IN_MEMORY, ON_DISK, Server, patiently},
+    server::{IN_MEMORY, ON_DISK, Server},
     stores::{Kind, Place, create, runtime, send},
 };
+use allora_conformance::environment::patiently;
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{

@@ -1,16 +1,13 @@
 //! A server of the test's own, to be set up wrongly, killed, frozen and cut off.
 
-#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
-
 use crate::stores::{Kind, Place};
+use allora_conformance::environment::{self, free_ports, patiently};
 use redis::FromRedisValue;
 use std::{
-    env, fs,
-    net::{TcpListener, TcpStream},
+    fs,
+    net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 /// The arguments of a server that keeps its data.
@@ -33,12 +30,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Ports that nobody listens on; bound all at once, so that they are different ones.
-pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
-    let bound = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-    bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
 impl Server {
@@ -76,19 +67,8 @@ impl Server {
     }
 
     fn new(folder: tempfile::TempDir, port: u16, arguments: &[&str]) -> Option<Self> {
-        if let Ok(only) = env::var("ALLORA_TEST_STORES")
-            && !only.split(',').any(|store| store == "redis")
-        {
-            return None;
-        }
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path).map(|folder| folder.join("redis-server"));
-        let Some(program) = found.into_iter().find(|program| program.is_file()) else {
-            assert!(env::var_os("CI").is_none(), "redis-server is not installed");
-            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
-            let () = eprintln!("skipped: redis-server is not installed");
-            return None;
-        };
+        let folders = environment::program("redis", "redis-server", Vec::new())?;
+        let program = folders.join("redis-server");
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Some(Self { program, folder, port, port_word: "--port", arguments, process: None })
     }
@@ -138,14 +118,5 @@ impl Server {
         let mut connection = redis::Client::open(self.url())?.get_connection()?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]).query(&mut connection)
-    }
-}
-
-/// Asks twenty times a second for up to half a minute.
-pub(crate) fn patiently(what: &str, mut asked: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !asked() {
-        assert!(Instant::now() < end, "in vain: {what}");
-        thread::sleep(Duration::from_millis(50));
     }
 }

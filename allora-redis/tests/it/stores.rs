@@ -1,8 +1,10 @@
 //! The servers that `cargo xtask test` brings up, and places of their own on them.
 
+use allora_conformance::environment;
 use allora_core::{
-    Backend, Result,
+    Backend, Result, Runtime as _,
     backend::{Batch, JobState, NewSchedule, Operation, Reply, TimeSource},
+    runtime::Tokio,
 };
 use allora_redis::{Builder, Redis};
 use redis::{AsyncCommands, Value, aio::ConnectionLike};
@@ -12,6 +14,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 use tokio::runtime::Runtime;
 
@@ -41,16 +44,7 @@ impl Kind {
             Kind::Cluster => "ALLORA_TEST_REDIS_CLUSTER_URLS",
             Kind::Sentinel => "ALLORA_TEST_REDIS_SENTINEL_URLS",
         };
-        if let Ok(only) = env::var("ALLORA_TEST_STORES")
-            && !only.split(',').any(|store| store == "redis")
-        {
-            return None;
-        }
-        let Ok(urls) = env::var(variable) else {
-            assert!(env::var_os("CI").is_none(), "{variable} is not set");
-            skipped(variable);
-            return None;
-        };
+        let urls = environment::address("redis", variable)?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Some(Place {
             kind: self,
@@ -142,14 +136,14 @@ pub(crate) async fn create(
     send(store, time, create).await.unwrap().state().unwrap()
 }
 
+/// Lets real time pass: servers have clocks of their own.
+pub(crate) async fn pause(ms: u64) {
+    let runtime = Tokio::current().unwrap();
+    runtime.sleep_until(runtime.now() + Duration::from_millis(ms)).await;
+}
+
 /// One runtime for the whole process.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
-}
-
-/// Says that a test did not run.
-#[expect(clippy::print_stderr, reason = "a skip must be seen")]
-fn skipped(variable: &str) {
-    eprintln!("skipped: {variable} is not set");
 }

@@ -1,9 +1,10 @@
 //! TLS, against a server that talks nothing else; and sentinels with a password of their own.
 
 use crate::{
-    server::{ON_DISK, Server, patiently},
+    server::{ON_DISK, Server},
     stores::runtime,
 };
+use allora_conformance::environment::patiently;
 use allora_core::{Backend, ErrorKind, backend::Page};
 use allora_redis::{ClientTlsConfig, Redis, TlsCertificates};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -60,7 +61,7 @@ impl Papers {
 }
 
 fn connect(server: &Server, certificates: Option<TlsCertificates>) -> allora_core::Result<Redis> {
-    let mut builder = Redis::builder().timeout(Duration::from_secs(5));
+    let mut builder = Redis::builder().timeout(Duration::from_secs(20));
     if let Some(certificates) = certificates {
         builder = builder.certificates(certificates);
     }

@@ -99,7 +99,7 @@ impl Node<'_> {
 }
 
 #[test]
-fn the_originals_story_is_told_with_its_promises_kept() {
+fn the_trace_of_the_original_is_replayed_with_its_promises_kept() {
     let Some(place) = Kind::One.place() else { return };
     runtime().block_on(async {
         let (one, two) = (place.open().await, place.open().await);

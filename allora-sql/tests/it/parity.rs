@@ -3,24 +3,24 @@
 //! | row | promise | shown by |
 //! |---|---|---|
 //! | P1 | schedules are durable | here |
-//! | P2, P19 | the first match at or after the start; delay | here, `claim::a_delayed_occurrence_is_taken_when_its_delay_is_over` |
+//! | P2, P19 | the first match at or after the start; delay | here, `claim::a_delayed_occurrence_is_claimed_when_its_delay_is_over` |
 //! | P3 | another time for the first run | here |
 //! | P4 | a name is taken once; other failures are themselves | here, `stored::a_name_that_is_taken_is_refused` |
 //! | P5 | deleted, and deleted again | here, `trace` |
-//! | P6 | looked up and listed | `stored::what_is_not_there_is_not_found`, `names::names_are_listed_in_the_order_of_their_bytes`; by due time: `stored::what_is_due_is_found_by_kind_the_earliest_first` |
-//! | P7 | modified | `trace`, `stored::an_edit_changes_what_was_read_and_nothing_else` |
-//! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::what_is_due_is_found_by_kind_the_earliest_first` |
-//! | P9 | the oldest first, one winner | `trace`, `claim::nodes_that_ask_at_once_have_one_winner` |
-//! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_take_each_occurrence_once` |
-//! | P11, P28 | what nobody finished runs again | `faults::kill`, `lease::a_silent_nodes_occurrence_is_run_again_when_its_lease_ends` |
-//! | P12 | a heartbeat extends | `trace`, `lease::an_extended_lease_keeps_others_away` |
-//! | P13 | the preempted are refused | `trace`, `lease::once_taken_over_every_ending_is_refused` |
+//! | P6 | looked up and listed | `stored::a_missing_schedule_is_not_found`, `names::names_are_listed_in_the_order_of_their_bytes`; by due time: `stored::due_schedules_are_found_by_kind_the_earliest_first` |
+//! | P7 | modified | `trace`, `stored::an_edit_changes_only_the_generation_that_was_read` |
+//! | P8 | routed by kind, as far as a store does it: exactly | `names::kinds_are_compared_as_bytes`, `stored::due_schedules_are_found_by_kind_the_earliest_first` |
+//! | P9 | the oldest first, one winner | `trace`, `claim::one_of_many_claims_at_once_succeeds` |
+//! | P10 | one worker, also for runs longer than the lease | here, `contention::eight_nodes_claim_each_occurrence_once` |
+//! | P11, P28 | an expired run runs again | `faults::kill`, `lease::a_silent_nodes_run_expires_and_runs_again` |
+//! | P12 | a heartbeat extends | `trace`, `lease::an_extended_lease_keeps_other_nodes_away` |
+//! | P13 | the preempted are refused | `trace`, `lease::every_end_of_a_run_that_was_taken_over_is_refused` |
 //! | P14, P15 | every missed occurrence, in order | here |
 //! | P16 | tried again, up to a limit | here, `trace`, `lease::a_retry_is_the_same_occurrence_later` |
-//! | P17 | released | `trace`, `lease::what_is_released_can_be_taken_at_once_and_did_not_count` |
-//! | P18 | finished twice, or after deletion | `trace`, `lease::every_ending_is_answered_alike_when_repeated` |
+//! | P17 | released | `trace`, `lease::a_released_run_does_not_count_and_can_be_claimed_at_once` |
+//! | P18 | finished twice, or after deletion | `trace`, `lease::every_repeated_end_has_the_same_reply` |
 //! | P20 | a zone for each schedule | here |
-//! | P24 | data comes back; broken data is parked | `names::data_of_any_bytes_comes_back_whole`, `rows::a_row_that_cannot_be_read_is_parked_and_in_nobodys_way` |
+//! | P24 | data comes back; unreadable data is shown | `names::data_of_any_bytes_comes_back_whole`, `rows::a_row_that_cannot_be_read_is_shown_and_does_not_stand_before_others` |
 //! | P35 | batches up to their limit | here |
 //! | P36 | conflicts are invisible | `contention`, `sessions` |
 //! | P37 | rows without a type | here |
@@ -45,8 +45,8 @@ on_every_database! {
     p1_schedules_survive_a_restart_of_everything
     p2_the_first_occurrence_is_the_first_match_from_the_start_on_and_a_delay_is_added
     p3_another_time_for_the_first_run_is_for_that_run_only
-    p4_a_failure_is_not_taken_for_a_name_that_is_taken
-    p5_what_was_deleted_is_not_found_and_can_be_added_again
+    p4_a_failure_is_not_reported_as_an_existing_name
+    p5_a_deleted_schedule_is_not_found_and_can_be_added_again
     p10_a_run_longer_than_its_lease_is_not_doubled
     p14_p15_every_missed_occurrence_runs_in_order_one_after_the_other
     p16_a_failed_run_is_tried_again_up_to_its_limit
@@ -104,7 +104,7 @@ async fn p3_another_time_for_the_first_run_is_for_that_run_only(place: Place) {
 }
 
 // There, every failure of an add was «already exists».
-async fn p4_a_failure_is_not_taken_for_a_name_that_is_taken(place: Place) {
+async fn p4_a_failure_is_not_reported_as_an_existing_name(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     desk.add("a", MINUTELY, t(0)).await.unwrap();
     let error = desk.add("a", MINUTELY, t(0)).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn p4_a_failure_is_not_taken_for_a_name_that_is_taken(place: Place) {
 }
 
 // There, alike.
-async fn p5_what_was_deleted_is_not_found_and_can_be_added_again(place: Place) {
+async fn p5_a_deleted_schedule_is_not_found_and_can_be_added_again(place: Place) {
     let desk = Desk::new(&place.open().await, "one");
     desk.add("a", MINUTELY, t(0)).await.unwrap();
     delete(&desk.store, "a", TimeSource::Fixed(t(1))).await.unwrap();
@@ -130,30 +130,30 @@ async fn p5_what_was_deleted_is_not_found_and_can_be_added_again(place: Place) {
 /// One start or end: when, of which occurrence and attempt, and whether it is a start.
 type Seen = (Time, u32, bool);
 
-/// A job that tells when it starts and ends.
-fn telling(
+/// A job that reports when it starts and ends.
+fn reporting_job(
     period: Duration,
     work: Duration,
     fails: bool,
 ) -> (JobSpec, mpsc::UnboundedReceiver<Seen>) {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (report, reports) = mpsc::unbounded_channel();
     let runtime = Tokio::current().unwrap();
     let entry = job(every(period), async move |run: Run| -> Result<(), BoxError> {
-        tell.send((run.scheduled_at(), run.attempt(), true))?;
+        report.send((run.scheduled_at(), run.attempt(), true))?;
         runtime.sleep_until(runtime.now() + work).await;
-        tell.send((run.scheduled_at(), run.attempt(), false))?;
+        report.send((run.scheduled_at(), run.attempt(), false))?;
         if fails { Err("boom".into()) } else { Ok(()) }
     });
-    (entry, told)
+    (entry, reports)
 }
 
 /// Registers a job whose first occurrence was so long ago, and runs it on two nodes until they have
 /// reported so many runs.
-async fn told_by_two_nodes(
+async fn runs_on_two_nodes(
     place: &Place,
     entry: JobSpec,
     ago: Duration,
-    mut told: mpsc::UnboundedReceiver<Seen>,
+    mut reports: mpsc::UnboundedReceiver<Seen>,
     enough: usize,
 ) -> Vec<Seen> {
     let runtime = Tokio::current().unwrap();
@@ -173,14 +173,14 @@ async fn told_by_two_nodes(
     let listening = async {
         let mut seen = Vec::new();
         while seen.len() < enough {
-            seen.push(told.recv().await.unwrap());
+            seen.push(reports.recv().await.unwrap());
         }
         handles.iter().for_each(|handle| handle.stop());
         seen
     };
     let [one, two] = nodes;
     let (mut seen, _, _) = futures::join!(listening, one.run(), two.run());
-    while let Ok(late) = told.try_recv() {
+    while let Ok(late) = reports.try_recv() {
         seen.push(late);
     }
     seen
@@ -189,9 +189,9 @@ async fn told_by_two_nodes(
 // There, nothing extended the lease, and a second worker started.
 async fn p10_a_run_longer_than_its_lease_is_not_doubled(place: Place) {
     let hour = Duration::from_secs(3_600);
-    let (entry, told) = telling(hour, Duration::from_secs(4), false);
-    let entry = entry.at_least_once(Duration::from_secs(1));
-    let seen = told_by_two_nodes(&place, entry, Duration::from_secs(60), told, 2).await;
+    let (entry, reports) = reporting_job(hour, Duration::from_secs(12), false);
+    let entry = entry.at_least_once(Duration::from_secs(5));
+    let seen = runs_on_two_nodes(&place, entry, Duration::from_secs(60), reports, 2).await;
     let at = seen[0].0;
     assert_eq!(seen, [(at, 1, true), (at, 1, false)]);
 }
@@ -199,12 +199,12 @@ async fn p10_a_run_longer_than_its_lease_is_not_doubled(place: Place) {
 // There, it was the only policy.
 async fn p14_p15_every_missed_occurrence_runs_in_order_one_after_the_other(place: Place) {
     let minute = Duration::from_secs(60);
-    let (entry, told) = telling(minute, Duration::from_millis(50), false);
+    let (entry, reports) = reporting_job(minute, Duration::from_millis(50), false);
     let all = CatchUp::All { limit: 100 };
     let entry = entry.at_least_once(Duration::from_secs(30)).catch_up(all);
     // Now, and three minutes that were missed.
     let ago = Duration::from_secs(190);
-    let seen = told_by_two_nodes(&place, entry, ago, told, 8).await;
+    let seen = runs_on_two_nodes(&place, entry, ago, reports, 8).await;
     let first = seen[0].0;
     let expected: Vec<Seen> =
         (0..4).map(|i| first + minute * i).flat_map(|at| [(at, 1, true), (at, 1, false)]).collect();
@@ -213,10 +213,10 @@ async fn p14_p15_every_missed_occurrence_runs_in_order_one_after_the_other(place
 
 // There, for ever.
 async fn p16_a_failed_run_is_tried_again_up_to_its_limit(place: Place) {
-    let (entry, told) = telling(Duration::from_secs(3_600), Duration::ZERO, true);
+    let (entry, reports) = reporting_job(Duration::from_secs(3_600), Duration::ZERO, true);
     let retry = allora_core::Retry::up_to(3, Duration::from_millis(100));
     let entry = entry.at_least_once(Duration::from_secs(30)).retry(retry);
-    let seen = told_by_two_nodes(&place, entry, Duration::from_secs(60), told, 6).await;
+    let seen = runs_on_two_nodes(&place, entry, Duration::from_secs(60), reports, 6).await;
     let at = seen[0].0;
     let attempts: Vec<Seen> = (1..=3).flat_map(|n| [(at, n, true), (at, n, false)]).collect();
     assert_eq!(seen, attempts);

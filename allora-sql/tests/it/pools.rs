@@ -49,11 +49,11 @@ async fn over_one(place: &Place) -> (Sql, Hold) {
 
 async fn a_job_that_keeps_the_only_connection_keeps_its_lease(place: Place) {
     let (store, hold) = over_one(&place).await;
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(5);
     let (told, mut heard) = mpsc::unbounded();
     let work = async move |_: Run| {
         let held = hold().await;
-        crate::stores::pause(5_000).await;
+        crate::stores::pause(12_000).await;
         drop(held);
     };
     let scheduler = Scheduler::builder(store.clone())

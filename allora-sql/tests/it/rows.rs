@@ -20,7 +20,7 @@ on_every_database! {
     thousands_of_kinds_are_found
     names_and_payloads_survive_exactly
     the_databases_clock_decides
-    a_claim_by_the_databases_clock_answers_with_the_fence_that_ends_it
+    a_claim_by_the_databases_clock_returns_the_fence_that_ends_it
     deleted_names_are_forgotten_after_seven_days_and_their_fences_are_not
     a_batch_of_large_data_is_written_in_parts
 }
@@ -142,7 +142,7 @@ async fn the_databases_clock_decides(place: Place) {
     assert!(sql.queries().unwrap().find_due(query, wrong).await.unwrap().now >= first);
 }
 
-async fn a_claim_by_the_databases_clock_answers_with_the_fence_that_ends_it(place: Place) {
+async fn a_claim_by_the_databases_clock_returns_the_fence_that_ends_it(place: Place) {
     let sql = place.open().await;
     let lease = Duration::from_secs(60);
     let (first, second) = (at(1_000), Cursor::To(Some(at(2_000).into())));

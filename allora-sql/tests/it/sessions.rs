@@ -22,7 +22,7 @@ use sqlx::{
 use std::{str::FromStr, time::Duration};
 
 on_every_database! {
-    one_of_many_claims_wins_and_the_others_are_told
+    one_of_many_claims_succeeds_and_the_others_receive_the_current_state
     a_write_that_held_the_row_is_not_lost
     time_that_passed_while_waiting_for_a_row_counts
 }
@@ -33,7 +33,7 @@ fn claim(id: u128, fence: i64, expected: NextRun, then: NextRun) -> Claim {
     Claim::at_most_once(id, fence, expected, then, Duration::from_secs(60), Sharing::Shared)
 }
 
-async fn one_of_many_claims_wins_and_the_others_are_told(place: Place) {
+async fn one_of_many_claims_succeeds_and_the_others_receive_the_current_state(place: Place) {
     let names: Vec<String> = (0..100).map(|i| format!("job {i}")).collect();
     let first: NextRun = from_millis(1_000).unwrap().into();
     let sql = place.open().await;
@@ -291,7 +291,7 @@ fn claims_and_queries_use_the_indexes() {
 }
 
 #[test]
-fn postgres_tells_those_who_watch() {
+fn postgres_notifies_subscribed_nodes() {
     on(Db::Postgres, async |place| {
         let (sql, other) = (place.open().await, place.open().await);
         let mut notifications = sql.notifier().unwrap().subscribe().await.unwrap();

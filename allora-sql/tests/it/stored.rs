@@ -7,9 +7,9 @@
 //! | P2, P3, P19, P20 | start, delay, zone, another time for the first run | `the_first_run_is_when_start_delay_and_zone_say` |
 //! | P4, P5, P6, P33 | taken, deleted twice, unknown, listed by due time | `they_are_looked_up_and_listed_by_due_time` |
 //! | P7 | modified, and refused whole | `an_edit_is_checked_and_of_two_editors_one_wins` |
-//! | P8, P16, P17, P27, R12 | routed; retried; released; failures harm nobody; hooks | `workers_route_retry_and_give_back` |
+//! | P8, P16, P17, P27, R12 | routed; retried; released; failures harm nobody; hooks | `workers_route_retry_and_release` |
 //! | R5, R6, R7 | first, last, times; pause, resume, run now; what comes next | `bounds_pauses_and_triggers_hold` |
-//! | R13 | a declared set | `a_declared_set_is_brought_about` |
+//! | R13 | a declared set | `sync_reconciles_the_store_with_a_declared_set` |
 
 use crate::stores::{Place, on_every_database, pause};
 use allora_core::{
@@ -33,9 +33,9 @@ on_every_database! {
     the_first_run_is_when_start_delay_and_zone_say
     they_are_looked_up_and_listed_by_due_time
     an_edit_is_checked_and_of_two_editors_one_wins
-    workers_route_retry_and_give_back
+    workers_route_retry_and_release
     bounds_pauses_and_triggers_hold
-    a_declared_set_is_brought_about
+    sync_reconciles_the_store_with_a_declared_set
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -161,7 +161,7 @@ async fn an_edit_is_checked_and_of_two_editors_one_wins(place: Place) {
     assert_eq!(kind_of(client.modify(&read).await), Some(ErrorKind::AlreadyExists));
 }
 
-async fn workers_route_retry_and_give_back(place: Place) {
+async fn workers_route_retry_and_release(place: Place) {
     let client = schedules(&place).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let gave_back = Arc::new(AtomicBool::new(false));
@@ -266,7 +266,7 @@ async fn bounds_pauses_and_triggers_hold(place: Place) {
     assert_eq!(kind_of(beyond), Some(ErrorKind::Invalid));
 }
 
-async fn a_declared_set_is_brought_about(place: Place) {
+async fn sync_reconciles_the_store_with_a_declared_set(place: Place) {
     let client = schedules(&place).await;
     client.add(&StoredSchedule::new("elsewhere", "t", "@daily")).await.unwrap();
     let file = r#"[

@@ -1,10 +1,11 @@
 //! The databases the tests run on: SQLite in a temporary file, the others where the environment
 //! says that there is one.
 
+use allora_conformance::environment;
 use allora_core::{ErrorKind, Runtime as _, runtime::Tokio};
 use allora_sql::{Builder, Sql};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
-use std::{env, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 use tokio::runtime::Runtime;
 
 /// One database.
@@ -30,8 +31,7 @@ impl Db {
             Db::Postgres => ("postgres", "ALLORA_TEST_POSTGRES_URL"),
             Db::MySql => ("mysql", "ALLORA_TEST_MYSQL_URL"),
         };
-        let only = env::var("ALLORA_TEST_STORES").ok();
-        if only.is_some_and(|only| !only.split(',').any(|store| store == name)) {
+        if !environment::is_wanted(name) {
             return None;
         }
         let mut random = [0; 8];
@@ -42,14 +42,8 @@ impl Db {
             let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
             return Some(Place { url, prefix, folder: Some(folder.into()) });
         }
-        match env::var(variable) {
-            Ok(url) => Some(Place { url, prefix, folder: None }),
-            Err(_) if env::var_os("CI").is_some() => panic!("{variable} is not set"),
-            Err(_) => {
-                skipped(variable);
-                None
-            }
-        }
+        let url = environment::address(name, variable)?;
+        Some(Place { url, prefix, folder: None })
     }
 }
 
@@ -128,7 +122,7 @@ pub(crate) fn runtime() -> &'static Runtime {
 
 /// Opens a store whose server may still be starting.
 pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
-    for _ in 0..300 {
+    for _ in 0..600 {
         match builder.clone().connect(url).await {
             Ok(sql) => return sql,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
@@ -136,12 +130,6 @@ pub(crate) async fn patiently_opened(builder: Builder, url: &str) -> Sql {
         pause(100).await;
     }
     panic!("{url} does not answer");
-}
-
-/// Says that a test did not run.
-#[expect(clippy::print_stderr, reason = "a skip must be seen")]
-fn skipped(variable: &str) {
-    eprintln!("skipped: {variable} is not set");
 }
 
 /// Lets real time pass: databases have clocks of their own.

@@ -27,7 +27,7 @@ use allora_core::{
 };
 
 on_every_database! {
-    the_originals_story_is_told_with_its_promises_kept
+    the_trace_of_the_original_is_replayed_with_its_promises_kept
 }
 
 const MINUTELY: &str = "* * * * *";
@@ -71,7 +71,7 @@ fn shown(state: &JobState) -> (i64, i64) {
     (seconds(state.due_at.unwrap()), seconds(state.cursor.unwrap().scheduled_at))
 }
 
-async fn the_originals_story_is_told_with_its_promises_kept(place: Place) {
+async fn the_trace_of_the_original_is_replayed_with_its_promises_kept(place: Place) {
     let store = place.open().await;
     let mut trace = Trace::new();
     let (one, two) = (Desk::new(&store, "one"), Desk::new(&store, "two"));

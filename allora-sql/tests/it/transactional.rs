@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 on_every_database! {
-    effect_and_finish_are_committed_together
-    what_is_rolled_back_was_not_finished
+    effect_and_completion_are_committed_together
+    a_completion_that_was_rolled_back_did_not_happen
     a_zombie_is_refused
 }
 
@@ -104,7 +104,7 @@ async fn prepared(place: &Place) {
     run(place, "CREATE TABLE {p}_effect (fence BIGINT PRIMARY KEY)").await.unwrap();
 }
 
-async fn effect_and_finish_are_committed_together(place: Place) {
+async fn effect_and_completion_are_committed_together(place: Place) {
     prepared(&place).await;
     let state = once(&place, async |store, run| {
         effect(&place, store, run, "COMMIT").await?;
@@ -118,7 +118,7 @@ async fn effect_and_finish_are_committed_together(place: Place) {
     assert_eq!((state.counters.succeeded, state.counters.failed, state.leases.len()), (1, 0, 0));
 }
 
-async fn what_is_rolled_back_was_not_finished(place: Place) {
+async fn a_completion_that_was_rolled_back_did_not_happen(place: Place) {
     prepared(&place).await;
     let state = once(&place, async |store, run| {
         effect(&place, store, run, "ROLLBACK").await?;

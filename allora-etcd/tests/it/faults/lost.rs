@@ -1,7 +1,7 @@
 //! Replies that are lost: claim id and fence tell what happened, and nothing is guessed.
 
 use super::{members::Members, patiently, proxy::Proxy};
-use crate::stores::runtime;
+use crate::stores::{patient, runtime};
 use allora_conformance::faults::Proxy as Cut;
 use allora_core::{
     Backend, ErrorKind, Result, Time,
@@ -11,7 +11,7 @@ use allora_core::{
     },
     time::from_millis,
 };
-use allora_etcd::{Etcd, etcd_client::CompactionOptions};
+use allora_etcd::{Builder, Etcd, etcd_client::CompactionOptions};
 use futures::StreamExt;
 use std::time::Duration;
 
@@ -25,13 +25,18 @@ async fn apply(store: &Etcd, seconds: i64, name: &str, action: Action<'_>) -> Re
     store.reschedule(Batch::new("n", time, &operations)).await?.single()
 }
 
+/// A call that has no reply ends after a few seconds, which are enough for a busy machine.
+fn hurried() -> Builder {
+    patient(Etcd::builder()).timeout(Duration::from_secs(5))
+}
+
 #[test]
 fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &[]).await else { return };
         let proxy = Proxy::to(members.port(0)).await;
-        let store = Etcd::builder().connect([proxy.url()]).await.unwrap();
-        let right = Etcd::builder().connect(members.urls()).await.unwrap();
+        let store = hurried().connect([proxy.url()]).await.unwrap();
+        let right = patient(Etcd::builder()).connect(members.urls()).await.unwrap();
         let first = Some(at(60).into());
         let register = Action::Register { definition: "every 1m", version: 0, first };
         let read = apply(&store, 0, "job", register).await.unwrap().state().unwrap();
@@ -44,13 +49,13 @@ fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
         let fence = first.claimed().unwrap().fence;
         let then = Cursor::To(Some(at(120).into()));
         let complete = Action::Complete { fence, then, completion: Completion::Succeeded };
-        proxy.deafen(true);
+        proxy.hold_replies(true);
         let lost = apply(&store, 61, "job", complete.clone()).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Unavailable);
         // It was applied all the same.
         let read = async || apply(&right, 61, "job", Action::Read).await.unwrap().state().unwrap();
         patiently("the completion arrives", async || read().await.counters.succeeded == 1).await;
-        proxy.deafen(false);
+        proxy.hold_replies(false);
         let mut accepted = None;
         patiently("the way is free", async || {
             accepted = apply(&store, 61, "job", complete.clone()).await.ok();
@@ -58,12 +63,12 @@ fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
         })
         .await;
         assert_eq!(accepted, Some(Reply::Accepted));
-        proxy.deafen(true);
+        proxy.hold_replies(true);
         let lost = apply(&store, 120, "job", claim(2, fence, at(120))).await.unwrap_err();
         assert_eq!(lost.kind(), ErrorKind::Unavailable);
         patiently("the claim arrives", async || !read().await.leases.is_empty()).await;
         let current = read().await.leases[0].fence;
-        proxy.deafen(false);
+        proxy.hold_replies(false);
         let mut again = None;
         patiently("the way is free", async || {
             again = apply(&store, 121, "job", claim(2, fence, at(120))).await.ok();
@@ -80,7 +85,7 @@ fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
 fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &[]).await else { return };
-        let right = Etcd::builder().connect(members.urls()).await.unwrap();
+        let right = patient(Etcd::builder()).connect(members.urls()).await.unwrap();
         let seen = right.queries().unwrap();
         // A reply may come in several pieces, and others before it: each of them is cut off once.
         for replies in 0..8 {
@@ -88,7 +93,7 @@ fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
             let proxy = Cut::new(server, Cut::NEVER).unwrap();
             let urls = [format!("http://127.0.0.1:{}", proxy.port()), members.url(0)];
             // The first one is used as long as it answers.
-            let connect = async || Etcd::builder().connect(urls.clone()).await.unwrap();
+            let connect = async || patient(Etcd::builder()).connect(urls.clone()).await.unwrap();
             let name = format!("job {replies}");
             let shown = async || seen.get(&name).await.unwrap();
             let state = |reply: Result<Reply>| -> JobState { reply.unwrap().state().unwrap() };
@@ -122,7 +127,7 @@ fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
 fn notifications_come_again_after_a_compaction_and_another_leader() {
     runtime().block_on(async {
         let Some(mut members) = Members::start(3, &[]).await else { return };
-        let store = Etcd::builder().connect(members.urls()).await.unwrap();
+        let store = hurried().connect(members.urls()).await.unwrap();
         let new = NewSchedule::new("mail", "x", Some(at(60).into()));
         apply(&store, 0, "job", Action::Create(new)).await.unwrap();
         let mut notifications = store.notifier().unwrap().subscribe().await.unwrap();

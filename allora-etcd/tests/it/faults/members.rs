@@ -1,12 +1,12 @@
 //! Members of a test's own, to be killed and frozen.
 
 use super::patiently;
+use allora_conformance::environment;
 use allora_etcd::etcd_client::{Client, ConnectOptions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::{
-    env,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -32,7 +32,7 @@ impl Drop for Members {
             self.kill(i);
         }
         if self.disk {
-            let _ = Command::new("umount").arg("--lazy").arg(self.data(0)).status();
+            environment::unmount(&self.data(0));
         }
     }
 }
@@ -60,10 +60,6 @@ impl Papers {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
 impl Members {
     /// Fresh ones that answer; `None`, with a line that says so, where etcd is not installed or is
     /// left out.
@@ -78,12 +74,8 @@ impl Members {
     pub(crate) async fn start_on_small_disk(count: usize) -> Option<Self> {
         let mut members = Self::new(count, &[], "http")?;
         std::fs::create_dir(members.data(0)).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=256m,mode=0700", "none"]).arg(members.data(0));
-        members.disk = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        members.disk = environment::mount_small_disk(&members.data(0), 256 << 20);
         if !members.disk {
-            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
-            let () = eprintln!("skipped: only root may mount a small disk");
             return None;
         }
         members.serve_all().await;
@@ -122,22 +114,12 @@ impl Members {
     }
 
     fn new(count: usize, arguments: &[&str], scheme: &'static str) -> Option<Self> {
-        let only = env::var("ALLORA_TEST_STORES").ok();
-        if only.is_some_and(|only| !only.split(',').any(|store| store == "etcd")) {
-            return None;
-        }
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path).map(|folder| folder.join("etcd"));
-        let Some(program) = found.into_iter().find(|program| program.is_file()) else {
-            assert!(env::var_os("CI").is_none(), "etcd is not installed");
-            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
-            let () = eprintln!("skipped: etcd is not installed");
-            return None;
-        };
+        let program = environment::program("etcd", "etcd", Vec::new())?.join("etcd");
+        let free = || environment::free_ports::<2>().into();
         Some(Self {
             folder: tempfile::tempdir().unwrap(),
             program,
-            ports: (0..count).map(|_| (free_port(), free_port())).collect(),
+            ports: (0..count).map(|_| free()).collect(),
             processes: (0..count).map(|_| None).collect(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             scheme,

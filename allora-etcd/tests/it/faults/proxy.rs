@@ -50,11 +50,11 @@ impl Proxy {
     /// Nothing passes, and neither side receives an error.
     pub(super) fn cut(&self, cut: bool) {
         self.gates.mute.store(cut, Ordering::SeqCst);
-        self.deafen(cut);
+        self.hold_replies(cut);
     }
 
     /// Replies do not pass.
-    pub(super) fn deafen(&self, deaf: bool) {
+    pub(super) fn hold_replies(&self, deaf: bool) {
         self.gates.deaf.store(deaf, Ordering::SeqCst);
     }
 }

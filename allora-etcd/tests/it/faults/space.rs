@@ -1,6 +1,6 @@
 //! Members that have used up their space, and members whose disk is full.
 
-use super::{members::Members, node::Fleet, patiently};
+use super::{members::Members, node::fleet, patiently};
 use crate::stores::runtime;
 use allora_etcd::etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, CompactionOptions, DeleteOptions,
@@ -8,21 +8,21 @@ use allora_etcd::etcd_client::{
 use std::{fs::File, io::Write, time::Duration};
 
 #[test]
-fn a_member_without_space_is_waited_for() {
+fn nodes_wait_for_a_member_without_space() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &["--quota-backend-bytes=16777216"]).await else {
             return;
         };
-        let mut fleet = Fleet::new(members.urls());
+        let mut fleet = fleet(members.urls());
         fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        fleet.more_ends(5);
         let mut client = members.client(0).await;
         let mut number = 0;
         // The alarm is raised by the write that does not fit any more.
         while client.put(format!("z/{number}"), vec![b'x'; 1 << 20], None).await.is_ok() {
             number += 1;
         }
-        patiently("the node notices", async || fleet.said("StoreDown") > 0).await;
+        patiently("the node notices", async || fleet.reported("StoreDown") > 0).await;
         let all = DeleteOptions::new().with_prefix();
         client.delete("z/", Some(all)).await.unwrap();
         let revision = client.status().await.unwrap().header().unwrap().revision();
@@ -33,8 +33,8 @@ fn a_member_without_space_is_waited_for() {
         let mut of = AlarmOptions::new();
         of.with_member(member);
         client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.unwrap();
-        fleet.more_ends(10).await;
-        fleet.judge().await;
+        fleet.more_ends(10);
+        fleet.judge();
     });
 }
 
@@ -71,32 +71,29 @@ fn make_room(members: &mut Members) {
 fn a_cluster_goes_on_when_the_disk_of_one_member_is_full() {
     runtime().block_on(async {
         let Some(mut members) = Members::start_on_small_disk(3).await else { return };
-        let mut fleet = Fleet::new(members.urls());
-        fleet.start(Duration::ZERO);
-        fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        let fleet = fleet(members.urls()).at_work();
         fill_up(&mut members).await;
-        fleet.more_ends(20).await;
+        fleet.more_ends(20);
         make_room(&mut members);
         patiently("the member is back", async || members.leader_by(0).await.is_some()).await;
-        fleet.more_ends(5).await;
-        fleet.judge().await;
+        fleet.more_ends(5);
+        fleet.judge();
     });
 }
 
 #[test]
-fn a_member_whose_disk_was_full_is_waited_for() {
+fn nodes_wait_for_a_member_whose_disk_was_full() {
     runtime().block_on(async {
         let Some(mut members) = Members::start_on_small_disk(1).await else { return };
-        let mut fleet = Fleet::new(members.urls());
+        let mut fleet = fleet(members.urls());
         fleet.start(Duration::ZERO);
-        fleet.more_ends(5).await;
+        fleet.more_ends(5);
         fill_up(&mut members).await;
-        patiently("the node notices", async || fleet.said("StoreDown") > 0).await;
-        let up = fleet.said("StoreUp");
+        patiently("the node notices", async || fleet.reported("StoreDown") > 0).await;
+        let up = fleet.reported("StoreUp");
         make_room(&mut members);
-        patiently("the node is back", async || fleet.said("StoreUp") > up).await;
-        fleet.more_ends(10).await;
-        fleet.judge().await;
+        patiently("the node is back", async || fleet.reported("StoreUp") > up).await;
+        fleet.more_ends(10);
+        fleet.judge();
     });
 }

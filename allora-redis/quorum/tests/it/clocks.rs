@@ -72,7 +72,7 @@ async fn node(servers: &[Server], skews: [i64; 3]) -> RedisQuorum {
     let urls: Vec<String> = lines.map(|(server, skew)| skewed(&server.url(), skew)).collect();
     let name = |server: &Server| format!("{}/0", server.url().trim_start_matches("redis://"));
     let builder = RedisQuorum::builder().names(servers.iter().map(name));
-    builder.deadline(Duration::from_secs(1)).connect(&urls).await.unwrap()
+    super::patient(builder.deadline(Duration::from_secs(1)), &urls).await.unwrap()
 }
 
 async fn ask(node: &RedisQuorum, action: Action<'_>) -> Applied {

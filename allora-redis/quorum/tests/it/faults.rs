@@ -4,8 +4,8 @@
 #![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 
 use super::{
-    ask, ask_one, claim, join, join_within, read, register, runtime, server::Server, servers, t,
-    urls,
+    ask, ask_one, claim, join, join_within, patient_init, read, register, runtime, server::Server,
+    servers, t, urls,
 };
 use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
 use allora_core::{
@@ -36,6 +36,7 @@ struct Racer {
     log: Vec<Event>,
     errors: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
+    runs: Arc<AtomicU64>,
 }
 
 impl Racer {
@@ -95,6 +96,7 @@ impl Racer {
             }
         }
         self.note(name, at, What::End { occurrence, fence, outcome: Outcome::Succeeded });
+        self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn until_known(&self, operation: Operation<'_>) -> Reply {
@@ -140,14 +142,16 @@ async fn until_rejoined(server: &Server, node: &RedisQuorum) {
     }
 }
 
-/// The race, while `disturb` does something to the servers: then it is over.
-async fn contend(urls: &[String], disturb: impl AsyncFnOnce()) {
+/// The race, while `disturb` does something to the servers, which receives how often it did that:
+/// at least `times` times, and until there are enough runs to judge. Then the race is over.
+async fn contend(urls: &[String], times: usize, mut disturb: impl AsyncFnMut(usize)) {
     let first = join(urls, "allora").await;
     for i in 0..JOBS {
         register(&first, &format!("job {i}"), 1).await;
     }
     let errors: Arc<AtomicU64> = Arc::default();
     let is_over: Arc<AtomicBool> = Arc::default();
+    let runs: Arc<AtomicU64> = Arc::default();
     let mut racers = Vec::new();
     for i in 0..NODES {
         let racer = Racer {
@@ -157,10 +161,19 @@ async fn contend(urls: &[String], disturb: impl AsyncFnOnce()) {
             log: Vec::new(),
             errors: errors.clone(),
             is_over: is_over.clone(),
+            runs: runs.clone(),
         };
         racers.push(tokio::spawn(racer.race()));
     }
-    disturb().await;
+    let end = Instant::now() + Duration::from_secs(240);
+    for time in 0.. {
+        if time >= times && runs.load(Ordering::Relaxed) > 3 * JOBS as u64 {
+            break;
+        }
+        let errors = errors.load(Ordering::Relaxed);
+        assert!(Instant::now() < end, "{runs:?} runs, {errors} unknown outcomes");
+        disturb(time).await;
+    }
     is_over.store(true, Ordering::Relaxed);
     let mut log = Vec::new();
     for racer in racers {
@@ -186,8 +199,6 @@ async fn contend(urls: &[String], disturb: impl AsyncFnOnce()) {
         ran += each as usize;
     }
     assert_eq!(starts, ran);
-    let errors = errors.load(Ordering::Relaxed);
-    assert!(ran > 3 * JOBS, "too little to judge: {ran} runs, {errors} unknown outcomes");
 }
 
 #[test]
@@ -197,17 +208,15 @@ fn servers_that_are_killed_and_come_back_empty_in_turn_cost_and_double_nothing()
         let urls = urls(&servers);
         let node = join(&urls, "allora").await;
         // Each of them, with and without its file, three times.
-        contend(&urls, async || {
-            for loss in 0..18 {
-                let server = &mut servers[loss % 3];
-                server.kill();
-                tokio::time::sleep(Duration::from_millis(150)).await;
-                if loss % 2 == 0 {
-                    server.wipe();
-                }
-                server.serve();
-                until_rejoined(server, &node).await;
+        contend(&urls, 18, async |loss| {
+            let server = &mut servers[loss % 3];
+            server.kill();
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            if loss % 2 == 0 {
+                server.wipe();
             }
+            server.serve();
+            until_rejoined(server, &node).await;
         })
         .await;
     });
@@ -220,14 +229,12 @@ fn servers_that_hang_in_turn_cost_and_double_nothing() {
         let urls = urls(&servers);
         // Each two that are not neighbours, five times, longer than they are waited for; the next
         // two hang when these are hardly trusted again.
-        contend(&urls, async || {
-            for hang in 0..25 {
-                let two = [&servers[hang % 5], &servers[(hang + 2) % 5]];
-                two.iter().for_each(|server| server.freeze());
-                tokio::time::sleep(DEADLINE * 3).await;
-                two.iter().for_each(|server| server.thaw());
-                tokio::time::sleep(DEADLINE / 2).await;
-            }
+        contend(&urls, 25, async |hang| {
+            let two = [&servers[hang % 5], &servers[(hang + 2) % 5]];
+            two.iter().for_each(|server| server.freeze());
+            tokio::time::sleep(DEADLINE * 3).await;
+            two.iter().for_each(|server| server.thaw());
+            tokio::time::sleep(DEADLINE / 2).await;
         })
         .await;
     });
@@ -238,14 +245,14 @@ fn without_a_majority_nothing_is_claimed_and_with_it_again_all_goes_on() {
     runtime().block_on(async {
         let Some(mut servers) = servers(3).await else { return };
         let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
-        let seen = register(&node, "job", 1).await;
+        let seen = register(&join(&urls(&servers), "allora").await, "job", 1).await;
         servers[0].freeze();
         servers[2].kill();
         let operations = [Operation::claim("job", claim(&seen, 1, 2))];
         let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         servers[0].thaw();
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         let reply = loop {
             match ask(&node, "n", &operations, t(1)).await {
                 Ok(applied) => break applied.single().unwrap(),
@@ -262,25 +269,34 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
         let Some(mut servers) = servers(3).await else { return };
         // A call ends after forty deadlines, and each of those below fails.
         let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
-        register(&node, "job", 1).await;
+        register(&join(&urls(&servers), "allora").await, "job", 1).await;
+        let operations = [Operation::read("job")];
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = ask(&node, "n", &operations, t(1)).await {
+            assert!(Instant::now() < end, "{error}");
+        }
         for server in &mut servers[..2] {
             server.kill();
             server.wipe();
             server.serve();
         }
-        let operations = [Operation::read("job")];
-        for _ in 0..3 {
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut refusals = 0;
+        while refusals < 3 {
             let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
-            assert!(error.to_string().contains("empty and has not rejoined"), "{error}");
+            refusals += usize::from(error.to_string().contains("empty and has not rejoined"));
+            assert!(Instant::now() < end, "{error}");
         }
-        assert_eq!(node.init().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let operator = join(&urls(&servers), "allora").await;
+        let error = patient_init(&operator).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         servers[2].kill();
         servers[2].wipe();
         servers[2].serve();
         let operator = join(&urls(&servers), "allora").await;
-        operator.init().await.unwrap();
+        patient_init(&operator).await.unwrap();
         // A node from before continues: its requests to the old cluster id count for nothing.
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         let reply = loop {
             match ask(&node, "n", &operations, t(1)).await {
                 Ok(applied) => break applied.single().unwrap(),

@@ -7,12 +7,11 @@ use allora_core::{
     runtime::{AsyncStd, Smol, Tokio},
 };
 use allora_redis_quorum::RedisQuorum;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-async fn one_of_two_wins(runtime: Arc<dyn Runtime>) {
+async fn one_of_two_claims_succeeds(runtime: Arc<dyn Runtime>) {
     let Some(servers) = servers_of(&runtime).await else { return };
-    let node = || RedisQuorum::builder().runtime(runtime.clone()).connect(&servers.1);
-    let (a, b) = (node().await.unwrap(), node().await.unwrap());
+    let (a, b) = (node(&runtime, &servers.1).await, node(&runtime, &servers.1).await);
     let seen = register(&a, "job", 60).await;
     let won = async |node: &RedisQuorum, claim_id| {
         let operation = Operation::claim("job", claim(&seen, claim_id, 60));
@@ -26,25 +25,29 @@ async fn one_of_two_wins(runtime: Arc<dyn Runtime>) {
 async fn servers_of(runtime: &Arc<dyn Runtime>) -> Option<(Vec<super::Server>, Vec<String>)> {
     let own: Vec<super::Server> = (0..3).map(|_| super::Server::start()).collect::<Option<_>>()?;
     let urls = urls(&own);
-    let quorum = RedisQuorum::builder().runtime(runtime.clone()).connect(&urls).await.unwrap();
-    quorum.init().await.unwrap();
+    super::patient_init(&node(runtime, &urls).await).await.unwrap();
     Some((own, urls))
+}
+
+async fn node(runtime: &Arc<dyn Runtime>, urls: &[String]) -> RedisQuorum {
+    let builder = RedisQuorum::builder().runtime(runtime.clone());
+    super::patient(builder.deadline(Duration::from_secs(1)), urls).await.unwrap()
 }
 
 #[test]
 fn on_tokio() {
     let tokio = tokio::runtime::Runtime::new().unwrap();
-    tokio.block_on(async { one_of_two_wins(Arc::new(Tokio::current().unwrap())).await });
+    tokio.block_on(async { one_of_two_claims_succeeds(Arc::new(Tokio::current().unwrap())).await });
 }
 
 #[test]
 fn on_async_std() {
-    async_std::task::block_on(one_of_two_wins(Arc::new(AsyncStd)));
+    async_std::task::block_on(one_of_two_claims_succeeds(Arc::new(AsyncStd)));
 }
 
 #[test]
 fn on_smol() {
-    smol::block_on(one_of_two_wins(Arc::new(Smol)));
+    smol::block_on(one_of_two_claims_succeeds(Arc::new(Smol)));
 }
 
 #[test]

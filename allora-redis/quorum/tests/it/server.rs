@@ -1,13 +1,10 @@
 //! A Redis server of the test's own, to be stopped, frozen and killed.
 
-#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
-
+use allora_conformance::environment::{free_ports, patiently};
 use std::{
     fs,
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 pub(crate) struct Server {
@@ -31,7 +28,7 @@ impl Server {
         if !super::is_wanted() {
             return None;
         }
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let [port] = free_ports();
         let folder = tempfile::tempdir().unwrap();
         let mut server = Self { folder, port, tls: Vec::new(), process: None };
         server.serve().then_some(server)
@@ -66,27 +63,20 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(child) = command.spawn() else { return false };
         self.process = Some(child);
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let pid =
-                fs::read_to_string(self.folder.path().join("pid")).is_ok_and(|pid| !pid.is_empty());
-            if pid && TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return true;
-            }
-            if self
-                .process
-                .as_mut()
-                .unwrap()
-                .try_wait()
-                .unwrap()
-                .is_some_and(|s| s.code() == Some(127))
-            {
-                self.process = None;
-                return false;
-            }
-            assert!(Instant::now() < end, "redis-server does not start");
-            thread::sleep(Duration::from_millis(5));
+        let (pid, port) = (self.folder.path().join("pid"), self.port);
+        let process = self.process.as_mut().unwrap();
+        let mut is_installed = true;
+        patiently("redis-server starts", || {
+            // `timeout` found no such program.
+            let ended = process.try_wait().unwrap();
+            is_installed = ended.is_none_or(|status| status.code() != Some(127));
+            let has_pid = || fs::read_to_string(&pid).is_ok_and(|pid| !pid.is_empty());
+            !is_installed || has_pid() && TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        if !is_installed {
+            self.process = None;
         }
+        is_installed
     }
 
     /// As a power cut does.

@@ -1,10 +1,10 @@
 //! TLS, with an authority of the test's own.
 
-use super::{runtime, server::Server};
+use super::{patient, patient_init, runtime, server::Server};
 use allora_core::ErrorKind;
 use allora_redis_quorum::{RedisQuorum, TlsCertificates};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use std::fs;
+use std::{fs, time::Duration};
 
 #[test]
 fn servers_are_reached_by_tls_and_only_with_the_authority_that_is_given() {
@@ -34,14 +34,15 @@ fn servers_are_reached_by_tls_and_only_with_the_authority_that_is_given() {
 
         let root_cert = Some(issuer.pem().into_bytes());
         let trusted = TlsCertificates { client_tls: None, root_cert };
-        let builder = RedisQuorum::builder().certificates(trusted);
-        let node = builder.clone().connect(&urls).await.unwrap();
-        node.init().await.unwrap();
+        let builder = || RedisQuorum::builder().deadline(Duration::from_secs(1));
+        let trusting = builder().certificates(trusted);
+        let node = patient(trusting.clone(), &urls).await.unwrap();
+        patient_init(&node).await.unwrap();
         assert!(node.is_initialised().await.unwrap());
-        let strange = RedisQuorum::builder().connect(&urls).await.unwrap_err();
+        let strange = patient(builder(), &urls).await.unwrap_err();
         assert_eq!(strange.kind(), ErrorKind::Invalid, "{strange}");
         assert!(strange.to_string().contains("certificate that is not trusted"), "{strange}");
-        let plain = builder.connect(&open).await.unwrap_err();
+        let plain = patient(trusting, &open).await.unwrap_err();
         assert!(plain.to_string().contains("write rediss://"), "{plain}");
     });
 }

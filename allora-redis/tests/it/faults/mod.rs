@@ -2,6 +2,6 @@
 //! judged by the history checker.
 
 mod cut;
-mod fleet;
+mod node;
 mod outage;
 mod topology;

@@ -1,11 +1,14 @@
 //! Failovers: by sentinels, and in a cluster.
 
-use super::fleet::{Fleet, LEAST, ONCE};
+use super::node::Settings;
 use crate::{
-    server::{ON_DISK, Server, free_ports, patiently},
+    server::{ON_DISK, Server},
     stores::{Kind, Place, create, runtime},
 };
-use allora_conformance::history::What;
+use allora_conformance::{
+    environment::{free_ports, patiently},
+    faults::{Fleet, LEAST, ONCE},
+};
 use allora_core::{
     Backend,
     backend::{NewSchedule, TimeSource},
@@ -50,8 +53,7 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
     // Every take is on the replica before its run starts, so that nothing is forgotten here: there
     // is but one replica, and nobody is cut off.
-    let fleet = Fleet::start(&place, &Redis::builder().wait_replicas(1));
-    fleet.more_ends(5);
+    let fleet = Settings { replicas: 1, ..Settings::of(place) }.at_work();
     primary.kill();
     patiently("the replica is the primary", || {
         // It throws its clients out when it changes its role.
@@ -61,21 +63,18 @@ fn nodes_follow_the_sentinels_to_another_primary() {
     // It has no replica, and `WAIT` is not content: nothing starts.
     primary.serve();
     fleet.more_ends(10);
-    fleet.all_resolve_their_claims();
-    fleet.stop_and_judge();
+    fleet.judge();
 }
 
 #[test]
 fn without_replicas_to_confirm_nothing_starts() {
     let Some(server) = Server::start(ON_DISK) else { return };
-    let builder = Redis::builder().wait_replicas(1).timeout(Duration::from_secs(1));
-    let mut fleet = Fleet::start(&server.place(), &builder);
-    patiently("the nodes say why", || fleet.said("0 of 1 replicas") > 0);
-    let started = |event: &allora_conformance::history::Event| {
-        [LEAST, ONCE].contains(&&*event.job) && matches!(event.what, What::Start { .. })
-    };
+    let settings = Settings { replicas: 1, ..Settings::of(server.place()) };
+    let mut fleet = Fleet::new(settings, Duration::from_millis(100));
+    fleet.start(Duration::ZERO);
+    patiently("the nodes say why", || fleet.reported("0 of 1 replicas") > 0);
     fleet.stop();
-    assert!(!fleet.log().iter().any(started));
+    assert!([LEAST, ONCE].iter().all(|job| fleet.runs(job).0.is_empty()));
 }
 
 /// Nodes of a cluster that know each other; each has the slots of its range, if it has one.
@@ -128,16 +127,14 @@ fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
     };
     patiently("it follows", || told(&nodes[3], "master_link_status:up"));
     // As with sentinels: nothing is forgotten, since the only replica has every take.
-    let fleet = Fleet::start(&place(&nodes), &Redis::builder().wait_replicas(1));
-    fleet.more_ends(5);
+    let fleet = Settings { replicas: 1, ..Settings::of(place(&nodes)) }.at_work();
     nodes[0].kill();
     patiently("the replica is the primary", || told(&nodes[3], "role:master"));
     // It comes back as a replica, and until then nothing starts.
     nodes[0].serve();
     fleet.more_ends(10);
     assert!(told(&nodes[0], "role:slave"), "the killed one is not primary again");
-    fleet.all_resolve_their_claims();
-    fleet.stop_and_judge();
+    fleet.judge();
 }
 
 #[test]
@@ -166,14 +163,12 @@ fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
 fn a_cluster_whose_slots_move_goes_on() {
     let Some(nodes) = clustered([Some((0, 16_383)), None]) else { return };
     let [one, two] = [&nodes[0], &nodes[1]];
-    let place = place(&nodes);
-    let fleet = Fleet::start(&place, &Redis::builder());
-    fleet.more_ends(5);
+    let fleet = Settings::of(place(&nodes)).at_work();
     Moving::begin(one, two, "{allora}").end();
     fleet.more_ends(10);
     Moving::begin(two, one, "{allora}").end();
     fleet.more_ends(10);
-    fleet.stop_and_judge();
+    fleet.judge();
 }
 
 /// A slot that moves while it is in use, a key at a time.
@@ -198,7 +193,7 @@ impl<'a> Moving<'a> {
 
     fn one_key(&self, key: &str) {
         let port = self.to.port.to_string();
-        let moved = self.from.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        let moved = self.from.ask::<()>(&["MIGRATE", "127.0.0.1", &port, key, "0", "30000"]);
         moved.unwrap();
     }
 

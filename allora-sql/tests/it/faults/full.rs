@@ -1,14 +1,14 @@
 //! Disks without room.
 
 use super::{
-    node::Fleet,
-    patiently,
-    server::{Server, mounted, unmount},
+    node::fleet,
+    server::{Server, mounted},
 };
 use crate::{
     calls::{STORE, create, delete, get},
     stores::{Db, Place, on, patiently_opened, runtime},
 };
+use allora_conformance::environment::{patiently, unmount};
 use allora_core::{ErrorKind, backend::NewSchedule};
 use allora_sql::Sql;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
@@ -83,24 +83,18 @@ fn a_node_whose_disk_was_full_goes_on_when_there_is_room() {
     on(Db::Sqlite, async |place| {
         let Some(folder) = mounted(8 << 20) else { return };
         let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
-        let fleet = Fleet::new(Place { url, prefix: place.prefix.clone(), folder: None }, TICK);
-        tokio::task::block_in_place(|| {
-            let node = fleet.start(Duration::ZERO);
-            fleet.more_ends(2);
-            let ballast = Ballast::put(folder.path());
-            patiently("the node notices", || fleet.said("StoreDown") > 0);
-            ballast.remove();
-            patiently("the node is back", || fleet.said("StoreUp") > 0);
-            fleet.more_ends(3);
-            node.stop();
-            fleet.judge();
-        });
+        let mut fleet = fleet(Place { url, prefix: place.prefix.clone(), folder: None });
+        fleet.start(Duration::ZERO);
+        fleet.more_ends(2);
+        let ballast = Ballast::put(folder.path());
+        patiently("the node notices", || fleet.reported("StoreDown") > 0);
+        ballast.remove();
+        patiently("the node is back", || fleet.reported("StoreUp") > 0);
+        fleet.more_ends(3);
+        fleet.judge();
         unmount(folder.path());
     });
 }
-
-/// The period of the nodes' jobs.
-const TICK: Duration = Duration::from_millis(100);
 
 #[test]
 fn a_postgres_whose_disk_is_full_is_unavailable_until_there_is_room() {

@@ -1,10 +1,10 @@
 //! A database server of the test's own, to be killed.
 
-use super::patiently;
 use crate::stores::{Db, Place};
+use allora_conformance::environment::{self, patiently};
 use std::{
-    env, fs,
-    net::{TcpListener, TcpStream},
+    fs,
+    net::TcpStream,
     os::unix::{
         fs::{PermissionsExt, chown},
         process::CommandExt,
@@ -31,7 +31,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
         if self.is_mounted {
-            unmount(self.folder.path());
+            environment::unmount(self.folder.path());
         }
     }
 }
@@ -41,20 +41,21 @@ fn id(args: &[&str]) -> u32 {
     String::from_utf8(told.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// The folder of the server's programs, if it is installed.
+/// The folder of the server's programs, if it is installed and wanted.
 fn programs(db: Db) -> Option<PathBuf> {
-    let (program, places) = match db {
-        Db::Sqlite => return None,
-        Db::MySql => ("mariadbd", vec!["/usr/sbin".into(), "/usr/local/sbin".into()]),
+    match db {
+        Db::Sqlite => None,
+        Db::MySql => {
+            let folders = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+            environment::program("mysql", "mariadbd", folders.into())
+        }
         Db::Postgres => {
             // Debian keeps the programs of each version apart.
             let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-            ("postgres", versions.map(|version| version.path().join("bin")).collect())
+            let folders = versions.map(|version| version.path().join("bin")).collect();
+            environment::program("postgres", "postgres", folders)
         }
-    };
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut places = places.into_iter().chain(env::split_paths(&path));
-    places.find(|folder| folder.join(program).is_file())
+    }
 }
 
 impl Server {
@@ -69,22 +70,13 @@ impl Server {
     }
 
     fn start_on(db: Db, folder: tempfile::TempDir, is_mounted: bool) -> Option<Self> {
+        let programs = programs(db)?;
         let name = if db == Db::Postgres { "postgres" } else { "mysql" };
-        let only = env::var("ALLORA_TEST_STORES").ok();
-        if only.is_some_and(|only| !only.split(',').any(|store| store == name)) {
-            return None;
-        }
-        let Some(programs) = programs(db) else {
-            assert!(env::var_os("CI").is_none(), "the server of {db:?} is not installed");
-            #[expect(clippy::print_stderr, reason = "a skip is not silent")]
-            let () = eprintln!("skipped: the server of {db:?} is not installed");
-            return None;
-        };
         let owner = (id(&["-u"]) == 0).then(|| (id(&["-u", name]), id(&["-g", name])));
         if let Some((user, group)) = owner {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let [port] = environment::free_ports();
         let (arguments, process) = (Vec::new(), None);
         let mut server = Self { db, folder, programs, port, arguments, is_mounted, owner, process };
         server.initialise();
@@ -212,17 +204,5 @@ impl Server {
 /// A folder with room for so many bytes; `None`, with a line that says so, where we may not mount.
 pub(super) fn mounted(bytes: u32) -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
-    let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder.path());
-    if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        return Some(folder);
-    }
-    #[expect(clippy::print_stderr, reason = "a skip is not silent")]
-    let () = eprintln!("skipped: only root can mount a small disk");
-    None
-}
-
-pub(super) fn unmount(folder: &std::path::Path) {
-    // What is left is in memory, and goes with the machine.
-    let _ = Command::new("umount").arg("-l").arg(folder).status();
+    environment::mount_small_disk(folder.path(), bytes).then_some(folder)
 }

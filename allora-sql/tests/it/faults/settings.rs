@@ -3,7 +3,7 @@
 use super::server::Server;
 use crate::{
     connect::run,
-    stores::{Db, patiently_opened, runtime},
+    stores::{Db, patiently_opened, pause, runtime},
 };
 use allora_core::{Backend, ErrorKind};
 use sqlx::Connection;
@@ -18,7 +18,7 @@ async fn durability_warning(server: &Server) -> String {
 }
 
 #[test]
-fn what_a_postgres_may_forget_is_told() {
+fn a_postgres_that_may_lose_commits_has_a_durability_warning() {
     let Some(server) = Server::start(Db::Postgres) else { return };
     runtime().block_on(async {
         assert_eq!(durability_warning(&server).await, "");
@@ -29,10 +29,11 @@ fn what_a_postgres_may_forget_is_told() {
         };
         // The server takes it up a moment later.
         let told = async |word: &str| {
-            for _ in 0..100 {
+            for _ in 0..600 {
                 if durability_warning(&server).await.contains(word) {
                     return;
                 }
+                pause(100).await;
             }
             panic!("no warning has {word:?}");
         };
@@ -48,19 +49,20 @@ fn what_a_postgres_may_forget_is_told() {
         }
         told("").await;
         let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        for _ in 0..100 {
+        for _ in 0..600 {
             let commit: String =
                 sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut conn).await.unwrap();
             if commit == "off" && durability_warning(&server).await.is_empty() {
                 return;
             }
+            pause(100).await;
         }
         panic!("the warning stays although the setting is corrected");
     });
 }
 
 #[test]
-fn what_a_mariadb_may_forget_is_told_and_a_clock_that_stands_still_is_refused() {
+fn a_mariadb_that_may_lose_commits_has_a_durability_warning_and_a_fixed_clock_is_refused() {
     let Some(mut server) = Server::start(Db::MySql) else { return };
     let told = |server: &mut Server, arguments: &[&str]| {
         server.restart(arguments);

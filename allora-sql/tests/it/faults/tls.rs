@@ -24,7 +24,7 @@ impl Papers {
     }
 }
 
-fn only_whom_the_authority_vouches_for_is_spoken_to(db: Db) {
+fn a_server_without_a_trusted_certificate_is_refused(db: Db) {
     let Some(mut server) = Server::start(db) else { return };
     let papers = Papers::new();
     let certificate = server.write("certificate.pem", &papers.certificate);
@@ -68,11 +68,11 @@ fn only_whom_the_authority_vouches_for_is_spoken_to(db: Db) {
 }
 
 #[test]
-fn only_a_postgres_whom_the_authority_vouches_for_is_spoken_to() {
-    only_whom_the_authority_vouches_for_is_spoken_to(Db::Postgres);
+fn a_postgres_without_a_trusted_certificate_is_refused() {
+    a_server_without_a_trusted_certificate_is_refused(Db::Postgres);
 }
 
 #[test]
-fn only_a_mariadb_whom_the_authority_vouches_for_is_spoken_to() {
-    only_whom_the_authority_vouches_for_is_spoken_to(Db::MySql);
+fn a_mariadb_without_a_trusted_certificate_is_refused() {
+    a_server_without_a_trusted_certificate_is_refused(Db::MySql);
 }

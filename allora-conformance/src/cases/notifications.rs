@@ -7,7 +7,7 @@ use futures::{StreamExt, future::Either, stream::BoxStream};
 use std::{thread, time::Duration};
 
 /// Time after which a notification counts as lost. Not a promise: only so that a test ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a notification that makes a node read `name` by `due` at the latest.
 async fn heard(
@@ -15,14 +15,14 @@ async fn heard(
     name: &str,
     due: Option<Time>,
 ) {
-    let (late, mut told) = futures::channel::oneshot::channel();
+    let (late, mut timeout) = futures::channel::oneshot::channel();
     // A runtime's timer is the fixture's; a thread works for all.
     drop(thread::spawn(move || {
         thread::park_timeout(PATIENCE);
         late.send(()).ok();
     }));
     loop {
-        match futures::future::select(notifications.next(), told).await {
+        match futures::future::select(notifications.next(), timeout).await {
             Either::Left((Some(notification), rest)) => {
                 let right = match &notification {
                     Notification::Changed => true,
@@ -33,7 +33,7 @@ async fn heard(
                 if right {
                     return;
                 }
-                told = rest;
+                timeout = rest;
             }
             Either::Left((None, _)) => panic!("the notifications ended before one about {name:?}"),
             Either::Right(_) => panic!("no notification about {name:?} within {PATIENCE:?}"),
@@ -41,14 +41,14 @@ async fn heard(
     }
 }
 
-pub(super) async fn an_added_schedule_is_told(w: &Cluster) {
+pub(super) async fn a_created_schedule_notifies(w: &Cluster) {
     let other = w.join("other").await;
     let mut notifications = fine(other.notifier().subscribe().await);
     w.node().add(t(0), "job", "mail", t(60)).await;
     heard(&mut notifications, "job", Some(t(60))).await;
 }
 
-pub(super) async fn a_trigger_is_told(w: &Cluster) {
+pub(super) async fn a_trigger_notifies(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let other = w.join("other").await;
     let mut notifications = fine(other.notifier().subscribe().await);
@@ -56,7 +56,7 @@ pub(super) async fn a_trigger_is_told(w: &Cluster) {
     heard(&mut notifications, "job", Some(t(30))).await;
 }
 
-pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &Cluster) {
+pub(super) async fn an_edit_a_resumption_and_a_deletion_notify(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(600)).await;
     let other = w.join("other").await;
     let definition = Some(("every 1s", Some(t(30).into())));
@@ -73,7 +73,7 @@ pub(super) async fn an_edit_a_resumption_and_a_deletion_are_told(w: &Cluster) {
     heard(&mut notifications, "job", None).await;
 }
 
-pub(super) async fn what_is_given_back_is_told(w: &Cluster) {
+pub(super) async fn a_release_notifies(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
@@ -82,7 +82,7 @@ pub(super) async fn what_is_given_back_is_told(w: &Cluster) {
     heard(&mut notifications, "job", Some(t(61))).await;
 }
 
-pub(super) async fn every_node_is_told(w: &Cluster) {
+pub(super) async fn every_node_is_notified(w: &Cluster) {
     let (one, two) = (w.join("one").await, w.join("two").await);
     let mut first = fine(one.notifier().subscribe().await);
     let mut second = fine(two.notifier().subscribe().await);

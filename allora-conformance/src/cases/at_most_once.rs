@@ -1,4 +1,4 @@
-//! At most once with a mark: overlap, and runs that are seen to be lost.
+//! Leases of runs at most once: overlap, and silent runs that are lost.
 
 use crate::cluster::*;
 use allora_core::backend::{JobState, OnExpiry, Outcome, Reply, Sharing};
@@ -8,7 +8,7 @@ async fn job(w: &Cluster) -> JobState {
     w.node().register(t(0), "job", t(60)).await
 }
 
-pub(super) async fn a_mark_stays_while_the_run_lives_and_the_cursor_moves_on(w: &Cluster) {
+pub(super) async fn a_lease_stays_while_the_run_is_active_and_the_cursor_moves_on(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(120), Sharing::Shared)).await);
     assert_eq!((run.attempt, run.until), (1, t(120)));
@@ -22,7 +22,7 @@ pub(super) async fn a_mark_stays_while_the_run_lives_and_the_cursor_moves_on(w: 
     assert_eq!(after.head, Some(t(120).into()));
 }
 
-pub(super) async fn runs_that_may_overlap_do(w: &Cluster) {
+pub(super) async fn shared_runs_overlap(w: &Cluster) {
     let seen = job(w).await;
     let one = won(w.node().claim(t(60), "job", marked(&seen, 1, t(90), Sharing::Shared)).await);
     let seen = w.node().read("job").await;
@@ -33,19 +33,19 @@ pub(super) async fn runs_that_may_overlap_do(w: &Cluster) {
     assert_eq!(w.node().end(t(91), "job", one.fence, ran_and_stay()).await, Reply::Accepted);
 }
 
-pub(super) async fn a_run_that_must_be_alone_waits_for_the_one_before(w: &Cluster) {
+pub(super) async fn an_exclusive_run_waits_for_the_one_before(w: &Cluster) {
     let seen = job(w).await;
     let one = won(w.node().claim(t(60), "job", marked(&seen, 1, t(90), Sharing::Exclusive)).await);
     let seen = w.node().read("job").await;
     let other = w.join("other").await;
-    let told = lost(other.claim(t(90), "job", marked(&seen, 2, t(120), Sharing::Exclusive)).await);
-    assert_eq!(told, seen);
+    let state = lost(other.claim(t(90), "job", marked(&seen, 2, t(120), Sharing::Exclusive)).await);
+    assert_eq!(state, seen);
     lost(other.claim(t(90), "job", leased(&seen, 2)).await);
     assert_eq!(w.node().end(t(91), "job", one.fence, ran_and_stay()).await, Reply::Accepted);
     won(other.claim(t(91), "job", marked(&seen, 3, t(120), Sharing::Exclusive)).await);
 }
 
-pub(super) async fn a_silent_run_is_lost_when_its_mark_ends(w: &Cluster) {
+pub(super) async fn a_silent_run_is_lost_when_its_lease_ends(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(600), Sharing::Exclusive)).await);
     let before = w.node().reap(ms(119_999), "job").await;
@@ -60,7 +60,7 @@ pub(super) async fn a_silent_run_is_lost_when_its_mark_ends(w: &Cluster) {
     }
 }
 
-pub(super) async fn the_next_run_does_not_wait_for_a_mark_that_has_ended(w: &Cluster) {
+pub(super) async fn the_next_run_does_not_wait_for_a_lease_that_has_ended(w: &Cluster) {
     let seen = job(w).await;
     won(w.node().claim(t(60), "job", marked(&seen, 1, t(90), Sharing::Exclusive)).await);
     let seen = w.node().read("job").await;
@@ -71,7 +71,7 @@ pub(super) async fn the_next_run_does_not_wait_for_a_mark_that_has_ended(w: &Clu
     assert_eq!((after.counters.lost, leases(&after)), (1, vec![(two.fence, t(180))]));
 }
 
-pub(super) async fn an_extended_mark_keeps_the_run(w: &Cluster) {
+pub(super) async fn an_extended_lease_keeps_the_run(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(600), Sharing::Exclusive)).await);
     assert_eq!(w.node().end(t(100), "job", run.fence, extend()).await, Reply::Extended(t(160)));
@@ -81,7 +81,7 @@ pub(super) async fn an_extended_mark_keeps_the_run(w: &Cluster) {
     assert_eq!(w.node().reap(t(160), "job").await.counters.lost, 1);
 }
 
-pub(super) async fn late_but_not_given_up_is_accepted(w: &Cluster) {
+pub(super) async fn a_late_completion_is_accepted_if_the_run_is_not_lost(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(600), Sharing::Exclusive)).await);
     assert_eq!(w.node().end(t(300), "job", run.fence, ran_and_stay()).await, Reply::Accepted);
@@ -89,7 +89,7 @@ pub(super) async fn late_but_not_given_up_is_accepted(w: &Cluster) {
     assert_eq!((after.counters.succeeded, after.counters.lost), (1, 0));
 }
 
-pub(super) async fn only_the_silent_are_lost(w: &Cluster) {
+pub(super) async fn only_silent_runs_are_lost(w: &Cluster) {
     let seen = job(w).await;
     won(w.node().claim(t(60), "job", marked(&seen, 1, t(90), Sharing::Shared)).await);
     let seen = w.node().read("job").await;
@@ -98,19 +98,21 @@ pub(super) async fn only_the_silent_are_lost(w: &Cluster) {
     assert_eq!((after.counters.lost, leases(&after)), (1, vec![(two.fence, t(150))]));
 }
 
-pub(super) async fn a_marked_take_whose_answer_was_lost_is_answered_again(w: &Cluster) {
+pub(super) async fn a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again(
+    w: &Cluster,
+) {
     let seen = job(w).await;
-    let take = marked(&seen, 7, t(120), Sharing::Exclusive);
-    let run = won(w.node().claim(t(60), "job", take.clone()).await);
-    assert_eq!(won(w.node().claim(t(61), "job", take.clone()).await), run);
+    let claim = marked(&seen, 7, t(120), Sharing::Exclusive);
+    let run = won(w.node().claim(t(60), "job", claim.clone()).await);
+    assert_eq!(won(w.node().claim(t(61), "job", claim.clone()).await), run);
     let later = w.node().read("job").await;
     let two = won(w.node().claim(t(120), "job", marked(&later, 8, t(180), Sharing::Shared)).await);
     assert_ne!(two.fence, run.fence);
     w.node().end(t(121), "job", two.fence, ran_and_stay()).await;
-    lost(w.node().claim(t(122), "job", take).await);
+    lost(w.node().claim(t(122), "job", claim).await);
 }
 
-pub(super) async fn what_is_released_runs_again_beside_the_cursor(w: &Cluster) {
+pub(super) async fn a_released_occurrence_runs_again_beside_the_cursor(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(120), Sharing::Exclusive)).await);
     assert_eq!(w.node().end(t(61), "job", run.fence, RunAction::Release).await, Reply::Accepted);
@@ -124,18 +126,19 @@ pub(super) async fn what_is_released_runs_again_beside_the_cursor(w: &Cluster) {
     assert_eq!((after.head, after.counters.started), (Some(t(120).into()), 1));
 }
 
-pub(super) async fn there_is_an_end_to_overlapping(w: &Cluster) {
+pub(super) async fn the_number_of_overlapping_runs_is_limited(w: &Cluster) {
     use allora_core::record::MAX_LEASES;
     job(w).await;
     for i in 0..MAX_LEASES as i64 {
         let seen = w.node().read("job").await;
-        let take = marked(&seen, i as u128, ms(60_001 + i), Sharing::Shared);
-        won(w.node().claim(t(61), "job", take).await);
+        let claim = marked(&seen, i as u128, ms(60_001 + i), Sharing::Shared);
+        won(w.node().claim(t(61), "job", claim).await);
     }
     let full = w.node().read("job").await;
     assert_eq!(full.leases.len(), MAX_LEASES);
-    let told = lost(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);
-    assert_eq!(told, full);
+    let state =
+        lost(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);
+    assert_eq!(state, full);
     let fence = full.leases[5].fence;
     assert_eq!(w.node().end(t(61), "job", fence, ran_and_stay()).await, Reply::Accepted);
     won(w.node().claim(t(61), "job", marked(&full, 999, t(70), Sharing::Shared)).await);

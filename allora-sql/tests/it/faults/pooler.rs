@@ -14,7 +14,7 @@ use std::{
 };
 
 /// A line to a PostgreSQL server that loses its notifications, and nothing else; its port.
-fn deaf_line(server: String) -> u16 {
+fn line_without_notifications(server: String) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -50,12 +50,12 @@ fn answers(mut server: &TcpStream, mut client: &TcpStream) -> io::Result<()> {
 }
 
 #[test]
-fn the_safety_poll_takes_over_where_a_pooler_swallows_hints_and_says_so() {
+fn without_notifications_behind_a_pooler_the_poll_finds_work_and_an_event_says_so() {
     on(Db::Postgres, async |place| {
         let (user, rest) = place.url.split_once('@').unwrap();
         let (server, database) = rest.split_once('/').unwrap();
         let mut through = place.beside_nothing();
-        let port = deaf_line(server.to_owned());
+        let port = line_without_notifications(server.to_owned());
         through.url = format!("{user}@127.0.0.1:{port}/{database}");
         let (direct, deaf) = (place.open().await, through.open().await);
         let mut notifications = direct.notifier().unwrap().subscribe().await.unwrap();

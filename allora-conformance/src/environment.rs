@@ -1,0 +1,102 @@
+//! The environment of tests: the stores that are wanted, and where their servers and programs are.
+
+use std::{
+    env,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// True if tests of this store are to run: `ALLORA_TEST_STORES` names it, or is not set.
+pub fn is_wanted(store: &str) -> bool {
+    let only = env::var("ALLORA_TEST_STORES");
+    only.map_or(true, |only| only.split(',').any(|wanted| wanted == store))
+}
+
+/// The address of a store's servers, from an environment variable; `None` if the store is not
+/// wanted, or, with a line that says so, if the variable is not set.
+///
+/// # Panics
+/// If the variable is not set where `CI` is.
+pub fn address(store: &str, variable: &str) -> Option<String> {
+    if !is_wanted(store) {
+        return None;
+    }
+    let address = env::var(variable).ok();
+    if address.is_none() {
+        skip(&format!("{variable} is not set"));
+    }
+    address
+}
+
+/// The folder of a program: one of `folders`, or of the search path; `None` if the store is not
+/// wanted, or, with a line that says so, if the program is not installed.
+///
+/// # Panics
+/// If the program is not installed where `CI` is set.
+pub fn program(store: &str, program: &str, folders: Vec<PathBuf>) -> Option<PathBuf> {
+    if !is_wanted(store) {
+        return None;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = folders.into_iter().chain(env::split_paths(&path));
+    let found = folders.find(|folder| folder.join(program).is_file());
+    if found.is_none() {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Writes that a test does not run.
+///
+/// # Panics
+/// Where the variable `CI` is set.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+pub fn skip(reason: &str) {
+    assert!(env::var_os("CI").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// Makes the folder a disk of its own with room for this number of bytes. False, with a line that
+/// says so, where this process may not mount one.
+#[expect(clippy::print_stderr, reason = "a skip must be seen")]
+pub fn mount_small_disk(folder: &Path, bytes: u32) -> bool {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("mode=0700,size={bytes}"), "tmpfs"]).arg(folder);
+    let is_mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !is_mounted {
+        eprintln!("skipped: only root can mount a small disk");
+    }
+    is_mounted
+}
+
+/// Ends what [`mount_small_disk`] has made. A disk that stays is in memory, and goes with the
+/// machine.
+pub fn unmount(folder: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(folder).status();
+}
+
+/// Ports of this machine on which no process listens. They are bound together, so that they are
+/// different.
+///
+/// # Panics
+/// If there are none.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let bound = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    bound.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Asks twenty times a second, for up to a minute.
+///
+/// # Panics
+/// If the answer is still no.
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "other processes do the work")]
+pub fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
