@@ -9,6 +9,7 @@ mod process;
 mod proxy;
 mod recording_backend;
 mod scenarios;
+mod skewed;
 
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
@@ -21,3 +22,4 @@ pub use scenarios::{
     a_node_frozen_beyond_its_lease_is_fenced_and_goes_on, cut_connections,
     occurrences_released_by_stopping_nodes_run_on_others, outages,
 };
+pub use skewed::Skewed;

@@ -1,8 +1,9 @@
 //! Nodes whose clocks differ by ten minutes: etcd has no clock that could judge between them.
 
 use crate::stores::{Cluster, Single, Three, members, now, patient, pause, runtime};
+use allora_conformance::faults::Skewed;
 use allora_core::{
-    Backend, CatchUp, Result, Run, Runtime, Scheduler, Time,
+    Backend, CatchUp, Result, Run, Scheduler, Time,
     backend::{
         Action, Batch, Claim, Claimed, Completion, Cursor, DueQuery, HistoryEntry, JobState,
         NewSchedule, Operation, Outcome, Reply, Sharing, TimeSource,
@@ -15,10 +16,9 @@ use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions},
 };
-use futures::future::BoxFuture;
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -298,28 +298,6 @@ async fn a_node_that_only_queries_keeps_its_session(place: &Place) {
     }
 }
 
-/// The runtime of a machine whose clock is wrong.
-#[derive(Clone, Debug)]
-struct Skewed(Tokio, i64);
-
-impl Runtime for Skewed {
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.0.spawn(task);
-    }
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        self.0.sleep_until(at)
-    }
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-    fn wall(&self) -> Time {
-        self.0.wall() + chrono::TimeDelta::minutes(self.1)
-    }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
-
 /// The runs: the job, the scheduled time, the fence.
 type Seen = Arc<Mutex<Vec<(String, i64, i64)>>>;
 
@@ -333,7 +311,7 @@ fn skewed(node: &Node, seen: &Seen) -> Scheduler {
     let all = CatchUp::All { limit: 10_000 };
     let period = every(Duration::from_millis(250));
     Scheduler::builder(node.store.clone())
-        .runtime(Skewed(Tokio::current().unwrap(), node.ahead))
+        .runtime(Skewed(Tokio::current().unwrap(), chrono::TimeDelta::minutes(node.ahead)))
         .add("once", job(period.clone(), work.clone()).catch_up(all))
         .add("least", job(period, work).catch_up(all).at_least_once(LEASE))
         .build()

@@ -1,13 +1,12 @@
 //! Replies that are lost: claim id and fence tell what happened, and nothing is guessed.
 
-use super::{members::Members, patiently, proxy::Proxy};
+use super::{members::Members, patiently};
 use crate::stores::{patient, runtime};
-use allora_conformance::faults::Proxy as Cut;
+use allora_conformance::faults::{Proxy, lost_replies};
 use allora_core::{
     Backend, ErrorKind, Result, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, Edit, JobState, NewSchedule, Notification,
-        Operation, Reply, TimeSource,
+        Action, Batch, Edit, JobState, NewSchedule, Notification, Operation, Reply, TimeSource,
     },
     time::from_millis,
 };
@@ -34,50 +33,15 @@ fn hurried() -> Builder {
 fn a_claim_and_a_completion_whose_replies_were_lost_are_sent_again() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &[]).await else { return };
-        let proxy = Proxy::to(members.port(0)).await;
-        let store = hurried().connect([proxy.url()]).await.unwrap();
-        let right = patient(Etcd::builder()).connect(members.urls()).await.unwrap();
-        let first = Some(at(60).into());
-        let register = Action::Register { definition: "every 1m", version: 0, first };
-        let read = apply(&store, 0, "job", register).await.unwrap().state().unwrap();
-        // The session is opened before, so that the lost reply is that of the claim itself.
-        let lease = Duration::from_secs(20);
-        let claim = |claim_id, fence: i64, at: Time| {
-            Action::Claim(Claim::at_least_once(claim_id, fence, at.into(), lease))
-        };
-        let first = apply(&store, 60, "job", claim(1, read.fence, at(60))).await.unwrap();
-        let fence = first.claimed().unwrap().fence;
-        let then = Cursor::To(Some(at(120).into()));
-        let complete = Action::Complete { fence, then, completion: Completion::Succeeded };
-        proxy.hold_replies(true);
-        let lost = apply(&store, 61, "job", complete.clone()).await.unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::Unavailable);
-        // It was applied all the same.
-        let read = async || apply(&right, 61, "job", Action::Read).await.unwrap().state().unwrap();
-        patiently("the completion arrives", async || read().await.counters.succeeded == 1).await;
-        proxy.hold_replies(false);
-        let mut accepted = None;
-        patiently("the way is free", async || {
-            accepted = apply(&store, 61, "job", complete.clone()).await.ok();
-            accepted.is_some()
-        })
-        .await;
-        assert_eq!(accepted, Some(Reply::Accepted));
-        proxy.hold_replies(true);
-        let lost = apply(&store, 120, "job", claim(2, fence, at(120))).await.unwrap_err();
-        assert_eq!(lost.kind(), ErrorKind::Unavailable);
-        patiently("the claim arrives", async || !read().await.leases.is_empty()).await;
-        let current = read().await.leases[0].fence;
-        proxy.hold_replies(false);
-        let mut again = None;
-        patiently("the way is free", async || {
-            again = apply(&store, 121, "job", claim(2, fence, at(120))).await.ok();
-            again.is_some()
-        })
-        .await;
-        let claimed = again.unwrap().claimed().unwrap();
-        assert_eq!((claimed.fence, claimed.attempt), (current, 1));
-        assert_eq!(read().await.counters.started, 2);
+        let proxy = Proxy::new(format!("127.0.0.1:{}", members.port(0)), Proxy::NEVER).unwrap();
+        let url = format!("http://127.0.0.1:{}", proxy.port());
+        let store = hurried().connect([url]).await.unwrap();
+        let direct = hurried().connect(members.urls()).await.unwrap();
+        // A reply may come in several pieces, and others before it.
+        let cuts: Vec<i64> = (0..8).collect();
+        let cut_after = |replies| proxy.cut_after(replies);
+        let lost = lost_replies(&direct, &store, "job", &cuts, cut_after).await;
+        assert!(lost.claims > 0 && lost.completions > 0, "{lost:?}");
     });
 }
 
@@ -90,7 +54,7 @@ fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
         // A reply may come in several pieces, and others before it: each of them is cut off once.
         for replies in 0..8 {
             let server = format!("127.0.0.1:{}", members.port(0));
-            let proxy = Cut::new(server, Cut::NEVER).unwrap();
+            let proxy = Proxy::new(server, Proxy::NEVER).unwrap();
             let urls = [format!("http://127.0.0.1:{}", proxy.port()), members.url(0)];
             // The first one is used as long as it answers.
             let connect = async || patient(Etcd::builder()).connect(urls.clone()).await.unwrap();
@@ -101,7 +65,7 @@ fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
             let store = connect().await;
             proxy.cut_after(replies);
             let created = apply(&store, 0, &name, Action::Create(new)).await;
-            proxy.cut_after(Cut::NEVER);
+            proxy.cut_after(Proxy::NEVER);
             let created = state(created);
             assert_eq!(created, shown().await);
             let store = connect().await;
@@ -109,7 +73,7 @@ fn a_change_whose_reply_was_lost_is_not_rejected_by_the_next_member() {
             edit.data = Some(b"other");
             proxy.cut_after(replies);
             let edited = apply(&store, 1, &name, Action::Modify(edit)).await;
-            proxy.cut_after(Cut::NEVER);
+            proxy.cut_after(Proxy::NEVER);
             assert_eq!(state(edited), shown().await);
             let store = connect().await;
             proxy.cut_after(replies);

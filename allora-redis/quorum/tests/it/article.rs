@@ -3,9 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "real nodes in real time")]
 
 use super::{join, patient, runtime, servers, urls};
-use allora_core::{Run, Runtime, Scheduler, Time, every, runtime::Tokio};
+use allora_conformance::faults::Skewed;
+use allora_core::{Run, Scheduler, Time, every, runtime::Tokio};
 use allora_redis_quorum::RedisQuorum;
-use futures::future::{BoxFuture, join_all};
+use futures::future::join_all;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -13,28 +14,6 @@ use std::{
 };
 
 const NODES: usize = 50;
-
-/// A machine whose clock is late.
-#[derive(Debug)]
-struct Late(Tokio);
-
-impl Runtime for Late {
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.0.spawn(task);
-    }
-    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        self.0.sleep_until(at)
-    }
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-    fn wall(&self) -> Time {
-        self.0.wall() - chrono::TimeDelta::seconds(9)
-    }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
 
 #[test]
 fn fifty_machines_run_each_occurrence_once_while_a_server_hangs_and_a_clock_is_late() {
@@ -45,12 +24,11 @@ fn fifty_machines_run_each_occurrence_once_while_a_server_hangs_and_a_clock_is_l
         let (mut handles, mut nodes) = (Vec::new(), Vec::new());
         for i in 0..NODES {
             let tokio = Tokio::current().unwrap();
-            let clock: Arc<dyn Runtime> =
-                if i == 7 { Arc::new(Late(tokio)) } else { Arc::new(tokio) };
+            let ahead = chrono::TimeDelta::seconds(if i == 7 { -9 } else { 0 });
             let runs = runs.clone();
             let scheduler =
                 Scheduler::builder(patient(RedisQuorum::builder(), &urls).await.unwrap())
-                    .runtime(clock)
+                    .runtime(Skewed(tokio, ahead))
                     .job("minutely", every(Duration::from_secs(3)), async move |run: Run| {
                         *runs.lock().unwrap().entry(run.scheduled_at()).or_default() += 1;
                     })
