@@ -34,7 +34,13 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
     patiently("its failure is recorded", || outcome() == "failed");
     let past = &json(&site, &["history", day])[0];
     assert_eq!((&past["trigger"], &past["error"]), (&"mine".into(), &"exit status: 3".into()));
+    assert!(past["started_at"].is_string() && past["ended_at"].is_string(), "{past:?}");
+    assert_eq!((&past["is_final"], &past["reason"]), (&true.into(), &Value::Null));
     assert!(allora(&site, &["history", day]).contains("exit status: 3"));
+    let newest = |before: &[&str]| json(&site, &[&["history", "-n", "1"], before].concat());
+    let first = &newest(&[])[0];
+    let cursor = format!("{}:{}", first["fence"], first["name"].as_str().unwrap());
+    assert_ne!(&newest(&["--before", &cursor])[0], first, "the next page");
     let nodes = json(&site, &["nodes"]);
     assert_eq!((nodes.len(), &nodes[0]["failed"]), (1, &1.into()), "{nodes:?}");
     allora(&site, &["resume", tick]);

@@ -162,6 +162,11 @@ macro_rules! __cases {
                 a_redefinition_that_passes_over_is_told: [History];
                 triggers_are_told_by_their_ids: [History];
                 the_newest_come_first_page_by_page: [History];
+                pages_are_whole_where_many_jobs_have_equal_fences: [History];
+                an_entry_has_the_times_of_its_run: [History];
+                an_ended_lease_is_told_with_its_times: [History, Expiry];
+                of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];
+                a_run_of_a_deleted_job_is_told_as_cancelled: [History];
             }
             watch {
                 an_added_schedule_is_told: [Notifications];

@@ -117,6 +117,8 @@ teeth! {
     lists_backwards: ListsBackwards;
     forgets_attempts: ForgetsAttempts;
     forgets_how_runs_ended: ForgetsHowRunsEnded;
+    forgets_when_runs_started: ForgetsWhenRunsStarted;
+    pages_by_fence: PagesByFence;
     keeps_silent: KeepsSilent;
     forgets_kinds: ForgetsKinds;
     forgets_the_dead: ForgetsTheDead;

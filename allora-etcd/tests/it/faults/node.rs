@@ -6,7 +6,11 @@ use allora_conformance::{
     faults::{FaultWorkload, LEAST, Node, ONCE},
     history::{Claims, Event, Outcome, Violation, What},
 };
-use allora_core::{Backend, backend::HistoryEntry, runtime::Tokio};
+use allora_core::{
+    Backend,
+    backend::{HistoryEntry, HistoryQuery},
+    runtime::Tokio,
+};
 use allora_etcd::Etcd;
 use std::{ops::Deref, time::Duration};
 
@@ -69,7 +73,7 @@ impl Fleet {
     pub(super) async fn entries(&self, job: &str) -> Vec<HistoryEntry> {
         let store = patient(Etcd::builder().history(50_000));
         let store = store.connect(self.urls.clone()).await.unwrap();
-        store.history().unwrap().entries(Some(job), None, 50_000).await.unwrap()
+        store.history().unwrap().entries(HistoryQuery::new(50_000).name(job)).await.unwrap()
     }
 
     /// Stops the nodes and checks their log: every scheduled time up to the last one that was claimed

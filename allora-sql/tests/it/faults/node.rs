@@ -6,7 +6,11 @@ use allora_conformance::{
     faults::{FaultWorkload, LEAST, Node, ONCE},
     history::{Event, Outcome, Violation, What},
 };
-use allora_core::{Backend, backend::HistoryEntry, runtime::Tokio};
+use allora_core::{
+    Backend,
+    backend::{HistoryEntry, HistoryQuery},
+    runtime::Tokio,
+};
 use std::{
     ops::Deref,
     thread,
@@ -67,7 +71,12 @@ impl Fleet {
         runtime().block_on(async {
             let store = self.place.builder().history(100_000).connect(&self.place.url).await;
             let store = store.unwrap();
-            let past = store.history().unwrap().entries(Some(job), None, 10_000).await.unwrap();
+            let past = store
+                .history()
+                .unwrap()
+                .entries(HistoryQuery::new(10_000).name(job))
+                .await
+                .unwrap();
             store.close().await;
             past
         })
