@@ -80,7 +80,7 @@ pub(super) fn end(
 }
 
 /// The longest error text that a record or a history entry keeps, in bytes.
-pub const MAX_ERROR: usize = 1_024;
+const MAX_ERROR: usize = 1_024;
 
 /// The error as it is kept: cut to [`MAX_ERROR`].
 pub(crate) fn bounded(error: &str) -> String {
@@ -131,5 +131,20 @@ impl Record {
         };
         *counter += 1;
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_error_is_cut_between_two_characters_and_once() {
+        for (error, kept) in [("x".repeat(MAX_ERROR), MAX_ERROR), ("ä".repeat(MAX_ERROR), 1_023)] {
+            let cut = bounded(&error);
+            assert_eq!(cut.len(), kept);
+            assert!(cut == error || error.starts_with(cut.strip_suffix('…').unwrap()));
+            assert_eq!(bounded(&cut), cut);
+        }
     }
 }

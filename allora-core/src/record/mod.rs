@@ -15,7 +15,6 @@ mod operate;
 
 pub use apply::{apply, apply_unreadable};
 pub use claim::MAX_LEASES;
-pub use complete::MAX_ERROR;
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use operate::MAX_TRIGGERS;
