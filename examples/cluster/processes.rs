@@ -10,7 +10,7 @@ use crate::{
 };
 use allora::{
     Backend, BoxError, Runtime, Time,
-    backend::{JobState, Page},
+    backend::{HistoryQuery, JobState, Page},
     runtime::Tokio,
 };
 use std::{
