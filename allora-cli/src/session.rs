@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{
     Schedules,
-    backend::{HistoryEntry, JobState, Lease},
+    backend::{HistoryEntry, JobState, Lease, NotRunReason},
     runtime::Tokio,
     stored::Definition,
 };
@@ -155,15 +155,21 @@ fn lease_json(lease: &Lease) -> Value {
 pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
     json!({
         "name": past.name,
+        "kind": past.kind,
         "fence": past.fence,
         "scheduled_at": shown(past.occurrence.scheduled_at),
         "trigger": past.occurrence.trigger,
         "last": past.last.map(shown),
         "count": past.count,
+        "due_at": past.due_at.map(shown),
         "attempt": past.attempt,
         "node": past.node,
-        "recorded_at": shown(past.recorded_at),
+        "started_at": past.started_at.map(shown),
+        "ended_at": past.ended_at.map(shown),
         "outcome": past.outcome.word(),
+        "is_final": past.is_final(),
+        "reason": past.reason.map(NotRunReason::word),
         "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
+        "output": past.output,
     })
 }

@@ -5,8 +5,8 @@ use allora_core::{
     Backend, Error, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence, Operation,
-        Page, Queries, Reply, Sharing, TimeSource,
+        HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
+        Operation, Page, Queries, Reply, Sharing, TimeSource,
     },
     time::from_millis,
 };
@@ -228,7 +228,7 @@ impl Node {
     }
 
     pub(crate) async fn history_entries(&self, name: &str) -> Vec<HistoryEntry> {
-        fine(self.history().entries(Some(name), None, 1_000).await)
+        fine(self.history().entries(HistoryQuery::new(1_000).name(name)).await)
     }
 }
 

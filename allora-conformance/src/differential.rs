@@ -8,9 +8,9 @@
 use allora_core::{
     Backend, Occurrence, Time,
     backend::{
-        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule,
-        NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Reply, Sharing,
-        TimeSource,
+        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
+        NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Reply,
+        Sharing, TimeSource,
     },
     time::{end_of_time, from_millis, whole_millis},
 };
@@ -59,8 +59,12 @@ pub async fn walk(seed: u64, ours: &dyn Backend, theirs: &dyn Backend) {
         assert_eq!(all(ours).await, all(theirs).await, "states after {case}");
         assert_eq!(dues(ours).await, dues(theirs).await, "due queries after {case}");
         if let (Some(mine), Some(yours)) = (ours.history(), theirs.history()) {
-            let entries = mine.entries(None, None, 1_000_000).await.unwrap();
-            assert_eq!(entries, yours.entries(None, None, 1_000_000).await.unwrap(), "{case}");
+            let entries = mine.entries(HistoryQuery::new(1_000_000)).await.unwrap();
+            assert_eq!(
+                entries,
+                yours.entries(HistoryQuery::new(1_000_000)).await.unwrap(),
+                "{case}"
+            );
         }
     }
     assert!(walk.fences.len() > 20, "the walk claimed next to nothing");
@@ -322,8 +326,10 @@ impl Walk {
             _ => Claim::at_most_once(claim_id, fence, expected, then, lease, sharing),
         };
         if self.seldom() && self.random.below(8) == 0 {
-            let later = from_millis(after + self.random.below(3000) as i64).unwrap();
-            claim = claim.starting(Occurrence::from(later), self.not_run());
+            let later = after + self.random.below(3000) as i64;
+            let [scheduled_at, due_at] = [later, later + 7].map(|ms| from_millis(ms).unwrap());
+            let start = NextRun { scheduled_at, due_at };
+            claim = claim.starting(start, self.not_run());
         }
         if self.seldom() && self.random.below(8) == 0 {
             claim.not_after = from_millis(self.ms() - 500 + self.random.below(1000) as i64);

@@ -2,7 +2,10 @@
 
 use allora_core::{
     Result, Time,
-    backend::{Applied, Batch, Due, DueQuery, HistoryEntry, JobState, Operation, Page, Reply},
+    backend::{
+        Applied, Batch, Due, DueQuery, HistoryCursor, HistoryEntry, HistoryQuery, JobState,
+        Operation, Page, Reply,
+    },
     record::{HistoryBuffer, OpContext, Record, apply},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceModel {
     records: BTreeMap<String, Option<Record>>,
-    history: BTreeMap<(i64, String), HistoryEntry>,
+    history: BTreeMap<HistoryCursor, HistoryEntry>,
 }
 
 impl ReferenceModel {
@@ -44,7 +47,7 @@ impl ReferenceModel {
         let mut history = HistoryBuffer::kept();
         let result = change(self.records.entry(name.to_owned()).or_default(), &mut history);
         let entries = history.take().into_iter();
-        self.history.extend(entries.map(|entry| ((entry.fence, entry.name.clone()), entry)));
+        self.history.extend(entries.map(|entry| (entry.cursor(), entry)));
         result
     }
 
@@ -109,19 +112,14 @@ impl ReferenceModel {
     }
 
     /// As [`History::entries`](allora_core::backend::History::entries).
-    pub fn entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Vec<HistoryEntry> {
+    pub fn entries(&self, query: HistoryQuery<'_>) -> Vec<HistoryEntry> {
         self.history
-            .values()
+            .iter()
             .rev()
-            .filter(|entry| before.is_none_or(|before| entry.fence < before))
-            .filter(|entry| name.is_none_or(|name| entry.name == name))
-            .take(limit)
-            .cloned()
+            .filter(|(cursor, _)| query.before.is_none_or(|before| *cursor < before))
+            .filter(|(cursor, _)| query.name.is_none_or(|name| cursor.name == name))
+            .take(query.limit)
+            .map(|(_, entry)| entry.clone())
             .collect()
     }
 

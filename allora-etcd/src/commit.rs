@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Pipeline, gets},
-    encoding::{Stored, encode_entry},
+    encoding::Stored,
     error::unexpected_response,
     keys::IndexKey,
     records::{OP, Version, View},
@@ -199,9 +199,9 @@ impl Store {
         // A later entry replaces an earlier one with the same fence.
         let mut fences = HashSet::new();
         for entry in history.iter().rev().filter(|entry| fences.insert(entry.fence)) {
-            let value = encode_entry(entry);
+            let value = codec::encode_entry(entry);
             bytes += value.len();
-            ops.push(TxnOp::put(keys.history_entry(entry.fence, &entry.name), value, None));
+            ops.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
         }
         let leases = before.map_or(&[][..], |before| &before.leases);
         let is_new = |lease: &Lease| {

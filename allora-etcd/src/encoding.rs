@@ -1,10 +1,6 @@
-//! Records and history entries as the values of keys.
+//! Records as the values of keys.
 
-use allora_core::{
-    backend::{HistoryEntry, Occurrence, Outcome},
-    record::{Record, codec},
-    time::from_millis,
-};
+use allora_core::record::{Record, codec};
 use etcd_client::{GetResponse, KeyValue};
 
 /// A record that cannot be read.
@@ -63,56 +59,9 @@ pub(crate) fn number(reply: &GetResponse) -> (i64, i64) {
     })
 }
 
-/// A history entry as it is stored: name, fence, scheduled time, trigger, last, count, attempt,
-/// node, time of the entry, outcome with error.
-type StoredEntry =
-    (String, i64, i64, Option<String>, Option<i64>, Option<u64>, u32, String, i64, [String; 2]);
-
-pub(crate) fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
-    let stored: StoredEntry = (
-        entry.name.clone(),
-        entry.fence,
-        entry.occurrence.scheduled_at.timestamp_millis(),
-        entry.occurrence.trigger.clone(),
-        entry.last.map(|last| last.timestamp_millis()),
-        entry.count,
-        entry.attempt,
-        entry.node.clone(),
-        entry.recorded_at.timestamp_millis(),
-        [entry.outcome.word().to_owned(), entry.outcome.error().to_owned()],
-    );
-    serde_json::to_vec(&stored).expect("text and numbers are JSON")
-}
-
-pub(crate) fn decode_entry(value: &[u8]) -> Option<HistoryEntry> {
-    let stored: StoredEntry = serde_json::from_slice(value).ok()?;
-    let (name, fence, at, trigger, last, count, attempt, node, recorded, [word, error]) = stored;
-    let occurrence = Occurrence { scheduled_at: from_millis(at)?, trigger };
-    let last = match last {
-        Some(last) => Some(from_millis(last)?),
-        None => None,
-    };
-    let outcome = Outcome::from_word(&word, &error)?;
-    let entry = HistoryEntry::new(name, fence, occurrence, from_millis(recorded)?, outcome);
-    Some(entry.range(last, count).by(node, attempt))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn entries_are_read_back() {
-        let at = from_millis(60_000).unwrap();
-        let failed = Outcome::Failed("why\n".into());
-        let run = HistoryEntry::new("a\"b", 7, at.into(), at, failed).by("n", 2);
-        let triggered = Occurrence { scheduled_at: at, trigger: Some("id".into()) };
-        let range = HistoryEntry::new("c", 8, triggered, at, Outcome::Missed).range(Some(at), None);
-        for entry in [run, range] {
-            assert_eq!(decode_entry(&encode_entry(&entry)), Some(entry));
-        }
-        assert_eq!(decode_entry(b"[]"), None);
-    }
 
     #[test]
     fn the_fence_of_an_unreadable_record_is_used_if_it_can_be_found() {

@@ -4,7 +4,7 @@
 //! followed by a zero byte, which neither contains. Times and fences are sixteen hexadecimal digits,
 //! so that the order of the keys is their order.
 
-use allora_core::{Time, record::Record, time::from_millis};
+use allora_core::{Time, backend::HistoryCursor, record::Record, time::from_millis};
 
 /// The keys of one namespace.
 #[derive(Clone, Debug)]
@@ -142,14 +142,12 @@ impl Keys {
         self.under("tombstone/")
     }
 
-    /// A history entry; the highest fence comes first.
-    pub(crate) fn history_entry(&self, fence: i64, name: &str) -> String {
-        format!("{}{name}", self.history_from(fence))
-    }
-
-    /// The first key of the history entries with this fence.
-    pub(crate) fn history_from(&self, fence: i64) -> String {
-        self.under(&format!("history/{}", digits(i64::MAX - fence.max(0))))
+    /// A history entry. The highest cursor comes first: fence and name have the opposite order, the
+    /// name by the complement of its bytes, and behind them the one of a byte that ends every name.
+    pub(crate) fn history_entry(&self, at: &HistoryCursor) -> Vec<u8> {
+        let fence = format!("{}{}", self.history(), digits(i64::MAX - at.fence.max(0)));
+        let name = at.name.bytes().chain([0]).map(|byte| !byte);
+        fence.into_bytes().into_iter().chain(name).collect()
     }
 
     pub(crate) fn history(&self) -> String {
@@ -215,7 +213,10 @@ mod tests {
     fn later_is_behind_and_newer_is_in_front() {
         let keys = Keys::new("a");
         assert!(digits(9) < digits(10) && digits(255) < digits(256));
-        assert!(keys.history_entry(10, "z") < keys.history_entry(9, "a"));
+        let key =
+            |fence, name: &str| keys.history_entry(&HistoryCursor { fence, name: name.into() });
+        let newest_first = [key(10, "a"), key(9, "z"), key(9, "ab"), key(9, "a"), key(8, "z")];
+        assert!(newest_first.is_sorted());
         assert_eq!(end_of("a/"), b"a0");
     }
 }

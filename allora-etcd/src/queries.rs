@@ -3,7 +3,7 @@
 use crate::{
     client::gets,
     due_index::Part,
-    encoding::{Stored, decode_entry},
+    encoding::Stored,
     error::unexpected_response,
     keys::{IndexEntry, Keys, end_of, escape},
     records::View,
@@ -11,8 +11,8 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, JobState, Page, TimeSource},
-    record::Record,
+    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
+    record::{Record, codec},
 };
 use chrono::TimeDelta;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, Txn, TxnOp};
@@ -247,18 +247,16 @@ impl Store {
         Ok(gets(&reply).iter().flat_map(|reply| reply.kvs()).filter_map(kind).collect())
     }
 
-    /// The newest history entries of one job, or of all.
+    /// A page of the history.
     pub(crate) async fn history_entries(
         &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
+        query: HistoryQuery<'_>,
     ) -> Result<Vec<HistoryEntry>> {
         const OP: &str = "history";
+        let HistoryQuery { name, before, limit, .. } = query;
         let end = end_of(&self.keys.history());
         let mut from = match before {
-            Some(before) if before <= 0 => return Ok(Vec::new()),
-            Some(before) => self.keys.history_from(before - 1).into_bytes(),
+            Some(before) => [self.keys.history_entry(before), vec![0]].concat(),
             None => self.keys.history().into_bytes(),
         };
         let mut found = Vec::new();
@@ -273,7 +271,7 @@ impl Store {
             let Some(last) = page.kvs().last() else { break };
             from = [last.key(), &[0]].concat();
             // An entry that cannot be read is left out.
-            let entries = page.kvs().iter().filter_map(|kv| decode_entry(kv.value()));
+            let entries = page.kvs().iter().filter_map(|kv| codec::decode_entry(kv.value()).ok());
             let is_wanted = |entry: &HistoryEntry| name.is_none_or(|name| entry.name == name);
             found.extend(entries.filter(is_wanted).take(limit - found.len()));
         }

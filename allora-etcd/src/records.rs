@@ -14,7 +14,7 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Batch, Due, DueQuery, HistoryEntry, Notifier, Page, TimeSource},
+    backend::{Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notifier, Page, TimeSource},
     record::Record,
     store::{Commit, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
@@ -77,13 +77,8 @@ impl RecordStore for Etcd {
         self.store.history_limit as u64
     }
 
-    async fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        self.store.history_entries(name, before, limit).await
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.store.history_entries(query).await
     }
 
     async fn prune(&self, deleted: &[&str], now: Time) -> Result {

@@ -2,7 +2,7 @@
 
 use allora_core::{
     Time,
-    backend::HistoryEntry,
+    backend::{HistoryCursor, HistoryEntry},
     record::{Record, TOMBSTONE},
     time::saturating_add,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Index {
     tombstones: VecDeque<(Time, Arc<str>)>,
     /// No fence at or below it is given to a name whose tombstone was purged.
     min_fence: i64,
-    history: BTreeMap<(i64, String), HistoryEntry>,
+    history: BTreeMap<HistoryCursor, HistoryEntry>,
     history_limit: usize,
 }
 
@@ -113,15 +113,19 @@ impl Index {
         self.history_limit
     }
 
-    /// History entries with a fence below this one, the newest first.
-    pub(crate) fn history(&self, before: Option<i64>) -> impl Iterator<Item = &HistoryEntry> {
-        let end = (before.unwrap_or(i64::MAX), String::new());
-        self.history.range(..end).rev().map(|(_, entry)| entry)
+    /// History entries below this one, the newest first.
+    pub(crate) fn history(
+        &self,
+        before: Option<&HistoryCursor>,
+    ) -> impl Iterator<Item = &HistoryEntry> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let below = (Unbounded, before.map_or(Unbounded, Excluded));
+        self.history.range::<HistoryCursor, _>(below).rev().map(|(_, entry)| entry)
     }
 
     pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
         for entry in entries {
-            self.history.insert((entry.fence, entry.name.clone()), entry);
+            self.history.insert(entry.cursor(), entry);
         }
         self.prune_history();
     }

@@ -3,7 +3,9 @@
 use crate::Memory;
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, Notification, Notifier, Page, TimeSource},
+    backend::{
+        Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
+    },
     record::Record,
     store::{Commit, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
@@ -64,15 +66,11 @@ impl RecordStore for Memory {
         self.index().history_limit() as u64
     }
 
-    async fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
         let index = self.index();
-        let of_name = |entry: &&HistoryEntry| name.is_none_or(|name| entry.name == name);
-        Ok(index.history(before).filter(of_name).take(limit).cloned().collect())
+        let of_name = |entry: &&HistoryEntry| query.name.is_none_or(|name| entry.name == name);
+        let entries = index.history(query.before).filter(of_name);
+        Ok(entries.take(query.limit).cloned().collect())
     }
 
     async fn prune(&self, _: &[&str], now: Time) -> Result {

@@ -151,6 +151,7 @@ impl CachedRecord {
         if let Some(lease) = record.leases.first_mut() {
             if update.draws_fence {
                 lease.fence = written;
+                lease.started_at = whole_millis(now);
             }
             if let Some(duration) = update.validity.duration {
                 lease.until = whole_millis(now + TimeDelta::microseconds(duration));

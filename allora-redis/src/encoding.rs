@@ -6,7 +6,7 @@
 //! hot record nor the fields were written in between.
 //!
 //! A hot record begins with the time of its write, and may refer to it: `=` is a fence that was drawn
-//! at that time, `+60000000` a lease that ends this number of microseconds after it. So everything but
+//! or a run that was started at that time, `+60000000` a lease that ends this number of microseconds after it. So everything but
 //! that time can be computed before the server has read its clock.
 
 pub(crate) mod history;
@@ -26,8 +26,9 @@ const LAYOUT: &str = "1";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     /// `1 STAMP TIME GENERATION INCARNATION FENCE CURSOR DUE LAST_STARTED STARTED SUCCEEDED LAST
-    /// ENDED_FENCE ENDED_HOW LEASE`. `LEASE` is `-` or `CLAIM_ID FENCE SCHEDULED_AT ATTEMPT UNTIL
-    /// ON_EXPIRY NODE`; its fence is `=` if it is the record's.
+    /// ENDED_FENCE ENDED_HOW LEASE`. `LEASE` is `-` or `CLAIM_ID FENCE SCHEDULED_AT DUE ATTEMPT
+    /// STARTED UNTIL ON_EXPIRY NODE`; its fence is `=` if it is the record's, and DUE is `=` if it is
+    /// SCHEDULED_AT.
     pub(crate) hot: Vec<u8>,
     /// The parts that have no place in the hot record, as a record whose other parts are empty. Often
     /// empty.
@@ -142,7 +143,11 @@ pub(crate) fn hot_suffix(record: &Record, written: i64, duration: Option<i64>) -
     let _ = write!(hot.0, "{:x} ", lease.claim_id);
     hot.fence(lease.fence, *fence);
     hot.time(Some(lease.occurrence.scheduled_at));
+    hot.time_or_same(lease.due_at, Some(lease.occurrence.scheduled_at));
     hot.number(lease.attempt);
+    // Only the fence proves that this write is the claim.
+    let is_claim = lease.fence == *fence && *fence == written;
+    hot.time_or_same(lease.started_at, micros_time(written).filter(|_| is_claim));
     match duration {
         Some(duration) => {
             hot.0.push(b'+');
@@ -175,6 +180,13 @@ impl HotWriter {
         match fence == same {
             true => self.word("="),
             false => self.number(fence),
+        }
+    }
+
+    fn time_or_same(&mut self, at: Time, same: Option<Time>) {
+        match Some(at) == same {
+            true => self.word("="),
+            false => self.time(Some(at)),
         }
     }
 
@@ -271,12 +283,23 @@ impl<'a> HotReader<'a> {
         }
     }
 
+    /// A time; `=` is `same`.
+    fn time_or(&mut self, same: Option<Time>) -> Result<Option<Time>, String> {
+        match self.rest.strip_prefix("= ") {
+            Some(rest) => {
+                self.rest = rest;
+                Ok(same)
+            }
+            None => self.time(),
+        }
+    }
+
     /// The end of a lease.
     fn until(&mut self) -> Result<Option<Time>, String> {
         let Some(rest) = self.rest.strip_prefix('+') else { return self.time() };
         self.rest = rest;
         let duration: i64 = self.number()?;
-        Ok(self.written.checked_add(duration).and_then(|end| from_millis(end.div_euclid(1_000))))
+        Ok(self.written.checked_add(duration).and_then(micros_time))
     }
 
     fn time(&mut self) -> Result<Option<Time>, String> {
@@ -318,16 +341,19 @@ impl<'a> HotReader<'a> {
         };
         let missing = || "a time of its lease is missing".to_owned();
         let fence = self.fence(Some(newest))?;
-        let occurrence = Occurrence::from(self.time()?.ok_or_else(missing)?);
+        let scheduled_at = self.time()?.ok_or_else(missing)?;
+        let due_at = self.time_or(Some(scheduled_at))?.ok_or_else(missing)?;
         let attempt = self.number()?;
+        let started_at = self.time_or(micros_time(self.written))?.ok_or_else(missing)?;
         let until = self.until()?.ok_or_else(missing)?;
         let on_expiry = match self.next()? {
             "retry" => OnExpiry::Retry,
             "lost" => OnExpiry::Lost,
             _ => return Err("the expiry of its lease is an unknown word".to_owned()),
         };
+        let occurrence = Occurrence::from(scheduled_at);
         let lease = Lease::new(self.rest, claim_id, fence, occurrence, until, on_expiry);
-        Ok(Some(lease.attempt(attempt)))
+        Ok(Some(lease.attempt(attempt).claimed_at(due_at, started_at)))
     }
 }
 
@@ -342,6 +368,11 @@ fn how_letter(how: How) -> &'static str {
 
 fn text<'a>(bytes: &'a [u8], part: &str) -> Result<&'a str, String> {
     std::str::from_utf8(bytes).map_err(|_| format!("its {part} is not text"))
+}
+
+/// The whole milliseconds of a time in microseconds.
+fn micros_time(micros: i64) -> Option<Time> {
+    from_millis(micros.div_euclid(1_000))
 }
 
 /// A time as it is stored: whole milliseconds.
@@ -375,7 +406,7 @@ mod tests {
         };
         let mut counters = Counters::default();
         (counters.started, counters.succeeded, counters.lost) = (u64::MAX, 1, 2);
-        let mut lost = lease("n", None);
+        let mut lost = lease("n", None).claimed_at(t(6_000), t(7_000));
         lost.on_expiry = OnExpiry::Lost;
         let last = Some(Outcome::Succeeded);
         vec![
@@ -424,15 +455,15 @@ mod tests {
     #[test]
     fn fence_and_lease_end_are_read_by_the_time_of_the_write() {
         let mut lease = lease("n", None);
-        (lease.fence, lease.until) = (5_000_001, t(65_000));
+        (lease.fence, lease.started_at, lease.until) = (5_000_001, t(5_000), t(65_000));
         let record = Record { fence: 5_000_001, leases: vec![lease], ..records()[1].clone() };
         let suffix = hot_suffix(&record, 5_000_001, Some(60_000_000));
-        for (written, until) in [(5_000_001, 65_000), (9_999_999, 69_999)] {
+        for (written, started, until) in [(5_000_001, 5_000, 65_000), (9_999_999, 9_999, 69_999)] {
             let hot = [hot_prefix("stamp", written).as_bytes(), &suffix].concat();
             let fields = Fields { hot, ..Fields::of(&record, "stamp", 0) };
             let read = fields.record().unwrap();
             assert_eq!((read.fence, read.leases[0].fence), (written, written));
-            assert_eq!(read.leases[0].until, t(until));
+            assert_eq!((read.leases[0].started_at, read.leases[0].until), (t(started), t(until)));
         }
     }
 

@@ -9,8 +9,8 @@ use crate::{
 };
 use allora_core::{
     Result,
-    backend::{Due, DueQuery, HistoryEntry, JobState, Page, TimeSource},
-    record::Record,
+    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
+    record::{Record, codec},
     time::from_millis,
 };
 use futures::future::try_join_all;
@@ -191,31 +191,28 @@ impl Store {
 
     pub(crate) async fn history_entries(
         &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
+        query: HistoryQuery<'_>,
     ) -> Result<Vec<HistoryEntry>> {
-        let shards: Vec<u32> = match name {
+        let shards: Vec<u32> = match query.name {
             Some(name) => vec![self.keys.shard_of(name)],
             None => (0..self.keys.shards).collect(),
         };
-        let all = shards.into_iter().map(|shard| self.history_in(shard, name, before, limit));
+        let all = shards.into_iter().map(|shard| self.history_in(shard, query));
         let mut all: Vec<HistoryEntry> = try_join_all(all).await?.into_iter().flatten().collect();
         all.sort_by(|a, b| (b.fence, &b.name).cmp(&(a.fence, &a.name)));
-        all.truncate(limit);
+        all.truncate(query.limit);
         Ok(all)
     }
 
     async fn history_in(
         &self,
         shard: u32,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
+        HistoryQuery { name, before, limit, .. }: HistoryQuery<'_>,
     ) -> Result<Vec<HistoryEntry>> {
         let failed = |cause| self.failed("entries", cause);
         let keys = self.keys.shard(shard);
-        let highest = before.map_or("+inf".to_owned(), |before| format!("({before}"));
+        let highest = before.map_or("+inf".to_owned(), |before| before.fence.to_string());
+        let mut before = before.cloned();
         let mut all = Vec::new();
         let mut skipped = 0;
         while all.len() < limit {
@@ -227,22 +224,20 @@ impl Store {
                 break;
             }
             skipped += members.len();
-            let is_asked = |member: &&Vec<u8>| match name {
-                None => true,
-                Some(name) => {
-                    history::fence_and_name(member).is_some_and(|(_, other)| other == name)
-                }
-            };
-            let members: Vec<&Vec<u8>> = members.iter().filter(is_asked).collect();
-            if members.is_empty() {
+            // Entries that are written in between move the others back: they are read twice.
+            let mut cursors: Vec<_> = members.iter().filter_map(|m| history::cursor(m)).collect();
+            cursors.retain(|at| before.as_ref().is_none_or(|before| at < before));
+            before = cursors.last().cloned().or(before);
+            cursors.retain(|at| name.is_none_or(|name| at.name == name));
+            if cursors.is_empty() {
                 continue;
             }
+            let members: Vec<_> = cursors.iter().map(history::member).collect();
             let mut get = redis::cmd("HMGET");
             get.arg(keys.history_entries()).arg(&members);
             let texts: Vec<Option<Vec<u8>>> = self.connection.ask(&get).await.map_err(failed)?;
             // An entry that was pruned in between, or cannot be read, is left out.
-            let entries = members.into_iter().zip(texts);
-            all.extend(entries.filter_map(|(member, text)| history::decode(member, &text?)));
+            all.extend(texts.into_iter().filter_map(|text| codec::decode_entry(&text?).ok()));
         }
         Ok(all)
     }

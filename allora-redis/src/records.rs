@@ -10,9 +10,10 @@ use crate::{
 use allora_core::{
     Result, Time,
     backend::{
-        Batch, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier, Page, TimeSource,
+        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Lease, Notification, Notifier, Page,
+        TimeSource,
     },
-    record::{Record, TOMBSTONE},
+    record::{Record, TOMBSTONE, codec},
     store::{Commit, Draft, FastPath, Load, Outcome, RecordStore, Snapshot},
     time::saturating_add,
 };
@@ -63,13 +64,8 @@ impl RecordStore for Redis {
         self.store.history
     }
 
-    async fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        self.store.history_entries(name, before, limit).await
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.store.history_entries(query).await
     }
 
     async fn prune(&self, deleted: &[&str], now: Time) -> Result {
@@ -270,8 +266,8 @@ impl<'a> Write<'a> {
         };
         call.arg(self.history.len());
         for entry in self.history {
-            let [member, score, text] = history::encode(entry);
-            call.arg(member).arg(score).arg(text);
+            let member = history::member(&entry.cursor());
+            call.arg(member).arg(entry.fence).arg(codec::encode_entry(entry));
         }
         fields
     }

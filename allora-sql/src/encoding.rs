@@ -4,11 +4,11 @@
 use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
-    backend::{Counters, HistoryEntry, Lease, NextRun, OnExpiry, Outcome},
+    backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome},
     record::{Accepted, How, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
-use chrono::DateTime;
+use std::string::FromUtf8Error;
 
 /// The columns of the job table, in the order of every statement. The first is the key. Those that
 /// are needed even where the rest cannot be read come first.
@@ -33,6 +33,8 @@ pub(crate) const JOB: &[(&str, Type)] = &[
     ("lease_fence", Type::IntOrNull),
     ("lease_scheduled_at", Type::IntOrNull),
     ("lease_attempt", Type::IntOrNull),
+    ("lease_due_at", Type::IntOrNull),
+    ("lease_started_at", Type::IntOrNull),
     ("lease_until", Type::IntOrNull),
     // 0: lost, 1: retry.
     ("lease_on_expiry", Type::IntOrNull),
@@ -57,15 +59,20 @@ pub(crate) const JOB: &[(&str, Type)] = &[
 pub(crate) const HISTORY: &[(&str, Type)] = &[
     ("fence", Type::Int),
     ("name", Type::Name),
+    ("kind", Type::Bytes),
     ("scheduled_at", Type::Int),
     ("trigger_id", Type::BytesOrNull),
     ("last_scheduled_at", Type::IntOrNull),
     ("occurrences", Type::IntOrNull),
+    ("due_at", Type::IntOrNull),
     ("attempt", Type::Int),
     ("node", Type::Bytes),
-    ("recorded_at", Type::Int),
+    ("started_at", Type::IntOrNull),
+    ("ended_at", Type::IntOrNull),
     ("outcome", Type::Bytes),
     ("error", Type::BytesOrNull),
+    ("reason", Type::BytesOrNull),
+    ("output", Type::BytesOrNull),
 ];
 
 /// The columns of the data table. The first two are the key.
@@ -110,6 +117,8 @@ pub(crate) fn columns(
         Value::Int(inline.map(|lease| lease.fence)),
         Value::Int(inline.map(|lease| ms(lease.occurrence.scheduled_at))),
         Value::Int(inline.map(|lease| lease.attempt.into())),
+        Value::Int(inline.map(|lease| ms(lease.due_at))),
+        Value::Int(inline.map(|lease| ms(lease.started_at))),
         Value::Int(inline.map(|lease| ms(lease.until))),
         Value::Int(inline.map(|lease| i64::from(lease.on_expiry == OnExpiry::Retry))),
         Value::Int(ended.map(|ended| ended.fence)),
@@ -263,6 +272,7 @@ impl Cells {
     fn lease(&mut self) -> Result<Option<Lease>, String> {
         let (node, claim_id) = (self.bytes(), self.bytes());
         let (fence, scheduled_at, attempt) = (self.int_or_null(), self.time()?, self.int_or_null());
+        let (due_at, started_at) = (self.time()?, self.time()?);
         let (until, on_expiry) = (self.time()?, self.int_or_null());
         let Some(fence) = fence else { return Ok(None) };
         let lease = || {
@@ -275,7 +285,7 @@ impl Cells {
             };
             let occurrence = Occurrence::from(scheduled_at?);
             let lease = Lease::new(node, claim_id, fence, occurrence, until?, on_expiry);
-            Some(lease.attempt(attempt?.try_into().ok()?))
+            Some(lease.attempt(attempt?.try_into().ok()?).claimed_at(due_at?, started_at?))
         };
         lease().map(Some).ok_or_else(|| "the columns of its lease do not match".to_owned())
     }
@@ -298,6 +308,10 @@ impl Cells {
 
     fn bytes(&mut self) -> Option<Vec<u8>> {
         self.cells.next().and_then(Value::into_bytes)
+    }
+
+    fn text_or_null(&mut self) -> Result<Option<String>, FromUtf8Error> {
+        self.bytes().map(String::from_utf8).transpose()
     }
 
     fn text(&mut self, what: &str) -> Result<String, String> {
@@ -354,15 +368,20 @@ pub(crate) fn history_columns(entry: &HistoryEntry) -> Vec<Value> {
     vec![
         Value::int(entry.fence),
         Value::bytes(&entry.name),
+        Value::bytes(&entry.kind),
         Value::int(ms(entry.occurrence.scheduled_at)),
         Value::Bytes(entry.occurrence.trigger.clone().map(String::into_bytes)),
         Value::Int(entry.last.map(ms)),
         Value::Int(entry.count.map(u64::cast_signed)),
+        Value::Int(entry.due_at.map(ms)),
         Value::int(entry.attempt.into()),
         Value::bytes(&entry.node),
-        Value::int(entry.recorded_at.timestamp_micros()),
+        Value::Int(entry.started_at.map(ms)),
+        Value::Int(entry.ended_at.map(ms)),
         Value::bytes(entry.outcome.word()),
         Value::bytes(entry.outcome.error()),
+        Value::Bytes(entry.reason.map(|reason| reason.word().into())),
+        Value::Bytes(entry.output.clone().map(String::into_bytes)),
     ]
 }
 
@@ -371,17 +390,28 @@ pub(crate) fn history_entry(row: Row) -> Option<HistoryEntry> {
     let mut cells = Cells { cells: row.into_iter() };
     let fence = cells.int().ok()?;
     let name = cells.text("name").ok()?;
+    let kind = cells.text("kind").ok()?;
     let scheduled_at = cells.time().ok()??;
-    let trigger = cells.bytes().map(String::from_utf8).transpose().ok()?;
+    let trigger = cells.text_or_null().ok()?;
     let last_scheduled_at = cells.time().ok()?;
     let count = cells.int_or_null().map(i64::cast_unsigned);
+    let due_at = cells.time().ok()?;
     let attempt = cells.int().ok()?.try_into().ok()?;
     let node = cells.text("node").ok()?;
-    let recorded_at = DateTime::from_timestamp_micros(cells.int().ok()?)?;
+    let (started_at, ended_at) = (cells.time().ok()?, cells.time().ok()?);
     let outcome = last(cells.bytes(), cells.bytes()).ok()??;
+    let reason = match cells.text_or_null().ok()? {
+        Some(word) => Some(NotRunReason::from_word(&word)?),
+        None => None,
+    };
+    let output = cells.text_or_null().ok()?;
     let occurrence = Occurrence { scheduled_at, trigger };
-    let entry = HistoryEntry::new(name, fence, occurrence, recorded_at, outcome);
-    Some(entry.range(last_scheduled_at, count).by(node, attempt))
+    let mut entry = HistoryEntry::new(name, fence, occurrence, outcome);
+    (entry.kind, entry.node, entry.attempt) = (kind, node, attempt);
+    (entry.last, entry.count, entry.reason) = (last_scheduled_at, count, reason);
+    (entry.due_at, entry.started_at, entry.ended_at) = (due_at, started_at, ended_at);
+    entry.output = output;
+    Some(entry)
 }
 
 /// A time as it is stored: whole milliseconds since 1970.

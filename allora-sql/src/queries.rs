@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, JobState, Page, TimeSource},
+    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
     record::Record,
     time::from_millis,
 };
@@ -75,15 +75,12 @@ impl Client {
         }
     }
 
-    /// The newest history entries.
+    /// A page of the history.
     pub(crate) async fn history_entries(
         &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
+        query: HistoryQuery<'_>,
     ) -> Result<Vec<HistoryEntry>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = self.dialect.history_entries(name, before, limit);
+        let statement = self.dialect.history_entries(query);
         let rows = retry!(self, "entries", self.driver.rows(statement.clone()))?;
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())

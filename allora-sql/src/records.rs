@@ -9,7 +9,9 @@ use crate::{
 };
 use allora_core::{
     Error, Result, Time,
-    backend::{Batch, Due, DueQuery, HistoryEntry, Notification, Notifier, Page, TimeSource},
+    backend::{
+        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
+    },
     record::{MAX_DATA, Record},
     store::{Commit, Draft, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
@@ -78,13 +80,8 @@ impl RecordStore for Sql {
         self.client.history_limit
     }
 
-    async fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        self.client.history_entries(name, before, limit).await
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.client.history_entries(query).await
     }
 
     async fn prune(&self, deleted: &[&str], now: Time) -> Result {

@@ -10,7 +10,7 @@ use crate::{
 };
 use allora::{
     Backend, BoxError, Runtime, Time,
-    backend::{JobState, Page},
+    backend::{HistoryQuery, JobState, Page},
     runtime::Tokio,
 };
 use std::{
@@ -70,7 +70,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<(), BoxError> {
     fleet.stop()?;
 
     let history = store.history().ok_or("the store keeps no history")?;
-    let past = history.entries(None, None, usize::MAX).await?;
+    let past = history.entries(HistoryQuery::new(usize::MAX)).await?;
     let lines = log::read(&fleet.orders.log)?;
     let evidence = Evidence {
         chores: &chores,

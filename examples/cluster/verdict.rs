@@ -79,7 +79,12 @@ fn events(evidence: &Evidence<'_>) -> Vec<Event> {
     let mut events = Vec::new();
     for past in evidence.past {
         let (occurrence, fence) = (past.occurrence.scheduled_at.timestamp_millis(), past.fence);
-        let (claimed, noted) = (claimed_at(fence), past.recorded_at.timestamp_millis());
+        let (Some(claimed), Some(noted)) =
+            (past.started_at.or(past.ended_at), past.ended_at.or(past.started_at))
+        else {
+            continue;
+        };
+        let (claimed, noted) = (claimed.timestamp_millis(), noted.timestamp_millis());
         let mut tell = |at, what| {
             events.push(Event { job: past.name.clone(), node: past.node.clone(), at, what });
         };
@@ -97,6 +102,7 @@ fn events(evidence: &Evidence<'_>) -> Vec<Event> {
         match past.outcome {
             Outcome::Succeeded => tell(noted, end(Ended::Succeeded)),
             Outcome::Failed(_) | Outcome::Dead(_) => tell(noted, end(Ended::Failed)),
+            Outcome::Retried(_) => tell(noted, end(Ended::Retry)),
             Outcome::Cancelled => tell(noted, end(Ended::Cancelled)),
             Outcome::Released => tell(noted, end(Ended::Released)),
             Outcome::Lost => tell(noted, What::Lost { occurrence, fence }),
@@ -110,12 +116,6 @@ fn events(evidence: &Evidence<'_>) -> Vec<Event> {
         events.push(Event { job, node, at, what });
     }
     events
-}
-
-/// When the claim with this fence was decided: an SQL store draws fences from its clock's
-/// microseconds.
-fn claimed_at(fence: i64) -> i64 {
-    fence / 1_000
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -247,7 +247,7 @@ fn run_again(evidence: &Evidence<'_>, line: &Line, lease_end: Time) -> (String, 
             && past.attempt == line.attempt + 1
     });
     let Some(next) = next else { return ("at least once, but not run again".into(), false) };
-    let after = claimed_at(next.fence) - lease_end.timestamp_millis();
+    let after = next.started_at.map_or(0, |at| (at - lease_end).num_milliseconds());
     let machine = next.node.rsplit_once('-').map_or("?", |(label, _)| label);
     let said = format!("at least once, attempt {} by {machine}", next.attempt);
     match after {

@@ -7,7 +7,7 @@ use crate::{
     table,
     values::shown,
 };
-use allora_core::backend::HistoryEntry;
+use allora_core::backend::{HistoryCursor, HistoryEntry, HistoryQuery, NotRunReason};
 use clap::Args;
 use std::io::{self, Write};
 
@@ -19,9 +19,10 @@ pub(crate) struct History {
     /// At most so many entries.
     #[arg(long, short = 'n', default_value_t = 50)]
     limit: usize,
-    /// Only entries of a lower fence: the last one of the page before.
-    #[arg(long)]
-    before: Option<i64>,
+    /// Only entries below this one, the last of the page before: its fence, or its FENCE:NAME if
+    /// entries of several jobs have that fence.
+    #[arg(long, value_parser = cursor)]
+    before: Option<HistoryCursor>,
     #[command(flatten)]
     place: StoreArgs,
     /// Prints JSON, one object a line.
@@ -32,7 +33,9 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Outcome {
         let past = session::with(&self.place, async |session: Session| {
-            past(&session, self.name.as_deref(), self.before, self.limit).await
+            let mut query = HistoryQuery::new(self.limit);
+            (query.name, query.before) = (self.name.as_deref(), self.before.as_ref());
+            past(&session, query).await
         })?;
         if self.json {
             let mut out = io::BufWriter::new(io::stdout().lock());
@@ -41,25 +44,29 @@ impl History {
             }
             return Ok(out.flush()?);
         }
-        let rows: Vec<[String; 7]> = past.iter().map(row).collect();
-        table::print(["TIME", "JOB", "OUTCOME", "ATTEMPT", "FENCE", "NODE", "ERROR"], &rows)
+        let rows: Vec<[String; 9]> = past.iter().map(row).collect();
+        let columns =
+            ["TIME", "JOB", "OUTCOME", "ATTEMPT", "STARTED", "TOOK", "FENCE", "NODE", "REASON"];
+        table::print(columns, &rows)
     }
 }
 
-/// The newest entries.
-pub(super) async fn past(
-    session: &Session,
-    name: Option<&str>,
-    before: Option<i64>,
-    limit: usize,
-) -> Outcome<Vec<HistoryEntry>> {
+/// Reads a place in the history.
+fn cursor(text: &str) -> Result<HistoryCursor, String> {
+    let (fence, name) = text.split_once(':').unwrap_or((text, ""));
+    let fence = fence.parse().map_err(|_| "it begins with no fence; write FENCE or FENCE:NAME")?;
+    Ok(HistoryCursor { fence, name: name.to_owned() })
+}
+
+/// A page of the history.
+pub(super) async fn past(session: &Session, query: HistoryQuery<'_>) -> Outcome<Vec<HistoryEntry>> {
     let history = session.store.history().ok_or_else(|| {
         Failure::failed("this store keeps no history; `allora run --history N` keeps N entries")
     })?;
-    Ok(history.entries(name, before, limit).await?)
+    Ok(history.entries(query).await?)
 }
 
-fn row(past: &HistoryEntry) -> [String; 7] {
+fn row(past: &HistoryEntry) -> [String; 9] {
     let at = shown(past.occurrence.scheduled_at);
     let time = match past.last {
         Some(last) if last != past.occurrence.scheduled_at => {
@@ -69,13 +76,17 @@ fn row(past: &HistoryEntry) -> [String; 7] {
         _ => at,
     };
     let attempt = if past.attempt == 0 { "-".into() } else { past.attempt.to_string() };
+    let took = past.started_at.zip(past.ended_at).and_then(|(from, to)| (to - from).to_std().ok());
+    let reason = past.reason.map(NotRunReason::word).unwrap_or(past.outcome.error());
     [
         time,
         past.name.clone(),
         past.outcome.word().to_owned(),
         attempt,
+        past.started_at.map_or_else(|| "-".into(), shown),
+        took.map_or_else(|| "-".into(), |took| format!("{took:?}")),
         past.fence.to_string(),
         past.node.clone(),
-        past.outcome.error().to_owned(),
+        reason.to_owned(),
     ]
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 use allora_core::{
     Time,
-    backend::{HistoryEntry, JobState, Outcome as RunOutcome},
+    backend::{HistoryEntry, HistoryQuery, JobState, Outcome as RunOutcome},
     stored::{Condition, Filter},
 };
 use clap::Args;
@@ -47,7 +47,7 @@ struct Node {
 impl Nodes {
     pub(crate) fn run(self) -> Outcome {
         let (past, running) = session::with(&self.place, async |session: Session| {
-            let past = past(&session, None, None, self.limit).await?;
+            let past = past(&session, HistoryQuery::new(self.limit)).await?;
             let filter = Filter::default().condition(Condition::Running);
             Ok((past, session.schedules.list(filter, None, usize::MAX).await?))
         })?;
@@ -86,9 +86,10 @@ fn nodes(past: &[HistoryEntry], running: &[JobState]) -> Vec<(String, Node)> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     for past in past.iter().filter(|past| !past.node.is_empty()) {
         let node = nodes.entry(past.node.clone()).or_default();
+        node.seen = node.seen.max(past.started_at);
         // Another node recorded these.
         if !matches!(past.outcome, RunOutcome::Lost | RunOutcome::Expired) {
-            node.seen = node.seen.max(Some(past.recorded_at));
+            node.seen = node.seen.max(past.ended_at);
         }
         node.succeeded += usize::from(past.outcome == RunOutcome::Succeeded);
         node.failed += usize::from(!past.outcome.error().is_empty());

@@ -4,7 +4,7 @@
 use crate::site::{Daemon, Site, patiently, pause};
 use allora_core::{
     Backend, Time,
-    backend::{HistoryEntry, Outcome},
+    backend::{HistoryEntry, HistoryQuery, Outcome},
 };
 use allora_sql::Sql;
 use chrono::TimeDelta;
@@ -107,7 +107,7 @@ impl Cluster {
                 .connect(&self.url)
                 .await
                 .unwrap();
-            store.history().unwrap().entries(None, None, 100_000).await.unwrap()
+            store.history().unwrap().entries(HistoryQuery::new(100_000)).await.unwrap()
         });
         let (once, least) = past.into_iter().partition(|past| past.name.contains("once"));
         [once, least]

@@ -34,12 +34,17 @@ fn lines_of_a_crontab_are_shown_paused_triggered_and_resumed() {
     patiently("its failure is recorded", || outcome() == "failed");
     let past = &json(&site, &["history", day])[0];
     assert_eq!((&past["trigger"], &past["error"]), (&"mine".into(), &"exit status: 3".into()));
+    assert!(past["started_at"].is_string() && past["ended_at"].is_string(), "{past:?}");
+    assert_eq!((&past["is_final"], &past["reason"]), (&true.into(), &Value::Null));
     assert!(allora(&site, &["history", day]).contains("exit status: 3"));
     let nodes = json(&site, &["nodes"]);
     assert_eq!((nodes.len(), &nodes[0]["failed"]), (1, &1.into()), "{nodes:?}");
     allora(&site, &["resume", tick]);
     site.more_lines("ticks", 1);
     assert_eq!(daemon.stop(), 0);
+    let all = json(&site, &["history"]);
+    let cursor = format!("{}:{}", all[0]["fence"], all[0]["name"].as_str().unwrap());
+    assert_eq!(json(&site, &["history", "--before", &cursor]), all[1..]);
 }
 
 #[test]

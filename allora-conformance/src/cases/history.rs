@@ -4,23 +4,35 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Completion, Cursor, HistoryEntry, NotRun, NotRunReason, Outcome, Sharing,
+        Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryQuery,
+        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome, Sharing,
     },
 };
 
-/// Fence aside, what an entry says: nominal instant, attempt, node, when, outcome.
+/// Fence aside, what an entry says: nominal instant, attempt, node, when it was written last,
+/// outcome.
 fn told(past: &[HistoryEntry]) -> Vec<(Time, u32, &str, Time, &Outcome)> {
     past.iter()
         .map(|past| {
+            let recorded_at = past.ended_at.or(past.started_at);
             (
                 past.occurrence.scheduled_at,
                 past.attempt,
                 &*past.node,
-                past.recorded_at,
+                recorded_at.expect("an entry has a time"),
                 &past.outcome,
             )
         })
         .collect()
+}
+
+/// When the attempts were due, when they started, when they ended.
+fn times(past: &[HistoryEntry]) -> Vec<(Option<Time>, Option<Time>, Option<Time>)> {
+    past.iter().map(|past| (past.due_at, past.started_at, past.ended_at)).collect()
+}
+
+fn next(scheduled_at: i64, due_at: i64) -> NextRun {
+    NextRun { scheduled_at: t(scheduled_at), due_at: t(due_at) }
 }
 
 pub(super) async fn a_run_has_an_entry_from_start_to_end(w: &Cluster) {
@@ -40,7 +52,7 @@ pub(super) async fn every_outcome_has_an_entry(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let ends = [
         (RunAction::Release, Outcome::Released),
-        (RunAction::Retry { not_before: t(60), error: "one" }, Outcome::Failed("one".into())),
+        (RunAction::Retry { not_before: t(60), error: "one" }, Outcome::Retried("one".into())),
         (
             RunAction::Complete {
                 then: Cursor::To(Some(t(61).into())),
@@ -109,8 +121,23 @@ pub(super) async fn occurrences_that_did_not_run_are_one_entry_with_their_range(
             (t(60), 0, "node-1", t(301), &Outcome::Missed),
         ]
     );
-    let ranges: Vec<_> = past.iter().map(|past| (past.last, past.count)).collect();
-    assert_eq!(ranges, [(Some(t(420)), None), (None, Some(1)), (Some(t(240)), Some(4))]);
+    let ranges: Vec<_> = past.iter().map(|past| (past.last, past.count, past.reason)).collect();
+    assert_eq!(
+        ranges,
+        [
+            (Some(t(420)), None, Some(NotRunReason::Overlap)),
+            (None, Some(1), None),
+            (Some(t(240)), Some(4), Some(NotRunReason::CatchUp)),
+        ]
+    );
+    assert_eq!(
+        times(&past),
+        [
+            (None, None, Some(t(421))),
+            (Some(t(300)), Some(t(301)), Some(t(302))),
+            (None, None, Some(t(301))),
+        ]
+    );
 }
 
 pub(super) async fn occurrences_missed_by_a_redefinition_have_an_entry(w: &Cluster) {
@@ -120,6 +147,7 @@ pub(super) async fn occurrences_missed_by_a_redefinition_have_an_entry(w: &Clust
     state(w.node().act(t(61), "job", act).await);
     let past = w.node().history_entries("job").await;
     assert_eq!(told(&past), [(t(60), 0, "node-1", t(61), &Outcome::Missed)]);
+    assert_eq!(past[0].reason, Some(NotRunReason::CatchUp));
 }
 
 pub(super) async fn runs_of_triggers_have_entries_with_their_ids(w: &Cluster) {
@@ -145,20 +173,137 @@ pub(super) async fn the_newest_come_first_page_by_page(w: &Cluster) {
             w.node().end(now, name, run.fence, ran(then)).await;
         }
     }
-    let all = fine(w.node().history().entries(None, None, 99).await);
+    let all = fine(w.node().history().entries(HistoryQuery::new(99)).await);
     assert_eq!(all.len(), 20);
     assert!(all.windows(2).all(|pair| pair[0].fence > pair[1].fence));
-    let mut paged: Vec<HistoryEntry> = Vec::new();
-    while paged.len() < 20 {
-        let before = paged.last().map(|past| past.fence);
-        let page = fine(w.node().history().entries(None, before, 3).await);
-        assert!(!page.is_empty() && page.len() <= 3);
-        paged.extend(page);
-    }
-    assert_eq!(paged, all);
+    assert_eq!(paged(w, None).await, all);
     let ones = w.node().history_entries("one").await;
     assert_eq!(ones.len(), 10);
     assert!(ones.iter().all(|past| past.name == "one"));
     assert!(w.node().history_entries("on").await.is_empty());
-    assert!(fine(w.node().history().entries(Some("two"), Some(ones[9].fence), 9).await).is_empty());
+    assert_eq!(paged(w, Some("one")).await, ones);
+    let (query, oldest) = (HistoryQuery::new(9).name("two"), ones[9].cursor());
+    assert!(fine(w.node().history().entries(query.before(&oldest)).await).is_empty());
+}
+
+/// All entries, in pages of three.
+async fn paged(w: &Cluster, name: Option<&str>) -> Vec<HistoryEntry> {
+    let mut paged: Vec<HistoryEntry> = Vec::new();
+    loop {
+        let before = paged.last().map(HistoryEntry::cursor);
+        let mut query = HistoryQuery::new(3);
+        (query.name, query.before) = (name, before.as_ref());
+        let page = fine(w.node().history().entries(query).await);
+        assert!(page.len() <= 3);
+        if page.is_empty() {
+            return paged;
+        }
+        paged.extend(page);
+        assert!(paged.len() < 100, "the pages repeat entries: {paged:?}");
+    }
+}
+
+pub(super) async fn pages_are_whole_where_many_jobs_have_equal_fences(w: &Cluster) {
+    // Names whose order differs from that of their lengths, and one that begins with another.
+    let names = ["a", "a b", "ab", "b", "\u{e4}", "c", "z", "zz", "~", "1"];
+    for second in [60, 120] {
+        for name in names {
+            w.node().register(t(0), name, t(60)).await;
+            let run = won(w.node().lease(t(second + 1), name, second as u128).await);
+            w.node().end(t(second + 1), name, run.fence, ran(t(second + 60))).await;
+        }
+    }
+    let mut expected: Vec<HistoryCursor> = Vec::new();
+    for second in [60, 120] {
+        let fence = t(second + 1).timestamp_micros();
+        let cursor = |name: &&str| HistoryCursor { fence, name: (*name).to_owned() };
+        expected.extend(names.iter().map(cursor));
+    }
+    expected.sort_by(|a, b| b.cmp(a));
+    let cursors = |past: Vec<HistoryEntry>| past.iter().map(HistoryEntry::cursor).collect();
+    let whole: Vec<_> = cursors(fine(w.node().history().entries(HistoryQuery::new(99)).await));
+    assert_eq!(whole, expected, "in one page");
+    let paged: Vec<_> = cursors(paged(w, None).await);
+    assert_eq!(paged, expected, "in pages of three");
+}
+
+pub(super) async fn an_entry_has_the_times_of_its_run(w: &Cluster) {
+    let new = NewSchedule::new("mail", "every 1m", Some(next(60, 65)));
+    let seen = fine(w.node().add_one(t(0), "job", new).await);
+    assert_eq!(seen.leases, []);
+    let run = won(w.node().lease(t(66), "job", 1).await);
+    let past = w.node().history_entries("job").await;
+    assert_eq!(times(&past), [(Some(t(65)), Some(t(66)), None)]);
+    let lease = &w.node().shown("job").await.leases[0];
+    assert_eq!((lease.due_at, lease.started_at), (t(65), t(66)), "as the lease has them");
+    w.node().end(t(70), "job", run.fence, extend()).await;
+    let lease = &w.node().shown("job").await.leases[0];
+    assert_eq!((lease.due_at, lease.started_at), (t(65), t(66)), "an extension keeps them");
+    let retry = RunAction::Retry { not_before: t(90), error: "one" };
+    w.node().end(t(80), "job", run.fence, retry).await;
+    let run = won(w.node().lease(t(95), "job", 2).await);
+    w.node().end(t(96), "job", run.fence, ran(t(120))).await;
+    let past = w.node().history_entries("job").await;
+    let first = (Some(t(65)), Some(t(66)), Some(t(80)));
+    assert_eq!(times(&past), [(Some(t(90)), Some(t(95)), Some(t(96))), first]);
+    assert!(past.iter().all(|past| past.kind == "mail" && past.reason.is_none()));
+    // A later occurrence than the head has a time of its own.
+    let missed = NotRun { count: Some(3), last: t(240), reason: NotRunReason::CatchUp };
+    let claim = leased(&w.node().read("job").await, 3).starting(next(300, 305), missed);
+    won(w.node().claim(t(310), "job", claim).await);
+    let past = w.node().history_entries("job").await;
+    assert_eq!(times(&past)[..2], [(Some(t(305)), Some(t(310)), None), (None, None, Some(t(310)))]);
+    w.node().register(t(0), "code", t(60)).await;
+    won(w.node().lease(t(61), "code", 1).await);
+    assert_eq!(w.node().history_entries("code").await[0].kind, "");
+}
+
+pub(super) async fn an_ended_lease_has_an_entry_with_its_times(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    won(w.node().lease(t(61), "job", 1).await);
+    won(w.node().lease(t(125), "job", 2).await);
+    let past = w.node().history_entries("job").await;
+    let expired = (Some(t(60)), Some(t(61)), Some(t(125)));
+    assert_eq!(times(&past), [(Some(t(121)), Some(t(125)), None), expired]);
+    let seen = w.node().register(t(0), "once", t(60)).await;
+    won(w.node().claim(t(61), "once", marked(&seen, 1, t(120), Sharing::Exclusive)).await);
+    w.node().reap(t(125), "once").await;
+    let past = w.node().history_entries("once").await;
+    assert_eq!(times(&past), [(Some(t(60)), Some(t(61)), Some(t(125)))]);
+}
+
+pub(super) async fn of_the_attempts_of_an_occurrence_only_the_last_is_final(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let follow =
+        [RunAction::Release, RunAction::Retry { not_before: t(60), error: "no" }, ran(t(120))];
+    for (claim, end) in (1..).zip(follow) {
+        let now = t(60 + claim as i64);
+        let run = won(w.node().lease(now, "job", claim).await);
+        w.node().end(now, "job", run.fence, end).await;
+    }
+    let finals = async |name| -> Vec<(Occurrence, bool)> {
+        let past = w.node().history_entries(name).await;
+        past.into_iter()
+            .map(|past| (past.is_final(), past))
+            .map(|(f, p)| (p.occurrence, f))
+            .collect()
+    };
+    let first = |is_final| (Occurrence::from(t(60)), is_final);
+    assert_eq!(finals("job").await, [first(true), first(false), first(false)]);
+    let run = won(w.node().lease(t(121), "job", 9).await);
+    assert_eq!(finals("job").await[0], (t(120).into(), false), "it is running");
+    let completion = Completion::Failed("for good");
+    let then = Cursor::To(Some(t(180).into()));
+    w.node().end(t(122), "job", run.fence, RunAction::Complete { then, completion }).await;
+    assert_eq!(finals("job").await[0], (t(120).into(), true));
+}
+
+pub(super) async fn a_run_of_a_deleted_job_ends_as_cancelled(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().lease(t(61), "job", 1).await);
+    w.node().delete(t(70), "job").await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(70), &Outcome::Cancelled)]);
+    w.node().end(t(71), "job", run.fence, ran(t(120))).await;
+    assert_eq!(w.node().history_entries("job").await, past, "the late end changes nothing");
 }

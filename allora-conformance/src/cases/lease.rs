@@ -235,7 +235,7 @@ pub(super) async fn a_retry_is_the_same_occurrence_later(w: &Cluster) {
     assert_eq!((waits.attempts, waits.cursor), (1, to(t(60))));
     assert_eq!(
         (waits.counters.failed, waits.last.clone()),
-        (1, Some(Outcome::Failed("broken".into())))
+        (1, Some(Outcome::Retried("broken".into())))
     );
     lost(w.node().claim(ms(89_999), "job", leased(&waits, 2)).await);
     let other = w.join("other").await;

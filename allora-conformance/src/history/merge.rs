@@ -8,9 +8,7 @@ use std::collections::HashSet;
 /// takes and ends that only the store's history has, the runs that it records as lost, and the
 /// ranges that it records as missed or skipped.
 ///
-/// A take that nobody wrote down is dated by its fence, which is the store's time in microseconds
-/// or a little more. For jobs whose runs do not fail: a history does not say whether a failed run
-/// is to be tried again.
+/// A take that no node wrote down is dated by the entry.
 pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> Vec<Event> {
     let (mut taken, mut ended) = (HashSet::new(), HashSet::new());
     for event in log.iter().filter(|event| event.job == job) {
@@ -22,7 +20,8 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
     }
     let mut merged = Vec::new();
     for past in past.iter().filter(|past| past.name == job && past.occurrence.trigger.is_none()) {
-        let (fence, at) = (past.fence, past.recorded_at.timestamp_millis());
+        let Some(at) = past.ended_at.or(past.started_at) else { continue };
+        let (fence, at) = (past.fence, at.timestamp_millis());
         let occurrence = past.occurrence.scheduled_at.timestamp_millis();
         let mut add = |at, what| {
             merged.push(Event { job: job.into(), node: past.node.clone(), at, what });
@@ -34,7 +33,8 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
         }
         if !taken.contains(&fence) {
             let claims = Claims { occurrence, fence, attempt: past.attempt, until: None };
-            add(at.min(fence / 1_000), What::Claim(claims));
+            let started_at = past.started_at.map_or(at, |started| started.timestamp_millis());
+            add(started_at, What::Claim(claims));
         }
         let outcome = match past.outcome {
             backend::Outcome::Lost => {
@@ -43,6 +43,7 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
             }
             backend::Outcome::Succeeded => Outcome::Succeeded,
             backend::Outcome::Failed(_) | backend::Outcome::Dead(_) => Outcome::Failed,
+            backend::Outcome::Retried(_) => Outcome::Retry,
             backend::Outcome::Cancelled => Outcome::Cancelled,
             backend::Outcome::Released => Outcome::Released,
             _ => continue,

@@ -10,9 +10,9 @@ use crate::{
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule,
-        NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply, Sharing,
-        TimeSource,
+        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
+        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply,
+        Sharing, TimeSource,
     },
     record::Record,
     time::whole_millis,
@@ -202,8 +202,9 @@ impl Walker {
             return Ok(());
         }
         for name in NAMES {
-            let store = fine(self.nodes[0].history().entries(Some(name), None, 10_000).await);
-            let reference = self.reference.entries(Some(name), None, 10_000);
+            let store =
+                fine(self.nodes[0].history().entries(HistoryQuery::new(10_000).name(name)).await);
+            let reference = self.reference.entries(HistoryQuery::new(10_000).name(name));
             same(Observed::History(store), Observed::History(reference), self.exactness)
                 .map_err(|difference| format!("the history of {name}\n{difference}"))?;
         }

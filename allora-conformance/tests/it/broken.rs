@@ -4,8 +4,8 @@ use allora_conformance::{Fixture, reference::ReferenceModel};
 use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{
-        Action, Applied, Batch, Due, DueQuery, History, HistoryEntry, JobState, Notification,
-        Notifier, Operation, Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, Due, DueQuery, History, HistoryCursor, HistoryEntry, HistoryQuery,
+        JobState, Notification, Notifier, Operation, Page, Queries, Reply, TimeSource,
     },
     record::{HistoryBuffer, OpContext, Record, apply},
 };
@@ -65,6 +65,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     }
     fn entries(entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
         entries
+    }
+    fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
+        before.cloned()
     }
     fn notifies() -> bool {
         true
@@ -175,13 +178,13 @@ impl<D: Defect> Queries for Broken<D> {
 
 #[async_trait]
 impl<D: Defect> History for Broken<D> {
-    async fn entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        Ok(D::entries(self.model().entries(name, before, limit)))
+    async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        let cursor = D::history_cursor(query.before);
+        let query = match &cursor {
+            Some(cursor) => query.before(cursor),
+            None => query,
+        };
+        Ok(D::entries(self.model().entries(query)))
     }
 }
 

@@ -4,8 +4,8 @@ use crate::broken::{Defect, Step};
 use allora_core::{
     Result,
     backend::{
-        Action, Claim, Claimed, Cursor, DueQuery, HistoryEntry, ImportedProgress, JobState, Lease,
-        NextRun, OnExpiry, Outcome, Reply, Sharing,
+        Action, Claim, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry, ImportedProgress,
+        JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
     },
     record::HistoryBuffer,
     time::{saturating_add, whole_millis},
@@ -469,6 +469,26 @@ impl Defect for ForgetsOutcomes {
             entry.outcome = Outcome::Running;
         }
         entries
+    }
+}
+
+/// The history has one time for each entry.
+pub(crate) struct ForgetsWhenRunsStarted;
+impl Defect for ForgetsWhenRunsStarted {
+    fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        for entry in &mut entries {
+            entry.ended_at = entry.ended_at.or(entry.started_at);
+            entry.started_at = entry.ended_at;
+        }
+        entries
+    }
+}
+
+/// A page of the history begins at the next lower fence.
+pub(crate) struct PagesByFence;
+impl Defect for PagesByFence {
+    fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
+        before.map(|before| HistoryCursor { name: String::new(), ..before.clone() })
     }
 }
 

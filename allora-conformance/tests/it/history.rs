@@ -305,7 +305,10 @@ fn what_ended_well_and_was_not_started_is_found() {
 fn what_nodes_could_not_write_down_the_store_tells() {
     let time = |seconds| from_millis(at(seconds)).unwrap();
     let past = |fence, seconds: i64, noted, outcome| {
-        HistoryEntry::new("job", fence, time(seconds).into(), time(noted), outcome).by("b", 1)
+        let mut entry = HistoryEntry::new("job", fence, time(seconds).into(), outcome);
+        entry.node = "b".to_owned();
+        (entry.started_at, entry.ended_at) = (Some(time(seconds)), Some(time(noted)));
+        entry
     };
     // Its node died before it could write down what it had won.
     let fence = at(300) * 1_000;
@@ -324,7 +327,8 @@ fn what_nodes_could_not_write_down_the_store_tells() {
     // What was written down is not told again.
     let ended = [past(11, 300, 301, backend::Outcome::Succeeded)];
     assert_eq!(merge_store_history(&sound(), "job", &ended), []);
-    let range = past(10, 180, 300, backend::Outcome::Missed).range(Some(time(240)), None);
+    let mut range = past(10, 180, 300, backend::Outcome::Missed);
+    range.last = Some(time(240));
     let skipped = event("b", 300, What::Skip { first: at(180), last: at(240) });
     assert_eq!(merge_store_history(&sound(), "job", &[range]), [skipped]);
 }

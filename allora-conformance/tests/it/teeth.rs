@@ -117,6 +117,8 @@ teeth! {
     lists_backwards: ListsBackwards;
     forgets_attempts: ForgetsAttempts;
     forgets_outcomes: ForgetsOutcomes;
+    forgets_when_runs_started: ForgetsWhenRunsStarted;
+    pages_by_fence: PagesByFence;
     never_notifies: NeverNotifies;
     forgets_kinds: ForgetsKinds;
     forgets_dead_letters: ForgetsDeadLetters;

@@ -21,6 +21,8 @@ pub struct Claim {
     /// The occurrence to start: the expected one, or a later one of the same schedule if `not_run`
     /// accounts for those before it. Not after the store's now.
     pub start: Occurrence,
+    /// The earliest time of a claim of a later `start`; the head's own is in the record.
+    pub start_due_at: Option<Time>,
     /// The occurrences from `expected` up to `start` that are not run.
     pub not_run: Option<NotRun>,
     /// The claim is rejected after this time.
@@ -67,13 +69,24 @@ impl Claim {
         lease: LeaseTerms,
     ) -> Self {
         let start = expected.clone();
-        Self { claim_id, fence, expected, start, not_run: None, not_after: None, then, lease }
+        Self {
+            claim_id,
+            fence,
+            expected,
+            start,
+            start_due_at: None,
+            not_run: None,
+            not_after: None,
+            then,
+            lease,
+        }
     }
 
     /// Starts a later occurrence, and accounts for those before it.
     #[must_use]
-    pub fn starting(mut self, start: Occurrence, not_run: NotRun) -> Self {
-        self.start = start;
+    pub fn starting(mut self, start: NextRun, not_run: NotRun) -> Self {
+        self.start = start.scheduled_at.into();
+        self.start_due_at = Some(start.due_at);
         self.not_run = Some(not_run);
         self
     }
@@ -169,6 +182,23 @@ pub enum NotRunReason {
     Window,
     /// Skipped: the run before them was still active.
     Overlap,
+}
+
+impl NotRunReason {
+    /// The name of the reason in stores and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            NotRunReason::CatchUp => "catch_up",
+            NotRunReason::Window => "window",
+            NotRunReason::Overlap => "overlap",
+        }
+    }
+
+    /// The reason of this [`word`](Self::word); `None` for an unknown word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let all = [NotRunReason::CatchUp, NotRunReason::Window, NotRunReason::Overlap];
+        all.into_iter().find(|reason| reason.word() == word)
+    }
 }
 
 /// A claimed occurrence.

@@ -1,6 +1,6 @@
 //! The history: one entry for each attempt and for each range that was not run.
 
-use super::Occurrence;
+use super::{NotRunReason, Occurrence};
 use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
@@ -11,24 +11,70 @@ use async_trait::async_trait;
 /// 1. *One entry for each attempt*, from its start to its end, and one for each range that was
 ///    not run. Cases: `history::a_run_has_an_entry_from_start_to_end`,
 ///    `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
-/// 2. *Ended leases have entries*: runs that expired or were lost. Cases:
-///    `history::an_expired_run_and_its_successor_are_two_entries`,
-///    `history::a_lost_run_has_an_entry`.
-/// 3. *The newest come first*, page by page. Cases:
-///    `history::the_newest_come_first_page_by_page`.
+/// 2. *Ended leases have entries*: runs that expired or were lost, and those of a deleted job.
+///    Cases: `history::an_expired_run_and_its_successor_are_two_entries`,
+///    `history::a_lost_run_has_an_entry`, `history::a_run_of_a_deleted_job_ends_as_cancelled`.
+/// 3. *One final entry for each occurrence* ([`HistoryEntry::is_final`]): attempts that another one
+///    follows are not final. Only a dead letter that is run again gets a second one, and a job that
+///    is deleted while an occurrence waits to be retried gets none. Cases:
+///    `history::of_the_attempts_of_an_occurrence_only_the_last_is_final`.
+/// 4. *The newest come first*, page by page, and no page hides or repeats an entry, also if entries
+///    of many jobs have equal fences. Cases: `history::the_newest_come_first_page_by_page`,
+///    `history::pages_are_whole_where_many_jobs_have_equal_fences`.
+/// 5. *An entry has the times of its run*: when it was due, when it started, when it ended. Cases:
+///    `history::an_entry_has_the_times_of_its_run`,
+///    `history::an_ended_lease_has_an_entry_with_its_times`.
 #[async_trait]
 pub trait History: Send + Sync {
-    /// The newest `limit` entries of one job, or of all, with a fence below `before` if given;
-    /// the highest fence first.
+    /// A page of the history, the newest entry first.
     ///
     /// # Errors
     /// `Unavailable`.
-    async fn entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>>;
+    async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
+}
+
+/// A page of the history.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HistoryQuery<'a> {
+    /// Only entries of this job. Default: of all jobs.
+    pub name: Option<&'a str>,
+    /// Only entries below this one: the [cursor](HistoryEntry::cursor) of the last entry of the page
+    /// before. Default: from the newest one.
+    pub before: Option<&'a HistoryCursor>,
+    /// The largest number of entries.
+    pub limit: usize,
+}
+
+impl<'a> HistoryQuery<'a> {
+    /// The newest `limit` entries of all jobs.
+    pub fn new(limit: usize) -> Self {
+        Self { name: None, before: None, limit }
+    }
+
+    /// Of this job only.
+    #[must_use]
+    pub fn name(mut self, name: &'a str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// Below this entry.
+    #[must_use]
+    pub fn before(mut self, before: &'a HistoryCursor) -> Self {
+        self.before = Some(before);
+        self
+    }
+}
+
+/// The key of an entry, and its place: a page has the highest fence first, and of equal fences the
+/// name that is last in the order of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HistoryCursor {
+    /// The fence.
+    pub fence: i64,
+    /// The job.
+    pub name: String,
 }
 
 /// One entry: one run, or one range of occurrences that were missed or skipped.
@@ -37,8 +83,9 @@ pub trait History: Send + Sync {
 pub struct HistoryEntry {
     /// The job.
     pub name: String,
-    /// The run's fence. A range that was not run has a fence of its own. With the name, it is the
-    /// entry's key.
+    /// The kind of a stored schedule; empty for a job in code.
+    pub kind: String,
+    /// The run's fence. A range has a fence of its own.
     pub fence: i64,
     /// The occurrence that was run, or the first of the range.
     pub occurrence: Occurrence,
@@ -46,53 +93,60 @@ pub struct HistoryEntry {
     pub last: Option<Time>,
     /// The number of occurrences in a range; `None` if they were not counted. For a run: 1.
     pub count: Option<u64>,
+    /// The earliest time at which this attempt could be claimed; `None` for a range.
+    pub due_at: Option<Time>,
     /// The number of the attempt; for a range: 0.
     pub attempt: u32,
     /// The node that ran the occurrence or moved the cursor past it.
     pub node: String,
-    /// The time of the record, by the clock that decided.
-    pub recorded_at: Time,
-    /// The result.
+    /// The time of the claim, by the clock that decided; `None` for a range.
+    pub started_at: Option<Time>,
+    /// The time at which the outcome was recorded, by the clock that decided; `None` while the run
+    /// is active.
+    pub ended_at: Option<Time>,
+    /// The result, with the chain of errors if there is one.
     pub outcome: Outcome,
+    /// The reason why a range was not run; `None` for a run.
+    pub reason: Option<NotRunReason>,
+    /// The output of the run, if its completion carried any. No completion carries one yet.
+    pub output: Option<String>,
 }
 
 impl HistoryEntry {
-    /// An entry for one run, at its first attempt, without a node: for backends that read it back.
+    /// An entry for the first attempt of one run, without kind, node and times: for backends that
+    /// read it back and set the other fields.
     pub fn new(
         name: impl Into<String>,
         fence: i64,
         occurrence: Occurrence,
-        recorded_at: Time,
         outcome: Outcome,
     ) -> Self {
-        let (name, node) = (name.into(), String::new());
         Self {
-            name,
+            name: name.into(),
+            kind: String::new(),
             fence,
             occurrence,
             last: None,
             count: Some(1),
+            due_at: None,
             attempt: 1,
-            node,
-            recorded_at,
+            node: String::new(),
+            started_at: None,
+            ended_at: None,
             outcome,
+            reason: None,
+            output: None,
         }
     }
 
-    /// Sets the node and the attempt.
-    #[must_use]
-    pub fn by(mut self, node: impl Into<String>, attempt: u32) -> Self {
-        self.node = node.into();
-        self.attempt = attempt;
-        self
+    /// The entry's key: the page after it begins below this.
+    pub fn cursor(&self) -> HistoryCursor {
+        HistoryCursor { fence: self.fence, name: self.name.clone() }
     }
 
-    /// Makes it a range up to `last`, with the number of its occurrences, if they were counted.
-    #[must_use]
-    pub fn range(mut self, last: Option<Time>, count: Option<u64>) -> Self {
-        self.last = last;
-        self.count = count;
-        self
+    /// `true` if no other attempt at the occurrence follows this one.
+    pub fn is_final(&self) -> bool {
+        self.outcome.is_final()
     }
 }
 
@@ -104,11 +158,13 @@ pub enum Outcome {
     Running,
     /// It succeeded.
     Succeeded,
-    /// It failed with this error. An at-least-once run may be tried again.
+    /// It failed with this error, and it is not tried again.
     Failed(String),
+    /// It failed with this error, and another attempt follows.
+    Retried(String),
     /// It failed with this error, and its attempts are used up.
     Dead(String),
-    /// A stopping node cancelled it.
+    /// A stopping node cancelled it, or its job was deleted.
     Cancelled,
     /// It was released before it ran.
     Released,
@@ -129,6 +185,7 @@ impl Outcome {
             Outcome::Running => "running",
             Outcome::Succeeded => "succeeded",
             Outcome::Failed(_) => "failed",
+            Outcome::Retried(_) => "retried",
             Outcome::Dead(_) => "dead",
             Outcome::Cancelled => "cancelled",
             Outcome::Released => "released",
@@ -145,6 +202,7 @@ impl Outcome {
             "running" => Outcome::Running,
             "succeeded" => Outcome::Succeeded,
             "failed" => Outcome::Failed(error.to_owned()),
+            "retried" => Outcome::Retried(error.to_owned()),
             "dead" => Outcome::Dead(error.to_owned()),
             "cancelled" => Outcome::Cancelled,
             "released" => Outcome::Released,
@@ -159,8 +217,22 @@ impl Outcome {
     /// The error of the outcome, or an empty text.
     pub fn error(&self) -> &str {
         match self {
-            Outcome::Failed(error) | Outcome::Dead(error) => error,
+            Outcome::Failed(error) | Outcome::Retried(error) | Outcome::Dead(error) => error,
             _ => "",
+        }
+    }
+
+    /// `true` if no other attempt at the occurrence follows.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Outcome::Succeeded
+            | Outcome::Failed(_)
+            | Outcome::Dead(_)
+            | Outcome::Cancelled
+            | Outcome::Skipped
+            | Outcome::Missed
+            | Outcome::Lost => true,
+            Outcome::Running | Outcome::Retried(_) | Outcome::Released | Outcome::Expired => false,
         }
     }
 }

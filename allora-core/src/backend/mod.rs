@@ -14,7 +14,7 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason, OnExpiry, Sharing};
-pub use history::{History, HistoryEntry, Outcome};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, Outcome};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, TimeSource,

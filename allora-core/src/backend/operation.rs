@@ -204,12 +204,12 @@ pub enum Action<'a> {
     Delete,
 }
 
-/// The result of a run.
+/// The result of a run. An error is kept up to a length of 1 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion<'a> {
     /// The run succeeded.
     Succeeded,
-    /// The run failed with this error.
+    /// The run failed with this error, and the occurrence is not tried again.
     Failed(&'a str),
     /// The run failed with this error and no attempts are left: a dead letter.
     Dead(&'a str),

@@ -104,6 +104,10 @@ pub struct Lease {
     pub occurrence: Occurrence,
     /// The number of the attempt, from 1.
     pub attempt: u32,
+    /// The earliest time at which this attempt could be claimed.
+    pub due_at: Time,
+    /// The time of the claim, by the clock that decided.
+    pub started_at: Time,
     /// The end of the lease, unless it is extended.
     pub until: Time,
     /// The result of the run when the lease ends.
@@ -111,7 +115,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease of the first attempt, for backends that read it back.
+    /// A lease of the first attempt, due and claimed at its scheduled time: for backends that read
+    /// it back.
     pub fn new(
         node: impl Into<String>,
         claim_id: u128,
@@ -120,13 +125,22 @@ impl Lease {
         until: Time,
         on_expiry: OnExpiry,
     ) -> Self {
-        Self { node: node.into(), claim_id, fence, occurrence, attempt: 1, until, on_expiry }
+        let (due_at, started_at) = (occurrence.scheduled_at, occurrence.scheduled_at);
+        let (node, attempt) = (node.into(), 1);
+        Self { node, claim_id, fence, occurrence, attempt, due_at, started_at, until, on_expiry }
     }
 
     /// Of this attempt.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
+        self
+    }
+
+    /// With the time at which it was due, and that of its claim.
+    #[must_use]
+    pub fn claimed_at(mut self, due_at: Time, started_at: Time) -> Self {
+        (self.due_at, self.started_at) = (due_at, started_at);
         self
     }
 }

@@ -135,7 +135,8 @@ impl Due<'_> {
             let count = self.schedule.count(self.first, start)?;
             let last = self.last_before(start)?;
             let not_run = NotRun { count, last, reason: NotRunReason::CatchUp };
-            claim = claim.starting(start.into(), not_run);
+            let start = self.schedule.next(start).unwrap_or_else(|| start.into());
+            claim = claim.starting(start, not_run);
         }
         claim.not_after = self.window_end(start);
         // At most once, the claim moves the cursor.

@@ -39,7 +39,7 @@ pub fn apply(
         Action::Create(new) => define::create(record, name, new, context)?,
         Action::Modify(edit) => define::modify(record, name, edit, context, history)?,
         Action::Delete => {
-            define::delete(record, name, context)?;
+            define::delete(record, name, context, history)?;
             return Ok(Reply::Deleted);
         }
         Action::Pause { .. }
@@ -122,7 +122,7 @@ pub fn apply_unreadable(
         | Action::Reap => Ok(unreadable(name, reason)),
         Action::Delete => {
             define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;
-            define::delete(instead, name, context)?;
+            define::delete(instead, name, context, &mut HistoryBuffer::off())?;
             Ok(Reply::Deleted)
         }
         _ => {

@@ -86,7 +86,9 @@ impl Record {
         history: &mut HistoryBuffer,
     ) -> Claimed {
         let now = context.now;
-        let attempt = self.head().map_or(0, |head| head.attempts).saturating_add(1);
+        let head = self.head();
+        let attempt = head.map_or(0, |head| head.attempts).saturating_add(1);
+        let due_at = claim.not_run.and(claim.start_due_at).or(head.map(|head| head.due_at));
         if let Some(not_run) = claim.not_run {
             self.skip(name, claim.expected.clone(), not_run, context, history);
         }
@@ -107,10 +109,12 @@ impl Record {
             fence,
             occurrence,
             attempt,
+            due_at: whole_millis(due_at.unwrap_or(claim.start.scheduled_at)),
+            started_at: whole_millis(now),
             until: whole_millis(saturating_add(now, claim.lease.duration)),
             on_expiry: claim.lease.on_expiry,
         };
-        history.push(|| entry(&lease, name, now, Outcome::Running));
+        history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
         let claimed = self.claimed(&lease);
         self.leases.push(lease);
         claimed
@@ -146,7 +150,7 @@ impl Record {
     fn expire(&mut self, name: &str, claimed: &Occurrence, now: Time, history: &mut HistoryBuffer) {
         for lease in self.leases.extract_if(.., |lease| lease.on_expiry == OnExpiry::Retry) {
             self.counters.expired += 1;
-            history.push(|| entry(&lease, name, now, Outcome::Expired));
+            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Expired));
             if lease.occurrence != *claimed {
                 let Lease { occurrence, attempt: attempts, until: not_before, .. } = lease;
                 self.retries.push(PendingRetry { occurrence, attempts, not_before });
@@ -184,7 +188,7 @@ impl Record {
         for lease in self.leases.extract_if(.., has_ended) {
             self.counters.lost += 1;
             self.last = Some(Outcome::Lost);
-            history.push(|| entry(&lease, name, now, Outcome::Lost));
+            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Lost));
         }
     }
 
@@ -205,16 +209,34 @@ impl Record {
         };
         *counter = counter.saturating_add(count);
         let fence = self.draw_fence(context.now);
-        history.push(|| {
-            HistoryEntry::new(name, fence, first, whole_millis(context.now), outcome)
-                .by(context.node, 0)
-                .range(Some(not_run.last), not_run.count)
+        history.push(|| HistoryEntry {
+            kind: self.kind.clone(),
+            last: Some(not_run.last),
+            count: not_run.count,
+            attempt: 0,
+            node: context.node.to_owned(),
+            ended_at: Some(whole_millis(context.now)),
+            reason: Some(not_run.reason),
+            ..HistoryEntry::new(name, fence, first, outcome)
         });
     }
 }
 
 /// The history entry of a run with this lease.
-pub(super) fn entry(lease: &Lease, name: &str, now: Time, outcome: Outcome) -> HistoryEntry {
-    HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), whole_millis(now), outcome)
-        .by(lease.node.as_str(), lease.attempt)
+pub(super) fn entry(
+    lease: &Lease,
+    name: &str,
+    kind: &str,
+    now: Time,
+    outcome: Outcome,
+) -> HistoryEntry {
+    HistoryEntry {
+        kind: kind.to_owned(),
+        due_at: Some(lease.due_at),
+        attempt: lease.attempt,
+        node: lease.node.clone(),
+        started_at: Some(lease.started_at),
+        ended_at: Some(whole_millis(now)).filter(|_| outcome != Outcome::Running),
+        ..HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), outcome)
+    }
 }

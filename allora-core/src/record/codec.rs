@@ -1,8 +1,12 @@
-//! Records as bytes, for stores that keep them in this form.
+//! Records and history entries as bytes, for stores that keep them in this form.
 //!
 //! The format is JSON with a version: times are whole milliseconds since 1970, claim ids are
 //! hexadecimal text, data is text where it is UTF-8 and hexadecimal otherwise. Empty parts are
 //! omitted. Any other bytes are an error, never an empty record.
+
+mod entry;
+
+pub use entry::{decode_entry, encode_entry};
 
 use super::{Accepted, How, PendingRetry, Record};
 use crate::{
@@ -15,7 +19,7 @@ use std::{collections::BTreeMap, error, fmt};
 /// The version of the format that [`encode`] writes.
 pub const VERSION: u32 = 1;
 
-/// The reason why bytes are not a record.
+/// The reason why bytes are not a record or an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unreadable {
     why: String,
@@ -23,7 +27,7 @@ pub struct Unreadable {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the stored record cannot be read: {}", self.why)
+        write!(f, "the stored bytes cannot be read: {}", self.why)
     }
 }
 
@@ -53,6 +57,10 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// # Errors
 /// [`Unreadable`] for another version of the format, and for bytes that [`encode`] does not write.
 pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
+    read::<Wire>(bytes)?.record()
+}
+
+fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
     #[derive(Deserialize)]
     struct Versioned {
         v: u32,
@@ -63,7 +71,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
         let why = format!("it has version {v}, and this build reads version {VERSION}; update it");
         return Err(Unreadable { why });
     }
-    serde_json::from_slice::<Wire>(bytes).map_err(bad)?.record()
+    serde_json::from_slice(bytes).map_err(bad)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +131,8 @@ struct WireLease {
     fence: i64,
     occurrence: WireOccurrence,
     attempt: u32,
+    due_at: i64,
+    started_at: i64,
     until: i64,
     on_expiry: WireOnExpiry,
 }
@@ -279,6 +289,8 @@ impl From<&Lease> for WireLease {
             fence: lease.fence,
             occurrence: WireOccurrence::from(&lease.occurrence),
             attempt: lease.attempt,
+            due_at: ms(lease.due_at),
+            started_at: ms(lease.started_at),
             until: ms(lease.until),
             on_expiry: match lease.on_expiry {
                 OnExpiry::Lost => WireOnExpiry::Lost,
@@ -296,6 +308,8 @@ impl WireLease {
             fence: self.fence,
             occurrence: self.occurrence.occurrence()?,
             attempt: self.attempt,
+            due_at: time(self.due_at)?,
+            started_at: time(self.started_at)?,
             until: time(self.until)?,
             on_expiry: match self.on_expiry {
                 WireOnExpiry::Lost => OnExpiry::Lost,
@@ -419,6 +433,8 @@ mod tests {
             fence: i64::MAX,
             occurrence: at(5).into(),
             attempt: u32::MAX,
+            due_at: at(6),
+            started_at: at(8),
             until: end_of_time(),
             on_expiry: OnExpiry::Retry,
         };
@@ -487,6 +503,7 @@ mod tests {
             Outcome::Running,
             Outcome::Succeeded,
             Outcome::Failed(error()),
+            Outcome::Retried(error()),
             Outcome::Dead(error()),
             Outcome::Cancelled,
             Outcome::Released,
@@ -505,7 +522,9 @@ mod tests {
     fn what_the_first_release_wrote_is_read() {
         let first = concat!(
             r#"{"v":1,"kind":"mail","definition":"d","version":2,"incarnation":3,"generation":4,"#,
-            r#""fence":5,"data":"x","cursor":[6,7],"last_started":null,"triggers":[{"scheduled_at":8,"#,
+            r#""fence":5,"data":"x","cursor":[6,7],"last_started":null,"leases":[{"node":"n","#,
+            r#""claim_id":"0000000000000000000000000000000a","fence":5,"occurrence":{"scheduled_at":6},"#,
+            r#""attempt":1,"due_at":7,"started_at":8,"until":9,"on_expiry":"retry"}],"triggers":[{"scheduled_at":8,"#,
             r#""trigger":"t"}],"ended":[5,"completed"],"last":["dead","why"],"#,
             r#""counters":{"failed":1,"started":1}}"#
         );

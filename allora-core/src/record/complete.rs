@@ -29,12 +29,16 @@ pub(super) fn end(
         }
         Action::Complete { then, .. } if !record.may_move(i, *then) => return Reply::Invalid,
         Action::Complete { completion, .. } => record.count(*completion),
-        Action::Retry { error, .. } => record.count(Completion::Failed(error)),
+        Action::Retry { error, .. } => {
+            record.counters.failed += 1;
+            Outcome::Retried(bounded(error))
+        }
         _ => Outcome::Released,
     };
     let lease = record.leases.remove(i);
     record.ended = accepted_end(&operation.action, fence);
-    history.push(|| claim::entry(&lease, operation.name, context.now, outcome.clone()));
+    let kind = &record.kind;
+    history.push(|| claim::entry(&lease, operation.name, kind, context.now, outcome.clone()));
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {
@@ -75,6 +79,18 @@ pub(super) fn end(
     Reply::Accepted
 }
 
+/// The longest error text that a record or a history entry keeps, in bytes.
+const MAX_ERROR: usize = 1_024;
+
+/// The error as it is kept: cut to [`MAX_ERROR`].
+pub(crate) fn bounded(error: &str) -> String {
+    if error.len() <= MAX_ERROR {
+        return error.to_owned();
+    }
+    let end = (0..=MAX_ERROR - '…'.len_utf8()).rev().find(|end| error.is_char_boundary(*end));
+    format!("{}…", &error[..end.unwrap_or(0)])
+}
+
 /// The part of an accepted end that the record keeps. An extension is not an end.
 fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
     let how = match action {
@@ -109,11 +125,26 @@ impl Record {
         let counters = &mut self.counters;
         let (counter, outcome) = match completion {
             Completion::Succeeded => (&mut counters.succeeded, Outcome::Succeeded),
-            Completion::Failed(error) => (&mut counters.failed, Outcome::Failed(error.to_owned())),
-            Completion::Dead(error) => (&mut counters.failed, Outcome::Dead(error.to_owned())),
+            Completion::Failed(error) => (&mut counters.failed, Outcome::Failed(bounded(error))),
+            Completion::Dead(error) => (&mut counters.failed, Outcome::Dead(bounded(error))),
             Completion::Cancelled => (&mut counters.cancelled, Outcome::Cancelled),
         };
         *counter += 1;
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_error_is_cut_between_two_characters_and_once() {
+        for (error, kept) in [("x".repeat(MAX_ERROR), MAX_ERROR), ("ä".repeat(MAX_ERROR), 1_023)] {
+            let cut = bounded(&error);
+            assert_eq!(cut.len(), kept);
+            assert!(cut == error || error.starts_with(cut.strip_suffix('…').unwrap()));
+            assert_eq!(bounded(&cut), cut);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Creating, redefining, modifying and deleting a job.
 
-use super::{HistoryBuffer, OpContext, Record, live, next_fence};
+use super::{HistoryBuffer, OpContext, Record, claim::entry, live, next_fence};
 use crate::{
-    backend::{Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence},
+    backend::{
+        Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
+    },
     error::{Error, ErrorKind, Result},
     name::{check_free, check_name},
     time::whole_millis,
@@ -97,9 +99,18 @@ pub(super) fn modify(
     Ok(())
 }
 
-/// Leaves a tombstone in the place of the record.
-pub(super) fn delete(slot: &mut Option<Record>, name: &str, context: OpContext<'_>) -> Result {
+/// Leaves a tombstone in the place of the record. Its runs are cancelled.
+pub(super) fn delete(
+    slot: &mut Option<Record>,
+    name: &str,
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> Result {
     let record = live(slot, name)?;
+    record.reap(name, context.now, history);
+    for lease in &record.leases {
+        history.push(|| entry(lease, name, &record.kind, context.now, Outcome::Cancelled));
+    }
     let bare = Record::new(Some(record), "", 0, None, context);
     *record = Record { deleted_at: Some(whole_millis(context.now)), ..bare };
     Ok(())

@@ -20,6 +20,7 @@ pub use history::HistoryBuffer;
 pub use operate::MAX_TRIGGERS;
 
 pub(crate) use apply::unreadable;
+pub(crate) use complete::bounded;
 
 use crate::{
     backend::{

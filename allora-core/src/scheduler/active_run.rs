@@ -4,6 +4,7 @@ use crate::{
     backend::{Action, Completion, Cursor, Outcome},
     job::{Delivery, JobSpec, Placement},
     planner::SlotId,
+    record::bounded,
     run::{Requested, Run},
     time::{Time, saturating_add},
 };
@@ -112,16 +113,13 @@ impl RunResult {
         match self {
             RunResult::Succeeded => Outcome::Succeeded,
             RunResult::Failed(error) => Outcome::Failed(error.clone()),
-            RunResult::Retry { error, .. } => Outcome::Failed(error.clone()),
+            RunResult::Retry { error, .. } => Outcome::Retried(error.clone()),
             RunResult::Dead(error) => Outcome::Dead(error.clone()),
             RunResult::Cancelled => Outcome::Cancelled,
             RunResult::Released => Outcome::Released,
         }
     }
 }
-
-/// The longest error text that is kept, in bytes.
-const MAX_ERROR: usize = 1_024;
 
 impl ActiveRun {
     pub(super) fn result(&self, how: ExitReason, now: Time) -> RunResult {
@@ -131,7 +129,7 @@ impl ActiveRun {
         };
         let gives_up = match decided {
             Some(Requested::Retry { after, error }) => {
-                let error = shortened(error);
+                let error = bounded(&error);
                 return RunResult::Retry { not_before: saturating_add(now, after), error };
             }
             Some(Requested::Release) => return RunResult::Released,
@@ -147,7 +145,7 @@ impl ActiveRun {
             ExitReason::Panicked(text) => format!("panicked: {text}"),
             ExitReason::TimedOut(limit) => format!("timed out after {limit:?}"),
         };
-        let error = shortened(error);
+        let error = bounded(&error);
         match self.spec.settings.delivery {
             Delivery::AtMostOnce => RunResult::Failed(error),
             Delivery::AtLeastOnce { .. } => {
@@ -175,13 +173,4 @@ impl ActiveRun {
     pub(crate) fn is_local(&self) -> bool {
         self.spec.settings.placement == Placement::EveryNode
     }
-}
-
-fn shortened(mut text: String) -> String {
-    if text.len() > MAX_ERROR {
-        let end = (0..=MAX_ERROR).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    text
 }

@@ -20,6 +20,9 @@ pub(crate) fn log(event: &Event) {
             Outcome::Failed(error) => {
                 warn!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed");
             }
+            Outcome::Retried(error) => {
+                warn!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed; another attempt follows");
+            }
             Outcome::Dead(error) => {
                 error!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, error, "run failed, and its attempts are used up");
             }

@@ -15,7 +15,9 @@ pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
 
 use crate::{
-    backend::{Batch, Due, DueQuery, HistoryEntry, Notification, Notifier, Page, TimeSource},
+    backend::{
+        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
+    },
     error::Result,
     record::Record,
     time::Time,
@@ -108,18 +110,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// The newest `limit` history entries of one job, or of all, with a fence below `before`; the
-    /// highest fence first. Called only if [`history_limit`](Self::history_limit) is not 0.
+    /// A page of the history, the highest [cursor](HistoryEntry::cursor) first. Called only if [`history_limit`](Self::history_limit) is not 0.
     ///
     /// # Errors
     /// `Unavailable`.
-    async fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        let _ = (name, before, limit);
+    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        let _ = query;
         Ok(Vec::new())
     }
 

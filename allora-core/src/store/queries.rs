@@ -2,7 +2,9 @@
 
 use super::{Load, RecordStore};
 use crate::{
-    backend::{Due, DueQuery, History, HistoryEntry, JobState, Page, Queries, TimeSource},
+    backend::{
+        Due, DueQuery, History, HistoryEntry, HistoryQuery, JobState, Page, Queries, TimeSource,
+    },
     error::Result,
     record::{Record, missing},
     time::Time,
@@ -40,13 +42,8 @@ impl<S: RecordStore> Queries for S {
 
 #[async_trait]
 impl<S: RecordStore> History for S {
-    async fn entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<HistoryEntry>> {
-        self.history_entries(name, before, limit).await
+    async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.history_entries(query).await
     }
 }
 

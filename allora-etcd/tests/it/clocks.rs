@@ -5,8 +5,8 @@ use allora_conformance::faults::Skewed;
 use allora_core::{
     Backend, CatchUp, Result, Run, Scheduler, Time,
     backend::{
-        Action, Batch, Claim, Claimed, Completion, Cursor, DueQuery, HistoryEntry, JobState,
-        NewSchedule, Operation, Outcome, Reply, Sharing, TimeSource,
+        Action, Batch, Claim, Claimed, Completion, Cursor, DueQuery, HistoryEntry, HistoryQuery,
+        JobState, NewSchedule, Operation, Outcome, Reply, Sharing, TimeSource,
     },
     every, job,
     runtime::Tokio,
@@ -354,7 +354,7 @@ async fn three_nodes_of_three_clocks_run_each_occurrence_once(place: &Place) {
     for (name, last) in ["once", "least"].into_iter().zip(last) {
         loop {
             let history = all[0].store.history().unwrap();
-            let entries = history.entries(Some(name), None, 1_000).await.unwrap();
+            let entries = history.entries(HistoryQuery::new(1_000).name(name)).await.unwrap();
             let lost = entries.iter().filter(|entry| entry.outcome == Outcome::Lost);
             let at = |entry: &HistoryEntry| entry.occurrence.scheduled_at.timestamp_millis();
             let lost: Vec<i64> = lost.map(at).collect();

@@ -5,7 +5,7 @@ use crate::{
     driver::{Statement, Value},
     encoding::{DELETED, HISTORY, JOB},
 };
-use allora_core::backend::Page;
+use allora_core::backend::{HistoryQuery, Page};
 use std::sync::LazyLock;
 
 /// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
@@ -229,24 +229,28 @@ impl Dialect {
         Statement::new(self.records(&beside, &names, " ORDER BY j.name"), args, &LISTED_SHAPE)
     }
 
-    /// The newest history entries of one job, or of all.
-    pub(crate) fn history_entries(
-        &self,
-        name: Option<&str>,
-        before: Option<i64>,
-        limit: i64,
-    ) -> Statement {
+    /// A page of the history.
+    pub(crate) fn history_entries(&self, query: HistoryQuery<'_>) -> Statement {
         let columns = names(HISTORY);
-        let mut text = format!("SELECT {columns} FROM {}_history WHERE fence < ", self.prefix);
-        let mut args = vec![Value::int(before.unwrap_or(i64::MAX))];
-        self.flavour.placeholder(&mut text, 1);
-        if let Some(name) = name {
-            text.push_str(" AND name = ");
-            args.push(Value::bytes(name));
-            self.flavour.placeholder(&mut text, 2);
+        let mut text = format!("SELECT {columns} FROM {}_history WHERE 1 = 1", self.prefix);
+        let mut args = Vec::new();
+        let mut and = |condition: &str, value: Value| {
+            args.push(value);
+            text.push_str(condition);
+            self.flavour.placeholder(&mut text, args.len());
+        };
+        if let Some(name) = query.name {
+            and(" AND name = ", Value::bytes(name));
+        }
+        if let Some(before) = query.before {
+            // The first condition is for the index.
+            and(" AND fence <= ", Value::int(before.fence));
+            and(" AND (fence < ", Value::int(before.fence));
+            and(" OR name < ", Value::bytes(&before.name));
+            text.push(')');
         }
         text.push_str(" ORDER BY fence DESC, name DESC LIMIT ");
-        args.push(Value::int(limit));
+        args.push(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
         self.flavour.placeholder(&mut text, args.len());
         Statement::new(text, args, &HISTORY_SHAPE)
     }

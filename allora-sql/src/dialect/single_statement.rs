@@ -171,8 +171,10 @@ impl<'a> SimpleClaim<'a> {
         let until = until(flavour);
         let fence = flavour.greatest("j.fence + 1", NOW);
         let wake = earlier(flavour, &until, "t.then_due");
+        let over = flavour.whole_division();
         format!(
-            "index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.retries = 1 THEN {until} \
+            "lease_due_at = j.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
+             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.retries = 1 THEN {until} \
                ELSE {wake} END, \
              cursor_due_at = CASE WHEN t.retries = 1 THEN j.cursor_due_at ELSE t.then_due END, \
              cursor_scheduled_at = \
@@ -293,6 +295,8 @@ impl<'a> SimpleCompletion<'a> {
             "lease_claim_id",
             "lease_fence",
             "lease_attempt",
+            "lease_due_at",
+            "lease_started_at",
             "lease_on_expiry",
             "lease_scheduled_at",
         ];

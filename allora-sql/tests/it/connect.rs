@@ -120,7 +120,7 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     );
     let row = format!(
         "INSERT INTO {{p}}_job VALUES ({a}, 12, 77, 8, 4, {mail}, {def}, 2, 3, 4, \
-         60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 9000, 0, 70, 0, {failed}, {boom}, \
+         60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 6000, 7000, 9000, 0, 70, 0, {failed}, {boom}, \
          9, 8, 7, 6, 5, 4, 3, 2, NULL, {more})",
         a = blob("a"),
         mail = blob("mail"),
@@ -139,7 +139,10 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     assert_eq!((state.kind.as_str(), state.data.as_slice()), ("mail", &b"payload"[..]));
     assert_eq!(state.head.unwrap().trigger.as_deref(), Some("t"));
     assert_eq!(state.cursor.unwrap().due_at, from_millis(61_000).unwrap());
-    assert_eq!((state.leases[0].fence, state.leases[0].node.as_str()), (77, "n1"));
+    let lease = &state.leases[0];
+    assert_eq!((lease.fence, lease.node.as_str()), (77, "n1"));
+    let times = [6_000, 7_000].map(|ms| from_millis(ms).unwrap());
+    assert_eq!([lease.due_at, lease.started_at], times);
     assert_eq!(state.last, Some(allora_core::backend::Outcome::Failed("boom".into())));
     assert_eq!((state.counters.started, state.counters.expired), (9, 2));
     drop(sql);

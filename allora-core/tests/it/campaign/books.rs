@@ -32,7 +32,6 @@ pub(super) fn audit(
             "{name}: the store knows it otherwise: {run:?}"
         );
         assert_eq!(told.node, run.node, "{name}: it was won by another node: {run:?}");
-        // A deleted job takes its active runs along; their ends are not recorded.
         assert!(run.ended.is_some() || now - run.began < TimeDelta::minutes(1), "{name}: {run:?}");
     }
     starts(plan, runs, &taken);
@@ -87,9 +86,7 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>) {
         if plan.lease.is_none() {
             assert_eq!(attempts.len(), 1, "{name}: {key} was started twice: {attempts:?}");
         }
-        let over = |run: &&Entry| {
-            matches!(taken[&run.fence].outcome, Outcome::Succeeded | Outcome::Dead(_))
-        };
+        let over = |run: &&Entry| taken[&run.fence].is_final();
         let ended = attempts.iter().filter(|run| over(run)).count();
         assert!(ended <= 1, "{name}: {key} was completed twice: {attempts:?}");
         if let Some(done) = attempts.iter().position(over) {

@@ -474,7 +474,7 @@ impl Coverage {
                 "lost" => self.lost += 1,
                 "skipped" => self.skipped += 1,
                 "missed" => self.missed += 1,
-                "failed" => self.retried += 1,
+                "retried" => self.retried += 1,
                 "cancelled" => self.cancelled += 1,
                 "released" => self.released += 1,
                 _ => {}

@@ -183,8 +183,8 @@ fn an_occurrence_that_is_tried_for_longer_than_the_period_does_not_hold_up_the_s
     lab.until(60.0 + 79.0 * 4.0 + 1.0);
     // When an occurrence is given up, the latest that passed meanwhile begins.
     let tried = |at: u32| {
-        let failed = format!("failed {at}");
-        [failed.clone(), failed.clone(), failed, format!("dead {at}")]
+        let retried = format!("retried {at}");
+        [retried.clone(), retried.clone(), retried, format!("dead {at}")]
     };
     let mut story = [60, 120, 180, 240].map(tried).concat();
     story.extend(["missed 300-300 1".to_owned(), "running 360".to_owned()]);

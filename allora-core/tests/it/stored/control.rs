@@ -30,7 +30,7 @@ fn what_failed_for_good_is_kept_and_run_again_as_the_same_occurrence() {
         (letter.attempts, &*letter.error, letter.occurrence.scheduled_at),
         (3, "no", at(100.0))
     );
-    assert_eq!(lab.story("a"), ["failed 100", "failed 100", "dead 100"]);
+    assert_eq!(lab.story("a"), ["retried 100", "retried 100", "dead 100"]);
     lab.sim.block_on(schedules(&lab).rerun("a", &letter.occurrence)).unwrap();
     lab.until(111.0);
     let keys = seen.take();
@@ -63,7 +63,7 @@ fn a_run_may_ask_to_be_tried_again_or_give_its_occurrence_back() {
     add(&lab, StoredSchedule::new("a", "t", "@every 100s").retry(Retry::NEVER).max_runs(1));
     lab.until(200.0);
     assert_eq!(seen.take(), ["100 1", "130 2", "130 2"]);
-    assert_eq!(lab.story("a"), ["failed 100", "released 100", "succeeded 100"]);
+    assert_eq!(lab.story("a"), ["retried 100", "released 100", "succeeded 100"]);
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn a_run_that_takes_too_long_is_dropped_and_tried_again() {
     let stored = StoredSchedule::new("a", "t", "@at 2026-01-01T00:00:10Z").timeout(secs(5));
     add(&lab, stored.retry(Retry::up_to(2, secs(3))));
     lab.until(30.0);
-    assert_eq!(lab.story("a"), ["failed 10", "succeeded 10"]);
+    assert_eq!(lab.story("a"), ["retried 10", "succeeded 10"]);
 }

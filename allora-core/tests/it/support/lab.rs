@@ -4,7 +4,9 @@
 use super::{Entry, Faults, Faulty, Log, Over, Rates};
 use allora_core::{
     Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Stopped, Time,
-    backend::{Action, Batch, HistoryEntry, JobState, OPERATOR, Operation, Reply, TimeSource},
+    backend::{
+        Action, Batch, HistoryEntry, HistoryQuery, JobState, OPERATOR, Operation, Reply, TimeSource,
+    },
     job,
     runtime::{Sim, SimNode},
 };
@@ -119,7 +121,9 @@ impl Lab {
 
     /// The history of a job, the oldest entry first.
     pub(crate) fn past(&self, name: &str) -> Vec<HistoryEntry> {
-        let past = Backend::history(&self.store).unwrap().entries(Some(name), None, usize::MAX);
+        let past = Backend::history(&self.store)
+            .unwrap()
+            .entries(HistoryQuery::new(usize::MAX).name(name));
         let mut past = self.sim.block_on(past).unwrap();
         past.reverse();
         past
