@@ -167,12 +167,11 @@ impl Node {
 }
 
 impl Heartbeat for Node {
-    fn heartbeat(&self, name: &str, fence: i64) {
+    fn heartbeat(&self, run: &Run) {
         let now = self.runtime.now();
         {
             let mut shared = self.shared();
-            let of_run =
-                |active: &&mut ActiveRun| active.run.fence() == fence && active.run.name() == name;
+            let of_run = |active: &&mut ActiveRun| active.run.is(run);
             if let Some(active) = shared.active.iter_mut().map(|(_, active)| active).find(of_run) {
                 active.timers.extend_at = now;
             }
