@@ -126,6 +126,15 @@ pub enum Event {
         /// The error of the request.
         error: Arc<Error>,
     },
+    /// Occurrences have been due for 1 s, and this node runs as many jobs as it may. Other nodes may
+    /// claim them. Start more nodes, or set a larger
+    /// [concurrency](crate::Builder::concurrency).
+    CapacityFull {
+        /// The largest number of simultaneous runs.
+        concurrency: usize,
+    },
+    /// Nothing waits for capacity on this node any more.
+    CapacityFree,
     /// This node's clock differs from the store's by more than 1 s. This does no harm: the
     /// scheduler uses the store's clock.
     ClockSkew {
@@ -146,5 +155,8 @@ pub enum Event {
         cancelled: usize,
         /// The number of runs whose result was not recorded in the store.
         unrecorded: usize,
+        /// The number of claims whose reply was lost and that could not be repeated, so that their
+        /// occurrences may belong to this node.
+        unresolved: usize,
     },
 }

@@ -60,14 +60,18 @@ pub(crate) fn log(event: &Event) {
         Event::StoreError { error } => {
             error!(target: "allora", %error, cause = cause(&**error), "the store rejected a request; trying again");
         }
+        Event::CapacityFull { concurrency } => {
+            warn!(target: "allora", concurrency, "occurrences are due, and this node's capacity is used up");
+        }
+        Event::CapacityFree => info!(target: "allora", "nothing waits for capacity any more"),
         Event::ClockSkew { ahead, by } => {
             warn!(target: "allora", ahead, ?by, "this node's clock differs from the store's clock, which is used");
         }
         Event::TimerDelayed { by } => {
             warn!(target: "allora", ?by, "a timer fired late: a task blocks the executor, or the machine slept");
         }
-        Event::Stopped { cancelled, unrecorded } => {
-            info!(target: "allora", cancelled, unrecorded, "the scheduler has stopped");
+        Event::Stopped { cancelled, unrecorded, unresolved } => {
+            info!(target: "allora", cancelled, unrecorded, unresolved, "the scheduler has stopped");
         }
     }
 }
