@@ -12,7 +12,7 @@ use crate::{
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     name::{check_free, check_name},
-    planner::Planner,
+    planner::{NewJob, Planner},
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -251,7 +251,7 @@ impl Builder {
         }
         for (name, spec) in jobs {
             check(&name, &spec)?;
-            planner.add(name, spec)?;
+            planner.add(NewJob::new(name, spec))?;
         }
         let id = node_id(label.as_deref(), &*runtime)?;
         let code = (router, middleware.into());

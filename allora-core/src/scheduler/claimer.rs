@@ -12,7 +12,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
-    planner::{Request, Tick},
+    planner::{Answer, Request, Tick},
     time::{Time, since, whole_millis},
 };
 use chrono::TimeDelta;
@@ -177,7 +177,7 @@ impl Claimer {
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
         let mut events = Vec::new();
-        let (turn, scope, now) = {
+        let (mut turn, scope, now) = {
             let mut inside = self.node.shared();
             let now = self.node.now(&inside);
             let room = self.node.config.concurrency.saturating_sub(inside.running);
@@ -197,6 +197,8 @@ impl Claimer {
             };
             (turn, scope, now)
         };
+        // Their captured values may have destructors that call the scheduler.
+        drop(std::mem::take(&mut turn.removed));
         self.node.emit(events);
         (turn, scope, now)
     }
@@ -285,13 +287,19 @@ impl Claimer {
         let time = TimeSource::Store { fallback: before };
         match within(&node, OP, apply(&node, &*node.backend, time, &requests)).await {
             Ok(applied) => {
+                node.shared().planner.on_answer(requests.len());
                 self.on_contact(sent, before, applied.now);
                 self.on_replies(requests, applied, sent)
             }
             Err(error) => {
-                let mut shared = node.shared();
-                let now = node.now(&shared);
-                shared.planner.on_lost_replies(requests, now);
+                let mut events = Vec::new();
+                {
+                    let mut shared = node.shared();
+                    let now = node.now(&shared);
+                    shared.planner.on_timeout(requests.len());
+                    shared.planner.on_lost_replies(requests, now, &mut events);
+                }
+                node.emit(events);
                 Err(error)
             }
         }
@@ -361,10 +369,9 @@ impl Claimer {
             for (request, reply) in requests.into_iter().zip(applied.replies) {
                 match reply {
                     Ok(reply) => {
-                        let planner = &mut shared.planner;
-                        let start =
-                            planner.on_reply(request, reply, whole_millis(now), &mut events);
-                        starts.extend(start);
+                        let answer = Answer::new(reply, whole_millis(now));
+                        let answer = answer.min_fence(applied.min_fence);
+                        starts.extend(shared.planner.on_reply(request, answer, &mut events));
                     }
                     Err(error) => {
                         lost.push(request);
@@ -373,7 +380,7 @@ impl Claimer {
                 }
             }
             let now = node.now(&shared);
-            shared.planner.on_lost_replies(lost, now);
+            shared.planner.on_lost_replies(lost, now, &mut events);
         }
         node.emit(events);
         node.start(starts, sent, now);

@@ -10,6 +10,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     job::JobSpec,
     name::check_name,
+    planner::NewJob,
 };
 use std::{fmt, sync::Arc};
 
@@ -55,7 +56,8 @@ impl Handle {
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
         let (name, spec) = (name.into(), spec.into());
         super::builder::check(&name, &spec)?;
-        self.node.shared().planner.add(name, spec)?;
+        let job = NewJob::new(name, spec);
+        self.node.shared().planner.add(job)?;
         self.node.claimer.notify();
         Ok(())
     }
@@ -64,7 +66,8 @@ impl Handle {
     /// Active runs continue, other nodes are not affected, and the job's record stays in the store.
     /// A job of this name that is [added](Self::add) later continues from there.
     pub fn remove(&self, name: &str) -> bool {
-        self.node.shared().planner.remove(name)
+        let removed = self.node.shared().planner.remove(name);
+        removed.is_some()
     }
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
