@@ -287,10 +287,12 @@ impl Claimer {
         let applied = match within(&node, OP, apply(&node, &*node.backend, time, &requests)).await {
             Ok(applied) => applied,
             Err(error) => {
+                self.driver.planner.on_timeout(requests.len());
                 self.driver.on_lost_replies(requests);
                 return Err(error);
             }
         };
+        self.driver.planner.on_answer(requests.len());
         self.on_contact(sent, before, applied.now);
         if applied.replies.iter().all(Result::is_ok) {
             node.store_answered(Part::Claims);

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
-    planner::{Planner, Request, Tick},
+    planner::{Answer, NewJob, Planner, Request, Tick},
     time::{Time, whole_millis},
 };
 use std::{collections::HashMap, sync::Arc, time::Instant};
@@ -68,7 +68,7 @@ impl Driver {
     }
 
     fn add(&mut self, name: Arc<str>, spec: JobSpec) {
-        if let Err(error) = self.planner.add(name.clone(), spec) {
+        if let Err(error) = self.planner.add(NewJob::new(name.clone(), spec)) {
             let reason = error.to_string();
             self.node.emit([Event::JobInvalid { name, reason }]);
         }
@@ -118,8 +118,9 @@ impl Driver {
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
-                    let now = whole_millis(now);
-                    starts.extend(self.planner.on_reply(request, reply, now, &mut events));
+                    let answer = Answer::new(reply, whole_millis(now));
+                    let answer = answer.min_fence(applied.min_fence);
+                    starts.extend(self.planner.on_reply(request, answer, &mut events));
                 }
                 Err(error) => {
                     lost.push(request);
@@ -139,6 +140,8 @@ impl Driver {
             let shared = self.node.shared();
             self.node.now(&shared)
         };
-        self.planner.on_lost_replies(requests, now);
+        let mut events = Vec::new();
+        self.planner.on_lost_replies(requests, now, &mut events);
+        self.node.emit(events);
     }
 }

@@ -45,13 +45,19 @@ pub(crate) fn log(event: &Event) {
             warn!(target: "allora", job = %name, "another node has defined this job differently; this node does not run it until it is restarted");
         }
         Event::Deleted { name } => {
-            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is restarted");
+            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is registered again");
         }
         Event::Reregistered { name } => {
             error!(target: "allora", job = %name, "the store had no record of this job any more; it was registered again");
         }
         Event::JobInvalid { name, reason } => {
             error!(target: "allora", job = %name, reason, "job cannot be run by this node");
+        }
+        Event::JobResumed { name } => {
+            info!(target: "allora", job = %name, "this node runs the job again");
+        }
+        Event::ClaimAbandoned { name, scheduled_at } => {
+            error!(target: "allora", job = %name, %scheduled_at, "the store did not say whether it granted a claim; if it did, the run is lost, or run again at least once");
         }
         Event::StoreDown { error } => {
             error!(target: "allora", %error, cause = cause(&**error), "the store does not answer; trying again");
