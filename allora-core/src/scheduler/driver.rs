@@ -90,7 +90,8 @@ impl Driver {
             (node.now(&shared), node.room(&shared, self.placement))
         };
         let mut events = Vec::new();
-        let tick = self.planner.tick(now, room, &mut events);
+        let mut tick = self.planner.tick(now, room, &mut events);
+        drop(std::mem::take(&mut tick.removed));
         {
             let mut shared = node.shared();
             shared.inboxes[self.placement].full = tick.full;

@@ -32,7 +32,11 @@ impl StoreHealth {
     /// Sets the state for a part. Returns the state to report, if it has changed.
     pub(super) fn set(&self, part: Part, state: State) -> Option<State> {
         let (parts, reported) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        parts[part as usize] = state;
+        let before = std::mem::replace(&mut parts[part as usize], state);
+        if before != State::Up && state == State::Up {
+            // The end of an outage, probably. The other parts report what they find next.
+            *parts = Default::default();
+        }
         let worst = parts.iter().copied().max().unwrap_or_default();
         (std::mem::replace(reported, worst) != worst).then_some(worst)
     }
