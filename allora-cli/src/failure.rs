@@ -2,7 +2,9 @@
 
 use crate::output;
 use allora_core::ErrorKind;
-use std::{error::Error, fmt::Write as _, io, process::ExitCode};
+use std::{
+    error::Error, fmt::Write as _, io, process::ExitCode, sync::mpsc, thread, time::Duration,
+};
 
 /// `Result` of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -28,13 +30,37 @@ impl Failure {
 
     /// Says it, and answers with the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        let (what, code) = match self {
-            Self::Failed(what) | Self::Unavailable(what) => (what, 1),
-            Self::Usage(what) => (what, 2),
-            Self::Said(code) => return ExitCode::from(code),
-        };
-        output::complain("error", &what);
+        let code = self.code();
+        self.say();
         ExitCode::from(code)
+    }
+
+    /// Says it, but does not wait longer than this for a reader of standard error that hangs.
+    pub(crate) fn say_within(self, limit: Duration) -> Self {
+        let code = self.code();
+        let (done, said) = mpsc::channel();
+        thread::spawn(move || {
+            self.say();
+            // The daemon may have ended.
+            let _ = done.send(());
+        });
+        // Late or not, nothing else is to be said.
+        let _ = said.recv_timeout(limit);
+        Self::Said(code)
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Unavailable(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Said(code) => *code,
+        }
+    }
+
+    fn say(self) {
+        if let Self::Failed(what) | Self::Unavailable(what) | Self::Usage(what) = self {
+            output::complain("error", &what);
+        }
     }
 }
 

@@ -90,13 +90,14 @@ pub enum Event {
         /// The job.
         name: Arc<str>,
     },
-    /// Another node has defined the job differently. This node does not run the job until it is
-    /// restarted.
+    /// Another node has defined the job differently. This node does not run the job until the
+    /// definitions agree, or it is restarted. It compares them once a minute.
     DefinitionConflict {
         /// The job.
         name: Arc<str>,
     },
-    /// The job was deleted in the store. This node does not run the job until it is restarted.
+    /// The job was deleted in the store. This node does not run the job until it is restarted, or
+    /// another node has registered it again.
     Deleted {
         /// The job.
         name: Arc<str>,
@@ -107,12 +108,27 @@ pub enum Event {
         /// The job.
         name: Arc<str>,
     },
-    /// This node cannot run the job, and ignores it.
+    /// This node cannot run the job. It tries again once a minute.
     JobInvalid {
         /// The job.
         name: Arc<str>,
         /// The reason and its remedy.
         reason: String,
+    },
+    /// This node runs a job again: the reason of its [`Deleted`](Self::Deleted),
+    /// [`DefinitionConflict`](Self::DefinitionConflict) or [`JobInvalid`](Self::JobInvalid) is
+    /// over.
+    JobResumed {
+        /// The job.
+        name: Arc<str>,
+    },
+    /// The reply to a claim was lost, and nothing resolved the claim before the end of its lease. If
+    /// it had succeeded, its run is recorded as lost, or run again at least once.
+    ClaimAbandoned {
+        /// The job.
+        name: Arc<str>,
+        /// The nominal time of the last occurrence that was claimed.
+        scheduled_at: Time,
     },
     /// The store does not answer. The scheduler tries again after at most 800 ms.
     StoreDown {
@@ -126,6 +142,15 @@ pub enum Event {
         /// The error of the request.
         error: Arc<Error>,
     },
+    /// Occurrences have been due for 1 s, and this node runs as many jobs as it may. Other nodes may
+    /// claim them. Start more nodes, or set a larger
+    /// [concurrency](crate::Builder::concurrency).
+    CapacityFull {
+        /// The largest number of simultaneous runs.
+        concurrency: usize,
+    },
+    /// Nothing waits for capacity on this node any more.
+    CapacityFree,
     /// This node's clock differs from the store's by more than 1 s. This does no harm: the
     /// scheduler uses the store's clock.
     ClockSkew {
@@ -146,5 +171,8 @@ pub enum Event {
         cancelled: usize,
         /// The number of runs whose result was not recorded in the store.
         unrecorded: usize,
+        /// The number of claims whose reply was lost and that could not be repeated, so that their
+        /// occurrences may belong to this node.
+        unresolved: usize,
     },
 }

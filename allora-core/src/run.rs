@@ -7,12 +7,13 @@ use crate::{
 };
 use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
+use slab::Slab;
 use std::{
     fmt,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -146,10 +147,16 @@ impl Run {
     pub async fn heartbeat(&self) -> Result {
         let lost =
             || Error::new(ErrorKind::LeaseLost, format!("{:?} is not this run's", self.name()));
-        let control = self.control();
-        let before = control.confirmed();
-        self.inner.heartbeat.upgrade().ok_or_else(lost)?.heartbeat(self.name(), self.fence());
-        poll_fn(|cx| control.poll_confirmed(before, cx)).await.then_some(()).ok_or_else(lost)
+        let before = self.control().confirmed();
+        self.inner.heartbeat.upgrade().ok_or_else(lost)?.heartbeat(self);
+        let mut cancelled = pin!(self.cancelled());
+        let is_confirmed = || self.control().confirmed() != before;
+        poll_fn(|cx| match cancelled.as_mut().poll(cx) {
+            _ if is_confirmed() => Poll::Ready(Ok(())),
+            Poll::Ready(()) => Poll::Ready(Err(lost())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
     }
 
     /// An idempotency key: identifies the occurrence to other systems. It is the same for every
@@ -176,7 +183,7 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future only ends the wait.
     pub fn cancelled(&self) -> Cancelled {
-        Cancelled { run: self.clone() }
+        Cancelled { run: self.clone(), waiter: None }
     }
 
     /// The operation that completes this run as succeeded. Backends use it to complete an
@@ -197,6 +204,11 @@ impl Run {
     pub(crate) fn control(&self) -> &Control {
         &self.inner.control
     }
+
+    /// `true` if both are the same run.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
 }
 
 impl fmt::Debug for Run {
@@ -211,24 +223,46 @@ impl fmt::Debug for Run {
 }
 
 /// The future of [`Run::cancelled`].
-#[derive(Clone, Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Cancelled {
     run: Run,
+    /// Its place among the waiters of the run.
+    waiter: Option<usize>,
 }
 
 impl Future for Cancelled {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.run.inner.control.poll_cancelled(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { run, waiter } = &mut *self;
+        run.inner.control.poll_cancelled(waiter, cx)
+    }
+}
+
+impl Clone for Cancelled {
+    fn clone(&self) -> Self {
+        self.run.cancelled()
+    }
+}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter {
+            self.run.inner.control.forget(waiter);
+        }
+    }
+}
+
+impl fmt::Debug for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancelled").field("run", &self.run).finish_non_exhaustive()
     }
 }
 
 /// Extends leases.
 pub(crate) trait Heartbeat: Send + Sync {
     /// Extends the lease of this run now.
-    fn heartbeat(&self, name: &str, fence: i64);
+    fn heartbeat(&self, run: &Run);
 }
 
 /// The result that a run has requested for itself.
@@ -252,8 +286,9 @@ pub(crate) struct Control {
     mutex_fence: OnceLock<i64>,
     /// The result that the run has requested.
     requested: Mutex<Option<Requested>>,
-    /// The tasks that wait for the cancellation or for a confirmation.
-    waiting: Mutex<Vec<Waker>>,
+    /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
+    /// its first poll to its end; the place is empty after a wake-up.
+    waiting: Mutex<Slab<Option<Waker>>>,
 }
 
 const RUNS: u8 = 0;
@@ -309,36 +344,94 @@ impl Control {
     }
 
     fn wake(&self) {
-        let waiting = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *waiting)
-        };
+        let waiting: Vec<Waker> =
+            self.waiting().iter_mut().filter_map(|(_, waker)| waker.take()).collect();
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns `true` once an extension is confirmed after `since`, and `false` once the run is
-    /// cancelled.
-    fn poll_confirmed(&self, since: u64, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.confirmed() != since {
-            return Poll::Ready(true);
-        }
-        match self.poll_cancelled(cx) {
-            Poll::Ready(()) => Poll::Ready(false),
-            // It may have been confirmed before the waker was in the list.
-            Poll::Pending if self.confirmed() != since => Poll::Ready(true),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
-    fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Registers the waiter, unless the run is cancelled.
+    fn poll_cancelled(&self, waiter: &mut Option<usize>, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_cancelled() {
             return Poll::Ready(());
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
-        }
-        // It may have been cancelled before the waker was in the list.
+        let waker = Some(cx.waker().clone());
+        let before = {
+            let mut waiting = self.waiting();
+            match *waiter {
+                Some(waiter) => std::mem::replace(&mut waiting[waiter], waker),
+                None => {
+                    *waiter = Some(waiting.insert(waker));
+                    None
+                }
+            }
+        };
+        drop(before);
+        // It may have been cancelled before the waker was registered.
         if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Removes a waiter.
+    fn forget(&self, waiter: usize) {
+        let waker = self.waiting().remove(waiter);
+        drop(waker);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Slab<Option<Waker>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{FutureExt, future::join_all, task::noop_waker_ref};
+
+    fn control(waiters: usize, polls: usize) -> usize {
+        let control = Control::default();
+        let mut places = vec![None; waiters];
+        let mut cx = Context::from_waker(noop_waker_ref());
+        for _ in 0..polls {
+            for place in &mut places {
+                assert_eq!(control.poll_cancelled(place, &mut cx), Poll::Pending);
+            }
+        }
+        let registered = control.waiting().len();
+        for place in places.into_iter().flatten() {
+            control.forget(place);
+        }
+        assert!(control.waiting().is_empty());
+        registered
+    }
+
+    /// A search of the list at every poll would be quadratic.
+    #[test]
+    fn each_waiter_has_one_place_and_leaves_it() {
+        assert_eq!(control(50_000, 2), 50_000);
+    }
+
+    #[test]
+    fn every_waiter_is_woken_by_each_confirmation_and_by_the_cancellation() {
+        let control = Control::default();
+        let (mut confirmed, mut woken) = (None, 0);
+        let mut places = vec![None; 100];
+        for stage in 0..3 {
+            let waits: Vec<_> = places
+                .iter_mut()
+                .map(|place| poll_fn(|cx| control.poll_cancelled(place, cx)))
+                .collect();
+            let mut all = join_all(waits);
+            let is_over = (&mut all).now_or_never().is_some();
+            assert_eq!(is_over, stage == 2);
+            drop(all);
+            match stage {
+                0 => control.confirm(),
+                1 => control.cancel(),
+                _ => {}
+            }
+            let asleep = control.waiting().iter().filter(|(_, waker)| waker.is_some()).count();
+            woken += 100 - asleep;
+            confirmed = Some(control.confirmed());
+        }
+        assert_eq!((confirmed, woken), (Some(1), 300));
     }
 }

@@ -187,7 +187,9 @@ impl Run {
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
         let (place, history) = (self.place, self.history);
-        runtime.block_on(daemon.run(async || place.open(Tables::Make, Some(history)).await, log))
+        let open = async || place.open(Tables::Make, Some(history)).await;
+        let ended = runtime.block_on(daemon.run(open, &log));
+        log.end(ended)
     }
 
     fn form(&self) -> Option<Form> {

@@ -4,7 +4,6 @@ use super::{
     Order, Signals,
     log::Log,
     notify::{STARTING, notify},
-    reopen,
 };
 use crate::{
     failure::{Failure, Outcome},
@@ -44,7 +43,7 @@ pub(super) async fn connect_with_retry(
                 info!(target: "allora", "stopped before the store answered");
                 return Ok(None);
             }
-            Order::Reopen => reopen(log),
+            Order::Reopen => log.reopen(),
             // The crontabs are read when the store answers.
             Order::Reload => {}
         }

@@ -91,7 +91,7 @@ impl Daemon {
     ///
     /// # Errors
     /// A start that fails, and commands that were killed at the end.
-    pub(crate) async fn run(self, open: impl AsyncFn() -> Outcome<Store>, log: Log) -> Outcome {
+    pub(crate) async fn run(self, open: impl AsyncFn() -> Outcome<Store>, log: &Log) -> Outcome {
         let mut files = self.files()?;
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
@@ -101,7 +101,7 @@ impl Daemon {
             self.store_wait,
             &runtime,
             &mut signals,
-            &log,
+            log,
         )
         .await?;
         let Some(store) = reached else { return Ok(()) };
@@ -137,7 +137,7 @@ impl Daemon {
                 order = signals.next() => match order {
                     Order::Reload => true,
                     Order::Reopen => {
-                        reopen(&log);
+                        log.reopen();
                         continue;
                     }
                     Order::Stop => {
@@ -159,15 +159,6 @@ impl Daemon {
 fn log_event(event: &Event) {
     if let Event::Ready { .. } = event {
         notify("READY=1");
-    }
-}
-
-fn reopen(log: &Log) {
-    match log.reopen() {
-        Ok(()) => info!(target: "allora", "log file reopened"),
-        Err(error) => {
-            error!(target: "allora", %error, "the log file cannot be reopened; the old file stays in use")
-        }
     }
 }
 
@@ -219,14 +210,17 @@ fn bad_files(diagnostics: &[Diagnostic]) -> Vec<&PathBuf> {
 }
 
 fn end(stopped: Stopped) -> Outcome {
-    let Stopped { cancelled, unrecorded, .. } = stopped;
-    info!(target: "allora", cancelled, unrecorded, "ended");
-    if cancelled == 0 && unrecorded == 0 {
+    let Stopped { cancelled, unrecorded, unresolved, .. } = stopped;
+    info!(target: "allora", cancelled, unrecorded, unresolved, "ended");
+    if cancelled == 0 && unrecorded == 0 && unresolved == 0 {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "stopped: {cancelled} commands killed, {unrecorded} results not recorded"
-    )))
+    let mut text =
+        format!("stopped: {cancelled} commands killed, {unrecorded} results not recorded");
+    if unresolved > 0 {
+        text += &format!(", {unresolved} claims without a reply");
+    }
+    Err(Failure::failed(text))
 }
 
 /// The request that a signal makes.

@@ -10,6 +10,7 @@ mod config;
 mod debian;
 mod docs;
 mod doctor;
+mod logging;
 mod next;
 mod operators;
 mod perfectsched;

@@ -170,7 +170,9 @@ impl<S: NodeStore> Fleet<S> {
     /// The store's history of a job; `None` if it keeps none.
     pub fn entries(&mut self, job: &str) -> Option<Vec<HistoryEntry>> {
         self.read(async |store| match store.history() {
-            Some(history) => history.entries(HistoryQuery::new(50_000).name(job)).await.ok().map(Some),
+            Some(history) => {
+                history.entries(HistoryQuery::new(50_000).name(job)).await.ok().map(Some)
+            }
             None => Some(None),
         })
     }

@@ -14,12 +14,22 @@ pub struct Applied {
     pub now: Time,
     /// `replies[i]` belongs to `operations[i]`. An error concerns its operation only.
     pub replies: Vec<Result<Reply>>,
+    /// The highest fence of the tombstones that the store has removed, or that are as good as
+    /// removed. It tells a job whose tombstone is gone from a store that was emptied. Default: 0.
+    pub min_fence: i64,
 }
 
 impl Applied {
     /// The replies to operations that were decided at `now`.
     pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
-        Self { now, replies }
+        Self { now, replies, min_fence: 0 }
+    }
+
+    /// With the highest fence of the removed tombstones.
+    #[must_use]
+    pub fn min_fence(mut self, min_fence: i64) -> Self {
+        self.min_fence = min_fence;
+        self
     }
 
     /// The only reply to a batch of one operation.

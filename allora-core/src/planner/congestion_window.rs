@@ -1,69 +1,47 @@
-//! The number of due occurrences that a node claims at once, and the offset at which it begins.
+//! The number of operations that one request may have.
 //!
-//! If several nodes claim the same occurrences at the same time, the first one gets all of them,
-//! and the requests of the others fail. So each node has its own order of the occurrences that are
-//! due at the same time. A node whose claims fail sends fewer at once, and begins at an offset of
-//! its own among all that is due, until no claim fails. The number is halved while other nodes
-//! interfere and doubled otherwise, as in TCP (V. Jacobson, "Congestion Avoidance and Control",
-//! 1988).
-
-use super::WakeUp;
+//! A request whose reply does not come in time may have been too large for the store, which then
+//! discards all of it. So the number is halved, down to one. Full requests that are answered let it
+//! grow again: doubling up to half the number that was too large, then by one, as in TCP
+//! (V. Jacobson, "Congestion Avoidance and Control", 1988).
 
 /// The largest number of operations in one request.
 pub(super) const BATCH: usize = 1_000;
 
-/// The smallest number of claims at once, however many nodes interfere: each round trip has a cost.
-const LEAST: usize = 125;
-
-/// The smallest number of replies from which interference is measured.
-const SAMPLE: usize = 16;
-
 pub(super) struct CongestionWindow {
     size: usize,
-    won: usize,
-    lost: usize,
+    /// The size up to which it doubles.
+    threshold: usize,
+    /// The last request was lost.
+    is_losing: bool,
 }
 
 impl Default for CongestionWindow {
     fn default() -> Self {
-        Self { size: BATCH, won: 0, lost: 0 }
+        Self { size: BATCH, threshold: BATCH, is_losing: false }
     }
 }
 
 impl CongestionWindow {
-    /// Records the result of a claim.
-    pub(super) fn record(&mut self, is_won: bool) {
-        *(if is_won { &mut self.won } else { &mut self.lost }) += 1;
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 
-    /// The number of claims to send now, with capacity for `room`.
-    pub(super) fn size(&mut self, room: usize) -> usize {
-        let answers = self.won + self.lost;
-        if answers >= SAMPLE {
-            if self.lost * 4 > answers {
-                self.size = (self.size / 2).max(LEAST);
-            } else if self.lost * 16 < answers {
-                self.size = (self.size * 2).min(BATCH);
-            }
-            (self.won, self.lost) = (0, 0);
+    /// A request with this number of operations was answered.
+    pub(super) fn answered(&mut self, operations: usize) {
+        self.is_losing = false;
+        if operations >= self.size {
+            let grown = if self.size < self.threshold { self.size * 2 } else { self.size + 1 };
+            self.size = grown.min(self.threshold.max(self.size + 1)).min(BATCH);
         }
-        self.size.min(room)
     }
 
-    /// `true` if other nodes claim the same occurrences.
-    pub(super) fn is_losing(&self) -> bool {
-        self.size < BATCH
-    }
-
-    /// The number of due occurrences among which `size` are chosen.
-    pub(super) fn choice(&self, size: usize) -> usize {
-        if self.is_losing() { BATCH } else { size }
-    }
-
-    /// Sorts due occurrences into this node's order.
-    pub(super) fn order(&self, due: &mut [WakeUp]) {
-        if self.is_losing() {
-            due.sort_unstable_by_key(|(_, rank, _)| *rank);
+    /// A request with this number of operations was lost. An outage loses many in a row, whatever
+    /// their sizes: only the first of them shows what was too much.
+    pub(super) fn lost(&mut self, operations: usize) {
+        self.size = (operations.min(self.size) / 2).max(1);
+        if !std::mem::replace(&mut self.is_losing, true) {
+            self.threshold = self.size;
         }
     }
 }
@@ -71,113 +49,57 @@ impl CongestionWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Run,
-        backend::Reply,
-        cron, job,
-        planner::{Planner, Request},
-        record::{HistoryBuffer, OpContext, Record, apply},
-        time::{Time, from_millis},
-    };
-    use std::{collections::BTreeMap, time::Duration};
 
-    const JOBS: usize = 3_000;
-
-    /// Nodes that send at the same time. Each decides on its own replies only.
-    struct Fleet {
-        nodes: Vec<(String, Planner)>,
-        records: BTreeMap<String, Option<Record>>,
-        /// The number of claims that each node won, and the number that failed in all.
-        won: Vec<usize>,
-        lost: usize,
+    /// Sends full requests to a store that answers at most `serves` operations in time. Returns the
+    /// sizes.
+    fn sizes(window: &mut CongestionWindow, serves: usize, requests: usize) -> Vec<usize> {
+        let request = |_| {
+            let size = window.size();
+            if size <= serves {
+                window.answered(size)
+            } else {
+                window.lost(size)
+            }
+            size
+        };
+        (0..requests).map(request).collect()
     }
 
-    impl Fleet {
-        fn of(nodes: u128) -> Self {
-            let node = |seed: u128| {
-                let lost_after = Duration::from_secs(30);
-                let mut planner =
-                    Planner::new(seed << 64 | seed, Duration::from_secs(5), lost_after);
-                for i in 0..JOBS {
-                    let minutely = job(cron("* * * * *").unwrap(), async |_: Run| {});
-                    planner.add(format!("job-{i}").into(), minutely).unwrap();
-                }
-                (format!("node-{seed}"), planner)
-            };
-            let nodes: Vec<_> = (1..=nodes).map(node).collect();
-            let won = vec![0; nodes.len()];
-            let records = (0..JOBS).map(|i| (format!("job-{i}"), None)).collect();
-            Self { nodes, records, won, lost: 0 }
-        }
+    #[test]
+    fn a_request_that_times_out_shrinks_down_to_one_operation() {
+        let mut window = CongestionWindow::default();
+        assert_eq!(
+            sizes(&mut window, 1, 12),
+            [1000, 500, 250, 125, 62, 31, 15, 7, 3, 1, 2, 1],
+            "it tries more only after an answer"
+        );
+    }
 
-        fn at(&mut self, now: Time) {
-            let mut events = Vec::new();
-            loop {
-                let turns = self.nodes.iter_mut();
-                let turns = turns.map(|(_, node)| node.tick(now, 10_000, &mut events).requests);
-                let turns: Vec<Vec<Request>> = turns.collect();
-                if turns.iter().all(Vec::is_empty) {
-                    return;
-                }
-                for (i, requests) in turns.into_iter().enumerate() {
-                    let (id, node) = &mut self.nodes[i];
-                    for request in requests {
-                        let record = self.records.get_mut(&*request.name).unwrap();
-                        let at = OpContext::new(id, now);
-                        let reply =
-                            apply(record, &request.operation(), at, &mut HistoryBuffer::off());
-                        let reply = reply.unwrap();
-                        match &reply {
-                            Reply::Claimed(_) => self.won[i] += 1,
-                            _ => self.lost += usize::from(request.is_claim()),
-                        }
-                        node.on_reply(request, reply, now, &mut events);
-                    }
-                }
-            }
+    #[test]
+    fn a_slow_store_is_used_at_the_rate_it_can_serve() {
+        for serves in [1, 3, 10, 100, 700] {
+            let mut window = CongestionWindow::default();
+            sizes(&mut window, serves, 20);
+            let sizes = sizes(&mut window, serves, 1_000);
+            let served: usize = sizes.iter().filter(|size| **size <= serves).sum();
+            assert!(served * 2 >= serves * 1_000 / 2, "{served} of {}", serves * 1_000);
         }
     }
 
     #[test]
-    fn nodes_share_what_is_due_at_one_instant() {
-        let mut fleet = Fleet::of(3);
-        let start = 1_767_225_600_000;
-        for minute in 0..4 {
-            fleet.at(from_millis(start + minute * 60_000).unwrap());
-            if minute == 1 {
-                // By now each node has detected the others.
-                (fleet.won, fleet.lost) = (vec![0; 3], 0);
-            }
-        }
-        assert_eq!(fleet.won.iter().sum::<usize>(), 2 * JOBS, "each occurrence, once");
-        let fair = 2 * JOBS / 3;
-        let all_share = fleet.won.iter().all(|won| (fair / 2..fair * 2).contains(won));
-        assert!(all_share, "{:?} won, {} lost", fleet.won, fleet.lost);
-    }
-
-    fn replies(share: &mut CongestionWindow, won: usize, lost: usize) -> usize {
-        (0..won).for_each(|_| share.record(true));
-        (0..lost).for_each(|_| share.record(false));
-        share.size(usize::MAX)
+    fn after_an_outage_it_is_large_again_soon() {
+        let mut window = CongestionWindow::default();
+        sizes(&mut window, 0, 100);
+        assert_eq!(window.size(), 1);
+        sizes(&mut window, BATCH, 10);
+        assert!(window.size() >= BATCH / 2, "{}", window.size());
     }
 
     #[test]
-    fn who_loses_asks_for_less_and_who_wins_for_more() {
-        let mut share = CongestionWindow::default();
-        assert_eq!(replies(&mut share, 1_000, 0), BATCH);
-        assert_eq!(share.choice(BATCH), BATCH);
-        assert_eq!(replies(&mut share, 700, 300), 500);
-        assert_eq!(share.choice(500), BATCH, "it chooses among more than it claims");
-        assert_eq!(replies(&mut share, 100, 400), 250);
-        assert_eq!(replies(&mut share, 200, 50), 250, "a few failures do not matter");
-        assert_eq!(replies(&mut share, 0, 3), 250, "three failures do not matter");
-        for _ in 0..9 {
-            replies(&mut share, 0, 100);
-        }
-        assert_eq!(share.size(usize::MAX), LEAST);
-        assert_eq!(share.size(7), 7, "never more than the capacity");
-        for size in [250, 500, 1_000, 1_000] {
-            assert_eq!(replies(&mut share, 100, 0), size);
-        }
+    fn small_requests_prove_nothing() {
+        let mut window = CongestionWindow::default();
+        window.lost(100);
+        (0..100).for_each(|_| window.answered(3));
+        assert_eq!(window.size(), 50);
     }
 }

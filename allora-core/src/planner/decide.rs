@@ -1,6 +1,6 @@
 //! The decision about one job at one time: the policies, as one pure function.
 
-use super::slot::Known;
+use super::known::Known;
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// A decision about one job.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Nothing before this time; `None`: nothing until the record changes.
-    Wait(Option<Time>),
+    /// Nothing is due.
+    Wait,
     /// Claim this occurrence; `then` is the cursor's move by the completion.
     Claim { claim: Claim, then: Cursor },
     /// Move the cursor without a run.
@@ -34,6 +34,8 @@ pub(crate) struct Claimant {
     pub(crate) claim_id: u128,
     /// The lease of an at-most-once run.
     pub(crate) lost_after: Duration,
+    /// The job's last claim was one of the cursor's occurrence, by this node.
+    pub(crate) cursor_went_last: bool,
 }
 
 /// Decides about one job.
@@ -44,22 +46,31 @@ pub(crate) fn decide(
     now: Time,
     claimant: Claimant,
 ) -> Result<Decision, InvalidNextAt> {
-    let lease_end = known.next_lease_end();
-    if lease_end.is_some_and(|until| until <= now) {
+    if known.next_lease_end().is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
     }
     let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {
-        return Ok(Decision::Wait(lease_end));
+        return Ok(Decision::Wait);
     };
     if due_at > now {
-        return Ok(Decision::Wait(Some(lease_end.map_or(due_at, |end| end.min(due_at)))));
-    }
-    if !known.head_is_cursor() {
-        return other_head(name, spec, known, (head, due_at), claimant);
+        return Ok(Decision::Wait);
     }
     let schedule = CheckedSchedule::of(name, spec);
-    let due = Due { schedule, spec, known, first: head.scheduled_at, due_at, now };
-    due.decide(claimant)
+    if known.is_open_cursor(head) {
+        let due = Due { schedule, spec, known, first: head.scheduled_at, due_at, now };
+        return due.decide(claimant);
+    }
+    // Triggers do not keep the schedule waiting: one of them runs before the cursor at most.
+    let cursor = known.open_cursor().filter(|next| {
+        head.trigger.is_some() && !known.paused && next.due_at <= now && !claimant.cursor_went_last
+    });
+    if let Some(next) = cursor {
+        let due = Due { schedule, spec, known, first: next.scheduled_at, due_at: next.due_at, now };
+        if let claim @ Decision::Claim { .. } = due.decide(claimant)? {
+            return Ok(claim);
+        }
+    }
+    other_head(name, spec, known, (head, due_at), claimant)
 }
 
 /// A trigger, or the occurrence of an expired or failed run: claimed as it is.
@@ -74,7 +85,7 @@ fn other_head(
         return Ok(if known.as_of < due_at { Decision::Read } else { Decision::Blocked(until) });
     }
     // Started at least once, and now claimed at most once: the cursor is still on it.
-    let cursor = if known.head_is_at_cursor() {
+    let cursor = if known.is_at_cursor(head) {
         Cursor::To(CheckedSchedule::of(name, spec).following(head.scheduled_at, known.started)?)
     } else {
         Cursor::Keep
@@ -261,7 +272,7 @@ fn claim(
     next: Cursor,
     claimant: Claimant,
 ) -> Claim {
-    let Claimant { claim_id, lost_after } = claimant;
+    let Claimant { claim_id, lost_after, .. } = claimant;
     match spec.settings.delivery {
         Delivery::AtLeastOnce { lease } => {
             Claim::at_least_once(claim_id, known.fence, expected, lease)

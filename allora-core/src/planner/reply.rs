@@ -3,16 +3,37 @@
 use super::{
     Planner, SlotId,
     decide::completion_of,
-    not_run,
-    request::{Request, RequestAction, Start},
-    slot::Phase,
+    machine::{NOW, not_run},
+    request::{PendingClaim, Request, RequestAction, Start},
+    slot::{Exchange, Off, Phase},
 };
 use crate::{
-    backend::{Claim, Claimed, Cursor, OnExpiry, Reply},
+    backend::{Claimed, Cursor, JobState, OnExpiry, Reply},
     event::Event,
+    job::Delivery,
     time::{Time, saturating_add},
 };
 use std::time::Duration;
+
+/// The reply to a request, and the store's state when it was decided.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    reply: Reply,
+    now: Time,
+    /// The highest fence of the jobs whose tombstones the store has removed.
+    min_fence: i64,
+}
+
+impl Answer {
+    pub(crate) fn new(reply: Reply, now: Time) -> Self {
+        Self { reply, now, min_fence: 0 }
+    }
+
+    pub(crate) fn min_fence(mut self, min_fence: i64) -> Self {
+        self.min_fence = min_fence;
+        self
+    }
+}
 
 /// A run of this node whose lease was extended, or whose end was sent to the store.
 #[derive(Clone, Copy, Debug)]
@@ -27,65 +48,56 @@ pub(crate) struct RunUpdate<'a> {
 }
 
 impl Planner {
-    /// Applies the reply to a request, decided at `now`. Returns the run to start, if an occurrence
-    /// was claimed.
+    /// A request with this number of operations was answered.
+    pub(crate) fn on_answer(&mut self, operations: usize) {
+        self.window.answered(operations);
+    }
+
+    /// No reply came to a request with this number of operations.
+    pub(crate) fn on_timeout(&mut self, operations: usize) {
+        self.window.lost(operations);
+    }
+
+    /// Applies the reply to a request. Returns the run to start, if an occurrence was claimed.
     pub(crate) fn on_reply(
         &mut self,
         request: Request,
-        reply: Reply,
-        now: Time,
+        answer: Answer,
         events: &mut Vec<Event>,
     ) -> Option<Start> {
+        let Answer { reply, now, min_fence } = answer;
         let id = request.slot;
-        let slot = &mut self.slots[id as usize];
-        slot.claim_id = None;
-        slot.asked = false;
-        let was_dirty = std::mem::take(&mut slot.is_dirty);
+        let slot = self.slots.get_mut(id)?;
+        let is_newer = slot.exchange.end();
         let start = match reply {
-            Reply::Absent | Reply::Deleted if slot.stored => {
+            Reply::Absent | Reply::Deleted if slot.is_stored() => {
                 self.evict(id);
                 None
             }
             // A removed job only waits for a claimed occurrence.
-            Reply::Absent | Reply::Deleted | Reply::State(_) if slot.removed => None,
-            Reply::Absent => {
-                if matches!(slot.phase, Phase::Known(_) | Phase::Stale) {
+            Reply::Absent | Reply::Deleted | Reply::State(_) if slot.is_removed() => None,
+            // The store removes tombstones, but not the highest of their fences.
+            Reply::Absent if slot.fence.is_none_or(|fence| fence > min_fence) => {
+                if slot.fence.take().is_some() {
                     events.push(Event::Reregistered { name: slot.name.clone() });
                 }
-                slot.phase = Phase::New;
-                slot.agreed = None;
-                self.enqueue_registration(id);
+                (slot.phase, slot.agreed, slot.reported) = (Phase::New, None, None);
+                self.wake(id, Some(NOW));
                 None
             }
-            Reply::Deleted => {
-                slot.phase = Phase::Off;
-                events.push(Event::Deleted { name: slot.name.clone() });
+            Reply::Absent | Reply::Deleted => {
+                self.turn_off(id, Off::Deleted, now, events);
                 None
             }
             Reply::State(state) => {
-                if let RequestAction::Claim { .. } = &request.action {
-                    self.window.record(false);
-                }
-                if let RequestAction::Advance(advance) = &request.action
-                    && state.cursor == advance.then
-                {
-                    let name = slot.name.clone();
-                    events.push(not_run(name, advance.expected, &advance.not_run));
-                }
-                let has_ended = slot.ended_in == self.tick;
-                self.learn(id, &state, now, events);
-                self.back_off(id, &request.action, now);
-                // The state may be older than the end of a run that was recorded since.
-                if has_ended {
-                    self.mark_dirty(id);
-                }
+                self.on_state(id, &request.action, &state, now, events);
                 None
             }
             Reply::Claimed(claimed) => match request.action {
-                RequestAction::Claim { claim, then, late } => {
+                RequestAction::Claim(pending) => {
                     slot.refused = 0;
-                    self.window.record(true);
-                    Some(self.start(id, &claim, then, late, claimed, events))
+                    self.contention.record(true);
+                    Some(self.start(id, &pending, claimed, now, events)?)
                 }
                 // Not a reply to this request: read the current state.
                 _ => {
@@ -99,27 +111,55 @@ impl Planner {
                 None
             }
         };
-        if self.slots[id as usize].removed {
-            self.slots[id as usize].phase = Phase::Off;
-        } else if was_dirty {
+        if is_newer {
             self.mark_dirty(id);
         }
+        self.free_removed(id);
         start
+    }
+
+    /// Applies the record that was returned for a request.
+    fn on_state(
+        &mut self,
+        id: SlotId,
+        asked: &RequestAction,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        if let RequestAction::Claim(_) = asked {
+            self.contention.record(false);
+        }
+        let Some(slot) = self.slots.get(id) else { return };
+        if let RequestAction::Advance(advance) = asked
+            && state.cursor == advance.then
+        {
+            events.push(not_run(slot.name.clone(), advance.expected, &advance.not_run));
+        }
+        let has_ended = slot.updated_in == self.tick;
+        self.learn(id, state, now, events);
+        self.back_off(id, asked, now);
+        // The state may be older than the end of a run that was recorded since.
+        if has_ended {
+            self.mark_dirty(id);
+        }
     }
 
     /// Waits a little, doubling, before a request is repeated for a record that the store returns as
     /// due without granting it.
     fn back_off(&mut self, id: SlotId, asked: &RequestAction, now: Time) {
-        let slot = &mut self.slots[id as usize];
+        let Some(slot) = self.slots.get_mut(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
         if known.wants_attention().is_none_or(|at| at > now) {
             slot.refused = 0;
             return;
         }
-        let is_write = matches!(
-            asked,
-            RequestAction::Claim { .. } | RequestAction::Advance(_) | RequestAction::Reap
-        );
+        let is_write = match asked {
+            // A repetition was planned before the record was known.
+            RequestAction::Claim(pending) => pending.lease_end.is_none(),
+            RequestAction::Advance(_) | RequestAction::Reap => true,
+            _ => false,
+        };
         if is_write {
             slot.refused = slot.refused.saturating_add(1);
         }
@@ -131,47 +171,59 @@ impl Planner {
     }
 
     /// The replies to these requests were lost: they are repeated, claims with the same id.
-    pub(crate) fn on_lost_replies(&mut self, requests: Vec<Request>, now: Time) {
-        for request in requests {
-            let id = request.slot;
-            let slot = &mut self.slots[id as usize];
-            slot.asked = false;
-            if let RequestAction::Claim { claim, .. } = &request.action {
-                slot.claim_id = Some(claim.claim_id);
-            }
-            // The claim is repeated before a notification is followed: a read would show the
-            // claim's own run as another node's.
-            if slot.claim_id.is_some() {
-                self.wake(id, Some(now));
-                continue;
-            }
-            slot.is_dirty = false;
-            match request.action {
+    pub(crate) fn on_lost_replies(
+        &mut self,
+        requests: Vec<Request>,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        for Request { slot: id, name, action, .. } in requests {
+            let Some(slot) = self.slots.get_mut(id) else { continue };
+            let newer = slot.exchange.end();
+            match action {
+                // It is repeated until its lease would have ended, and once more.
+                RequestAction::Claim(mut claim) if claim.lease_end.is_none_or(|end| now < end) => {
+                    let lease = claim.claim.lease.duration;
+                    claim.lease_end.get_or_insert(saturating_add(now, lease));
+                    slot.exchange = Exchange::Unresolved { claim: Box::new(claim), newer };
+                    self.unresolved.push_back(id);
+                }
+                RequestAction::Claim(PendingClaim { claim, .. }) => {
+                    let scheduled_at = claim.start.scheduled_at;
+                    events.push(Event::ClaimAbandoned { name, scheduled_at });
+                    self.mark_dirty(id);
+                }
                 RequestAction::Register { .. } | RequestAction::Redefine { .. } => {
-                    self.enqueue_registration(id);
+                    self.wake(id, Some(NOW));
                 }
                 _ => self.mark_dirty(id),
             }
+            self.free_removed(id);
         }
+        self.is_dirty |= !self.unresolved.is_empty();
     }
 
+    /// The run of a claimed occurrence, which runs in any case.
     fn start(
         &mut self,
         id: SlotId,
-        claim: &Claim,
-        then: Cursor,
-        late: Duration,
+        pending: &PendingClaim,
         claimed: Claimed,
+        now: Time,
         events: &mut Vec<Event>,
-    ) -> Start {
-        let slot = &mut self.slots[id as usize];
+    ) -> Option<Start> {
+        let PendingClaim { claim, then, late, .. } = pending;
+        let (then, late) = (*then, *late);
+        let slot = self.slots.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
-        // A job stays known while a request is under way; and a claimed occurrence runs in any case.
+        slot.fence = Some(claimed.fence);
         let Phase::Known(known) = &mut slot.phase else {
-            return Start { slot: id, name, spec, claimed, then, late };
+            // Another reply has changed the state, or the job was removed.
+            return Some(Start { slot: id, name, spec, claimed, then, late });
         };
-        known.fence = claimed.fence;
-        let of_schedule = known.head_is_cursor();
+        let of_schedule = known.is_open_cursor(&claim.expected);
+        let trigger_waits = of_schedule && known.head.as_ref() != Some(&claim.expected);
+        (known.fence, known.as_of) = (claimed.fence, now);
         known.started += u64::from(of_schedule);
         if claimed.occurrence != claim.start {
             // An earlier request with this claim id, whose reply was lost, claimed another one.
@@ -179,24 +231,25 @@ impl Planner {
             let then = completion_of(&name, &spec, &claimed.occurrence, started);
             let then = then.unwrap_or(Cursor::Keep);
             self.mark_dirty(id);
-            return Start { slot: id, name, spec, claimed, then, late };
+            return Some(Start { slot: id, name, spec, claimed, then, late });
         }
         if let Some(range) = &claim.not_run {
             events.push(not_run(name.clone(), claim.expected.scheduled_at, range));
         }
         if of_schedule {
             known.last_started = Some(claimed.occurrence.scheduled_at);
+            slot.cursor_claim = Some(claimed.fence);
         }
+        known.trigger_waits = trigger_waits;
         match claim.lease.on_expiry {
             OnExpiry::Lost => {
                 known.lease_ends.push((claimed.fence, claimed.until));
                 match claim.then {
-                    Cursor::To(next) => {
+                    Cursor::To(next) if !trigger_waits => {
                         known.go_to(next);
-                        let wake_at = known.due_at;
-                        self.wake(id, wake_at);
+                        self.look_again(id);
                     }
-                    Cursor::Keep => self.mark_dirty(id),
+                    Cursor::To(_) | Cursor::Keep => self.mark_dirty(id),
                 }
             }
             OnExpiry::Retry => {
@@ -205,19 +258,20 @@ impl Planner {
                 }
                 known.head = Some(claimed.occurrence.clone());
                 known.due_at = Some(claimed.until);
+                self.look_again(id);
             }
         }
-        Start { slot: id, name, spec, claimed, then, late }
+        Some(Start { slot: id, name, spec, claimed, then, late })
     }
 
     /// Applies the store's reply to an extension or an end of a run of this node.
     pub(crate) fn on_run_update(&mut self, run: RunUpdate<'_>, reply: &Reply) {
-        // A stored schedule may have left its slot meanwhile, and have another one now.
+        // The job may have been removed and added again, or its schedule evicted, since.
         let Some(id) = self.place_of(run.slot, run.name) else {
             return self.on_unplaced_update(run.completed, reply);
         };
-        let slot = &mut self.slots[id as usize];
-        slot.ended_in = self.tick;
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        slot.updated_in = self.tick;
         let known = match &mut slot.phase {
             Phase::Known(known) => known,
             Phase::Stale => return self.mark_dirty(id),
@@ -227,6 +281,12 @@ impl Planner {
             for end in known.lease_ends.iter_mut().filter(|end| end.0 == run.fence) {
                 end.1 = *until;
             }
+            // The leased occurrence is the head, due when the lease ends.
+            let is_head = known.fence == run.fence
+                && known.head.as_ref().is_some_and(|head| head.scheduled_at == run.scheduled_at);
+            if is_head && matches!(slot.spec.settings.delivery, Delivery::AtLeastOnce { .. }) {
+                known.due_at = Some(*until);
+            }
             return;
         }
         let leases = known.lease_ends.len();
@@ -234,17 +294,16 @@ impl Planner {
         let was_known = known.lease_ends.len() < leases;
         match (reply, run.completed) {
             (Reply::Accepted, Some(Cursor::To(next)))
-                if known.cursor.is_some_and(|cursor| cursor.scheduled_at == run.scheduled_at) =>
+                if !known.trigger_waits
+                    && known
+                        .cursor
+                        .is_some_and(|cursor| cursor.scheduled_at == run.scheduled_at) =>
             {
                 known.go_to(next);
-                let wake_at = known.due_at;
-                self.wake(id, wake_at);
+                self.look_again(id);
             }
             // The lease blocked a run, or a run in this queue waits for its end.
-            (Reply::Accepted, Some(Cursor::Keep)) if was_known => {
-                let wake_at = known.wants_attention();
-                self.wake(id, wake_at);
-            }
+            (Reply::Accepted, Some(Cursor::Keep)) if was_known => self.look_again(id),
             _ => self.mark_dirty(id),
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Tick {
     pub(crate) more: bool,
     /// Something is due, and the node's capacity is used up.
     pub(crate) full: bool,
+    /// Jobs that were removed, to be dropped without a lock.
+    pub(crate) removed: Vec<JobSpec>,
 }
 
 /// One operation on its way to the store.
@@ -33,11 +35,23 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(super) enum RequestAction {
     Read,
-    Register { definition: String, version: u64, first: Option<NextRun> },
-    Redefine { generation: i64, definition: String, version: u64, next: Option<NextRun> },
-    Claim { claim: Claim, then: Cursor, late: Duration },
+    Register { definition: Box<str>, version: u64, first: Option<NextRun> },
+    Redefine { generation: i64, definition: Box<str>, version: u64, next: Option<NextRun> },
+    Claim(PendingClaim),
     Advance(Advance),
     Reap,
+}
+
+/// A claim on its way to the store.
+#[derive(Debug)]
+pub(crate) struct PendingClaim {
+    pub(super) claim: Claim,
+    /// The cursor's move by the completion.
+    pub(super) then: Cursor,
+    pub(super) late: Duration,
+    /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
+    /// if it succeeded.
+    pub(super) lease_end: Option<Time>,
 }
 
 /// A run to start.
@@ -62,7 +76,7 @@ impl Request {
                 let (generation, version, next) = (*generation, *version, *next);
                 Action::Redefine { generation, definition, version, next }
             }
-            RequestAction::Claim { claim, .. } => Action::Claim(claim.clone()),
+            RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
             RequestAction::Reap => Action::Reap,
         };
@@ -70,6 +84,6 @@ impl Request {
     }
 
     pub(crate) fn is_claim(&self) -> bool {
-        matches!(self.action, RequestAction::Claim { .. })
+        matches!(self.action, RequestAction::Claim(_))
     }
 }

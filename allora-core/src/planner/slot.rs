@@ -1,8 +1,10 @@
-//! The state of one job on one node.
+//! One job on one node: the agreement with the store about it, and the conversation.
 
+use super::{known::Known, request::PendingClaim};
 use crate::{
-    backend::{JobState, NextRun, Occurrence, OnExpiry},
-    job::JobSpec,
+    backend::NextRun,
+    event::Event,
+    job::{InvalidNextAt, JobSpec},
     time::Time,
 };
 use allora_schedule::stable_hash;
@@ -12,55 +14,34 @@ use std::sync::Arc;
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
     pub(crate) spec: JobSpec,
+    pub(crate) origin: Origin,
     /// Its rank in this node's order of the jobs.
     pub(crate) rank: u32,
     pub(crate) phase: Phase,
-    /// The id of a claim whose reply was lost. The next claim repeats it.
-    pub(crate) claim_id: Option<u128>,
+    pub(crate) exchange: Exchange,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
-    /// It is in the list of pending registrations.
-    pub(crate) listed: bool,
     /// The generation of the definition that this node and the store last agreed on.
     pub(crate) agreed: Option<i64>,
-    /// An operation on it is on its way to the store.
-    pub(crate) asked: bool,
-    /// A notification came meanwhile, which the reply may not reflect.
-    pub(crate) is_dirty: bool,
-    /// The last tick in which an end of one of its runs was recorded.
-    pub(crate) ended_in: u64,
-    /// It was removed from this node. Its slot stays, since runs and replies refer to it.
-    pub(crate) removed: bool,
+    /// The highest fence that was seen.
+    pub(crate) fence: Option<i64>,
+    /// The fence of this node's last claim of the cursor's occurrence.
+    pub(crate) cursor_claim: Option<i64>,
+    /// The last tick in which an update of one of its runs was applied.
+    pub(crate) updated_in: u64,
     /// The number of successive requests that the store rejected although it returned the record as
     /// due.
     pub(crate) refused: u32,
-    /// A stored schedule: it has a slot only while it wants attention.
-    pub(crate) stored: bool,
-    /// It is in the list of slots that may be idle.
-    pub(crate) is_idle: bool,
+    /// The reported reason why this node does not run it.
+    pub(crate) reported: Option<Box<Off>>,
 }
 
-impl Slot {
-    /// `seed`: a random number of this node.
-    pub(crate) fn new(name: Arc<str>, spec: JobSpec, seed: u64) -> Self {
-        Self {
-            rank: stable_hash(&[&seed.to_le_bytes(), name.as_bytes()]) as u32,
-            name,
-            spec,
-            phase: Phase::New,
-            claim_id: None,
-            wake_at: None,
-            listed: false,
-            agreed: None,
-            asked: false,
-            is_dirty: false,
-            ended_in: 0,
-            removed: false,
-            refused: 0,
-            stored: false,
-            is_idle: false,
-        }
-    }
+/// The place that defines a job.
+pub(crate) enum Origin {
+    /// A program. The definition as text, computed once.
+    Code(Result<Box<str>, InvalidNextAt>),
+    /// The store. The job has a slot only while it wants attention.
+    Stored,
 }
 
 /// The agreement of this node and the store about a job.
@@ -75,75 +56,109 @@ pub(crate) enum Phase {
     Known(Known),
     /// To be read.
     Stale,
-    /// Ignored until the scheduler is restarted.
-    Off,
+    /// Not run by this node. The record is read again when `wake_at` comes, or after a
+    /// notification.
+    Off(Off),
 }
 
-/// The current state as of the last reply.
+/// The reason why this node does not run a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// The time of that reply, by the store's clock.
-    pub(crate) as_of: Time,
-    pub(crate) generation: i64,
-    /// The record's fence. A different fence means a different state.
-    pub(crate) fence: i64,
-    pub(crate) head: Option<Occurrence>,
-    pub(crate) due_at: Option<Time>,
-    pub(crate) cursor: Option<NextRun>,
-    pub(crate) last_started: Option<Time>,
-    pub(crate) started: u64,
-    pub(crate) paused: bool,
-    /// Fence and lease end of the active runs.
-    pub(crate) lease_ends: Vec<(i64, Time)>,
+pub(crate) enum Off {
+    /// This incarnation was deleted, which is final. Read again when the next occurrence would be
+    /// due: a node that started later may have created another one.
+    Deleted,
+    /// Another node has defined it differently. Read again after a minute.
+    Conflict,
+    /// The schedule is faulty, or the name is that of a stored schedule. Tried again after a
+    /// minute.
+    Invalid(String),
+    /// Its record cannot be read. Read again after a minute.
+    Unreadable(String),
+    /// The node does not have it any more. The slot is freed when the conversation ends.
+    Removed,
 }
 
-impl Known {
-    pub(crate) fn of(state: &JobState, now: Time) -> Self {
-        let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+impl Off {
+    pub(crate) fn event(&self, name: Arc<str>) -> Option<Event> {
+        Some(match self {
+            Off::Deleted => Event::Deleted { name },
+            Off::Conflict => Event::DefinitionConflict { name },
+            Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
+            Off::Unreadable(reason) => Event::JobInvalid {
+                name,
+                reason: format!("its record in the store cannot be read: {reason}"),
+            },
+            Off::Removed => return None,
+        })
+    }
+}
+
+/// The conversation with the store about a job. At most one operation is on its way.
+#[derive(Debug)]
+pub(crate) enum Exchange {
+    Idle,
+    /// An operation is on its way. `newer`: a notification came since, which the reply may not
+    /// reflect.
+    Asked {
+        newer: bool,
+    },
+    /// The reply to a claim was lost. Nothing else is asked until the claim's own reply resolves
+    /// it.
+    Unresolved {
+        claim: Box<PendingClaim>,
+        newer: bool,
+    },
+}
+
+impl Exchange {
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self, Exchange::Idle)
+    }
+
+    /// Notes that the record has changed. Returns `false` if nothing is on its way or unresolved:
+    /// then the record can be read now.
+    pub(crate) fn note_newer(&mut self) -> bool {
+        match self {
+            Exchange::Idle => return false,
+            Exchange::Asked { newer } | Exchange::Unresolved { newer, .. } => *newer = true,
+        }
+        true
+    }
+
+    /// Ends the conversation. Returns whether the record has changed since the request.
+    pub(crate) fn end(&mut self) -> bool {
+        match std::mem::replace(self, Exchange::Idle) {
+            Exchange::Idle => false,
+            Exchange::Asked { newer } | Exchange::Unresolved { newer, .. } => newer,
+        }
+    }
+}
+
+impl Slot {
+    /// `seed`: a random number of this node.
+    pub(crate) fn new(name: Arc<str>, spec: JobSpec, origin: Origin, seed: u64) -> Self {
         Self {
-            as_of: now,
-            generation: state.generation,
-            fence: state.fence,
-            head: state.head.clone(),
-            due_at: state.due_at,
-            cursor: state.cursor,
-            last_started: state.last_started,
-            started: state.counters.started,
-            paused: state.paused.is_some(),
-            lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
+            rank: stable_hash(&[&seed.to_le_bytes(), name.as_bytes()]) as u32,
+            name,
+            spec,
+            origin,
+            phase: Phase::New,
+            exchange: Exchange::Idle,
+            wake_at: None,
+            agreed: None,
+            fence: None,
+            cursor_claim: None,
+            updated_in: 0,
+            refused: 0,
+            reported: None,
         }
     }
 
-    /// `true` if the head is the schedule's next occurrence and was not started. Otherwise the head
-    /// is the occurrence of an expired or failed run, and is claimed as it is.
-    pub(crate) fn head_is_cursor(&self) -> bool {
-        self.head_is_at_cursor() && self.last_started < self.cursor.map(|next| next.scheduled_at)
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.origin, Origin::Stored)
     }
 
-    /// `true` if the head is the occurrence at the cursor, started or not.
-    pub(crate) fn head_is_at_cursor(&self) -> bool {
-        match (&self.head, self.cursor) {
-            (Some(head), Some(next)) => {
-                head.trigger.is_none() && head.scheduled_at == next.scheduled_at
-            }
-            _ => false,
-        }
-    }
-
-    /// The time at which the record must be read or claimed.
-    pub(crate) fn wants_attention(&self) -> Option<Time> {
-        self.due_at.into_iter().chain(self.next_lease_end()).min()
-    }
-
-    /// Applies a move of the cursor, when nothing else is known to wait.
-    pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
-        self.cursor = next;
-        self.head = next.map(|next| Occurrence::from(next.scheduled_at));
-        self.due_at = next.map(|next| next.due_at);
-    }
-
-    /// The earliest lease end of the active runs.
-    pub(crate) fn next_lease_end(&self) -> Option<Time> {
-        self.lease_ends.iter().map(|(_, until)| *until).min()
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(self.phase, Phase::Off(Off::Removed))
     }
 }

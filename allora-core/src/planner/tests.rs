@@ -1,6 +1,9 @@
 //! Every policy by values: one planner, one record, time as given.
 
-use super::*;
+use super::{
+    slot::{Off, Phase},
+    *,
+};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
     backend::{Action, Completion, Operation, Reply},
@@ -8,7 +11,9 @@ use crate::{
     record::{HistoryBuffer, OpContext, Record, apply},
     time::from_millis,
 };
+use crate::{error::Result, event::Event, job::JobSpec, time::Time};
 use chrono::TimeDelta;
+use std::time::Duration;
 
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
@@ -48,7 +53,7 @@ impl Table {
 
     fn joined(spec: JobSpec, record: Option<Record>) -> Self {
         let mut planner = Planner::new(1, secs(5), LOST_AFTER);
-        planner.add("job".into(), spec).unwrap();
+        planner.add(NewJob::new("job".into(), spec)).unwrap();
         Self {
             planner,
             record,
@@ -87,8 +92,15 @@ impl Table {
     fn lost_at(mut self, time: f64) -> Self {
         let requests = self.turn(at(time), 10);
         requests.iter().for_each(|request| drop(self.carry_out(request, at(time))));
-        self.planner.on_lost_replies(requests, at(time));
+        self.lose(requests, at(time));
         self
+    }
+
+    /// No reply comes to these requests.
+    fn lose(&mut self, requests: Vec<Request>, now: Time) {
+        let mut events = Vec::new();
+        self.planner.on_lost_replies(requests, now, &mut events);
+        self.tell(events);
     }
 
     fn carry_out(&mut self, request: &Request, now: Time) -> Reply {
@@ -101,7 +113,7 @@ impl Table {
 
     fn answer(&mut self, request: Request, reply: Reply, now: Time) {
         let mut events = Vec::new();
-        let start = self.planner.on_reply(request, reply, now, &mut events);
+        let start = self.planner.on_reply(request, Answer::new(reply, now), &mut events);
         self.tell(events);
         if let Some(start) = start {
             self.ran.push(seconds(start.claimed.occurrence.scheduled_at));
@@ -378,13 +390,11 @@ fn lost_registrations_and_skips_are_asked_again() {
 fn a_lost_look_is_asked_again() {
     let mut waits = Table::laid(minutely().overlap(Overlap::Wait)).at(0.0).at(60.0);
     // Another node's run is believed to be in the way; whether it is, the lost look would tell.
-    let Phase::Known(mut known) =
-        std::mem::replace(&mut waits.planner.slots[0].phase, Phase::Stale)
-    else {
+    let (id, _) = waits.planner.slots.iter().next().unwrap();
+    let Phase::Known(known) = &mut waits.planner.slots.get_mut(id).unwrap().phase else {
         panic!("it is known");
     };
     known.lease_ends.push((1, at(600.0)));
-    waits.planner.slots[0].phase = Phase::Known(known);
     waits.lost_at(120.0).at(120.0).expect(&[60., 120.], &[], 180.);
 }
 
@@ -395,7 +405,7 @@ fn a_take_whose_answer_was_lost_is_asked_again_before_word_is_heeded() {
     let requests = table.turn(at(60.0), 10);
     requests.iter().for_each(|request| drop(table.carry_out(request, at(60.0))));
     table.planner.on_notification("job");
-    table.planner.on_lost_replies(requests, at(60.0));
+    table.lose(requests, at(60.0));
     table.at(61.0).expect(&[60.], &[], 120.);
 }
 
@@ -414,7 +424,7 @@ fn word_is_heeded_though_the_take_whose_answer_was_lost_is_planned_no_more() {
     let mut table = Table::laid(minutely().window(secs(1))).at(0.0);
     // Lost on its way there, and then too late.
     let requests = table.turn(at(60.0), 10);
-    table.planner.on_lost_replies(requests, at(60.0));
+    table.lose(requests, at(60.0));
     table = table.operator(70.0, Action::Trigger { id: "mine", scheduled_at: None });
     table.planner.on_notification("job");
     table.at(71.0).at(71.0).expect(&[70.], &["missed 60-60 1"], 120.);
@@ -450,7 +460,7 @@ fn lose_in_any_order(spec: JobSpec, seed: u64) {
             1 | 2 => table = table.lost_at(time),
             3 => {
                 let requests = table.turn(at(time), 10);
-                table.planner.on_lost_replies(requests, at(time));
+                table.lose(requests, at(time));
             }
             4 => table.planner.on_notification("job"),
             _ => {

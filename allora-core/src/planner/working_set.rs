@@ -3,7 +3,8 @@
 
 use super::{
     Planner, SlotId,
-    slot::{Known, Phase, Slot},
+    machine::NOW,
+    slot::{Origin, Phase, Slot},
 };
 use crate::{
     backend::{Cursor, JobState, Reply},
@@ -19,8 +20,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 pub(super) struct WorkingSet {
     /// The choice of their code; `None` if the node runs no stored schedules.
     route: Option<Route>,
-    /// Free slots.
-    free: Vec<SlotId>,
     /// Slots whose next time has changed and that may be evicted.
     pub(super) idle: Vec<SlotId>,
     /// The earliest due time of the evicted schedules.
@@ -64,26 +63,22 @@ impl Planner {
         }
     }
 
-    /// Applies a stored schedule that wants attention.
-    pub(super) fn found_stored(&mut self, state: &JobState, now: Time, events: &mut Vec<Event>) {
-        let Some(spec) = self.routed(state, events) else { return };
+    /// Applies a stored schedule that wants attention. Returns whether this node can run it.
+    pub(super) fn found_stored(
+        &mut self,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(spec) = self.routed(state, events) else { return false };
         let name: Arc<str> = state.name.as_str().into();
-        let mut slot = Slot::new(name.clone(), spec, self.seed);
-        (slot.stored, slot.agreed) = (true, Some(state.generation));
-        let id = match self.stored.free.pop() {
-            Some(id) => {
-                self.slots[id as usize] = slot;
-                id
-            }
-            None => {
-                let Ok(id) = SlotId::try_from(self.slots.len()) else { return };
-                self.slots.push(slot);
-                id
-            }
-        };
+        let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
+        slot.agreed = Some(state.generation);
+        let Some(id) = self.slots.insert(slot) else { return false };
         self.stored.placed += 1;
         self.by_name.insert(name, id);
         self.learn_stored(id, state, now, events);
+        true
     }
 
     /// Applies the current state of a stored schedule.
@@ -94,18 +89,14 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
+        let agreed = self.slots.get(id).and_then(|slot| slot.agreed);
         // Its kind, definition and data are unchanged as long as its generation is.
-        if state.unreadable.is_some() || self.slots[id as usize].agreed != Some(state.generation) {
+        if state.unreadable.is_some() || agreed != Some(state.generation) {
             let Some(spec) = self.routed(state, events) else { return self.evict(id) };
-            let slot = &mut self.slots[id as usize];
+            let Some(slot) = self.slots.get_mut(id) else { return };
             (slot.spec, slot.agreed) = (spec, Some(state.generation));
         }
-        let known = Known::of(state, now);
-        let wake_at = known.wants_attention();
-        let slot = &mut self.slots[id as usize];
-        // Forces the wake-up to be queued.
-        (slot.phase, slot.wake_at) = (Phase::Known(known), None);
-        self.wake(id, wake_at);
+        self.know(id, state, now, events);
     }
 
     /// The code for it. Reports each generation that no node can run once.
@@ -134,8 +125,8 @@ impl Planner {
 
     /// The present slot of the job of a run.
     pub(super) fn place_of(&self, id: SlotId, name: &str) -> Option<SlotId> {
-        let there = self.slots.get(id as usize).is_some_and(|slot| &*slot.name == name);
-        if there { Some(id) } else { self.by_name.get(name).copied() }
+        let is_there = self.slots.get(id).is_some_and(|slot| !slot.is_removed());
+        if is_there { Some(id) } else { self.by_name.get(name).copied() }
     }
 
     /// Applies the end of a run whose schedule has no slot any more.
@@ -143,7 +134,7 @@ impl Planner {
         match (reply, completed) {
             (Reply::Extended(_), _) | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
             (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.read_by(next.due_at),
-            _ => self.read_by(Time::MIN_UTC),
+            _ => self.read_by(NOW),
         }
     }
 
@@ -151,11 +142,9 @@ impl Planner {
     pub(super) fn evict_idle(&mut self, now: Time) {
         let soon = saturating_add(now, SOON);
         for id in std::mem::take(&mut self.stored.idle) {
-            let slot = &mut self.slots[id as usize];
-            slot.is_idle = false;
-            if !slot.stored || slot.asked || slot.listed || slot.claim_id.is_some() {
+            let Some(slot) = self.slots.get(id).filter(|slot| slot.exchange.is_idle()) else {
                 continue;
-            }
+            };
             let Phase::Known(known) = &slot.phase else { continue };
             match known.wants_attention() {
                 Some(at) if at <= soon => {}
@@ -168,16 +157,11 @@ impl Planner {
         }
     }
 
-    /// Evicts a stored schedule. References to its slot find another name there, or none.
+    /// Evicts a stored schedule.
     pub(super) fn evict(&mut self, id: SlotId) {
-        let slot = &mut self.slots[id as usize];
-        let name = std::mem::replace(&mut slot.name, Arc::from(""));
-        self.by_name.remove(&name);
-        (slot.phase, slot.wake_at, slot.claim_id) = (Phase::Off, None, None);
-        slot.stored = false;
-        // Its data may be large.
-        slot.spec.payload = None;
-        self.stored.placed -= 1;
-        self.stored.free.push(id);
+        if let Some(slot) = self.slots.remove(id) {
+            self.by_name.remove(&slot.name);
+            self.stored.placed -= 1;
+        }
     }
 }

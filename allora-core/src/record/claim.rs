@@ -1,6 +1,6 @@
 //! Claiming an occurrence, moving the cursor without a run, and recording lost runs.
 
-use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
+use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
         Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NotRun, Occurrence, OnExpiry,
@@ -56,13 +56,26 @@ impl Record {
     }
 
     fn may_claim(&self, claim: &Claim, now: Time) -> bool {
-        let Some(head) = self.head() else { return false };
+        let Some(head) = self.offered(&claim.expected) else { return false };
         self.fence == claim.fence
-            && head.occurrence.is(&claim.expected)
             && head.due_at <= now
             && claim.is_sound(now)
             && self.moves_as_delivered(claim, head.occurrence)
             && self.has_room(claim, now)
+    }
+
+    /// The head, if it is this occurrence; or the cursor, if it is this occurrence and the head is
+    /// a trigger: triggers do not keep the schedule waiting.
+    fn offered(&self, expected: &Occurrence) -> Option<Head<'_>> {
+        let head = self.head()?;
+        if head.occurrence.is(expected) {
+            return Some(head);
+        }
+        let is_trigger =
+            matches!(head.occurrence, HeadOccurrence::Other(at) if at.trigger.is_some());
+        let is_leased = self.leases.iter().any(|lease| lease.on_expiry == OnExpiry::Retry);
+        let may_go_first = is_trigger && !is_leased && self.paused.is_none();
+        self.cursor_head().filter(|cursor| may_go_first && cursor.occurrence.is(expected))
     }
 
     /// `true` if the claimed run may start beside the live ones. A run that is retried on expiry is
@@ -86,9 +99,9 @@ impl Record {
         history: &mut HistoryBuffer,
     ) -> Claimed {
         let now = context.now;
-        let head = self.head();
-        let attempt = head.map_or(0, |head| head.attempts).saturating_add(1);
-        let due_at = claim.not_run.and(claim.start_due_at).or(head.map(|head| head.due_at));
+        let offered = self.offered(&claim.expected);
+        let attempt = offered.map_or(0, |head| head.attempts).saturating_add(1);
+        let due_at = claim.not_run.and(claim.start_due_at).or(offered.map(|head| head.due_at));
         if let Some(not_run) = claim.not_run {
             self.skip(name, claim.expected.clone(), not_run, context, history);
         }

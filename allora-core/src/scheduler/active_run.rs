@@ -1,26 +1,32 @@
 //! Runs that are active, or whose ends are not recorded yet.
 
+use super::node::later;
 use crate::{
     backend::{Action, Completion, Cursor, Outcome},
-    job::{Delivery, JobSpec, Placement},
+    job::{Delivery, Placement, Settings},
     planner::SlotId,
     record::bounded,
     run::{Requested, Run},
     time::{Time, saturating_add},
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The place of a run in its node.
 pub(crate) type RunId = usize;
 
-/// A run whose end is not recorded.
+/// A run whose end is not recorded. It owns no code of the user.
 pub(crate) struct ActiveRun {
     pub(crate) slot: SlotId,
     pub(crate) started: Instant,
     pub(crate) run: Run,
-    pub(crate) spec: JobSpec,
+    pub(crate) settings: Arc<Settings>,
     /// Its lease.
     pub(crate) timers: LeaseTimers,
+    /// Its extension waits for a request, or for the reply.
+    pub(crate) extending: bool,
     /// The result, when it has ended.
     pub(crate) result: Option<RunResult>,
     /// Its lease is lost: its end is not recorded.
@@ -28,12 +34,12 @@ pub(crate) struct ActiveRun {
     pub(crate) turn: Turn,
 }
 
-/// The progress of a run in the lock of its mutex group.
+/// The progress of a run, also in the lock of its mutex group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It waits, and its code has not begun.
+    /// Its code has not begun: it waits for the lock, or for its first poll.
     Waits,
-    /// Its code has begun; or there is no group.
+    /// Its code has begun.
     Begun,
     /// The lock may belong to another run now.
     Lost,
@@ -62,6 +68,18 @@ impl LeaseTimers {
             drop_at: sent + left,
         }
     }
+
+    /// The lease ends earlier, by `jump`: it is extended now. The run continues for as long as the
+    /// request may take.
+    pub(crate) fn shorten(&mut self, jump: Duration, now: Instant, request: Duration) {
+        let earlier = |at: Instant| {
+            let at = at.checked_sub(jump).unwrap_or(now);
+            at.max(later(now, request))
+        };
+        self.extend_at = self.extend_at.min(now);
+        self.cancel_at = self.cancel_at.min(earlier(self.cancel_at));
+        self.drop_at = self.drop_at.min(earlier(self.drop_at));
+    }
 }
 
 /// The way in which a run's future ended.
@@ -73,7 +91,7 @@ pub(crate) enum ExitReason {
     TimedOut(Duration),
     /// It was dropped before it ended.
     Dropped,
-    /// It waited for the lock of its mutex group and did not get it.
+    /// Its code has not begun.
     NotBegun,
 }
 
@@ -84,9 +102,22 @@ pub(crate) enum RunResult {
     Failed(String),
     Dead(String),
     Cancelled,
-    Retry { not_before: Time, error: String },
+    Retry {
+        not_before: Time,
+        error: String,
+    },
+    /// It was dropped before it ended, and is run again.
+    Interrupted {
+        not_before: Time,
+    },
     Released,
 }
+
+/// The error of an interrupted run.
+const INTERRUPTED: &str = "cancelled: the run was dropped before it ended";
+
+/// The number of attempts beyond the retry policy that an occurrence has if its runs are dropped.
+const EXTRA_ATTEMPTS: u32 = 3;
 
 impl RunResult {
     /// The operation that records it, of the run under `fence`.
@@ -99,6 +130,9 @@ impl RunResult {
             RunResult::Retry { not_before, error } => {
                 return Action::Retry { fence, not_before: *not_before, error };
             }
+            RunResult::Interrupted { not_before } => {
+                return Action::Retry { fence, not_before: *not_before, error: INTERRUPTED };
+            }
             RunResult::Released => return Action::Release { fence },
         };
         Action::Complete { fence, then, completion }
@@ -106,7 +140,10 @@ impl RunResult {
 
     /// `true` if it ends the occurrence.
     pub(crate) fn is_completion(&self) -> bool {
-        !matches!(self, RunResult::Retry { .. } | RunResult::Released)
+        !matches!(
+            self,
+            RunResult::Retry { .. } | RunResult::Interrupted { .. } | RunResult::Released
+        )
     }
 
     pub(super) fn outcome(&self) -> Outcome {
@@ -115,7 +152,7 @@ impl RunResult {
             RunResult::Failed(error) => Outcome::Failed(error.clone()),
             RunResult::Retry { error, .. } => Outcome::Retried(error.clone()),
             RunResult::Dead(error) => Outcome::Dead(error.clone()),
-            RunResult::Cancelled => Outcome::Cancelled,
+            RunResult::Cancelled | RunResult::Interrupted { .. } => Outcome::Cancelled,
             RunResult::Released => Outcome::Released,
         }
     }
@@ -138,7 +175,7 @@ impl ActiveRun {
         };
         let error = match how {
             ExitReason::Returned(Ok(())) => return RunResult::Succeeded,
-            ExitReason::Dropped => return self.dropped(),
+            ExitReason::Dropped => return self.dropped(now),
             // Its code has not begun. So it can be released even at most once.
             ExitReason::NotBegun => return RunResult::Released,
             ExitReason::Returned(Err(error)) => error,
@@ -146,10 +183,10 @@ impl ActiveRun {
             ExitReason::TimedOut(limit) => format!("timed out after {limit:?}"),
         };
         let error = bounded(&error);
-        match self.spec.settings.delivery {
+        match self.settings.delivery {
             Delivery::AtMostOnce => RunResult::Failed(error),
             Delivery::AtLeastOnce { .. } => {
-                let wait = self.spec.settings.retry.after(self.run.attempt());
+                let wait = self.settings.retry.after(self.run.attempt());
                 match wait.filter(|_| !gives_up) {
                     Some(wait) => RunResult::Retry { not_before: saturating_add(now, wait), error },
                     None => RunResult::Dead(error),
@@ -158,11 +195,19 @@ impl ActiveRun {
         }
     }
 
-    /// At least once, it may be run again on another node. At most once, it has begun and is not
-    /// run again.
-    fn dropped(&self) -> RunResult {
-        match (self.spec.settings.delivery, self.turn) {
-            (Delivery::AtLeastOnce { .. }, _) => RunResult::Released,
+    /// Its code has begun, so that the attempt counts. At least once, it is run again.
+    fn dropped(&self, now: Time) -> RunResult {
+        match (self.settings.delivery, self.turn) {
+            (Delivery::AtLeastOnce { .. }, _) => {
+                let attempts = self.run.attempt();
+                match self.settings.retry.after(attempts.saturating_sub(EXTRA_ATTEMPTS)) {
+                    Some(_) => RunResult::Interrupted { not_before: now },
+                    None => RunResult::Dead(format!(
+                        "{INTERRUPTED}, as the attempts before; make the job shorter than its \
+                         lease and the grace period, then rerun or dismiss it"
+                    )),
+                }
+            }
             (Delivery::AtMostOnce, Turn::Lost) => RunResult::Failed(
                 "dropped: the lease of its mutex group was not extended in time".to_owned(),
             ),
@@ -170,7 +215,8 @@ impl ActiveRun {
         }
     }
 
-    pub(crate) fn is_local(&self) -> bool {
-        self.spec.settings.placement == Placement::EveryNode
+    /// The job's placement, which decides where its record is.
+    pub(crate) fn placement(&self) -> Placement {
+        self.settings.placement
     }
 }

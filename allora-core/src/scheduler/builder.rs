@@ -12,7 +12,6 @@ use crate::{
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     name::check_name,
-    planner::Planner,
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -230,8 +229,6 @@ impl Builder {
             Some(runtime) => runtime,
             None => detect()?,
         };
-        let (poll_interval, lost_after) = (config.poll_interval, config.lost_after);
-        let mut planner = Planner::new(random(&*runtime), poll_interval, lost_after);
         let at_most_once = |spec: &JobSpec| {
             let Settings { placement, delivery, .. } = &*spec.settings;
             *placement != Placement::EveryNode && matches!(delivery, Delivery::AtMostOnce)
@@ -246,16 +243,14 @@ impl Builder {
                 );
                 return Err(Error::new(ErrorKind::Unsupported, cannot));
             }
-            let routes = router.clone();
-            planner = planner.with_route(Arc::new(move |state| routes.route(state)));
-        }
-        for (name, spec) in jobs {
-            check(&name, &spec)?;
-            planner.add(name, spec)?;
         }
         let id = node_id(label.as_deref(), &*runtime)?;
         let code = (router, middleware.into());
-        let node = Node::new(id, backend, runtime, config, planner, on_event, code);
+        let node = Node::new(id, backend, runtime, config, on_event, code);
+        for (name, spec) in jobs {
+            check(&name, &spec)?;
+            node.add(name, spec)?;
+        }
         node.emit(warning.map(|what| Event::DurabilityWarning { what }));
         Ok(Scheduler { node: Arc::new(node) })
     }

@@ -2,9 +2,13 @@
 //! to the store, and sleeps.
 
 use super::{
-    node::{Node, Stop, later},
+    capacity::Capacity,
+    driver::Driver,
+    node::{CLOCK_SKEW, Node, later},
     notify::yield_now,
     search::Search,
+    store_health::Part,
+    unresolved::Unresolved,
     within::within,
 };
 use crate::{
@@ -12,7 +16,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
-    planner::{Request, Tick},
+    planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
 };
 use chrono::TimeDelta;
@@ -30,9 +34,6 @@ use std::{
 pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(50);
 /// The longest wait between two tries to reach the store.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_millis(800);
-
-/// The difference between the store's clock and this node's that is reported.
-const CLOCK_SKEW: TimeDelta = TimeDelta::seconds(1);
 
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
@@ -52,6 +53,7 @@ enum ReadScope {
 
 pub(crate) struct Claimer {
     node: Arc<Node>,
+    driver: Driver,
     notifications: Option<BoxStream<'static, Notification>>,
     /// The time of the next subscription, if there is none.
     listen_at: Instant,
@@ -65,6 +67,8 @@ pub(crate) struct Claimer {
     /// The last difference between the store's clock and this node's.
     off: TimeDelta,
     ready: bool,
+    unresolved: Unresolved,
+    capacity: Capacity,
 }
 
 /// The result of the last subscription to notifications.
@@ -75,10 +79,11 @@ enum Subscription {
 }
 
 impl Claimer {
-    pub(crate) fn new(node: Arc<Node>) -> Self {
+    pub(crate) fn new(node: Arc<Node>, planner: Planner) -> Self {
         let now = node.runtime.now();
         let search = Search::new(node.backend.queries().is_some());
         Self {
+            driver: Driver::new(node.clone(), Placement::OneNode, planner),
             node,
             notifications: None,
             listen_at: now,
@@ -88,17 +93,25 @@ impl Claimer {
             wait: MIN_BACKOFF,
             off: TimeDelta::zero(),
             ready: false,
+            unresolved: Unresolved::default(),
+            capacity: Capacity::default(),
         }
     }
 
-    /// Claims occurrences until the scheduler is stopped.
+    /// Claims occurrences until the scheduler is stopped. Then it resolves the claims whose replies
+    /// were lost.
     pub(crate) async fn run(mut self) {
-        while self.node.shared().stop == Stop::No {
-            if let Err(error) = self.tick().await {
-                self.node.store_failed(error);
-                self.back_off().await;
+        while !self.driver.is_stopping() {
+            match self.tick().await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.node.store_failed(Part::Claims, error);
+                    self.back_off().await;
+                }
             }
         }
+        let Self { node, unresolved, .. } = self;
+        unresolved.resolve(&node).await;
     }
 
     async fn tick(&mut self) -> Result {
@@ -148,7 +161,7 @@ impl Claimer {
     async fn first_read(&mut self) -> Result {
         self.read_clock().await?;
         self.ready = true;
-        let jobs = self.node.shared().planner.len();
+        let jobs = self.node.jobs();
         self.node.emit([Event::Ready { node: self.node.id.clone(), jobs }]);
         Ok(())
     }
@@ -168,7 +181,7 @@ impl Claimer {
             Notification::Job(name) if self.node.groups.on_notification(&name) => {}
             Notification::Job(name) => {
                 self.search.on_change();
-                self.node.shared().planner.on_notification(&name);
+                self.driver.planner.on_notification(&name);
             }
             Notification::DueAt(at) => self.search.on_notification(at),
             Notification::Changed => self.search.on_notification(Time::MIN_UTC),
@@ -176,28 +189,23 @@ impl Claimer {
     }
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
-        let mut events = Vec::new();
-        let (turn, scope, now) = {
-            let mut inside = self.node.shared();
-            let now = self.node.now(&inside);
-            let room = self.node.config.concurrency.saturating_sub(inside.running);
-            let turn = inside.planner.tick(now, room, &mut events);
-            inside.full = turn.full;
-            if let Some(look_at) = inside.planner.forgotten_due() {
-                self.search.by(look_at);
-            }
-            let poll = self.node.runtime.now() >= self.poll_at;
-            // The rest of what is due can wait until the known part is sent.
-            let find = self.search.is_due(now) && !turn.more;
-            let kinds = self.search.kinds_at().is_some_and(|at| at <= self.node.runtime.now());
-            let scope = match poll || find || kinds {
-                true if self.search.is_on() => ReadScope::Find,
-                true if poll => ReadScope::Poll,
-                _ => ReadScope::No,
-            };
-            (turn, scope, now)
+        let (turn, now) = self.driver.tick();
+        let mono = self.node.runtime.now();
+        if let Some(event) = self.capacity.observe(turn.full, self.node.config.concurrency, mono) {
+            self.node.emit([event]);
+        }
+        if let Some(look_at) = self.driver.planner.forgotten_due() {
+            self.search.by(look_at);
+        }
+        let poll = mono >= self.poll_at;
+        // The rest of what is due can wait until the known part is sent.
+        let find = self.search.is_due(now, mono) && !turn.more;
+        let kinds = self.search.kinds_at().is_some_and(|at| at <= mono);
+        let scope = match poll || find || kinds {
+            true if self.search.is_on() => ReadScope::Find,
+            true if poll => ReadScope::Poll,
+            _ => ReadScope::No,
         };
-        self.node.emit(events);
         (turn, scope, now)
     }
 
@@ -205,20 +213,21 @@ impl Claimer {
     async fn sleep(&mut self, turn: &Tick, now: Time) {
         let node = self.node.clone();
         let wake_at = turn.wake_at.filter(|_| !turn.full);
-        let find_in = (!turn.full).then(|| self.search.due_in(now)).flatten();
+        let find_in = (!turn.full).then(|| self.search.due_in(now, node.runtime.now())).flatten();
         let wake_in = wake_at.map(|at| since(at, now));
         let asleep = node.runtime.now();
         let listen_at = (self.notifications.is_none() && node.backend.notifier().is_some())
             .then_some(self.listen_at);
         let known = [wake_in, find_in].into_iter().flatten().map(|span| later(asleep, span));
         let first = known.chain(listen_at).chain(self.search.kinds_at());
+        let first = first.chain(self.capacity.report_at());
         let first = first.fold(self.poll_at, Instant::min);
         let wake = first.max(asleep) + self.jitter();
         let notification = match &mut self.notifications {
             Some(stream) => stream.next().left_future(),
             None => pending().right_future(),
         };
-        let notified = std::pin::pin!(node.claimer.notified());
+        let notified = std::pin::pin!(node.claimers[Placement::OneNode].notified());
         let wake_up = select(notification, notified);
         let notification = match select(node.runtime.sleep_until(wake), wake_up).await {
             Either::Left(_) => {
@@ -251,28 +260,19 @@ impl Claimer {
     }
 
     async fn ask(&mut self, requests: Vec<Request>, scope: ReadScope) -> Result {
-        let node = self.node.clone();
-        let (local, shared): (Vec<_>, Vec<_>) =
-            requests.into_iter().partition(|request| request.placement == Placement::EveryNode);
-        if !local.is_empty() {
-            let now = node.now(&node.shared());
-            let sent = node.runtime.now();
-            let applied = apply(&node, &node.local, TimeSource::Fixed(now), &local).await?;
-            self.on_replies(local, applied, sent)?;
-        }
-        let asked = !shared.is_empty();
+        let asked = !requests.is_empty();
         if asked {
-            self.ask_store(shared).await?;
+            self.ask_store(requests).await?;
         }
         match scope {
-            ReadScope::Find => self.find_due().await?,
+            ReadScope::Find => self.find_due().await,
             ReadScope::Poll if !asked => {
                 self.read_clock().await?;
             }
             ReadScope::Poll | ReadScope::No => {}
         }
         if scope == ReadScope::Poll {
-            self.poll_at = later(node.runtime.now(), node.config.poll_interval);
+            self.poll_at = later(self.node.runtime.now(), self.node.config.poll_interval);
         }
         self.wait = MIN_BACKOFF;
         Ok(())
@@ -283,47 +283,63 @@ impl Claimer {
         let node = self.node.clone();
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        match within(&node, OP, apply(&node, &*node.backend, time, &requests)).await {
-            Ok(applied) => {
-                self.on_contact(sent, before, applied.now);
-                self.on_replies(requests, applied, sent)
-            }
+        self.unresolved.sent(&node, &requests, sent);
+        let applied = match within(&node, OP, apply(&node, &*node.backend, time, &requests)).await {
+            Ok(applied) => applied,
             Err(error) => {
-                let mut shared = node.shared();
-                let now = node.now(&shared);
-                shared.planner.on_lost_replies(requests, now);
-                Err(error)
+                self.driver.planner.on_timeout(requests.len());
+                self.driver.on_lost_replies(requests);
+                return Err(error);
             }
+        };
+        self.driver.planner.on_answer(requests.len());
+        self.on_contact(sent, before, applied.now);
+        if applied.replies.iter().all(Result::is_ok) {
+            node.store_answered(Part::Claims);
         }
+        self.unresolved.answered(&node, &requests, &applied);
+        let (lost, result) = self.driver.on_replies(requests, applied, sent);
+        self.driver.on_lost_replies(lost);
+        result
     }
 
-    /// Finds the due records that this node does not have in memory.
-    async fn find_due(&mut self) -> Result {
+    /// Finds the due records that this node does not have in memory. A failure delays the next
+    /// search, and no claim.
+    async fn find_due(&mut self) {
         let node = self.node.clone();
-        let Some(queries) = node.backend.queries() else { return Ok(()) };
+        let Some(queries) = node.backend.queries() else { return };
         self.search.learn_kinds(&node, self.poll_at).await;
         let kinds = self.search.kinds(&node);
         let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).collect();
-        let query = {
+        self.driver.take_inputs();
+        let known = self.driver.planner.known_stored();
+        let now = {
             let shared = node.shared();
-            let known = shared.planner.known_stored();
-            self.search.find(&kinds, node.now(&shared), known).node(&node.id)
+            node.now(&shared)
         };
+        let query = self.search.find(&kinds, now, known).node(&node.id);
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        let due = within(&node, "find_due", queries.find_due(query, time)).await?;
-        self.on_contact(sent, before, due.now);
-        let mut events = Vec::new();
-        {
-            let mut shared = node.shared();
-            for state in &due.found {
-                shared.planner.found(state, whole_millis(due.now), &mut events);
+        let due = within(&node, "find_due", queries.find_due(query, time)).await;
+        let due = match due {
+            Ok(due) => due,
+            Err(error) => {
+                node.store_failed(Part::Search, error);
+                self.poll_at = self.search.failed(&node);
+                return;
             }
-        }
+        };
         self.poll_at = later(node.runtime.now(), node.config.poll_interval);
+        self.on_contact(sent, before, due.now);
+        node.store_answered(Part::Search);
+        self.driver.take_inputs();
+        let mut events = Vec::new();
+        for state in &due.found {
+            self.driver.planner.found(state, whole_millis(due.now), &mut events);
+        }
         node.emit(events);
-        self.search.answered(&node, due.next_due, due.found.len() >= query.limit);
-        Ok(())
+        let is_losing = self.driver.planner.is_losing();
+        self.search.answered(&node, due.next_due, due.found.len() >= query.limit, is_losing);
     }
 
     /// A round trip without an operation: it brings the store's time.
@@ -333,6 +349,7 @@ impl Claimer {
         let time = TimeSource::Store { fallback: before };
         let applied = within(&node, OP, apply(&node, &*node.backend, time, &[])).await?;
         self.on_contact(sent, before, applied.now);
+        node.store_answered(Part::Claims);
         Ok(())
     }
 
@@ -340,7 +357,6 @@ impl Claimer {
     /// `before`; `now` is the store's time.
     fn on_contact(&mut self, sent: Instant, before: Time, now: Time) {
         let node = self.node.clone();
-        node.store_is_up();
         self.measure(sent, before, now);
         if matches!(self.subscription, Subscription::Because(_))
             && let Subscription::Because(error) =
@@ -350,40 +366,10 @@ impl Claimer {
         }
     }
 
-    /// Passes the replies to the planner, and starts the claimed runs.
-    fn on_replies(&mut self, requests: Vec<Request>, applied: Applied, sent: Instant) -> Result {
-        let node = &self.node;
-        let now = applied.now;
-        let mut events = Vec::new();
-        let (mut starts, mut lost, mut failure) = (Vec::new(), Vec::new(), None);
-        {
-            let mut shared = node.shared();
-            for (request, reply) in requests.into_iter().zip(applied.replies) {
-                match reply {
-                    Ok(reply) => {
-                        let planner = &mut shared.planner;
-                        let start =
-                            planner.on_reply(request, reply, whole_millis(now), &mut events);
-                        starts.extend(start);
-                    }
-                    Err(error) => {
-                        lost.push(request);
-                        failure = Some(error);
-                    }
-                }
-            }
-            let now = node.now(&shared);
-            shared.planner.on_lost_replies(lost, now);
-        }
-        node.emit(events);
-        node.start(starts, sent, now);
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Updates the estimate of the store's time from one round trip.
+    /// Updates the estimate of the store's time from one round trip, and compares the clocks.
     fn measure(&mut self, sent: Instant, before: Time, store: Time) {
         let node = &self.node;
-        node.shared().clock.observe(sent, node.runtime.now(), store);
+        node.on_contact(sent, store);
         let after = node.runtime.wall();
         let off = if store < before {
             store - before
@@ -405,8 +391,9 @@ impl Claimer {
         self.wait = (wait * 2).min(MAX_BACKOFF);
         let until = self.node.runtime.now() + wait;
         let mut sleep = self.node.runtime.sleep_until(until);
-        while self.node.shared().stop == Stop::No {
-            match select(sleep, std::pin::pin!(self.node.claimer.notified())).await {
+        while !self.driver.is_stopping() {
+            let notified = self.node.claimers[Placement::OneNode].notified();
+            match select(sleep, std::pin::pin!(notified)).await {
                 Either::Left(_) => return,
                 Either::Right((_, rest)) => sleep = rest,
             }
@@ -415,7 +402,7 @@ impl Claimer {
 }
 
 /// Sends requests as one batch.
-async fn apply(
+pub(super) async fn apply(
     node: &Node,
     backend: &dyn Backend,
     time: TimeSource,

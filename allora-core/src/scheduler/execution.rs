@@ -15,13 +15,27 @@ use std::{
     time::Duration,
 };
 
+/// Runs a job, unless its lease may have ended before the first poll: the machine may have been
+/// frozen since the claim.
+pub(super) async fn begin(mut report: Report, job: Next, run: Run, late: Duration) {
+    let node = report.node.clone();
+    let Some(timeout) = node.begin(report.id, &run, late) else {
+        return report.end(ExitReason::NotBegun);
+    };
+    report.dropped_is(ExitReason::Dropped);
+    execute(report, job, run, timeout).await;
+}
+
+/// The time limit of a run.
+pub(super) type Timeout = Option<(Duration, BoxFuture<'static, ()>)>;
+
 /// Runs a job to its end and reports the result exactly once.
 pub(crate) async fn execute(
     // Dropped after the work, even when the executor drops the whole task.
     mut report: Report,
     job: Next,
     run: Run,
-    mut timeout: Option<(Duration, BoxFuture<'static, ()>)>,
+    mut timeout: Timeout,
 ) {
     let mut work = Work(None);
     match catch_unwind(AssertUnwindSafe(|| job.start(run.clone()))) {
@@ -71,7 +85,7 @@ impl Drop for Work {
 }
 
 /// Reports the end of the run to the node, once. If it is dropped before, it reports the default
-/// reason.
+/// reason: at first that the run's code has not begun.
 pub(crate) struct Report {
     node: Arc<Node>,
     id: RunId,
@@ -79,8 +93,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(node: Arc<Node>, live: RunId, dropped: ExitReason) -> Self {
-        Self { node, id: live, dropped: Some(dropped) }
+    pub(crate) fn new(node: Arc<Node>, id: RunId) -> Self {
+        Self { node, id, dropped: Some(ExitReason::NotBegun) }
     }
 
     /// Sets the reason that is reported if it is dropped.

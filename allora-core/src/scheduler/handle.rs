@@ -55,16 +55,15 @@ impl Handle {
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
         let (name, spec) = (name.into(), spec.into());
         super::config::check(&name, &spec)?;
-        self.node.shared().planner.add(name, spec)?;
-        self.node.claimer.notify();
-        Ok(())
+        self.node.add(name, spec)
     }
 
     /// Removes a job from this node while the scheduler runs. Returns whether the node had the job.
     /// Active runs continue, other nodes are not affected, and the job's record stays in the store.
-    /// A job of this name that is [added](Self::add) later continues from there.
+    /// A job of this name that is [added](Self::add) later continues from there. A job that runs on
+    /// every node has no record and begins again.
     pub fn remove(&self, name: &str) -> bool {
-        self.node.shared().planner.remove(name)
+        self.node.remove(name)
     }
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
@@ -128,8 +127,7 @@ impl Handle {
         let batch = Batch::new(OPERATOR, time, &operations);
         let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
         let state = applied.single()?.state().unwrap_or_default();
-        node.shared().planner.on_notification(name);
-        node.claimer.notify();
+        node.changed(name);
         Ok(state)
     }
 }

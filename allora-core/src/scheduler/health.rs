@@ -2,7 +2,7 @@
 
 use super::{
     node::Node,
-    store_health::{DOWN, FAILS, UP},
+    store_health::{Part, State},
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -25,21 +25,27 @@ impl Node {
         }
     }
 
-    /// The store has replied.
-    pub(crate) fn store_is_up(&self) {
-        if self.store.set(UP) {
-            self.emit([Event::StoreUp]);
-        }
+    /// The store has replied to a request of this part.
+    pub(super) fn store_answered(&self, part: Part) {
+        self.store_is(part, State::Up, None);
     }
 
-    /// A request has failed. Emits an event when the store's state changes.
-    pub(crate) fn store_failed(&self, error: Error) {
+    /// A request of this part has failed.
+    pub(super) fn store_failed(&self, part: Part, error: Error) {
         let is_down = error.kind() == ErrorKind::Unavailable;
-        if self.store.set(if is_down { DOWN } else { FAILS }) {
-            let error = Arc::new(error);
-            let event =
-                if is_down { Event::StoreDown { error } } else { Event::StoreError { error } };
-            self.emit([event]);
-        }
+        self.store_is(part, if is_down { State::Down } else { State::Fails }, Some(error));
+    }
+
+    /// Emits an event when the store's state changes.
+    fn store_is(&self, part: Part, state: State, error: Option<Error>) {
+        let Some(state) = self.store.set(part, state) else { return };
+        let event = match (state, error) {
+            (State::Up, _) => Event::StoreUp,
+            (State::Down, Some(error)) => Event::StoreDown { error: Arc::new(error) },
+            (State::Fails, Some(error)) => Event::StoreError { error: Arc::new(error) },
+            // One of several parts that fail has recovered.
+            (_, None) => return,
+        };
+        self.emit([event]);
     }
 }

@@ -2,11 +2,13 @@
 
 use super::{
     claimer::Claimer,
+    config::Config,
     handle::Handle,
-    node::{Node, Stop},
+    local_claimer::LocalClaimer,
+    node::{Node, Stop, random},
     supervisor::{Stopped, Supervisor},
 };
-use crate::event::Event;
+use crate::{event::Event, planner::Planner};
 use futures::future::{Either, join, pending, select};
 use std::{
     fmt,
@@ -62,23 +64,42 @@ impl Scheduler {
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Stopped {
         let node = &self.node;
         let supervisor = Supervisor::new(node.clone());
-        let taken = supervisor.is_run.clone();
-        let take = async {
-            Claimer::new(node.clone()).run().await;
-            taken.store(true, Ordering::Release);
+        let has_claimed = supervisor.has_claimed.clone();
+        let mut planner = self.planner();
+        if !node.router.is_empty() {
+            let router = node.router.clone();
+            planner = planner.with_route(Arc::new(move |state| router.route(state)));
+        }
+        let claimer = Claimer::new(node.clone(), planner);
+        let local = LocalClaimer::new(node.clone(), self.planner());
+        let claim = async {
+            join(claimer.run(), local.run()).await;
+            has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };
-        let work = pin!(join(take, supervisor.run()));
-        let ((), stopped) = match select(work, pin!(stop)).await {
+        let work = async {
+            match select(pin!(claim), pin!(supervisor.run())).await {
+                Either::Left(((), supervisor)) => supervisor.await,
+                // The time for unresolved claims is over.
+                Either::Right((stopped, _)) => stopped,
+            }
+        };
+        let work = pin!(work);
+        let stopped = match select(work, pin!(stop)).await {
             Either::Left((ended, _)) => ended,
             Either::Right(((), work)) => {
                 node.stop(Stop::Graceful);
                 work.await
             }
         };
-        let Stopped { cancelled, unrecorded } = stopped;
-        node.emit([Event::Stopped { cancelled, unrecorded }]);
+        let Stopped { cancelled, unrecorded, unresolved } = stopped;
+        node.emit([Event::Stopped { cancelled, unrecorded, unresolved }]);
         stopped
+    }
+
+    fn planner(&self) -> Planner {
+        let Config { poll_interval, lost_after, .. } = self.node.config;
+        Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
     }
 }
 
@@ -87,6 +108,7 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.node.stop(Stop::Now);
         self.node.drop_runs();
+        self.node.close();
     }
 }
 

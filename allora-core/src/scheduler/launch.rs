@@ -2,14 +2,14 @@
 
 use super::{
     active_run::{ActiveRun, ExitReason, LeaseTimers, RunId, RunResult, Turn},
-    execution::{Report, execute},
+    execution::{Report, Timeout, begin},
     middleware::Next,
     mutex::{Waiting, in_turn},
     node::{Node, SharedState, Stop, later},
 };
 use crate::{
     event::Event,
-    job::{Delivery, JobSpec, Settings},
+    job::{Delivery, JobSpec, Placement, Settings},
     planner::Start,
     run::{Control, Heartbeat, Inner, Run},
     time::{Time, since},
@@ -35,23 +35,32 @@ impl Node {
             }
         }
         for (id, run, spec, late) in begun {
-            let (node, timeout) = (self.clone(), spec.settings.timeout);
+            let node = self.clone();
             let job = Next::new(self.middleware.clone(), spec.job);
             if let Some(group) = spec.settings.mutex.clone() {
                 let duration = self.lease_duration(&spec.settings);
-                let waiting = Waiting { id, run, job, group, duration, timeout, late, won: now };
+                let waiting = Waiting { id, run, job, group, duration, late, won: now };
                 self.runtime.spawn(Box::pin(in_turn(node, waiting)));
                 continue;
             }
-            self.begun(&run, late);
-            let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
-            let report = Report::new(node, id, ExitReason::Dropped);
-            self.runtime.spawn(Box::pin(execute(report, job, run, timeout)));
+            self.runtime.spawn(Box::pin(begin(Report::new(node, id), job, run, late)));
         }
     }
 
-    /// A run's code begins.
-    pub(super) fn begun(&self, run: &Run, late: Duration) {
+    /// Lets a run's code begin; `None` if it may not: the scheduler stops, or the run's lease may
+    /// have ended.
+    pub(super) fn begin(&self, id: RunId, run: &Run, late: Duration) -> Option<Timeout> {
+        let now = self.runtime.now();
+        let timeout = {
+            let mut shared = self.shared();
+            let may_begin = shared.stop == Stop::No && !run.is_cancelled();
+            let active = shared.active.get_mut(id).filter(|_| may_begin)?;
+            if now >= active.timers.cancel_at {
+                return None;
+            }
+            (active.turn, active.started) = (Turn::Begun, now);
+            active.settings.timeout
+        };
         self.emit([Event::Started {
             name: run.shared_name(),
             scheduled_at: run.scheduled_at(),
@@ -59,6 +68,7 @@ impl Node {
             fence: run.fence(),
             late,
         }]);
+        Some(timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit)))))
     }
 
     /// The length of a lease of this job without extensions.
@@ -104,11 +114,12 @@ impl Node {
             slot,
             started: now,
             run: run.clone(),
-            spec: spec.clone(),
+            settings: spec.settings.clone(),
             timers,
+            extending: false,
             result: end,
             lost: false,
-            turn: if spec.settings.mutex.is_some() { Turn::Waits } else { Turn::Begun },
+            turn: Turn::Waits,
         };
         let id = shared.active.insert(live);
         let stopping = (shared.stop != Stop::No).then_some(now);
@@ -132,7 +143,8 @@ impl Node {
             shared.running -= 1;
             shared.ended.push(id);
             let now = shared.clock.now(mono);
-            let waited_for = std::mem::take(&mut shared.full);
+            let waited_for = [Placement::OneNode, Placement::EveryNode]
+                .map(|placement| std::mem::take(&mut shared.inboxes[placement].full));
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
             let verdict = live.result(how, now);
@@ -149,8 +161,12 @@ impl Node {
         };
         self.emit(event);
         self.supervisor.notify();
-        if waited_for {
-            self.claimer.notify();
+        for (placement, waited_for) in
+            [Placement::OneNode, Placement::EveryNode].into_iter().zip(waited_for)
+        {
+            if waited_for {
+                self.claimers[placement].notify();
+            }
         }
     }
 }

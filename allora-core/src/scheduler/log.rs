@@ -48,13 +48,19 @@ pub(crate) fn log(event: &Event) {
             warn!(target: "allora", job = %name, "another node has defined this job differently; this node does not run it until it is restarted");
         }
         Event::Deleted { name } => {
-            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is restarted");
+            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is registered again");
         }
         Event::Reregistered { name } => {
             error!(target: "allora", job = %name, "the store had no record of this job any more; it was registered again");
         }
         Event::JobInvalid { name, reason } => {
             error!(target: "allora", job = %name, reason, "job cannot be run by this node");
+        }
+        Event::JobResumed { name } => {
+            info!(target: "allora", job = %name, "this node runs the job again");
+        }
+        Event::ClaimAbandoned { name, scheduled_at } => {
+            error!(target: "allora", job = %name, %scheduled_at, "the store did not say whether it granted a claim; if it did, the run is lost, or run again at least once");
         }
         Event::StoreDown { error } => {
             error!(target: "allora", %error, cause = cause(&**error), "the store does not answer; trying again");
@@ -63,14 +69,18 @@ pub(crate) fn log(event: &Event) {
         Event::StoreError { error } => {
             error!(target: "allora", %error, cause = cause(&**error), "the store rejected a request; trying again");
         }
+        Event::CapacityFull { concurrency } => {
+            warn!(target: "allora", concurrency, "occurrences are due, and this node's capacity is used up");
+        }
+        Event::CapacityFree => info!(target: "allora", "nothing waits for capacity any more"),
         Event::ClockSkew { ahead, by } => {
             warn!(target: "allora", ahead, ?by, "this node's clock differs from the store's clock, which is used");
         }
         Event::TimerDelayed { by } => {
             warn!(target: "allora", ?by, "a timer fired late: a task blocks the executor, or the machine slept");
         }
-        Event::Stopped { cancelled, unrecorded } => {
-            info!(target: "allora", cancelled, unrecorded, "the scheduler has stopped");
+        Event::Stopped { cancelled, unrecorded, unresolved } => {
+            info!(target: "allora", cancelled, unrecorded, unresolved, "the scheduler has stopped");
         }
     }
 }

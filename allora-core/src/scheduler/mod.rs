@@ -1,20 +1,25 @@
-//! The scheduler: a thin shell around the planner, in two halves that share one
-//! [`Node`](node::Node).
+//! The scheduler: a thin shell around the planners, in parts that share one [`Node`](node::Node).
 //!
-//! The [`Claimer`](claimer::Claimer) claims occurrences, the [`Supervisor`](supervisor::Supervisor)
-//! keeps runs alive. Each waits for its own notifications and its own timers, so that a slow reply
-//! to one does not keep the other from its work.
+//! The [`Claimer`](claimer::Claimer) claims occurrences in the store, the
+//! [`LocalClaimer`](local_claimer::LocalClaimer) those of jobs that run on every node, and the
+//! [`Supervisor`](supervisor::Supervisor) keeps runs alive. Each waits for its own notifications and
+//! its own timers, so that a slow reply to one does not keep the others from their work.
 
 mod active_run;
 mod builder;
+mod capacity;
 mod claimer;
 mod config;
+mod driver;
 mod execution;
 mod handle;
 mod health;
+mod inbox;
 mod instance;
+mod lane;
 mod launch;
 mod local;
+mod local_claimer;
 mod log;
 mod middleware;
 mod mutex;
@@ -25,6 +30,7 @@ mod pending_update;
 mod search;
 mod store_health;
 mod supervisor;
+mod unresolved;
 mod within;
 
 pub use builder::Builder;

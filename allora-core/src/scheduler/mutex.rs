@@ -11,7 +11,8 @@ use super::{
     claimer::{OP, reschedule},
     execution::{Report, execute},
     mutex_groups::{Group, Known},
-    node::{Node, Stop, later, random},
+    node::{Node, later, random},
+    store_health::Part,
     within::within,
 };
 use crate::{
@@ -52,7 +53,6 @@ pub(super) struct Waiting {
     pub(super) group: Arc<str>,
     /// The length of the lock's lease: that of the run's own lease.
     pub(super) duration: Duration,
-    pub(super) timeout: Option<Duration>,
     /// The lateness of the run when it was claimed.
     pub(super) late: Duration,
     pub(super) won: Instant,
@@ -60,8 +60,8 @@ pub(super) struct Waiting {
 
 /// Waits for the group's lock, runs the job, and releases the lock.
 pub(super) async fn in_turn(node: Arc<Node>, waiting: Waiting) {
-    let Waiting { id, run, job, group: name, duration, timeout, late, won } = waiting;
-    let mut report = Report::new(node.clone(), id, ExitReason::NotBegun);
+    let Waiting { id, run, job, group: name, duration, late, won } = waiting;
+    let mut report = Report::new(node.clone(), id);
     let group = node.groups.of(&name);
     let gate = match select(group.gate.lock(), run.cancelled()).await {
         Either::Left((gate, _)) => gate,
@@ -69,13 +69,14 @@ pub(super) async fn in_turn(node: Arc<Node>, waiting: Waiting) {
     };
     let _turn = InTurn::new(node.clone());
     let mut lock = Lock { node: &node, group: &group, known: gate, duration, mine: Mine::No };
-    match lock.acquire(&run).await.filter(|_| node.may_begin(id, &run)) {
+    let locked = lock.acquire(&run).await.and_then(|kept| {
+        let late = late + node.runtime.now().saturating_duration_since(won);
+        Some((kept, node.begin(id, &run, late)?))
+    });
+    match locked {
         None => report.end(ExitReason::NotBegun),
-        Some(kept) => {
-            let now = node.runtime.now();
-            node.begun(&run, late + now.saturating_duration_since(won));
+        Some((kept, timeout)) => {
             report.dropped_is(ExitReason::Dropped);
-            let timeout = timeout.map(|limit| (limit, node.runtime.sleep_until(later(now, limit))));
             // The guard is polled first, so that a node that was frozen does not continue the run.
             let guard = pin!(lock.keep(kept, id, &run, &name));
             let work = pin!(execute(report, job, run.clone(), timeout));
@@ -123,7 +124,7 @@ impl Lock<'_> {
                 // The reply came too late.
                 Ok(Some(_)) => self.release().await,
                 Ok(None) => {}
-                Err(error) => node.store_failed(error),
+                Err(error) => node.store_failed(Part::Locks, error),
             }
             let drawn = wait.mul_f64(0.5 + unit(node) / 2.0);
             wait = (wait * 2).min(MAX_BACKOFF);
@@ -190,8 +191,13 @@ impl Lock<'_> {
         let mut is_reported = false;
         let mut wait = MIN_BACKOFF;
         let mut ask_at = kept.extend_at;
+        self.group.take_jump();
         loop {
             let now = node.runtime.now();
+            if let Some(jump) = self.group.take_jump() {
+                kept.shorten(jump, now, node.config.store_timeout);
+                ask_at = now;
+            }
             if now >= kept.drop_at {
                 return node.out_of_turn(id, run);
             }
@@ -202,7 +208,8 @@ impl Lock<'_> {
             }
             let limit = if is_reported { kept.drop_at } else { kept.cancel_at };
             if now < ask_at {
-                node.runtime.sleep_until(ask_at.min(limit)).await;
+                let sleep = node.runtime.sleep_until(ask_at.min(limit));
+                select(sleep, pin!(self.group.notify.notified())).await;
                 continue;
             }
             let extended = {
@@ -224,7 +231,7 @@ impl Lock<'_> {
                     return node.out_of_turn(id, run);
                 }
                 Err(error) => {
-                    node.store_failed(error);
+                    node.store_failed(Part::Locks, error);
                     ask_at = node.runtime.now() + wait;
                     wait = (wait * 2).min(MAX_BACKOFF);
                 }
@@ -270,7 +277,7 @@ impl Lock<'_> {
                 }
             };
             let Err(error) = sent else { continue };
-            node.store_failed(error);
+            node.store_failed(Part::Locks, error);
             let next = node.runtime.now() + wait;
             if next >= until {
                 return;
@@ -295,8 +302,9 @@ impl Lock<'_> {
         let operations = [Operation::new(&self.group.record, action)];
         let batch = Batch::new(&node.id, time, &operations);
         let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
-        node.store_is_up();
         let now = applied.now;
+        node.on_contact(sent, now);
+        node.store_answered(Part::Locks);
         Ok((applied.single()?, now, sent))
     }
 }
@@ -314,16 +322,6 @@ impl Known {
 }
 
 impl Node {
-    /// Marks the run as begun. Returns `false` if it may not begin, because the scheduler stops.
-    fn may_begin(&self, id: RunId, run: &Run) -> bool {
-        let mut inside = self.shared();
-        if inside.stop != Stop::No || run.is_cancelled() {
-            return false;
-        }
-        let live = inside.active.get_mut(id);
-        live.map(|live| (live.turn, live.started) = (Turn::Begun, self.runtime.now())).is_some()
-    }
-
     /// Ends a run that has lost the lock.
     fn out_of_turn(&self, id: RunId, run: &Run) {
         if let Some(live) = self.shared().active.get_mut(id) {

@@ -3,6 +3,7 @@
 use super::{
     active_run::{ActiveRun, RunId, Turn},
     config::Config,
+    inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
     middleware::Middleware,
     mutex_groups::Groups,
@@ -11,19 +12,28 @@ use super::{
 };
 use crate::{
     backend::Backend,
+    error::{Error, ErrorKind, Result},
     event::Event,
-    planner::Planner,
+    job::{JobSpec, Placement},
     run::{Heartbeat, Run},
     runtime::Runtime,
     store_clock::StoreClock,
     stored::Router,
     time::Time,
 };
+use chrono::TimeDelta;
 use slab::Slab;
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+/// The difference between the store's clock and this node's that is reported.
+pub(super) const CLOCK_SKEW: TimeDelta = TimeDelta::seconds(1);
+
+/// The jump of the store's clock, against this node's monotonic clock, that shortens leases.
+const CLOCK_JUMP: Duration = Duration::from_millis(50);
 
 /// One scheduler instance.
 pub(crate) struct Node {
@@ -39,8 +49,8 @@ pub(crate) struct Node {
     pub(crate) router: Router,
     /// The middleware of every run, the outermost first.
     pub(crate) middleware: Arc<[Middleware]>,
-    /// Wakes the claimer: something may be due, or there is capacity for it.
-    pub(crate) claimer: Notify,
+    /// Wake the claimers: something may be due, or there is capacity for it.
+    pub(crate) claimers: ByPlacement<Notify>,
     /// Wakes the supervisor: a run has ended, or must be ended.
     pub(crate) supervisor: Notify,
     /// The mutex groups of this node's runs.
@@ -51,22 +61,30 @@ pub(crate) struct Node {
 
 pub(crate) type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// The state behind the lock. Nothing awaits while it is locked.
+/// The state behind the lock. Nothing awaits while it is locked, and no user code runs: it may call
+/// the scheduler.
 pub(crate) struct SharedState {
-    pub(crate) planner: Planner,
+    /// The jobs in code.
+    jobs: HashMap<Arc<str>, Placement>,
+    pub(crate) inboxes: ByPlacement<Inbox>,
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
     /// Runs that wait for a group's lock or have not released it.
     pub(crate) in_turn: usize,
-    /// An occurrence is due and waits for a run to end.
-    pub(crate) full: bool,
+    /// Claims on their way to the store, or without a reply.
+    pub(crate) claiming: usize,
+    /// Claims whose outcome is not known, or whose occurrence is not released, when the scheduler
+    /// stops.
+    pub(crate) unresolved: usize,
     /// Runs that have ended since the supervisor last collected them.
     pub(crate) ended: Vec<RunId>,
     /// When the supervisor next scans the runs.
     pub(crate) scan_at: Option<Instant>,
     pub(crate) stop: Stop,
     pub(crate) clock: StoreClock,
+    /// The store has replied.
+    pub(crate) clock_is_known: bool,
 }
 
 /// The progress of a stop.
@@ -97,21 +115,23 @@ impl Node {
         backend: Arc<dyn Backend>,
         runtime: Arc<dyn Runtime>,
         config: Config,
-        planner: Planner,
         on_event: Option<OnEvent>,
         (router, middleware): (Router, Arc<[Middleware]>),
     ) -> Self {
         let namespace = Arc::from(backend.namespace());
         let shared = SharedState {
-            planner,
+            jobs: HashMap::new(),
+            inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,
             in_turn: 0,
-            full: false,
+            claiming: 0,
+            unresolved: 0,
             ended: Vec::new(),
             scan_at: None,
             stop: Stop::No,
             clock: StoreClock::new(runtime.wall(), runtime.now()),
+            clock_is_known: false,
         };
         Self {
             id,
@@ -123,7 +143,7 @@ impl Node {
             on_event,
             router,
             middleware,
-            claimer: Notify::default(),
+            claimers: ByPlacement::default(),
             supervisor: Notify::default(),
             groups: Groups::default(),
             store: StoreHealth::default(),
@@ -131,8 +151,8 @@ impl Node {
         }
     }
 
-    /// Locks the state. User code runs under the lock only with a guard, so that the state is sound
-    /// even if the lock is poisoned.
+    /// Locks the state. No user code runs under the lock, so that the state is sound even if the
+    /// lock is poisoned.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,6 +160,97 @@ impl Node {
     /// The estimate of the store's time.
     pub(crate) fn now(&self, shared: &SharedState) -> Time {
         shared.clock.now(self.runtime.now())
+    }
+
+    /// The number of runs for which there is capacity. Claims of every-node jobs have a reply at
+    /// once; those on their way to the store are counted.
+    pub(super) fn room(&self, shared: &SharedState, placement: Placement) -> usize {
+        let claiming = match placement {
+            Placement::OneNode => 0,
+            Placement::EveryNode => shared.claiming,
+        };
+        self.config.concurrency.saturating_sub(shared.running + claiming)
+    }
+
+    /// The number of jobs in code.
+    pub(crate) fn jobs(&self) -> usize {
+        self.shared().jobs.len()
+    }
+
+    /// Adds a job.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the node has a job of this name.
+    pub(crate) fn add(&self, name: Arc<str>, spec: JobSpec) -> Result {
+        let placement = spec.settings.placement;
+        let rejected = {
+            let mut shared = self.shared();
+            if shared.jobs.contains_key(&name) {
+                drop(shared);
+                let twice = format!("the job {name:?} is added twice; names are unique");
+                return Err(Error::new(ErrorKind::AlreadyExists, twice));
+            }
+            shared.jobs.insert(name.clone(), placement);
+            shared.inboxes[placement].push(Input::Add(name, spec))
+        };
+        drop(rejected);
+        self.claimers[placement].notify();
+        Ok(())
+    }
+
+    /// Removes a job. Returns whether the node had it.
+    pub(crate) fn remove(&self, name: &str) -> bool {
+        let (placement, rejected) = {
+            let mut shared = self.shared();
+            let Some((name, placement)) = shared.jobs.remove_entry(name) else { return false };
+            (placement, shared.inboxes[placement].push(Input::Remove(name)))
+        };
+        drop(rejected);
+        self.claimers[placement].notify();
+        true
+    }
+
+    /// Tells the planner that a record has changed.
+    pub(crate) fn changed(&self, name: &str) {
+        let input = Input::Changed(name.into());
+        let rejected = self.shared().inboxes[Placement::OneNode].push(input);
+        drop(rejected);
+        self.claimers[Placement::OneNode].notify();
+    }
+
+    /// Applies the time `now` of a reply to a request that was sent at `sent`. A jump against the
+    /// monotonic clock means that the machine has slept: leases end earlier than this node thought.
+    pub(crate) fn on_contact(&self, sent: Instant, now: Time) {
+        let got = self.runtime.now();
+        let (is_first, jump) = {
+            let mut shared = self.shared();
+            let jump = now - shared.clock.now(got);
+            shared.clock.observe(sent, got, now);
+            let is_first = !std::mem::replace(&mut shared.clock_is_known, true);
+            let jump = match is_first {
+                true if jump < -CLOCK_SKEW => {
+                    // It has no destructor of the user.
+                    let _ = shared.inboxes[Placement::EveryNode].push(Input::ClockSetBack);
+                    None
+                }
+                true => None,
+                false => jump.to_std().ok().filter(|jump| *jump > CLOCK_JUMP),
+            };
+            if let Some(jump) = jump {
+                for (_, active) in &mut shared.active {
+                    active.timers.shorten(jump, got, self.config.store_timeout);
+                }
+                shared.scan_soon(got);
+            }
+            (is_first, jump)
+        };
+        if is_first {
+            self.claimers[Placement::EveryNode].notify();
+        }
+        if let Some(jump) = jump {
+            self.groups.on_jump(jump);
+            self.supervisor.notify();
+        }
     }
 
     /// Stops the scheduler, or stops it faster.
@@ -152,8 +263,17 @@ impl Node {
         };
         // A run whose code has not begun is released at once.
         waiting.iter().for_each(|run| run.control().cancel());
-        self.claimer.notify();
+        self.claimers[Placement::OneNode].notify();
+        self.claimers[Placement::EveryNode].notify();
         self.supervisor.notify();
+    }
+
+    /// Rejects further jobs, and frees those that no claimer has.
+    pub(crate) fn close(&self) {
+        for placement in [Placement::OneNode, Placement::EveryNode] {
+            let inputs = self.shared().inboxes[placement].close();
+            drop(inputs);
+        }
     }
 
     /// Drops the futures of all runs.
@@ -167,12 +287,11 @@ impl Node {
 }
 
 impl Heartbeat for Node {
-    fn heartbeat(&self, name: &str, fence: i64) {
+    fn heartbeat(&self, run: &Run) {
         let now = self.runtime.now();
         {
             let mut shared = self.shared();
-            let of_run =
-                |active: &&mut ActiveRun| active.run.fence() == fence && active.run.name() == name;
+            let of_run = |active: &&mut ActiveRun| active.run.is(run);
             if let Some(active) = shared.active.iter_mut().map(|(_, active)| active).find(of_run) {
                 active.timers.extend_at = now;
             }

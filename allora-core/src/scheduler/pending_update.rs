@@ -3,6 +3,7 @@
 use super::{
     active_run::{ActiveRun, LeaseTimers, RunId, RunResult},
     claimer::{OP, reschedule},
+    inbox::{Input, Update},
     node::{Node, SharedState},
     within::within,
 };
@@ -10,14 +11,13 @@ use crate::{
     backend::{Action, Applied, Backend, Batch, Operation, Reply, TimeSource},
     error::{Error, Result},
     event::Event,
-    planner::RunUpdate,
     run::Run,
 };
 use std::time::{Duration, Instant};
 
 /// The extension or the end of one run, on its way to the store.
 pub(super) struct PendingUpdate {
-    id: RunId,
+    pub(super) id: RunId,
     run: Run,
     /// The result; `None`: the run is alive, and its lease is extended.
     result: Option<RunResult>,
@@ -27,24 +27,24 @@ pub(super) struct PendingUpdate {
 /// The updates whose operations failed individually, and the last error.
 #[derive(Default)]
 pub(super) struct Failed {
-    /// Runs that have ended.
-    pub(super) ended: Vec<RunId>,
+    pub(super) again: Vec<RunId>,
     pub(super) error: Option<Error>,
 }
 
+/// The effect of a reply.
+struct Effect<'a> {
+    update: &'a PendingUpdate,
+    reply: Reply,
+    /// The run, if it has ended. Its wakers may be the user's, and are not dropped under the lock.
+    ended: Option<ActiveRun>,
+    is_lost: bool,
+}
+
 impl PendingUpdate {
-    /// The updates for these runs.
-    pub(super) fn gather(node: &Node, extend: &[RunId], ended: &[RunId]) -> Vec<Self> {
-        let shared = node.shared();
-        // A run that has ended since needs no extension; its end is recorded in its turn.
-        let is_alive =
-            |id: &&RunId| shared.active.get(**id).is_some_and(|active| active.result.is_none());
-        let updates = extend.iter().filter(is_alive).chain(ended).filter_map(|id| {
-            let active = shared.active.get(*id)?;
-            let (run, result) = (active.run.clone(), active.result.clone());
-            Some(Self { id: *id, run, result, duration: active.timers.duration })
-        });
-        updates.collect()
+    /// The update of a run: its end, or its extension. `None` if there is nothing to send.
+    pub(super) fn of(id: RunId, active: &ActiveRun) -> Self {
+        let (run, result) = (active.run.clone(), active.result.clone());
+        Self { id, run, result, duration: active.timers.duration }
     }
 
     fn operation(&self) -> Operation<'_> {
@@ -56,30 +56,35 @@ impl PendingUpdate {
         Operation::new(self.run.name(), action)
     }
 
-    /// Applies the reply. Returns an event if the lease is lost.
-    fn on_reply(&self, shared: &mut SharedState, reply: &Reply, sent: Instant) -> Option<Event> {
-        let (name, fence) = (self.run.shared_name(), self.run.fence());
-        let mut slot = shared.active.get(self.id)?.slot;
-        if self.result.is_some() {
-            slot = shared.active.remove(self.id).slot;
-        } else if let Reply::Extended(_) = reply {
-            let timers = LeaseTimers::new(sent, self.duration, self.duration);
-            shared.active.get_mut(self.id)?.timers = timers;
-            shared.scan_soon(timers.extend_at);
-        } else {
-            shared.active.get_mut(self.id)?.lost = true;
-        }
-        let completed = self.result.as_ref().filter(|result| result.is_completion());
-        let update = RunUpdate {
-            slot,
-            name: self.run.name(),
-            fence,
-            scheduled_at: self.run.scheduled_at(),
-            completed: completed.map(|_| self.run.then()),
-        };
-        shared.planner.on_run_update(update, reply);
+    /// Applies the reply to the run.
+    fn on_reply(
+        &self,
+        shared: &mut SharedState,
+        reply: Reply,
+        sent: Instant,
+    ) -> Option<Effect<'_>> {
         let is_kept = matches!(reply, Reply::Extended(_) | Reply::Accepted);
-        (!is_kept).then_some(Event::LeaseLost { name, key: None, fence })
+        let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
+        let (slot, placement) = (active.slot, active.placement());
+        let (mut ended, mut extend_at) = (None, None);
+        match (&self.result, &reply) {
+            (Some(_), _) => ended = shared.active.try_remove(self.id),
+            // It has ended since, and its end has a reply of its own.
+            (None, _) if active.result.is_some() => return None,
+            (None, Reply::Extended(_)) => {
+                active.extending = false;
+                active.timers = LeaseTimers::new(sent, self.duration, self.duration);
+                extend_at = Some(active.timers.extend_at);
+            }
+            (None, _) => active.lost = true,
+        }
+        if let Some(extend_at) = extend_at {
+            shared.scan_soon(extend_at);
+        }
+        let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
+        // An input of this sort has no destructor of the user.
+        let _ = shared.inboxes[placement].push(Input::Update(update));
+        Some(Effect { update: self, reply, ended, is_lost: !is_kept })
     }
 }
 
@@ -88,7 +93,7 @@ pub(super) async fn send(node: &Node, updates: &[PendingUpdate]) -> Result<Faile
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let sent = node.runtime.now();
     let applied = within(node, OP, apply(node, &*node.backend, time, updates)).await?;
-    node.store_is_up();
+    node.on_contact(sent, applied.now);
     Ok(take_in(node, updates, applied, sent))
 }
 
@@ -112,38 +117,32 @@ async fn apply(
 
 fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Instant) -> Failed {
     let mut failed = Failed::default();
-    let mut events = Vec::new();
-    let (mut lost, mut extended) = (Vec::new(), Vec::new());
-    let is_dirty = {
+    let mut effects = Vec::with_capacity(updates.len());
+    {
         let mut shared = node.shared();
         for (update, reply) in updates.iter().zip(applied.replies) {
-            let reply = match reply {
-                Ok(reply) => reply,
+            match reply {
+                Ok(reply) => effects.extend(update.on_reply(&mut shared, reply, sent)),
                 Err(error) => {
-                    failed.ended.extend(update.result.is_some().then_some(update.id));
+                    failed.again.push(update.id);
                     failed.error = Some(error);
-                    continue;
                 }
-            };
-            let event = update.on_reply(&mut shared, &reply, sent);
-            lost.extend(event.is_some().then_some(&update.run));
-            extended.extend(reply.extended().map(|_| &update.run));
-            events.extend(event);
+            }
         }
-        shared.planner.is_dirty()
-    };
-    node.emit(events);
-    // Waking user code must not happen under the lock.
-    lost.into_iter().for_each(|run| run.control().drop_now());
-    extended.into_iter().for_each(|run| run.control().confirm());
-    // Another run may wait for the end of this one.
-    if is_dirty {
-        node.claimer.notify();
+    }
+    for effect in effects {
+        let run = &effect.update.run;
+        if effect.is_lost {
+            let (name, fence) = (run.shared_name(), run.fence());
+            node.emit([Event::LeaseLost { name, key: None, fence }]);
+            run.control().drop_now();
+        }
+        match (effect.reply, effect.ended) {
+            (Reply::Extended(_), _) => run.control().confirm(),
+            // Another run may wait for the end of this one.
+            (_, Some(ended)) => node.claimers[ended.placement()].notify(),
+            (_, None) => {}
+        }
     }
     failed
-}
-
-/// `true` if the run belongs to a job that runs on every node.
-pub(super) fn is_local(shared: &SharedState, id: RunId) -> bool {
-    shared.active.get(id).is_some_and(ActiveRun::is_local)
 }

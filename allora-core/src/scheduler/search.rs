@@ -2,7 +2,9 @@
 //! and occurrences that other nodes released.
 
 use super::{
+    claimer::MIN_BACKOFF,
     node::{Node, later},
+    store_health::Part,
     within::within,
 };
 use crate::{
@@ -35,6 +37,9 @@ pub(super) struct Search {
     skip: usize,
     /// More is due than one search returns, and other nodes work on it, too.
     is_crowded: bool,
+    /// The earliest time of a search after one that failed.
+    retry_at: Option<Instant>,
+    wait: Duration,
     kinds: Kinds,
 }
 
@@ -57,6 +62,8 @@ impl Search {
             at: Time::MIN_UTC,
             skip: 0,
             is_crowded: false,
+            retry_at: None,
+            wait: MIN_BACKOFF,
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
         }
     }
@@ -86,13 +93,22 @@ impl Search {
         self.by(at);
     }
 
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        self.at <= saturating_add(now, AHEAD)
+    pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
+        self.at <= saturating_add(now, AHEAD) && self.retry_at.is_none_or(|at| at <= mono)
     }
 
     /// The time until the next search. Records are searched a little before they are due.
-    pub(super) fn due_in(&self, now: Time) -> Option<Duration> {
-        self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD))
+    pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
+        let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
+        self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait))
+    }
+
+    /// Delays the next search, twice as long each time up to the poll interval. Returns its time.
+    pub(super) fn failed(&mut self, node: &Node) -> Instant {
+        let wait = self.wait.clamp(MIN_BACKOFF, node.config.poll_interval);
+        let retry_at = later(node.runtime.now(), wait);
+        (self.retry_at, self.wait) = (Some(retry_at), wait * 2);
+        retry_at
     }
 
     /// The time of a repeated search because of kinds that were not requested.
@@ -117,12 +133,19 @@ impl Search {
     /// Applies a result: whether it was full, and the due time of the first record after it. If
     /// other nodes work on what is due, and one search does not return all of it, the next search
     /// begins at a random offset.
-    pub(super) fn answered(&mut self, node: &Node, next_due: Option<Time>, is_full: bool) {
+    pub(super) fn answered(
+        &mut self,
+        node: &Node,
+        next_due: Option<Time>,
+        is_full: bool,
+        is_losing: bool,
+    ) {
+        (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         let left_out = self.skip > 0;
         // Records that the search left out are still due.
         self.at = if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) };
         if is_full {
-            self.is_crowded |= node.shared().planner.is_losing();
+            self.is_crowded |= is_losing;
         } else if !left_out {
             self.is_crowded = false;
         }
@@ -155,7 +178,7 @@ impl Search {
                 self.kinds.is_old = false;
                 self.kinds.ask_at = Some(later(now, KINDS));
             }
-            Err(error) => node.store_failed(error),
+            Err(error) => node.store_failed(Part::Search, error),
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use super::{
     active_run::RunId,
-    claimer::{MAX_BACKOFF, MIN_BACKOFF},
+    lane::Lane,
     node::{Node, Stop, later},
-    pending_update::{Failed, PendingUpdate, is_local, send, send_local},
+    pending_update::{PendingUpdate, send_local},
+    store_health::Part,
 };
-use crate::{error::Error, event::Event, run::Run};
-use futures::future::{Either, select};
+use crate::{event::Event, job::Placement, run::Run};
+use futures::future::{Either, pending, select};
 use std::{
     pin::pin,
     sync::{
@@ -17,8 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The largest number of ends in one request.
-const BATCH: usize = 1_000;
+/// The part of a lease by which an extension may be early, so that one request has those of many
+/// runs.
+const EARLY: u32 = 12;
 
 /// The longest part of the grace period that is left when runs are cancelled. The part is a tenth
 /// of the period.
@@ -27,12 +29,11 @@ const CANCEL_HEADROOM: Duration = Duration::from_secs(5);
 pub(crate) struct Supervisor {
     node: Arc<Node>,
     /// No more runs will be started.
-    pub(crate) is_run: Arc<AtomicBool>,
+    pub(crate) has_claimed: Arc<AtomicBool>,
+    /// Runs whose leases are to be extended.
+    extensions: Lane,
     /// Runs that have ended and whose ends are not recorded.
-    unrecorded: Vec<RunId>,
-    wait: Duration,
-    /// An extension is overdue.
-    overdue: bool,
+    ends: Lane,
     stopping: Option<Stopping>,
     cancelled: usize,
 }
@@ -54,16 +55,19 @@ pub struct Stopped {
     /// The number of runs whose result was not recorded. At most once they will be recorded as
     /// lost, at least once they will be run again.
     pub unrecorded: usize,
+    /// The number of claims whose reply was lost and that could not be repeated, or whose
+    /// occurrences could not be released. At most once these may be recorded as lost, at least once
+    /// they will be run by another node.
+    pub unresolved: usize,
 }
 
 impl Supervisor {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         Self {
             node,
-            is_run: Arc::default(),
-            unrecorded: Vec::new(),
-            wait: MIN_BACKOFF,
-            overdue: false,
+            has_claimed: Arc::default(),
+            extensions: Lane::new(Part::Extensions),
+            ends: Lane::new(Part::Ends),
             stopping: None,
             cancelled: 0,
         }
@@ -74,52 +78,14 @@ impl Supervisor {
         loop {
             let now = self.node.runtime.now();
             self.look_at_stop(now);
-            self.collect();
-            let mut extend = self.scan(now);
-            self.update_local(&mut extend).await;
+            self.collect().await;
+            self.extend(now).await;
+            self.ends.send(&self.node, now, |_| true);
+            self.extensions.send(&self.node, now, |active| active.result.is_none() && !active.lost);
             if let Some(stopped) = self.is_over(now) {
                 return stopped;
             }
-            if self.unrecorded.is_empty() && extend.is_empty() {
-                let give_up = self.stopping.map(|stopping| stopping.give_up_at);
-                self.rest(give_up).await;
-                continue;
-            }
-            let node = self.node.clone();
-            // Extensions come first: a lease may end, while a recorded end can wait.
-            let ended = self.unrecorded.len().min(BATCH.saturating_sub(extend.len()));
-            let extended = extend.len().min(BATCH);
-            let updates =
-                PendingUpdate::gather(&node, &extend[..extended], &self.unrecorded[..ended]);
-            match self.guarding(send(&node, &updates)).await {
-                Ok(Failed { ended: again, error }) => {
-                    self.unrecorded.drain(..ended);
-                    self.unrecorded.extend(again);
-                    self.overdue |= extend.len() > extended;
-                    match error {
-                        None => self.wait = MIN_BACKOFF,
-                        Some(error) => self.back_off(error).await,
-                    }
-                }
-                Err(error) => self.back_off(error).await,
-            }
-            if std::mem::take(&mut self.overdue) {
-                node.shared().scan_soon(now);
-            }
-        }
-    }
-
-    /// Awaits a slow operation, and meanwhile ends the runs whose time is over.
-    async fn guarding<T>(&mut self, slow: impl Future<Output = T>) -> T {
-        let mut slow = pin!(slow);
-        loop {
-            match select(slow, pin!(self.rest(None))).await {
-                Either::Left((done, _)) => return done,
-                Either::Right(((), rest)) => slow = rest,
-            }
-            let now = self.node.runtime.now();
-            self.look_at_stop(now);
-            self.overdue |= !self.scan(now).is_empty();
+            self.rest().await;
         }
     }
 
@@ -144,54 +110,63 @@ impl Supervisor {
         }
     }
 
-    fn collect(&mut self) {
-        let mut inside = self.node.shared();
-        let ended = std::mem::take(&mut inside.ended);
-        for id in ended {
-            match inside.active.get(id) {
-                // The store has no record of it, or the lease belongs to another node.
-                Some(live) if live.lost => {
-                    inside.active.remove(id);
+    /// Collects the runs that have ended.
+    async fn collect(&mut self) {
+        let (mut shared_ends, mut lost, mut local) = (Vec::new(), Vec::new(), Vec::new());
+        {
+            let mut shared = self.node.shared();
+            for id in std::mem::take(&mut shared.ended) {
+                match shared.active.get(id) {
+                    // The store has no record of it, or the lease belongs to another node.
+                    Some(active) if active.lost => lost.extend(shared.active.try_remove(id)),
+                    Some(active) if active.placement() == Placement::EveryNode => {
+                        local.push(PendingUpdate::of(id, active));
+                    }
+                    Some(_) => shared_ends.push(id),
+                    None => {}
                 }
-                Some(_) => self.unrecorded.push(id),
-                None => {}
             }
         }
+        drop(lost);
+        self.ends.push(shared_ends);
+        self.update_local(local).await;
     }
 
-    /// Waits, twice as long each time, so that ended runs do not cause more requests to a store
-    /// that is down.
-    async fn back_off(&mut self, error: Error) {
-        let node = self.node.clone();
-        node.store_failed(error);
-        let wait = self.wait;
-        self.wait = (wait * 2).min(MAX_BACKOFF);
-        self.guarding(node.runtime.sleep_until(node.runtime.now() + wait)).await;
-        self.overdue = true;
-    }
-
-    /// Records the updates of jobs that run on every node.
-    async fn update_local(&mut self, extend: &mut Vec<RunId>) {
-        let node = self.node.clone();
-        let updates = {
-            let shared = node.shared();
-            let ended: Vec<_> =
-                self.unrecorded.extract_if(.., |id| is_local(&shared, *id)).collect();
-            let extend: Vec<_> = extend.extract_if(.., |id| is_local(&shared, *id)).collect();
-            drop(shared);
-            PendingUpdate::gather(&node, &extend, &ended)
-        };
-        if !updates.is_empty()
-            && let Err(error) = send_local(&node, &updates).await
+    /// Extends the leases that need it.
+    async fn extend(&mut self, now: Instant) {
+        let due = self.scan(now);
+        let (mut shared_runs, mut local) = (Vec::new(), Vec::new());
         {
-            node.store_failed(error);
+            let mut shared = self.node.shared();
+            for id in due {
+                let Some(active) = shared.active.get_mut(id) else { continue };
+                match active.placement() {
+                    Placement::EveryNode => local.push(PendingUpdate::of(id, active)),
+                    Placement::OneNode => {
+                        active.extending = true;
+                        shared_runs.push(id);
+                    }
+                }
+            }
+        }
+        self.extensions.push(shared_runs);
+        self.update_local(local).await;
+    }
+
+    /// Records the updates of jobs that run on every node, in memory.
+    async fn update_local(&mut self, updates: Vec<PendingUpdate>) {
+        if !updates.is_empty() {
+            let sent = send_local(&self.node, &updates).await;
+            debug_assert!(sent.is_ok_and(|failed| failed.error.is_none()));
         }
     }
 
     /// Cancels and drops runs whose time is over. Returns those to extend.
     fn scan(&mut self, now: Instant) -> Vec<RunId> {
         let node = self.node.clone();
-        let mut extend = Vec::new();
+        let (mut extend, mut is_due) = (Vec::new(), false);
+        // The next extensions: of the runs that are extended if one is due, and of the others.
+        let (mut early, mut others): (Option<Instant>, Option<Instant>) = (None, None);
         let mut next: Option<Instant> = None;
         let mut wants = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         let mut events = Vec::new();
@@ -213,10 +188,12 @@ impl Supervisor {
                 }
                 cancel_at = Some(cancel_at.map_or(kept.cancel_at, |at| at.min(kept.cancel_at)));
                 drop_at = Some(drop_at.map_or(kept.drop_at, |at| at.min(kept.drop_at)));
-                if now >= kept.extend_at {
-                    extend.push(id);
-                } else {
-                    wants(kept.extend_at);
+                if !live.extending {
+                    is_due |= now >= kept.extend_at;
+                    let is_early = later(now, kept.duration / EARLY) >= kept.extend_at;
+                    extend.extend(is_early.then_some(id));
+                    let at = if is_early { &mut early } else { &mut others };
+                    *at = Some(at.map_or(kept.extend_at, |at| at.min(kept.extend_at)));
                 }
             }
             match (cancel_at, drop_at) {
@@ -237,6 +214,11 @@ impl Supervisor {
                 (cancel_at, _) => cancel_at.into_iter().for_each(&mut wants),
             }
         }
+        if !is_due {
+            extend.clear();
+            early.into_iter().for_each(&mut wants);
+        }
+        others.into_iter().for_each(&mut wants);
         inside.scan_at = next;
         drop(inside);
         self.node.emit(events);
@@ -252,20 +234,29 @@ impl Supervisor {
 
     fn is_over(&self, now: Instant) -> Option<Stopped> {
         let stopping = self.stopping?;
-        let inside = self.node.shared();
-        let idle = inside.active.is_empty() && inside.in_turn == 0;
-        let is_done = self.is_run.load(Ordering::Acquire) && idle;
-        let stopped = Stopped { cancelled: self.cancelled, unrecorded: inside.active.len() };
+        let shared = self.node.shared();
+        let idle = shared.active.is_empty() && shared.in_turn == 0;
+        let is_done = self.has_claimed.load(Ordering::Acquire) && idle;
+        let stopped = Stopped {
+            cancelled: self.cancelled,
+            unrecorded: shared.active.len(),
+            unresolved: shared.unresolved,
+        };
         (is_done || now >= stopping.give_up_at).then_some(stopped)
     }
 
-    /// Waits until a run has ended, or its time comes.
-    async fn rest(&self, give_up: Option<Instant>) {
-        let node = &self.node;
+    /// Waits until a run has ended, a request has a reply, or something's time comes.
+    async fn rest(&mut self) {
+        let Self { node, extensions, ends, .. } = self;
         let scan_at = node.shared().scan_at;
-        let Some(at) = scan_at.into_iter().chain(give_up).min() else {
-            return node.supervisor.notified().await;
+        let give_up_at = self.stopping.map(|stopping| stopping.give_up_at);
+        let times = [scan_at, give_up_at, extensions.retry_at(), ends.retry_at()];
+        let timer = match times.into_iter().flatten().min() {
+            Some(at) => Either::Left(node.runtime.sleep_until(at)),
+            None => Either::Right(pending()),
         };
-        select(node.runtime.sleep_until(at), pin!(node.supervisor.notified())).await;
+        let (extended, ended) = (pin!(extensions.reply(node)), pin!(ends.reply(node)));
+        let notified = pin!(node.supervisor.notified());
+        select(timer, select(notified, select(extended, ended))).await;
     }
 }

@@ -62,6 +62,8 @@ struct Engine<'a, S: RecordStore> {
     deleted: Vec<&'a str>,
     /// `true` if history was written.
     recorded: bool,
+    /// The highest fence of tombstones that are the same as none.
+    min_fence: i64,
 }
 
 /// The operations on one name.
@@ -85,6 +87,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             notifications: Vec::new(),
             deleted: Vec::new(),
             recorded: false,
+            min_fence: 0,
         }
     }
 
@@ -195,11 +198,17 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     /// changed its record becomes a draft.
     fn apply(&mut self, now: Time, min_fence: i64) -> Vec<(Vec<Result<Reply>>, Pending<'a, S>)> {
         self.now = self.now.max(Some(now));
+        self.min_fence = self.min_fence.max(min_fence);
         let mut drafts = Vec::new();
         let mut unproved = Vec::new();
         for mut group in std::mem::take(&mut self.open) {
             let Some(loaded) = group.loaded.take() else { continue };
             let now = loaded.now.unwrap_or(now);
+            if let Ok(Some(tombstone)) = &loaded.record
+                && tombstone.is_forgotten(now)
+            {
+                self.min_fence = self.min_fence.max(tombstone.fence);
+            }
             let applied = self.apply_to(&group, &loaded, now, min_fence);
             let is_proved = applied.after.is_some() && applied.replies.iter().all(proved_by_commit);
             if loaded.must_confirm && !is_proved {
@@ -363,7 +372,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self { store, batch, replies, now, notifications, deleted, recorded, .. } = self;
+        let Self {
+            store, batch, replies, now, notifications, deleted, recorded, min_fence, ..
+        } = self;
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
@@ -381,7 +392,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Err(Error::new(ErrorKind::Other, none).op(OP))
             })
         });
-        Ok(Applied::new(now, replies.collect()))
+        Ok(Applied::new(now, replies.collect()).min_fence(min_fence))
     }
 }
 

@@ -278,7 +278,7 @@ fn events_come_in_order() {
         Event::Ready { jobs, .. } => format!("ready {jobs}"),
         Event::Started { fence, .. } => format!("started {fence}"),
         Event::Ended { fence, outcome, .. } => format!("{} {fence}", outcome.word()),
-        Event::Stopped { cancelled, unrecorded } => {
+        Event::Stopped { cancelled, unrecorded, .. } => {
             format!("stopped {cancelled} {unrecorded}")
         }
         other => format!("{other:?}"),

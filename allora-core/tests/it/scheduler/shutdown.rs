@@ -33,17 +33,17 @@ fn when_the_grace_is_over_runs_are_cancelled_and_leases_given_back() {
     let stopped = member.stopped().unwrap();
     assert_eq!((stopped.cancelled, stopped.unrecorded), (2, 0));
     assert_eq!(lab.story("once"), ["cancelled 60"]);
-    assert_eq!(lab.story("leased"), ["released 60"]);
+    assert_eq!(lab.story("leased"), ["failed 60"]);
     for name in ["once", "leased"] {
         lab.assert_over(name, 0, at(75.0), Over::Dropped);
     }
-    // Another node takes over at once, as the same attempt.
+    // Another node takes over at once, as the next attempt.
     lab.start(|seat, b| {
         b.add("leased", seat.job(every(secs(60)), secs(50)).at_least_once(secs(30)))
     });
     lab.until(77.0);
     let again = &lab.log.of("leased")[1];
-    assert_eq!((again.at, again.attempt), (at(60.0), 1));
+    assert_eq!((again.at, again.attempt), (at(60.0), 2));
 }
 
 #[test]

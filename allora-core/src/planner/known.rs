@@ -1,0 +1,105 @@
+//! The state of a job in the store, as of the last reply.
+
+use super::recheck;
+use crate::{
+    backend::{JobState, NextRun, Occurrence, OnExpiry},
+    record::TOMBSTONE,
+    time::{Time, saturating_add},
+};
+use std::time::Duration;
+
+/// The current state as of the last reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The time of that reply, by the store's clock.
+    pub(crate) as_of: Time,
+    pub(crate) generation: i64,
+    /// The record's fence. A different fence means a different state.
+    pub(crate) fence: i64,
+    pub(crate) head: Option<Occurrence>,
+    pub(crate) due_at: Option<Time>,
+    pub(crate) cursor: Option<NextRun>,
+    pub(crate) last_started: Option<Time>,
+    pub(crate) started: u64,
+    pub(crate) paused: bool,
+    /// Fence and lease end of the active runs.
+    pub(crate) lease_ends: Vec<(i64, Time)>,
+    /// The head is leased by another node. The next occurrence, and the time at which this node
+    /// tries it as if that run had been completed.
+    pub(crate) after_lease: Option<(NextRun, Time)>,
+    /// A trigger waits, and the cursor's occurrence was claimed before it.
+    pub(crate) trigger_waits: bool,
+}
+
+impl Known {
+    pub(crate) fn of(state: &JobState, now: Time) -> Self {
+        let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+        Self {
+            as_of: now,
+            generation: state.generation,
+            fence: state.fence,
+            head: state.head.clone(),
+            due_at: state.due_at,
+            cursor: state.cursor,
+            last_started: state.last_started,
+            started: state.counters.started,
+            paused: state.paused.is_some(),
+            lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
+            after_lease: None,
+            trigger_waits: false,
+        }
+    }
+
+    /// `true` if this is the schedule's next occurrence and was not started.
+    pub(crate) fn is_open_cursor(&self, occurrence: &Occurrence) -> bool {
+        self.is_at_cursor(occurrence) && self.open_cursor().is_some()
+    }
+
+    /// `true` if the cursor is at this occurrence, started or not.
+    pub(crate) fn is_at_cursor(&self, occurrence: &Occurrence) -> bool {
+        occurrence.trigger.is_none()
+            && self.cursor.is_some_and(|next| next.scheduled_at == occurrence.scheduled_at)
+    }
+
+    /// The schedule's next occurrence, if it was not started.
+    pub(crate) fn open_cursor(&self) -> Option<NextRun> {
+        self.cursor.filter(|next| self.last_started < Some(next.scheduled_at))
+    }
+
+    /// The time at which the record must be read or claimed.
+    pub(crate) fn wants_attention(&self) -> Option<Time> {
+        let try_at = self.after_lease.map(|(_, try_at)| try_at);
+        self.due_at.into_iter().chain(self.next_lease_end()).chain(try_at).min()
+    }
+
+    /// The time at which the record is read again, although nothing is due by what is known: a
+    /// paused schedule's when an occurrence is held back, any other's before a tombstone could
+    /// expire unseen.
+    pub(crate) fn recheck_at(&self, poll: Duration) -> Time {
+        let longest = saturating_add(self.as_of, TOMBSTONE / 2);
+        let held_back = self.cursor.filter(|_| self.paused);
+        held_back.map_or(longest, |next| recheck(next.due_at, self.as_of, poll).min(longest))
+    }
+
+    /// Applies a move of the cursor, when nothing else is known to wait.
+    pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
+        self.cursor = next;
+        self.head = next.map(|next| Occurrence::from(next.scheduled_at));
+        self.due_at = next.map(|next| next.due_at);
+        self.after_lease = None;
+    }
+
+    /// Assumes that another node's run was completed, when it is time for the occurrence after it.
+    /// If it was not, the store rejects the claim and returns the record.
+    pub(crate) fn assume_completed(&mut self, now: Time) {
+        let leased = self.due_at.is_some_and(|until| until > now);
+        if let Some((next, _)) = self.after_lease.take_if(|(_, try_at)| leased && *try_at <= now) {
+            self.go_to(Some(next));
+        }
+    }
+
+    /// The earliest lease end of the active runs.
+    pub(crate) fn next_lease_end(&self) -> Option<Time> {
+        self.lease_ends.iter().map(|(_, until)| *until).min()
+    }
+}

@@ -1,0 +1,152 @@
+//! The current state of a record, applied to the job.
+
+use super::{
+    Planner, SlotId,
+    known::Known,
+    recheck,
+    slot::{Off, Origin, Phase, Slot},
+};
+use crate::{
+    backend::{JobState, OnExpiry},
+    event::Event,
+    job::CheckedSchedule,
+    time::Time,
+};
+
+impl Planner {
+    /// Applies the current state of one job.
+    pub(super) fn learn(
+        &mut self,
+        id: SlotId,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        let phase = match &slot.origin {
+            Origin::Stored => return self.learn_stored(id, state, now, events),
+            Origin::Code(Ok(definition)) => agree(slot, definition, state, now),
+            Origin::Code(Err(fault)) => Phase::Off(Off::Invalid(fault.to_string())),
+        };
+        if state.unreadable.is_none() {
+            slot.fence = Some(state.fence);
+        }
+        match phase {
+            Phase::Off(off) => self.turn_off(id, off, now, events),
+            Phase::Known(_) => {
+                let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
+                events.extend(was_redefining.then(|| Event::Redefined { name: slot.name.clone() }));
+                slot.agreed = Some(state.generation);
+                self.know(id, state, now, events);
+            }
+            phase => {
+                slot.phase = phase;
+                self.wake(id, Some(super::machine::NOW));
+            }
+        }
+    }
+
+    /// Applies a record that this node and the store agree on.
+    pub(super) fn know(
+        &mut self,
+        id: SlotId,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        let mut known = Known::of(state, now);
+        let Some(slot) = self.slots.get(id) else { return };
+        let is_own = |claim_id: u128| {
+            let drawn = self.next_claim_id.wrapping_sub(self.first_claim_id);
+            claim_id.wrapping_sub(self.first_claim_id) < drawn
+        };
+        // The end of a run of this node is seen when it comes.
+        let leased = state.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
+        if leased.is_some_and(|lease| !is_own(lease.claim_id)) && !known.paused {
+            known.after_lease =
+                after_lease(slot, &known).map(|next| (next, recheck(next.due_at, now, self.poll)));
+        }
+        // A fault of the schedule is over when it is asked without one.
+        if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) {
+            self.turn_on(id, events);
+        }
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        slot.phase = Phase::Known(known);
+        self.look_again(id);
+    }
+
+    /// Sets the wake-up of a job whose state is known.
+    pub(super) fn look_again(&mut self, id: SlotId) {
+        let Some(slot) = self.slots.get(id) else { return };
+        let Phase::Known(known) = &slot.phase else { return };
+        let mut at = known.wants_attention();
+        if !slot.is_stored() {
+            let recheck_at = known.recheck_at(self.poll);
+            at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));
+        }
+        self.wake(id, at);
+    }
+
+    /// Applies a due record that a search has found in the store. Returns whether it shows
+    /// something new to do.
+    pub(crate) fn found(&mut self, state: &JobState, now: Time, events: &mut Vec<Event>) -> bool {
+        let Some(&id) = self.by_name.get(state.name.as_str()) else {
+            return self.found_stored(state, now, events);
+        };
+        let Some(slot) = self.slots.get_mut(id) else { return false };
+        if slot.exchange.note_newer() {
+            return true;
+        }
+        let is_new = match &slot.phase {
+            // A run has ended since this was requested: the state may be older.
+            Phase::Known(_) if slot.updated_in == self.tick => {
+                self.mark_dirty(id);
+                return true;
+            }
+            Phase::Known(known) => {
+                (known.fence, known.due_at, known.generation)
+                    != (state.fence, state.due_at, state.generation)
+            }
+            Phase::Off(Off::Removed) | Phase::New | Phase::Redefine { .. } | Phase::Stale => {
+                return false;
+            }
+            Phase::Off(_) => false,
+        };
+        self.learn(id, state, now, events);
+        is_new
+    }
+}
+
+/// The agreement about a job in code with this definition, when the store has `state`.
+fn agree(slot: &Slot, definition: &str, state: &JobState, now: Time) -> Phase {
+    if let Some(reason) = &state.unreadable {
+        return Phase::Off(Off::Unreadable(reason.clone()));
+    }
+    if !state.kind.is_empty() {
+        return Phase::Off(Off::Invalid(format!(
+            "a stored schedule of kind {:?} has this name; delete that, or choose another name",
+            state.kind
+        )));
+    }
+    if slot.agreed == Some(state.generation) || definition == state.definition {
+        return Phase::Known(Known::of(state, now));
+    }
+    if slot.agreed.is_some() || state.version > slot.spec.settings.version {
+        return Phase::Off(Off::Conflict);
+    }
+    Phase::Redefine {
+        generation: state.generation,
+        after: state.last_started.map_or(now, |last| last.max(now)),
+        cursor: state.cursor.filter(|cursor| state.last_started < Some(cursor.scheduled_at)),
+        started: state.counters.started,
+    }
+}
+
+/// The occurrence that is offered after the leased one, if its run is completed.
+fn after_lease(slot: &Slot, known: &Known) -> Option<crate::backend::NextRun> {
+    known.open_cursor().or_else(|| {
+        let started = known.cursor?.scheduled_at;
+        // A fault of the schedule is reported when the occurrence is planned.
+        CheckedSchedule::of(&slot.name, &slot.spec).following(started, known.started).ok()?
+    })
+}

@@ -1,0 +1,257 @@
+//! The planner's state: its jobs, and when each is looked at next.
+
+use super::{
+    SlotId,
+    congestion_window::CongestionWindow,
+    contention::Contention,
+    slot::{Exchange, Off, Origin, Phase, Slot},
+    slots::Slots,
+    working_set::WorkingSet,
+};
+use crate::{
+    backend::NotRun,
+    error::{Error, ErrorKind, Result},
+    event::Event,
+    job::{CheckedSchedule, InvalidNextAt, JobSpec},
+    time::{Time, saturating_add, since},
+};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A job's wake-up time, its rank among those at the same time, and its slot.
+pub(super) type WakeUp = (Time, u32, SlotId);
+
+/// The wake-up time of what is asked with the next request: registrations and reads.
+pub(super) const NOW: Time = Time::MIN_UTC;
+
+/// The longest interval at which a belief is checked again that keeps a due job from running.
+const MINUTE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Planner {
+    pub(super) slots: Slots,
+    pub(super) by_name: HashMap<Arc<str>, SlotId>,
+    /// The wake-up times of the jobs. Entries that their slot does not confirm are stale.
+    pub(super) queue: BinaryHeap<Reverse<WakeUp>>,
+    /// The jobs with unresolved claims, in the order in which the replies were lost. Each reserves
+    /// capacity.
+    pub(super) unresolved: VecDeque<SlotId>,
+    /// The last request consisted of unresolved claims.
+    pub(super) has_repeated: bool,
+    /// Jobs that were removed, to be dropped outside the lock.
+    pub(super) removed: Vec<JobSpec>,
+    /// The number of the last tick whose replies are pending or were applied.
+    pub(super) tick: u64,
+    /// Something has changed since the last tick.
+    pub(super) is_dirty: bool,
+    pub(super) stored: WorkingSet,
+    pub(super) window: CongestionWindow,
+    pub(super) contention: Contention,
+    /// A random number of this node, which ranks the jobs.
+    pub(super) seed: u64,
+    /// Ids never repeat: they count up from a random number of 128 bits.
+    pub(super) first_claim_id: u128,
+    pub(super) next_claim_id: u128,
+    pub(super) poll: Duration,
+    pub(super) lost_after: Duration,
+}
+
+/// A job in code, with its definition.
+pub(crate) struct NewJob {
+    name: Arc<str>,
+    spec: JobSpec,
+    definition: Result<Box<str>, InvalidNextAt>,
+}
+
+impl NewJob {
+    /// Computes the definition, once. It is user code: call it without a lock.
+    pub(crate) fn new(name: Arc<str>, spec: JobSpec) -> Self {
+        let definition = CheckedSchedule::definition(&spec).map(String::into_boxed_str);
+        Self { name, spec, definition }
+    }
+}
+
+impl Planner {
+    /// `claims`: a random number, the first of this node's claim ids.
+    pub(crate) fn new(claims: u128, poll: Duration, lost_after: Duration) -> Self {
+        Self {
+            slots: Slots::default(),
+            by_name: HashMap::new(),
+            queue: BinaryHeap::new(),
+            unresolved: VecDeque::new(),
+            has_repeated: false,
+            removed: Vec::new(),
+            tick: 0,
+            is_dirty: false,
+            stored: WorkingSet::default(),
+            window: CongestionWindow::default(),
+            contention: Contention::default(),
+            seed: claims as u64,
+            first_claim_id: claims,
+            next_claim_id: claims,
+            poll,
+            lost_after,
+        }
+    }
+
+    /// # Errors
+    /// `AlreadyExists` if the planner has a job of this name.
+    pub(crate) fn add(&mut self, job: NewJob) -> Result {
+        let NewJob { name, spec, definition } = job;
+        if self.by_name.contains_key(&name) {
+            let twice = format!("the job {name:?} is added twice; names are unique");
+            return Err(Error::new(ErrorKind::AlreadyExists, twice));
+        }
+        let slot = Slot::new(name.clone(), spec, Origin::Code(definition), self.seed);
+        let id = self.slots.insert(slot);
+        let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
+        self.by_name.insert(name, id);
+        self.wake(id, Some(NOW));
+        Ok(())
+    }
+
+    /// Removes a job. Returns it if the planner had it, to be dropped without a lock. Its requests
+    /// and runs continue, and the name is free.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<JobSpec> {
+        let id = *self.by_name.get(name)?;
+        // Stored schedules come and go with the store.
+        let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
+        let spec = slot.spec.clone();
+        slot.phase = Phase::Off(Off::Removed);
+        slot.wake_at = None;
+        self.by_name.remove(name);
+        self.free_removed(id);
+        Some(spec)
+    }
+
+    /// Frees the slot of a removed job, unless a claim of it may succeed: that is repeated until
+    /// there is a reply.
+    pub(super) fn free_removed(&mut self, id: SlotId) {
+        if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle())
+            && let Some(slot) = self.slots.remove(id)
+        {
+            self.removed.push(slot.spec);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The number of unresolved claims.
+    pub(crate) fn unresolved(&self) -> usize {
+        self.unresolved.len()
+    }
+
+    /// Handles a notification about this job.
+    pub(crate) fn on_notification(&mut self, name: &str) {
+        match self.by_name.get(name) {
+            Some(&id) => self.mark_dirty(id),
+            None => self.read_by(NOW),
+        }
+    }
+
+    /// Marks a job as changed. It is read after the pending reply, if there is one. The same holds
+    /// while a claim whose reply was lost waits for its repetition: a read before would discard a
+    /// claim that may have succeeded.
+    pub(super) fn mark_dirty(&mut self, id: SlotId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        if slot.exchange.note_newer() {
+            return;
+        }
+        match slot.phase {
+            Phase::Known(_) | Phase::Stale => self.read_at(id, NOW),
+            // A registration shows the record, too.
+            Phase::New | Phase::Redefine { .. } | Phase::Off(_) => self.wake(id, Some(NOW)),
+        }
+    }
+
+    /// `true` if something has changed since the last tick.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    /// Sets the time at which the job is looked at next.
+    pub(super) fn wake(&mut self, id: SlotId, at: Option<Time>) {
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_removed()) else { return };
+        if slot.is_stored() {
+            self.stored.idle.push(id);
+        }
+        // Until a lost reply is resolved, nothing else is asked.
+        if matches!(slot.exchange, Exchange::Unresolved { .. }) || slot.wake_at == at {
+            return;
+        }
+        slot.wake_at = at;
+        let rank = slot.rank;
+        if let Some(at) = at {
+            self.is_dirty = true;
+            self.queue.push(Reverse((at, rank, id)));
+            self.compact();
+        }
+    }
+
+    /// Removes stale entries when most are.
+    fn compact(&mut self) {
+        if self.queue.len() > 2 * self.slots.len() + 1_024 {
+            let entry = |(id, slot): (SlotId, &Slot)| Some(Reverse((slot.wake_at?, slot.rank, id)));
+            self.queue = self.slots.iter().filter_map(entry).collect();
+        }
+    }
+
+    pub(super) fn read_at(&mut self, id: SlotId, at: Time) {
+        if let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_removed()) {
+            slot.phase = Phase::Stale;
+            self.wake(id, Some(at));
+        }
+    }
+
+    /// Stops running a job for a reason, until it is looked at again.
+    pub(super) fn turn_off(&mut self, id: SlotId, off: Off, now: Time, events: &mut Vec<Event>) {
+        let recheck_at = self.off_until(id, &off, now);
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        if slot.reported.as_deref() != Some(&off) {
+            events.extend(off.event(slot.name.clone()));
+            slot.reported = Some(Box::new(off.clone()));
+        }
+        slot.phase = Phase::Off(off);
+        self.wake(id, Some(recheck_at));
+    }
+
+    /// The time at which a job that is off is looked at again.
+    fn off_until(&self, id: SlotId, off: &Off, now: Time) -> Time {
+        let soonest = saturating_add(now, MINUTE);
+        let Some(slot) = self.slots.get(id).filter(|_| *off == Off::Deleted) else {
+            return soonest;
+        };
+        let next = CheckedSchedule::of(&slot.name, &slot.spec).following(now, 0);
+        let latest = saturating_add(now, crate::record::TOMBSTONE / 2);
+        next.map_or(soonest, |next| next.map_or(latest, |next| next.due_at.clamp(soonest, latest)))
+    }
+
+    /// Reports that a job runs again that was off.
+    pub(super) fn turn_on(&mut self, id: SlotId, events: &mut Vec<Event>) {
+        if let Some(slot) = self.slots.get_mut(id)
+            && slot.reported.take().is_some()
+        {
+            events.push(Event::JobResumed { name: slot.name.clone() });
+        }
+    }
+}
+
+/// The time at which a belief that keeps a job from running is checked again, when its occurrence
+/// is due since `due`: at once when it becomes due, then at intervals that grow from the poll
+/// interval to a minute.
+pub(super) fn recheck(due: Time, now: Time, poll: Duration) -> Time {
+    if due > now {
+        return due;
+    }
+    saturating_add(now, since(now, due).clamp(poll.min(MINUTE), MINUTE))
+}
+
+pub(super) fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {
+    let (last, count, outcome) = (range.last, range.count, range.outcome());
+    Event::OccurrencesMissed { name, first, last, count, outcome }
+}

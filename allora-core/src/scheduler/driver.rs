@@ -1,0 +1,148 @@
+//! A planner with its inputs: the part that the claimers of both placements share.
+
+use super::{
+    inbox::Input,
+    node::{Node, Stop},
+};
+use crate::{
+    backend::Applied,
+    error::{Error, Result},
+    event::Event,
+    job::{JobSpec, Placement},
+    planner::{Answer, NewJob, Planner, Request, Tick},
+    time::{Time, whole_millis},
+};
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+pub(super) struct Driver {
+    pub(super) node: Arc<Node>,
+    placement: Placement,
+    /// It calls user code, so that no lock is held where it is called.
+    pub(super) planner: Planner,
+    /// The jobs that run on every node, to be registered again if the clock was wrong.
+    local: HashMap<Arc<str>, JobSpec>,
+}
+
+impl Driver {
+    pub(super) fn new(node: Arc<Node>, placement: Placement, planner: Planner) -> Self {
+        Self { node, placement, planner, local: HashMap::new() }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.node.shared().stop != Stop::No
+    }
+
+    /// Applies what the other parts of the scheduler have left.
+    pub(super) fn take_inputs(&mut self) {
+        let inputs = self.node.shared().inboxes[self.placement].take();
+        for input in inputs {
+            self.apply(input);
+        }
+    }
+
+    fn apply(&mut self, input: Input) {
+        match input {
+            Input::Add(name, spec) => {
+                if self.placement == Placement::EveryNode {
+                    self.local.insert(name.clone(), spec.clone());
+                }
+                self.add(name, spec);
+            }
+            Input::Remove(name) => {
+                self.local.remove(&name);
+                self.remove(&name);
+            }
+            Input::Changed(name) => self.planner.on_notification(&name),
+            Input::Update(update) => {
+                self.planner.on_run_update(update.for_planner(), update.reply());
+            }
+            Input::ClockSetBack => {
+                let jobs: Vec<_> =
+                    self.local.iter().map(|(name, spec)| (name.clone(), spec.clone())).collect();
+                for (name, spec) in jobs {
+                    self.remove(&name);
+                    self.add(name, spec);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, name: Arc<str>, spec: JobSpec) {
+        if let Err(error) = self.planner.add(NewJob::new(name.clone(), spec)) {
+            let reason = error.to_string();
+            self.node.emit([Event::JobInvalid { name, reason }]);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.planner.remove(name);
+        if self.placement == Placement::EveryNode {
+            self.node.local.remove(name);
+        }
+    }
+
+    /// The operations to send now.
+    pub(super) fn tick(&mut self) -> (Tick, Time) {
+        self.take_inputs();
+        let node = &self.node;
+        let (now, room) = {
+            let shared = node.shared();
+            (node.now(&shared), node.room(&shared, self.placement))
+        };
+        let mut events = Vec::new();
+        let mut tick = self.planner.tick(now, room, &mut events);
+        drop(std::mem::take(&mut tick.removed));
+        {
+            let mut shared = node.shared();
+            shared.inboxes[self.placement].full = tick.full;
+            // A run may have ended since the capacity was read.
+            if tick.full && node.room(&shared, self.placement) > room {
+                node.claimers[self.placement].notify();
+            }
+        }
+        node.emit(events);
+        (tick, now)
+    }
+
+    /// Applies the replies, and starts the claimed runs. Returns the requests whose operations
+    /// failed, with the last error.
+    pub(super) fn on_replies(
+        &mut self,
+        requests: Vec<Request>,
+        applied: Applied,
+        sent: Instant,
+    ) -> (Vec<Request>, Result) {
+        self.take_inputs();
+        let now = applied.now;
+        let mut events = Vec::new();
+        let (mut starts, mut lost, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
+        for (request, reply) in requests.into_iter().zip(applied.replies) {
+            match reply {
+                Ok(reply) => {
+                    let answer = Answer::new(reply, whole_millis(now));
+                    let answer = answer.min_fence(applied.min_fence);
+                    starts.extend(self.planner.on_reply(request, answer, &mut events));
+                }
+                Err(error) => {
+                    lost.push(request);
+                    failure = Some(error);
+                }
+            }
+        }
+        self.node.emit(events);
+        self.node.start(starts, sent, now);
+        (lost, failure.map_or(Ok(()), Err))
+    }
+
+    /// The replies to these requests were lost.
+    pub(super) fn on_lost_replies(&mut self, requests: Vec<Request>) {
+        self.take_inputs();
+        let now = {
+            let shared = self.node.shared();
+            self.node.now(&shared)
+        };
+        let mut events = Vec::new();
+        self.planner.on_lost_replies(requests, now, &mut events);
+        self.node.emit(events);
+    }
+}

@@ -1,0 +1,117 @@
+//! Inputs of the planners. A planner runs user code, so it belongs to its claimer and has no lock;
+//! the other parts of the scheduler leave their inputs here.
+
+use super::active_run::RunResult;
+use crate::{
+    backend::{Cursor, Reply},
+    job::{JobSpec, Placement},
+    planner::{RunUpdate, SlotId},
+    run::Run,
+};
+use std::{
+    ops::{Index, IndexMut},
+    sync::Arc,
+};
+
+/// A change that a planner has to know.
+pub(crate) enum Input {
+    /// The job was added to this node.
+    Add(Arc<str>, JobSpec),
+    /// The job was removed from this node.
+    Remove(Arc<str>),
+    /// The record of this job has changed.
+    Changed(Arc<str>),
+    /// The store has replied to an extension or an end.
+    Update(Update),
+    /// The node's clock was far ahead of the store's: begin again.
+    ClockSetBack,
+}
+
+/// The store's reply to an extension or an end of a run.
+pub(crate) struct Update {
+    slot: SlotId,
+    run: Run,
+    completed: Option<Cursor>,
+    reply: Reply,
+}
+
+impl Update {
+    /// `result`: the result of the run; `None` for an extension.
+    pub(super) fn new(slot: SlotId, run: Run, result: Option<&RunResult>, reply: Reply) -> Self {
+        let completed = result.filter(|result| result.is_completion()).map(|_| run.then());
+        Self { slot, run, completed, reply }
+    }
+
+    pub(super) fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    pub(super) fn for_planner(&self) -> RunUpdate<'_> {
+        RunUpdate {
+            slot: self.slot,
+            name: self.run.name(),
+            fence: self.run.fence(),
+            scheduled_at: self.run.scheduled_at(),
+            completed: self.completed,
+        }
+    }
+}
+
+/// The inputs of one planner, and what its claimer waits for.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    inputs: Vec<Input>,
+    /// An occurrence is due and waits for a run to end.
+    pub(crate) full: bool,
+    /// The claimer has ended.
+    is_closed: bool,
+}
+
+impl Inbox {
+    /// Adds an input. Returns it if the claimer has ended.
+    #[must_use = "its destructor is user code, which must not run under the lock"]
+    pub(crate) fn push(&mut self, input: Input) -> Option<Input> {
+        if self.is_closed {
+            return Some(input);
+        }
+        self.inputs.push(input);
+        None
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.inputs)
+    }
+
+    /// Rejects all further inputs.
+    pub(super) fn close(&mut self) -> Vec<Input> {
+        self.is_closed = true;
+        self.take()
+    }
+}
+
+/// One value for the jobs that run on one of the nodes, and one for those that run on every node.
+#[derive(Debug, Default)]
+pub(crate) struct ByPlacement<T> {
+    one_node: T,
+    every_node: T,
+}
+
+impl<T> Index<Placement> for ByPlacement<T> {
+    type Output = T;
+
+    fn index(&self, placement: Placement) -> &T {
+        match placement {
+            Placement::OneNode => &self.one_node,
+            Placement::EveryNode => &self.every_node,
+        }
+    }
+}
+
+impl<T> IndexMut<Placement> for ByPlacement<T> {
+    fn index_mut(&mut self, placement: Placement) -> &mut T {
+        match placement {
+            Placement::OneNode => &mut self.one_node,
+            Placement::EveryNode => &mut self.every_node,
+        }
+    }
+}

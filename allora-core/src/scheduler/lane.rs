@@ -1,0 +1,139 @@
+//! A queue of updates to the store with one request at a time. Extensions and ends have one each,
+//! so that neither waits for the other, and each fails by itself.
+
+use super::{
+    active_run::RunId,
+    claimer::{MAX_BACKOFF, MIN_BACKOFF},
+    node::{Node, later},
+    pending_update::{Failed, PendingUpdate, send},
+    store_health::Part,
+};
+use crate::error::{Error, Result};
+use futures::future::{BoxFuture, FutureExt, pending};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The largest number of updates in one request.
+const BATCH: usize = 1_000;
+
+/// The number of updates by which a request may be larger after one that succeeded.
+const GROWTH: usize = 50;
+
+pub(super) struct Lane {
+    part: Part,
+    /// The runs whose updates wait, by the number of requests that failed with them. Requests that
+    /// fail do not delay the updates of other runs.
+    waiting: BTreeMap<u32, Vec<RunId>>,
+    request: Option<Request>,
+    retry_at: Option<Instant>,
+    wait: Duration,
+    /// The largest number of updates in the next request: halved when a request fails as a whole,
+    /// which may have been too much for the store.
+    limit: usize,
+}
+
+struct Request {
+    /// The number of failed requests before.
+    failures: u32,
+    runs: Vec<RunId>,
+    result: BoxFuture<'static, Result<Failed>>,
+}
+
+impl Lane {
+    pub(super) fn new(part: Part) -> Self {
+        Self {
+            part,
+            waiting: BTreeMap::new(),
+            request: None,
+            retry_at: None,
+            wait: MIN_BACKOFF,
+            limit: BATCH,
+        }
+    }
+
+    pub(super) fn push(&mut self, runs: impl IntoIterator<Item = RunId>) {
+        self.add(0, runs);
+    }
+
+    fn add(&mut self, failures: u32, runs: impl IntoIterator<Item = RunId>) {
+        let mut runs = runs.into_iter().peekable();
+        if runs.peek().is_some() {
+            self.waiting.entry(failures).or_default().extend(runs);
+        }
+    }
+
+    /// The time of the next request, if it waits for that.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at.filter(|_| self.request.is_none() && !self.waiting.is_empty())
+    }
+
+    /// Sends a request, if there is none on its way. `is_wanted` selects the runs that still need
+    /// the update. Those whose leases end first are sent first.
+    pub(super) fn send(&mut self, node: &Arc<Node>, now: Instant, is_wanted: IsWanted) {
+        if self.request.is_some() || self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        while let Some((failures, mut runs)) = self.waiting.pop_first() {
+            let updates = {
+                let shared = node.shared();
+                let active = |id: &RunId| shared.active.get(*id).filter(|active| is_wanted(active));
+                runs.retain(|id| active(id).is_some());
+                if runs.len() > self.limit {
+                    runs.sort_by_key(|id| active(id).map(|active| active.timers.drop_at));
+                    let rest = runs.split_off(self.limit);
+                    self.waiting.entry(failures).or_default().extend(rest);
+                }
+                let updates =
+                    runs.iter().filter_map(|id| Some(PendingUpdate::of(*id, active(id)?)));
+                updates.collect::<Vec<_>>()
+            };
+            if updates.is_empty() {
+                continue;
+            }
+            let node = node.clone();
+            let result = async move { send(&node, &updates).await }.boxed();
+            self.request = Some(Request { failures, runs, result });
+            return;
+        }
+        node.store.idle(self.part);
+    }
+
+    /// Waits for the reply. If the future is dropped, the next call waits for the same one.
+    pub(super) async fn reply(&mut self, node: &Node) {
+        let Some(request) = &mut self.request else { return pending().await };
+        let result = (&mut request.result).await;
+        let Some(Request { failures, runs, .. }) = self.request.take() else { return };
+        let failures = failures.saturating_add(1);
+        let error = match result {
+            Ok(Failed { again, error }) => {
+                self.limit = (self.limit + GROWTH).min(BATCH);
+                self.add(failures, again);
+                error
+            }
+            Err(error) => {
+                self.limit = (runs.len() / 2).max(1);
+                self.add(failures, runs);
+                Some(error)
+            }
+        };
+        match error {
+            None => {
+                (self.retry_at, self.wait) = (None, MIN_BACKOFF);
+                node.store_answered(self.part);
+            }
+            Some(error) => self.back_off(node, error),
+        }
+    }
+
+    /// Waits, twice as long each time, so that a store that is down has few requests.
+    fn back_off(&mut self, node: &Node, error: Error) {
+        node.store_failed(self.part, error);
+        self.retry_at = Some(later(node.runtime.now(), self.wait));
+        self.wait = (self.wait * 2).min(MAX_BACKOFF);
+    }
+}
+
+type IsWanted = fn(&super::active_run::ActiveRun) -> bool;
