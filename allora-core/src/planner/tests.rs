@@ -1,9 +1,6 @@
 //! Every policy by values: one planner, one record, time as given.
 
-use super::{
-    slot::{Off, Phase},
-    *,
-};
+use super::{slot::Phase, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
     backend::{Action, Completion, Operation, Reply},

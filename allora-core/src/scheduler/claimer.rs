@@ -4,7 +4,7 @@
 use super::{
     node::{Node, Stop, later},
     notify::yield_now,
-    search::Search,
+    search::{Found, Search},
     within::within,
 };
 use crate::{
@@ -314,23 +314,31 @@ impl Claimer {
         let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).collect();
         let query = {
             let shared = node.shared();
-            let known = shared.planner.known_stored();
-            self.search.find(&kinds, node.now(&shared), known).node(&node.id)
+            let (known, most) = (shared.planner.known_stored(), shared.planner.window());
+            self.search.find(&kinds, node.now(&shared), known, most).node(&node.id)
         };
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        let due = within(&node, "find_due", queries.find_due(query, time)).await?;
+        let due = within(&node, "find_due", queries.find_due(query, time)).await;
+        let due = due.inspect_err(|_| node.shared().planner.on_timeout(query.limit))?;
         self.on_contact(sent, before, due.now);
         let mut events = Vec::new();
+        let mut is_new = false;
         {
             let mut shared = node.shared();
+            shared.planner.on_answer(due.found.len());
             for state in &due.found {
-                shared.planner.found(state, whole_millis(due.now), &mut events);
+                is_new |= shared.planner.found(state, whole_millis(due.now), &mut events);
             }
         }
         self.poll_at = later(node.runtime.now(), node.config.poll_interval);
         node.emit(events);
-        self.search.answered(&node, due.next_due, due.found.len() >= query.limit);
+        let records = due.found.len();
+        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
+        let is_full = records >= query.limit;
+        let found =
+            Found { now: due.now, next_due: due.next_due, records, of_code, is_full, is_new };
+        self.search.answered(&node, found);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod delivery;
 mod faults;
 mod hostile;
+mod liveness;
 mod local;
 mod mutex;
 mod operators;
