@@ -189,7 +189,7 @@ fn a_job_that_another_node_registers_again_runs_on_every_node() {
     assert_eq!(first.news()[..3], ["Ready", "Deleted", "JobResumed"]);
 }
 
-/// A schedule that panics as long as it is told to.
+/// A schedule that panics while the flag is set.
 struct Moody(Arc<AtomicBool>);
 
 #[async_trait::async_trait]
