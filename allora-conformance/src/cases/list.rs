@@ -139,6 +139,7 @@ macro_rules! __cases {
                 a_silent_run_does_not_block_a_paused_schedules_triggers: [Expiry];
                 a_trigger_runs_beside_the_schedule: [];
                 a_trigger_never_moves_the_cursor: [];
+                triggers_do_not_keep_the_schedule_waiting: [];
                 a_completed_trigger_leaves_the_cursor: [];
                 a_silent_trigger_at_a_nominal_instant_is_not_that_instant: [Expiry];
                 the_same_trigger_counts_once_and_two_of_one_millisecond_twice: [];

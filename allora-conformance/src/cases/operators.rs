@@ -163,6 +163,32 @@ pub(super) async fn a_trigger_never_moves_the_cursor(w: &Cluster) {
     assert_eq!(state, seen);
 }
 
+pub(super) async fn triggers_do_not_keep_the_schedule_waiting(w: &Cluster) {
+    for (name, is_leased) in [("at most once", false), ("at least once", true)] {
+        w.node().register(t(0), name, t(60)).await;
+        let seen = w.node().trigger(t(30), name, "id").await;
+        assert_ne!(seen.head, Some(t(60).into()), "the trigger is due first");
+        let mut claim = match is_leased {
+            true => leased(&seen, 1),
+            false => once(&seen, 1, Some(t(120).into())),
+        };
+        (claim.expected, claim.start) = (t(60).into(), t(60).into());
+        lost(w.node().claim(t(59), name, claim.clone()).await);
+        let run = won(w.node().claim(t(60), name, claim.clone()).await);
+        assert_eq!((run.occurrence, run.attempt), (t(60).into(), 1));
+        let end = if is_leased { ran(t(120)) } else { ran_and_stay() };
+        assert_eq!(w.node().end(t(61), name, run.fence, end).await, Reply::Accepted);
+        let after = w.node().read(name).await;
+        assert_eq!((after.head.clone(), after.cursor), (seen.head.clone(), Some(t(120).into())));
+        assert_eq!(after.counters.started, 1);
+        // Beside a leased trigger nothing starts.
+        won(w.node().claim(t(120), name, leased(&after, 2)).await);
+        let mut late = leased(&w.node().read(name).await, 3);
+        (late.expected, late.start) = (t(120).into(), t(120).into());
+        lost(w.node().claim(t(120), name, late).await);
+    }
+}
+
 pub(super) async fn a_completed_trigger_leaves_the_cursor(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     w.node().trigger(t(30), "job", "id").await;

@@ -4,8 +4,9 @@ use super::{NextRun, Occurrence, Outcome};
 use crate::time::Time;
 use std::time::Duration;
 
-/// Claims an occurrence, if nothing of the job was claimed or changed since it was read, its head is
-/// the expected occurrence, and that is due.
+/// Claims an occurrence, if nothing of the job was claimed or changed since it was read, the expected
+/// occurrence is offered, and it is due. Offered is the head; and the cursor's occurrence while the
+/// head is a trigger.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Claim {
@@ -16,7 +17,7 @@ pub struct Claim {
     /// higher one, so that a claim that the network delivers late, when its run was released or
     /// waits to be retried, does not succeed for a node that no longer waits for it.
     pub fence: i64,
-    /// The head that was read.
+    /// The head that was read, or the cursor's occurrence if the head is a trigger.
     pub expected: Occurrence,
     /// The occurrence to start: the expected one, or a later one of the same schedule if `not_run`
     /// accounts for those before it. Not after the store's now.

@@ -46,9 +46,9 @@ use std::{fmt, sync::Arc};
 ///    `claim::operations_on_one_job_are_applied_in_their_order`,
 ///    `lifecycle::jobs_do_not_disturb_each_other`,
 ///    `contention::eight_nodes_claim_each_occurrence_once`.
-/// 2. *One winner.* A claim succeeds only if the record's fence is the one that was read, its head
-///    is the expected occurrence, and that is due by the store's clock. So a claim that arrives when
-///    its node no longer waits for it claims nothing. Cases:
+/// 2. *One winner.* A claim succeeds only if the record's fence is the one that was read, the
+///    expected occurrence is [offered](Claim), and it is due by the store's clock. So a claim that
+///    arrives when its node no longer waits for it claims nothing. Cases:
 ///    `claim::one_of_two_nodes_claims_and_the_other_receives_the_current_state`,
 ///    `claim::a_claim_with_another_fence_is_refused`,
 ///    `claim::a_claim_of_another_occurrence_is_refused`,
@@ -127,8 +127,10 @@ use std::{fmt, sync::Arc};
 ///    incarnation. Cases: `stored::a_deleted_job_is_deleted_for_every_operation`,
 ///    `stored::a_run_of_a_deleted_job_receives_that_and_moves_nothing`,
 ///    `stored::a_tombstone_outlives_every_late_writer`.
-/// 19. *A trigger runs once beside the schedule*, and never moves its cursor. Cases:
+/// 19. *A trigger runs once beside the schedule*, never moves its cursor, and does not keep it
+///    waiting: while a trigger is the head, the cursor's occurrence can be claimed, too. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,
+///    `operators::triggers_do_not_keep_the_schedule_waiting`,
 ///    `operators::the_same_trigger_counts_once_and_two_of_one_millisecond_twice`,
 ///    `operators::a_trigger_stands_for_the_instant_it_is_given`,
 ///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.

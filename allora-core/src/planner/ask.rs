@@ -24,7 +24,6 @@ impl Planner {
     /// other operations have their turn before it is repeated.
     pub(crate) fn tick(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
         self.tick += 1;
-        self.is_dirty = false;
         self.evict_idle(now);
         // An unresolved claim may have won.
         let room = room.saturating_sub(self.unresolved());
@@ -45,11 +44,6 @@ impl Planner {
         let more = wake_at.is_some_and(|at| at <= now);
         let full = more && self.unresolved.is_empty() && claims >= room;
         Tick { requests, wake_at, more, full, removed: std::mem::take(&mut self.removed) }
-    }
-
-    /// The number of operations that one request may have.
-    pub(crate) fn window(&self) -> usize {
-        self.window.size()
     }
 
     /// `true` if other nodes claim the same occurrences.
@@ -258,6 +252,5 @@ fn registration(slot: &Slot, now: Time) -> Result<Option<RequestAction>, Invalid
 }
 
 fn request(id: SlotId, slot: &Slot, action: RequestAction) -> Request {
-    let placement = slot.spec.settings.placement;
-    Request { slot: id, name: slot.name.clone(), placement, action }
+    Request { slot: id, name: slot.name.clone(), action }
 }

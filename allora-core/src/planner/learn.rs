@@ -3,11 +3,12 @@
 use super::{
     Planner, SlotId,
     known::Known,
+    machine::NOW,
     recheck,
     slot::{Off, Origin, Phase, Slot},
 };
 use crate::{
-    backend::{JobState, OnExpiry},
+    backend::{JobState, NextRun, OnExpiry},
     event::Event,
     job::CheckedSchedule,
     time::Time,
@@ -23,25 +24,25 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        let phase = match &slot.origin {
+        let disagreement = match &slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now, events),
-            Origin::Code(Ok(definition)) => agree(slot, definition, state, now),
-            Origin::Code(Err(fault)) => Phase::Off(Off::Invalid(fault.to_string())),
+            Origin::Code(Ok(definition)) => disagreement(slot, definition, state, now),
+            Origin::Code(Err(fault)) => Some(Phase::Off(Off::Invalid(fault.to_string()))),
         };
         if state.unreadable.is_none() {
             slot.fence = Some(state.fence);
         }
-        match phase {
-            Phase::Off(off) => self.turn_off(id, off, now, events),
-            Phase::Known(_) => {
+        match disagreement {
+            Some(Phase::Off(off)) => self.turn_off(id, off, now, events),
+            None => {
                 let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
                 events.extend(was_redefining.then(|| Event::Redefined { name: slot.name.clone() }));
                 slot.agreed = Some(state.generation);
                 self.know(id, state, now, events);
             }
-            phase => {
+            Some(phase) => {
                 slot.phase = phase;
-                self.wake(id, Some(super::machine::NOW));
+                self.wake(id, Some(NOW));
             }
         }
     }
@@ -117,33 +118,34 @@ impl Planner {
     }
 }
 
-/// The agreement about a job in code with this definition, when the store has `state`.
-fn agree(slot: &Slot, definition: &str, state: &JobState, now: Time) -> Phase {
+/// The reason why a job in code with this definition cannot be run as the store has it; `None` if
+/// the definitions agree.
+fn disagreement(slot: &Slot, definition: &str, state: &JobState, now: Time) -> Option<Phase> {
     if let Some(reason) = &state.unreadable {
-        return Phase::Off(Off::Unreadable(reason.clone()));
+        return Some(Phase::Off(Off::Unreadable(reason.clone())));
     }
     if !state.kind.is_empty() {
-        return Phase::Off(Off::Invalid(format!(
+        return Some(Phase::Off(Off::Invalid(format!(
             "a stored schedule of kind {:?} has this name; delete that, or choose another name",
             state.kind
-        )));
+        ))));
     }
     if slot.agreed == Some(state.generation) || definition == state.definition {
-        return Phase::Known(Known::of(state, now));
+        return None;
     }
     if slot.agreed.is_some() || state.version > slot.spec.settings.version {
-        return Phase::Off(Off::Conflict);
+        return Some(Phase::Off(Off::Conflict));
     }
-    Phase::Redefine {
+    Some(Phase::Redefine {
         generation: state.generation,
         after: state.last_started.map_or(now, |last| last.max(now)),
         cursor: state.cursor.filter(|cursor| state.last_started < Some(cursor.scheduled_at)),
         started: state.counters.started,
-    }
+    })
 }
 
 /// The occurrence that is offered after the leased one, if its run is completed.
-fn after_lease(slot: &Slot, known: &Known) -> Option<crate::backend::NextRun> {
+fn after_lease(slot: &Slot, known: &Known) -> Option<NextRun> {
     known.open_cursor().or_else(|| {
         let started = known.cursor?.scheduled_at;
         // A fault of the schedule is reported when the occurrence is planned.

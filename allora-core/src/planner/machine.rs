@@ -45,8 +45,6 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The number of the last tick whose replies are pending or were applied.
     pub(super) tick: u64,
-    /// Something has changed since the last tick.
-    pub(super) is_dirty: bool,
     pub(super) stored: WorkingSet,
     pub(super) window: CongestionWindow,
     pub(super) contention: Contention,
@@ -85,7 +83,6 @@ impl Planner {
             has_repeated: false,
             removed: Vec::new(),
             tick: 0,
-            is_dirty: false,
             stored: WorkingSet::default(),
             window: CongestionWindow::default(),
             contention: Contention::default(),
@@ -137,10 +134,6 @@ impl Planner {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
     /// The number of unresolved claims.
     pub(crate) fn unresolved(&self) -> usize {
         self.unresolved.len()
@@ -169,11 +162,6 @@ impl Planner {
         }
     }
 
-    /// `true` if something has changed since the last tick.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.is_dirty
-    }
-
     /// Sets the time at which the job is looked at next.
     pub(super) fn wake(&mut self, id: SlotId, at: Option<Time>) {
         let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_removed()) else { return };
@@ -187,7 +175,6 @@ impl Planner {
         slot.wake_at = at;
         let rank = slot.rank;
         if let Some(at) = at {
-            self.is_dirty = true;
             self.queue.push(Reverse((at, rank, id)));
             self.compact();
         }

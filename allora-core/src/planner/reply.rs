@@ -200,7 +200,6 @@ impl Planner {
             }
             self.free_removed(id);
         }
-        self.is_dirty |= !self.unresolved.is_empty();
     }
 
     /// The run of a claimed occurrence, which runs in any case.

@@ -3,7 +3,7 @@
 use super::SlotId;
 use crate::{
     backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation},
-    job::{JobSpec, Placement},
+    job::JobSpec,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -27,7 +27,6 @@ pub(crate) struct Tick {
 pub(crate) struct Request {
     pub(super) slot: SlotId,
     pub(crate) name: Arc<str>,
-    pub(crate) placement: Placement,
     pub(super) action: RequestAction,
 }
 

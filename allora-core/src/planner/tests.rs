@@ -1,9 +1,6 @@
 //! Every policy by values: one planner, one record, time as given.
 
-use super::{
-    slot::{Off, Phase},
-    *,
-};
+use super::{slot::Phase, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
     backend::{Action, Completion, Operation, Reply},
@@ -586,4 +583,157 @@ fn what_a_store_does_not_grant_is_asked_ever_more_seldom() {
     }
     assert!((10..40).contains(&asked), "{asked} times in 10 s");
     table.at(80.0).expect(&[60.], &[], 120.);
+}
+
+#[test]
+fn a_lost_claim_is_repeated_before_an_earlier_run_is_recorded_as_lost() {
+    let mut table = Table::laid(minutely()).at(0.0).held().at(60.0);
+    // The run of 60 lives on another node, say, and its lease ends between claim and repetition.
+    let fence = table.live[0].claimed.fence;
+    let start = table.live.remove(0);
+    table.update(&start, Action::Extend { fence, duration: secs(32) }, at(89.0));
+    table = table.lost_at(120.0).at(122.0).expect(&[60., 120.], &[], 180.);
+    assert_eq!(table.record.unwrap().counters.lost, 1, "that of 60 only");
+}
+
+#[test]
+fn a_lost_claim_comes_first_and_reserves_capacity() {
+    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+    let mut records: Vec<Option<Record>> = vec![None; 3];
+    for name in ["0", "1", "2"] {
+        planner.add(NewJob::new(name.into(), minutely())).unwrap();
+    }
+    let mut answer = |planner: &mut Planner, requests: Vec<Request>, now: f64| -> usize {
+        let mut starts = 0;
+        for request in requests {
+            let i: usize = request.name.parse().unwrap();
+            let context = OpContext::new("me", at(now));
+            let history = &mut HistoryBuffer::off();
+            let reply = apply(&mut records[i], &request.operation(), context, history).unwrap();
+            let answer = Answer::new(reply, at(now));
+            starts += usize::from(planner.on_reply(request, answer, &mut Vec::new()).is_some());
+        }
+        starts
+    };
+    let events = &mut Vec::new();
+    let registrations = planner.tick(at(0.0), 2, events).requests;
+    answer(&mut planner, registrations, 0.0);
+    let lost = planner.tick(at(60.0), 1, events).requests;
+    assert_eq!(lost.len(), 1);
+    planner.on_lost_replies(lost, at(61.0), events);
+    assert_eq!(planner.unresolved(), 1);
+    // First alone, then what else there is capacity for, then alone again.
+    let repeated = planner.tick(at(61.0), 2, events).requests;
+    assert_eq!(repeated.len(), 1);
+    planner.on_lost_replies(repeated, at(62.0), events);
+    let others = planner.tick(at(62.0), 2, events).requests;
+    assert_eq!(others.len(), 1, "one place of two is reserved");
+    assert_eq!(answer(&mut planner, others, 62.0), 1);
+    let repeated = planner.tick(at(62.0), 1, events).requests;
+    assert_eq!(answer(&mut planner, repeated, 62.0), 1);
+    assert_eq!(planner.unresolved(), 0);
+}
+
+#[test]
+fn a_claim_that_nothing_resolves_is_abandoned_when_its_lease_would_have_ended() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    for now in [60.0, 61.0, 80.0, 89.0] {
+        let requests = table.turn(at(now), 1);
+        assert_eq!(requests.len(), 1);
+        table.lose(requests, at(now));
+    }
+    assert_eq!((table.planner.unresolved(), table.told.len()), (1, 0));
+    let requests = table.turn(at(91.0), 1);
+    table.lose(requests, at(91.0));
+    assert_eq!(table.planner.unresolved(), 0);
+    table.at(92.0).expect(&[60.], &["ClaimAbandoned"], 120.);
+}
+
+#[test]
+fn a_removed_job_leaves_nothing_and_its_claim_is_resolved() {
+    let mut table = Table::laid(minutely()).at(0.0).lost_at(60.0);
+    assert!(table.planner.remove("job").is_some());
+    assert_eq!(table.planner.slots.len(), 1, "its claim may have won");
+    table.planner.add(NewJob::new("job".into(), minutely())).unwrap();
+    let table = table.at(61.0);
+    assert_eq!(table.ran, [60.]);
+    assert_eq!(table.planner.slots.len(), 1);
+    let mut table = table.at(120.0).expect(&[60., 120.], &[], 180.);
+    table.planner.remove("job");
+    assert_eq!(table.planner.slots.len(), 0);
+    for i in 0..10_000 {
+        table.planner.add(NewJob::new("job".into(), minutely())).unwrap();
+        table = table.at(121.0 + f64::from(i));
+        table.planner.remove("job");
+    }
+    assert_eq!(table.planner.slots.len(), 0);
+    assert!(table.planner.queue.len() < 2_000, "{}", table.planner.queue.len());
+}
+
+#[test]
+fn absent_is_deleted_if_the_store_has_removed_a_tombstone_as_new_as_it() {
+    for (newer, told) in [(0, "Deleted"), (-1, "Reregistered")] {
+        let mut table = Table::laid(minutely()).at(0.0);
+        let fence = table.record.as_ref().unwrap().fence;
+        table.planner.on_notification("job");
+        let read = table.turn(at(10.0), 1).remove(0);
+        let mut events = Vec::new();
+        let answer = Answer::new(Reply::Absent, at(10.0)).min_fence(fence + newer);
+        table.planner.on_reply(read, answer, &mut events);
+        table.tell(events);
+        assert_eq!(table.told, [told]);
+    }
+}
+
+#[test]
+fn a_record_that_was_unreadable_for_a_second_is_read_again() {
+    let mut table = Table::laid(minutely()).at(0.0);
+    table.planner.on_notification("job");
+    for now in [10.0, 70.0] {
+        let read = table.turn(at(now), 1).remove(0);
+        let state = crate::backend::JobState::unreadable("job", "torn");
+        table.answer(read, Reply::State(Box::new(state)), at(now));
+        assert!(table.turn(at(now + 59.0), 1).is_empty(), "once a minute");
+    }
+    table.at(130.0).at(180.0).expect(
+        &[120., 180.],
+        &["JobInvalid", "JobResumed", "missed 60-60 1"],
+        240.,
+    );
+}
+
+#[test]
+fn a_leased_job_is_tried_when_its_next_occurrence_is_due_then_ever_more_seldom() {
+    let spec = minutely().at_least_once(secs(3_600));
+    let mut other = Table::laid(spec.clone()).held().at(0.0).at(60.0);
+    let mut table = Table::joined(spec.clone(), other.record.take());
+    table.planner = Planner::new(1 << 64, secs(5), LOST_AFTER);
+    table.planner.add(NewJob::new("job".into(), spec)).unwrap();
+    table = table.at(61.0);
+    let mut asked = Vec::new();
+    for now in 62..600 {
+        let before = table.asked;
+        table = table.at(f64::from(now));
+        asked.extend((table.asked > before).then_some(now));
+    }
+    assert_eq!(asked, [120, 125, 130, 140, 160, 200, 260, 320, 380, 440, 500, 560]);
+    // The run ends, and nobody tells.
+    other.record = table.record.take();
+    other.end(at(600.0), Completion::Succeeded);
+    table.record = other.record;
+    table.at(620.0).expect(&[600.], &["missed 120-540 8"], 660.);
+}
+
+#[test]
+fn triggers_and_schedule_take_turns() {
+    let waits = minutely().overlap(Overlap::Wait);
+    let mut table = Table::laid(waits).held().at(0.0);
+    for id in ["a", "b", "c"] {
+        table = table.operator(30.0, Action::Trigger { id, scheduled_at: Some(at(1.0)) });
+    }
+    for now in [60.0, 75.0, 90.0, 105.0, 120.0] {
+        table = table.at(now);
+        table.end(at(now + 14.0), Completion::Succeeded);
+    }
+    table.expect(&[60., 1., 1., 1., 120.], &[], 180.);
 }

@@ -59,7 +59,6 @@ impl Planner {
         if self.stored.route.is_some() {
             let look_at = self.stored.read_at.get_or_insert(at);
             *look_at = at.min(*look_at);
-            self.is_dirty = true;
         }
     }
 

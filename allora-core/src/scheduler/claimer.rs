@@ -6,7 +6,7 @@ use super::{
     driver::Driver,
     node::{CLOCK_SKEW, Node, later},
     notify::yield_now,
-    search::Search,
+    search::{Found, Search},
     store_health::Part,
     unresolved::Unresolved,
     within::within,
@@ -334,12 +334,17 @@ impl Claimer {
         node.store_answered(Part::Search);
         self.driver.take_inputs();
         let mut events = Vec::new();
+        let mut is_new = false;
         for state in &due.found {
-            self.driver.planner.found(state, whole_millis(due.now), &mut events);
+            is_new |= self.driver.planner.found(state, whole_millis(due.now), &mut events);
         }
         node.emit(events);
-        let is_losing = self.driver.planner.is_losing();
-        self.search.answered(&node, due.next_due, due.found.len() >= query.limit, is_losing);
+        let records = due.found.len();
+        let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
+        let is_full = records >= query.limit;
+        let found =
+            Found { now: due.now, next_due: due.next_due, records, of_code, is_full, is_new };
+        self.search.answered(&node, found, self.driver.planner.is_losing());
     }
 
     /// A round trip without an operation: it brings the store's time.

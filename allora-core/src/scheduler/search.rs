@@ -4,7 +4,7 @@
 use super::{
     claimer::MIN_BACKOFF,
     node::{Node, later},
-    store_health::Part,
+    store_health,
     within::within,
 };
 use crate::{
@@ -25,6 +25,10 @@ const FOUND: usize = 1_000;
 /// The number of offsets at which a search may begin when other nodes work on what is due.
 const PLACES: usize = 8;
 
+/// The wait after a search that found records and nothing new to do; doubled each time, up to the
+/// poll interval.
+const FRUITLESS: Duration = Duration::from_millis(50);
+
 /// The shortest interval between two requests for the store's kinds.
 const KINDS: Duration = Duration::from_secs(1);
 
@@ -40,7 +44,67 @@ pub(super) struct Search {
     /// The earliest time of a search after one that failed.
     retry_at: Option<Instant>,
     wait: Duration,
+    /// The largest number of records of the next search, in addition to those in memory: halved
+    /// when a search fails.
+    limit: usize,
+    part: Part,
+    /// The due time of the first stored schedule after those found, if the parts are searched one
+    /// after the other.
+    next_stored: Option<Time>,
+    fruitless: Fruitless,
     kinds: Kinds,
+}
+
+/// The part of the records that the next search asks for. A page that is full of records that this
+/// node has nothing to do with must not hide what comes after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// The stored schedules.
+    Stored,
+    /// The jobs in code, behind those that are known to be of other services.
+    Code {
+        skip: usize,
+    },
+}
+
+/// Successive searches that found records and nothing new.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fruitless {
+    count: u32,
+    /// The time of the last of them.
+    last: Option<Time>,
+    /// No search before this time, except by polling.
+    until: Option<Time>,
+}
+
+impl Fruitless {
+    fn wait(self, poll: Duration) -> Duration {
+        (FRUITLESS * (1 << self.count)).min(poll)
+    }
+
+    /// A search that was made as soon as the one before allowed waits twice as long.
+    fn again(&mut self, now: Time, poll: Duration) {
+        let was_soon = self.last.is_some_and(|last| since(now, last) <= 2 * self.wait(poll));
+        self.count = if was_soon { (self.count + 1).min(16) } else { 0 };
+        self.last = Some(now);
+        self.until = Some(saturating_add(now, self.wait(poll)));
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// The store's time.
+    pub(super) now: Time,
+    /// The due time of the first record after those found.
+    pub(super) next_due: Option<Time>,
+    /// The number of records, and of those of jobs in code.
+    pub(super) records: usize,
+    pub(super) of_code: usize,
+    pub(super) is_full: bool,
+    /// At least one of them is new to this node, which can run it.
+    pub(super) is_new: bool,
 }
 
 /// The store's kinds that match this node's patterns.
@@ -64,6 +128,10 @@ impl Search {
             is_crowded: false,
             retry_at: None,
             wait: MIN_BACKOFF,
+            limit: FOUND,
+            part: Part::All,
+            next_stored: None,
+            fruitless: Fruitless::default(),
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
         }
     }
@@ -94,13 +162,16 @@ impl Search {
     }
 
     pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
-        self.at <= saturating_add(now, AHEAD) && self.retry_at.is_none_or(|at| at <= mono)
+        self.at <= saturating_add(now, AHEAD)
+            && self.fruitless.until.is_none_or(|at| at <= now)
+            && self.retry_at.is_none_or(|at| at <= mono)
     }
 
     /// The time until the next search. Records are searched a little before they are due.
     pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
-        let wait = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
-        self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait))
+        let wait = self.fruitless.until.map_or(Duration::ZERO, |until| since(until, now));
+        let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
+        self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait).max(retry))
     }
 
     /// Delays the next search, twice as long each time up to the poll interval. Returns its time.
@@ -108,6 +179,7 @@ impl Search {
         let wait = self.wait.clamp(MIN_BACKOFF, node.config.poll_interval);
         let retry_at = later(node.runtime.now(), wait);
         (self.retry_at, self.wait) = (Some(retry_at), wait * 2);
+        self.limit = (self.limit / 2).max(1);
         retry_at
     }
 
@@ -116,10 +188,15 @@ impl Search {
         self.kinds.read_at
     }
 
-    /// The kinds that this node runs. The empty kind is that of jobs in code.
+    /// The kinds of the next search. The empty kind is that of jobs in code.
     pub(super) fn kinds(&self, node: &Node) -> Vec<Arc<str>> {
-        let exact = node.router.exact().map(Arc::from);
-        std::iter::once(Arc::from("")).chain(exact).chain(self.kinds.all.iter().cloned()).collect()
+        let code = (self.part != Part::Stored).then(|| Arc::from(""));
+        let stored = self.stored_kinds(node).filter(|_| !matches!(self.part, Part::Code { .. }));
+        code.into_iter().chain(stored).collect()
+    }
+
+    fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
+        node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
     }
 
     /// The query. Its limit grows by the number of `known` records, because records that cannot be
@@ -127,21 +204,48 @@ impl Search {
     pub(super) fn find<'a>(&self, kinds: &'a [&'a str], now: Time, known: usize) -> DueQuery<'a> {
         // Up to and including the times that `is_due` accepts: times are whole milliseconds.
         let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-        DueQuery::new(kinds, until, FOUND + known).skipping(self.skip)
+        let skip = match self.part {
+            Part::All => self.skip,
+            Part::Stored => 0,
+            Part::Code { skip } => skip,
+        };
+        DueQuery::new(kinds, until, self.limit + known).skipping(skip)
     }
 
-    /// Applies a result: whether it was full, and the due time of the first record after it. If
-    /// other nodes work on what is due, and one search does not return all of it, the next search
-    /// begins at a random offset.
-    pub(super) fn answered(
-        &mut self,
-        node: &Node,
-        next_due: Option<Time>,
-        is_full: bool,
-        is_losing: bool,
-    ) {
+    /// Applies a result. If other nodes work on what is due, and one search does not return all of
+    /// it, the next search begins at a random offset. If a full page has nothing for this node, the
+    /// next search continues behind it.
+    pub(super) fn answered(&mut self, node: &Node, found: Found, is_losing: bool) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
-        let left_out = self.skip > 0;
+        self.limit = (self.limit * 2).min(FOUND);
+        let Found { now, next_due, records, of_code, is_full, is_new } = found;
+        if is_new {
+            self.fruitless = Fruitless::default();
+        } else if records > 0 {
+            self.fruitless.again(now, node.config.poll_interval);
+        }
+        let part = std::mem::replace(&mut self.part, Part::All);
+        let left_out = part == Part::All && self.skip > 0;
+        let next = match part {
+            Part::Stored if is_full && is_new => Some(Part::Stored),
+            Part::Stored => Some(Part::Code { skip: 0 }),
+            Part::Code { skip } if is_full => Some(Part::Code { skip: skip + records }),
+            Part::All if is_full && !is_new && !left_out => {
+                Some(match self.stored_kinds(node).next() {
+                    Some(_) => Part::Stored,
+                    None => Part::Code { skip: of_code },
+                })
+            }
+            Part::All | Part::Code { .. } => None,
+        };
+        if part == Part::Stored && !is_full {
+            self.next_stored = next_due;
+        }
+        if let Some(next) = next {
+            (self.part, self.at) = (next, Time::MIN_UTC);
+            return;
+        }
+        let next_due = next_due.into_iter().chain(self.next_stored.take()).min();
         // Records that the search left out are still due.
         self.at = if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) };
         if is_full {
@@ -178,7 +282,7 @@ impl Search {
                 self.kinds.is_old = false;
                 self.kinds.ask_at = Some(later(now, KINDS));
             }
-            Err(error) => node.store_failed(Part::Search, error),
+            Err(error) => node.store_failed(store_health::Part::Search, error),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Unresolved {
 /// What is known of a claim.
 enum Unknown {
     /// It may have succeeded. Its lease ends at the given time, at the latest.
-    Claim(Claim, Instant),
+    Claim(Box<Claim>, Instant),
     /// It has succeeded. The occurrence is to be released.
     Claimed { fence: i64 },
 }
@@ -42,7 +42,7 @@ impl Unresolved {
         for request in requests {
             if let Action::Claim(claim) = request.operation().action {
                 let until = later(later(now, node.config.store_timeout), claim.lease.duration);
-                self.claims.insert(request.name.clone(), Unknown::Claim(claim, until));
+                self.claims.insert(request.name.clone(), Unknown::Claim(Box::new(claim), until));
             }
         }
         node.shared().claiming = self.claims.len();
@@ -83,7 +83,7 @@ impl Unresolved {
             .iter()
             .filter_map(|name| {
                 let action = match self.claims.get(name)? {
-                    Unknown::Claim(claim, _) => Action::Claim(claim.clone()),
+                    Unknown::Claim(claim, _) => Action::Claim(Claim::clone(claim)),
                     Unknown::Claimed { fence } => Action::Release { fence: *fence },
                 };
                 Some(Operation::new(name, action))

@@ -3,6 +3,7 @@
 mod delivery;
 mod faults;
 mod hostile;
+mod isolation;
 mod liveness;
 mod local;
 mod mutex;

@@ -46,6 +46,11 @@ pub(crate) struct Faults {
     pub(crate) refuses: AtomicBool,
     /// No call is answered; what is asked is done nevertheless.
     pub(crate) deaf: AtomicBool,
+    /// It does not notify anybody.
+    pub(crate) is_silent: AtomicBool,
+    /// The time that it needs for each operation of a batch. A call that is abandoned meanwhile is
+    /// not done.
+    pub(crate) per_operation: Mutex<Duration>,
     /// No claim is answered; it is done nevertheless.
     pub(crate) deaf_to_claims: AtomicBool,
     /// No extension or end of a run of this job reaches the store.
@@ -164,6 +169,8 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             }
         }
         let claims = batch.operations.iter().any(|one| matches!(one.action, Action::Claim(_)));
+        let slow = *self.faults.per_operation.lock().unwrap();
+        self.sleep(slow * batch.operations.len() as u32).await;
         let (mut fate, there, back) = self.fate()?;
         if claims && self.faults.deaf_to_claims.load(Relaxed) {
             fate = Fate::ReplyLost;
@@ -215,7 +222,7 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {
-        self.inner.notifier()
+        self.inner.notifier().filter(|_| !self.faults.is_silent.load(Relaxed))
     }
 }
 

@@ -112,6 +112,12 @@ impl Lab {
         self.sim.block_on(queries.get(name)).unwrap()
     }
 
+    /// The state of a job, if the store has it.
+    pub(crate) fn state_of(&self, name: &str) -> Option<JobState> {
+        let queries = Backend::queries(&self.store).unwrap();
+        self.sim.block_on(queries.get(name)).ok()
+    }
+
     /// One operation of an operator, whose way to the store is sound.
     pub(crate) fn operate(&self, name: &str, action: Action<'_>) -> allora_core::Result<Reply> {
         let operations = [Operation::new(name, action)];
