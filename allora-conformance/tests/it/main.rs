@@ -5,6 +5,7 @@
 mod broken;
 mod custom_backend;
 mod defects;
+mod faulty_stores;
 mod gates;
 mod history;
 #[path = "../../../examples/custom_backend/store.rs"]
