@@ -9,6 +9,7 @@ mod process;
 mod proxy;
 mod recording_backend;
 mod slow_backend;
+mod traced_backend;
 
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
 pub use lost_replies::{LostReplies, lost_replies};
@@ -17,3 +18,4 @@ pub use process::Node;
 pub use proxy::Proxy;
 pub use recording_backend::{Log, RecordingBackend, wall};
 pub use slow_backend::{SlowBackend, Speed};
+pub use traced_backend::{TracedRequests, TracedStore};

@@ -8,6 +8,7 @@ mod defects;
 mod faulty_stores;
 mod gates;
 mod history;
+mod liveness;
 #[path = "../../../examples/custom_backend/store.rs"]
 mod store;
 mod stores;
