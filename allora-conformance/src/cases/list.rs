@@ -163,6 +163,9 @@ macro_rules! __cases {
                 triggers_are_told_by_their_ids: [History];
                 the_newest_come_first_page_by_page: [History];
             }
+            durability {
+                what_was_acknowledged_outlives_every_process: [Durability];
+            }
             watch {
                 an_added_schedule_is_told: [Notifications];
                 a_trigger_is_told: [Notifications];

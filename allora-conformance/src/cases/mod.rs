@@ -2,6 +2,7 @@
 
 mod claim;
 mod contention;
+mod durability;
 mod history;
 mod lease;
 mod lifecycle;

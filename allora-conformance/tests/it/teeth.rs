@@ -122,4 +122,5 @@ teeth! {
     forgets_the_dead: ForgetsTheDead;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
+    keeps_nothing: KeepsNothing;
 }
