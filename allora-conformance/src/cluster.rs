@@ -44,6 +44,17 @@ impl Cluster {
         }
     }
 
+    /// The same store, closed and opened again.
+    pub(crate) async fn reopen(self) -> Self {
+        drop(self.node);
+        match self.stores.reopen().await {
+            Ok(stores) => Self::new(stores).await,
+            Err(error) => {
+                panic!("the store cannot be opened again: {}", crate::text::chain(&error))
+            }
+        }
+    }
+
     pub(crate) fn start(&self, task: BoxFuture<'static, ()>) {
         self.stores.start(task);
     }

@@ -1,6 +1,6 @@
 //! The interface between the suite and a backend: a store to work on.
 
-use allora_core::{Backend, Result};
+use allora_core::{Backend, Error, ErrorKind, Result};
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use std::{future::Future, sync::Arc};
@@ -25,6 +25,19 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// # Errors
     /// Any: the case fails with it.
     async fn connect(&self) -> Result<Arc<dyn Backend>>;
+
+    /// Closes the store and opens it again with what it has kept, as when every process that uses it
+    /// has ended. Backends that were connected before are dropped; nothing in the memory of this
+    /// process may serve the new ones. Default: an error, for fixtures that declare
+    /// [`Capability::Durability`] as unsupported.
+    ///
+    /// # Errors
+    /// Any: the case fails with it.
+    async fn reopen(self) -> Result<Self> {
+        let remedy = "the fixture has no `reopen`; write it, or declare `Capability::Durability` as \
+                      unsupported";
+        Err(Error::new(ErrorKind::Unsupported, remedy))
+    }
 
     /// Throws the store away, also after a case that failed.
     ///
@@ -77,12 +90,21 @@ pub enum Capability {
     /// [`next_fence`](allora_core::record::next_fence). Where they are not, as on etcd, the random
     /// walks do not compare them with those of the pure functions.
     Microseconds,
+    /// Acknowledged writes outlive the processes that use the store, and the fixture can
+    /// [reopen](Fixture::reopen) it. Not so in process memory.
+    Durability,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: &[Self] =
-        &[Self::Queries, Self::History, Self::Notifications, Self::Expiry, Self::Microseconds];
+    pub const ALL: &[Self] = &[
+        Self::Queries,
+        Self::History,
+        Self::Notifications,
+        Self::Expiry,
+        Self::Microseconds,
+        Self::Durability,
+    ];
 
     /// True if the backend offers it; `None` if the backend does not declare it.
     pub(crate) fn is_offered(self, backend: &dyn Backend) -> Option<bool> {
@@ -90,7 +112,7 @@ impl Capability {
             Self::Queries => Some(backend.queries().is_some()),
             Self::History => Some(backend.history().is_some()),
             Self::Notifications => Some(backend.notifier().is_some()),
-            Self::Expiry | Self::Microseconds => None,
+            Self::Expiry | Self::Microseconds | Self::Durability => None,
         }
     }
 }
@@ -98,6 +120,7 @@ impl Capability {
 /// A fixture whose type is forgotten, so that the cases are plain functions.
 pub(crate) trait Stores: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
+    fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
     fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
     /// Another store, for cases that compare two.
     fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
@@ -109,6 +132,9 @@ pub(crate) trait Stores: Send + Sync {
 impl<F: Fixture> Stores for F {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Fixture::connect(self)
+    }
+    fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>> {
+        async move { Ok(Box::new(Fixture::reopen(*self).await?) as Box<dyn Stores>) }.boxed()
     }
     fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Fixture::tear_down(*self)

@@ -5,7 +5,7 @@
 //! `tests/conformance.rs`:
 //!
 //! ```
-//! use allora_conformance::{Fixture, suite};
+//! use allora_conformance::{Capability, Fixture, suite};
 //! use allora_core::{Backend, Result};
 //! use allora_memory::Memory;
 //! use async_trait::async_trait;
@@ -23,6 +23,11 @@
 //!     async fn connect(&self) -> Result<Arc<dyn Backend>> {
 //!         // A database: a pool of this node's own.
 //!         Ok(Arc::new(self.0.clone()))
+//!     }
+//!
+//!     fn unsupported() -> &'static [Capability] {
+//!         // A database: write `reopen` instead, which checks that it keeps what it acknowledged.
+//!         &[Capability::Durability]
 //!     }
 //! }
 //!
@@ -60,12 +65,14 @@
 //! there again; `ALLORA_TEST_LONG=1` walks farther, and on more ways.
 //!
 //! # What else is here?
-//! [`history`] judges what many nodes wrote down while they were being killed and cut off, for which
-//! [`faults`] has the tools; [`mod@reference`] is the contract on a plain map, for differential tests;
-//! [`differential`] walks on two backends at once, [`stores`] has tests with a store's own clock
-//! and with a damaged record, and [`two_nodes_share_a_job`] shows that a backend
-//! works from a runtime. The suite's own tests keep a collection of backends
-//! with one defect each, and the cases that each must fail.
+//! [`history`] judges what many nodes wrote down while they were being killed and cut off, and
+//! [`history::liveness`] whether all that could run was started. [`faults`] has the tools: a store
+//! that is slow ([`SlowBackend`](faults::SlowBackend)), one that answers partially
+//! ([`PartialBackend`](faults::PartialBackend)), and backends that record. [`mod@reference`] is the
+//! contract on a plain map, for differential tests; [`differential`] walks on two backends at once,
+//! [`stores`] has tests with a store's own clock and with a damaged record, and
+//! [`two_nodes_share_a_job`] shows that a backend works from a runtime. The suite's own tests keep
+//! a collection of backends with one defect each, and the cases that each must fail.
 
 mod cases;
 mod cluster;

@@ -1,6 +1,6 @@
 //! The memory backend proves the contract.
 
-use allora_conformance::{Fixture, suite};
+use allora_conformance::{Capability, Fixture, suite};
 use allora_core::{Backend, Result};
 use allora_memory::Memory;
 use async_trait::async_trait;
@@ -16,6 +16,10 @@ impl Fixture for Store {
 
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         Ok(Arc::new(self.0.clone()))
+    }
+
+    fn unsupported() -> &'static [Capability] {
+        &[Capability::Durability]
     }
 }
 

@@ -170,6 +170,9 @@ macro_rules! __cases {
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];
                 a_run_of_a_deleted_job_ends_as_cancelled: [History];
             }
+            durability {
+                acknowledged_writes_outlive_every_process: [Durability];
+            }
             notifications {
                 a_created_schedule_notifies: [Notifications];
                 a_trigger_notifies: [Notifications];

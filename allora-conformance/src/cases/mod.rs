@@ -3,6 +3,7 @@
 mod at_most_once;
 mod claim;
 mod contention;
+mod durability;
 mod history;
 mod lease;
 mod lifecycle;

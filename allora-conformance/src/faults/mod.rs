@@ -1,19 +1,23 @@
-//! For tests that kill, freeze and cut off: nodes in processes of their own, a store that writes
-//! down for the [history checker](crate::history) what it was asked, a connection that can be cut,
-//! and the faults that every store is tested with.
+//! For tests that kill, freeze and cut off: nodes in processes of their own, stores that write down
+//! for the [history checker](crate::history) what they were asked, a connection that can be cut,
+//! stores that are slow or answer partially, and the faults that every store is tested with.
 
 mod fault_workload;
 mod fleet;
 mod lost_replies;
+mod partial_backend;
 mod process;
 mod proxy;
 mod recording_backend;
 mod scenarios;
 mod skewed;
+mod slow_backend;
+mod traced_backend;
 
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
+pub use partial_backend::{PartialBackend, Shares};
 pub use process::Node;
 pub use proxy::Proxy;
 pub use recording_backend::{Log, RecordingBackend, wall};
@@ -23,3 +27,5 @@ pub use scenarios::{
     occurrences_released_by_stopping_nodes_run_on_others, outages,
 };
 pub use skewed::Skewed;
+pub use slow_backend::{SlowBackend, Speed};
+pub use traced_backend::{TracedRequests, TracedStore};

@@ -2,7 +2,8 @@
 //!
 //! Each node appends an [`Event`] for what it saw: what it took, when it started and ended the
 //! job's code, and the instants that were missed or skipped. [`check`] reads the whole log and
-//! lists every [`Violation`]. The log does not depend on the store or on the runtime.
+//! lists every [`Violation`]. The log does not depend on the store or on the runtime. [`liveness`]
+//! judges whether all that could run was started, by a [`Trace`].
 //!
 //! ```
 //! use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
@@ -22,9 +23,12 @@
 //! ```
 
 mod check;
+pub mod liveness;
 mod log;
 mod merge;
+mod trace;
 
 pub use check::{Invariant, Violation, check};
 pub use log::{Claims, Event, Outcome, What, read, write};
 pub use merge::merge_store_history;
+pub use trace::{Code, Execution, Following, Observation, Running, Seen, Trace};

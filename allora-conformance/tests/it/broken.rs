@@ -75,6 +75,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn is_atomic() -> bool {
         true
     }
+    fn is_durable() -> bool {
+        true
+    }
 }
 
 #[derive(Default)]
@@ -101,6 +104,14 @@ impl<D: Defect> Fixture for Broken<D> {
     }
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         Ok(Arc::new(Self { shared: self.shared.clone(), defect: PhantomData }))
+    }
+    /// The model stands for a disk.
+    async fn reopen(self) -> Result<Self> {
+        let shared: Arc<Shared> = Arc::default();
+        if D::is_durable() {
+            *shared.model.lock().unwrap() = self.model().clone();
+        }
+        Ok(Self { shared, defect: PhantomData })
     }
 }
 

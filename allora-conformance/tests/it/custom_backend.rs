@@ -19,7 +19,7 @@ impl Fixture for Example {
     }
 
     fn unsupported() -> &'static [Capability] {
-        &[Capability::History, Capability::Notifications]
+        &[Capability::History, Capability::Notifications, Capability::Durability]
     }
 }
 

@@ -562,3 +562,11 @@ impl Defect for KeepsTheKind {
         }
     }
 }
+
+/// Keeps records in the memory of its process.
+pub(crate) struct KeepsNothing;
+impl Defect for KeepsNothing {
+    fn is_durable() -> bool {
+        false
+    }
+}

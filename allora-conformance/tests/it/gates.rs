@@ -36,7 +36,12 @@ impl Fixture for Declared {
         Ok(Arc::new(Bare(one.connect().await?)))
     }
     fn unsupported() -> &'static [Capability] {
-        &[Capability::Queries, Capability::History, Capability::Notifications]
+        &[
+            Capability::Queries,
+            Capability::History,
+            Capability::Notifications,
+            Capability::Durability,
+        ]
     }
 }
 

@@ -5,8 +5,10 @@
 mod broken;
 mod custom_backend;
 mod defects;
+mod faulty_stores;
 mod gates;
 mod history;
+mod liveness;
 #[path = "../../../examples/custom_backend/store.rs"]
 mod store;
 mod stores;

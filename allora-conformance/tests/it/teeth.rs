@@ -125,4 +125,5 @@ teeth! {
     keeps_runs_at_reset: KeepsRunsAtReset;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
+    keeps_nothing: KeepsNothing;
 }

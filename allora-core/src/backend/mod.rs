@@ -45,7 +45,8 @@ use std::{fmt, sync::Arc};
 ///    means: before the reply. Cases: `claim::each_operation_of_a_batch_is_decided_alone`,
 ///    `claim::operations_on_one_job_are_applied_in_their_order`,
 ///    `lifecycle::jobs_do_not_disturb_each_other`,
-///    `contention::eight_nodes_claim_each_occurrence_once`.
+///    `contention::eight_nodes_claim_each_occurrence_once`,
+///    `durability::acknowledged_writes_outlive_every_process`.
 /// 2. *One winner.* A claim succeeds only if the record's fence is the one that was read, the
 ///    expected occurrence is [offered](Claim), and it is due by the store's clock. So a claim that
 ///    arrives when its node no longer waits for it claims nothing. Cases:

@@ -4,6 +4,7 @@
 
 mod campaign;
 mod explain;
+mod liveness;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod runtime_real;
 mod runtime_sim;

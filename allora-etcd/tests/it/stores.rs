@@ -61,6 +61,11 @@ impl<C: Cluster> Fixture for Store<C> {
         Ok(Arc::new(patient(builder).connect(self.members.clone()).await?))
     }
 
+    async fn reopen(self) -> Result<Self> {
+        // The clients were dropped; the rest is only an address.
+        Ok(self)
+    }
+
     async fn tear_down(self) -> Result<()> {
         self.clear().await
     }

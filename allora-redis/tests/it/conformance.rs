@@ -34,6 +34,11 @@ macro_rules! store {
                     Ok(Arc::new(self.0.connect(builder).await?))
                 }
 
+                async fn reopen(self) -> Result<Self> {
+                    // The connections were dropped; the place is only an address.
+                    Ok(self)
+                }
+
                 async fn tear_down(self) -> Result<()> {
                     self.0.clear().await;
                     Ok(())

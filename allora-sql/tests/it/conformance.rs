@@ -48,6 +48,11 @@ macro_rules! store {
                     self.0.connect().await
                 }
 
+                async fn reopen(self) -> Result<Self> {
+                    // The pools were dropped; the place is only an address.
+                    Ok(self)
+                }
+
                 async fn tear_down(self) -> Result<()> {
                     self.0.place.clear().await;
                     Ok(())

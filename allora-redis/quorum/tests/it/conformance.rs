@@ -91,7 +91,12 @@ macro_rules! store {
                 }
 
                 fn unsupported() -> &'static [Capability] {
-                    &[Capability::Queries, Capability::History, Capability::Notifications]
+                    &[
+                        Capability::Queries,
+                        Capability::History,
+                        Capability::Notifications,
+                        Capability::Durability,
+                    ]
                 }
             }
 

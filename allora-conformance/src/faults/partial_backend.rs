@@ -1,0 +1,119 @@
+//! A store that answers partially: some operations of a batch fail, each for itself.
+
+use allora_core::{
+    Backend, Error, ErrorKind, Result, Runtime,
+    backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply},
+};
+use async_trait::async_trait;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// The shares of the operations that fail, in thousandths. Clones are the same shares.
+#[derive(Clone, Debug, Default)]
+pub struct Shares(Arc<[AtomicU64; 2]>);
+
+impl Shares {
+    /// Of a thousand operations, `refused` are not applied and `unknown` are applied without a
+    /// reply. Both are [`Unavailable`](ErrorKind::Unavailable) for the caller. Range of the sum: 0
+    /// to 1 000.
+    pub fn new(refused: u64, unknown: u64) -> Self {
+        let shares = Self::default();
+        shares.set(refused, unknown);
+        shares
+    }
+
+    /// Changes the shares.
+    pub fn set(&self, refused: u64, unknown: u64) {
+        self.0[0].store(refused, Relaxed);
+        self.0[1].store(unknown, Relaxed);
+    }
+}
+
+/// A node's way to a store that answers partially. Each operation of a batch fails or not by a
+/// random number of the runtime; the others are applied and answered. Queries do not fail.
+///
+/// ```
+/// use allora_conformance::faults::{PartialBackend, Shares};
+/// use allora_core::runtime::Sim;
+/// use allora_memory::Memory;
+///
+/// // A tenth of the operations is not applied, a twentieth is applied without a reply.
+/// let sim = Sim::new(7);
+/// let store = PartialBackend::new(Memory::new(), sim.node(), Shares::new(100, 50));
+/// # drop(store);
+/// ```
+#[derive(Debug)]
+pub struct PartialBackend<B> {
+    store: B,
+    runtime: Arc<dyn Runtime>,
+    shares: Shares,
+}
+
+impl<B: Backend> PartialBackend<B> {
+    /// `store`, of whose operations these shares fail.
+    pub fn new(store: B, runtime: impl Runtime, shares: Shares) -> Self {
+        Self { store, runtime: Arc::new(runtime), shares }
+    }
+
+    /// `Some` if the operation fails: `true` if it is applied all the same.
+    fn failure(&self) -> Option<bool> {
+        let [refused, unknown] = [0, 1].map(|i| self.shares.0[i].load(Relaxed));
+        if refused + unknown == 0 {
+            return None;
+        }
+        let drawn = self.runtime.random() % 1_000;
+        (drawn < refused + unknown).then_some(drawn >= refused)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend> Backend for PartialBackend<B> {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let fates: Vec<_> = batch.operations.iter().map(|_| self.failure()).collect();
+        let applied: Vec<Operation<'_>> = batch
+            .operations
+            .iter()
+            .zip(&fates)
+            .filter(|(_, fate)| **fate != Some(false))
+            .map(|(operation, _)| operation.clone())
+            .collect();
+        let Applied { now, replies, .. } =
+            self.store.reschedule(Batch::new(batch.node, batch.time, &applied)).await?;
+        let mut replies = replies.into_iter();
+        let failed = || {
+            Err::<Reply, _>(Error::new(ErrorKind::Unavailable, "the store failed on this record"))
+        };
+        let replies = fates.into_iter().map(|fate| match fate {
+            None => replies.next().unwrap_or_else(failed),
+            Some(true) => {
+                drop(replies.next());
+                failed()
+            }
+            Some(false) => failed(),
+        });
+        Ok(Applied::new(now, replies.collect()))
+    }
+
+    fn namespace(&self) -> &str {
+        self.store.namespace()
+    }
+
+    fn durability_warning(&self) -> Option<&str> {
+        self.store.durability_warning()
+    }
+
+    fn queries(&self) -> Option<&dyn Queries> {
+        self.store.queries()
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        self.store.history()
+    }
+
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        self.store.notifier()
+    }
+}

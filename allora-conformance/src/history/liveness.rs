@@ -1,0 +1,699 @@
+//! The liveness of a scheduler, judged by a [`Trace`].
+//!
+//! **While one healthy node has a job's code and free capacity, and the store answers at least some
+//! requests, an occurrence starts within a bound after it is due, not leased, and not held back by
+//! its own policy.** Overlap, retry wait and pause are in the record, so that the check knows them
+//! from there. What follows from the sentence is checked as well; [`Kind`] lists it.
+//!
+//! A node is healthy while it runs, was not asked to stop, is neither frozen nor suspended, and
+//! the store [answers](Seen::Reachable) it. The clock of a stall begins again whenever no single
+//! node has been healthy, with capacity, since it began.
+
+use super::trace::{Code, Execution, Following, Observation, Seen, Trace};
+use allora_core::{
+    Time,
+    backend::{JobState, Occurrence, OnExpiry},
+    record::MAX_LEASES,
+};
+use chrono::TimeDelta;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+/// The bounds by which a trace is judged, and the policies of its jobs.
+#[derive(Clone, Copy)]
+pub struct Liveness<'a> {
+    bound: TimeDelta,
+    contact: TimeDelta,
+    local: TimeDelta,
+    policy: &'a dyn Fn(&str) -> Policy,
+}
+
+/// The policy of a job, as far as its record does not show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// An occurrence waits for the runs before it: at most once, with another overlap than `Allow`.
+    pub is_exclusive: bool,
+    /// A claimed run waits for its turn of a concurrency key.
+    pub has_key: bool,
+}
+
+impl fmt::Debug for Liveness<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Liveness")
+            .field("bound", &self.bound)
+            .field("contact", &self.contact)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Liveness<'a> {
+    /// The bounds of nodes with these settings: two poll intervals, two store timeouts and a second
+    /// for a start, two store timeouts and a second for a run that goes on without its lease, half a second
+    /// for an every-node job, whatever the store does. A
+    /// node that is healthy for the last two thirds of a lease keeps it.
+    pub fn new(poll_interval: Duration, store_timeout: Duration) -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            bound: span(2 * (poll_interval + store_timeout) + second),
+            contact: span(2 * store_timeout + second),
+            local: TimeDelta::milliseconds(500),
+            policy: &|_| Policy::default(),
+        }
+    }
+
+    /// The jobs have these policies. Default: no occurrence waits for another.
+    #[must_use]
+    pub fn policies(mut self, policy: &'a dyn Fn(&str) -> Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Allows this much more for a start: the time in which a slow store serves what is due at one
+    /// instant.
+    #[must_use]
+    pub fn slower_by(mut self, time: Duration) -> Self {
+        self.bound += span(time);
+        self
+    }
+}
+
+fn span(time: Duration) -> TimeDelta {
+    TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX)
+}
+
+/// A breach of the promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The breach.
+    pub kind: Kind,
+    /// The job; empty for [`Kind::Storm`] and [`Kind::LeftBehind`].
+    pub job: Arc<str>,
+    /// The occurrence, if one is concerned.
+    pub occurrence: Option<Occurrence>,
+    /// When the occurrence was due, by the clock of the trace.
+    pub due_at: Option<Time>,
+    /// The time in which nothing happened.
+    pub during: (Time, Time),
+    /// The nodes that could have acted.
+    pub nodes: Vec<Arc<str>>,
+}
+
+/// The kinds of breaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An occurrence that could start was not claimed.
+    NotClaimed,
+    /// A job in code was not registered.
+    NotRegistered,
+    /// An occurrence was claimed, and its node did not start it.
+    NotStarted,
+    /// A lease ended although its node was healthy.
+    LeaseLapsed,
+    /// A run went on without its lease although its node was healthy.
+    NoLease,
+    /// A node stopped with more leases than it has counted.
+    LeftBehind,
+    /// An every-node job did not run in time.
+    NotRunHere,
+    /// An every-node job ran an occurrence from before it was added.
+    OldOccurrence,
+    /// A node sent many requests, or read many records, while little changed.
+    Storm,
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |at: Time| at.format("%T%.3f").to_string();
+        let (from, to) = self.during;
+        write!(f, "seed {}: {:?} {:?}", self.seed, self.kind, self.job)?;
+        if let Some(occurrence) = &self.occurrence {
+            write!(f, ", occurrence {}", time(occurrence.scheduled_at))?;
+            if let Some(trigger) = &occurrence.trigger {
+                write!(f, " ({trigger})")?;
+            }
+        }
+        if let Some(due_at) = self.due_at {
+            write!(f, ", due {}", time(due_at))?;
+        }
+        write!(f, ", from {} to {}, although of {:?}", time(from), time(to), self.nodes)
+    }
+}
+
+/// Every breach in the trace, up to now by its clock.
+///
+/// Costs a few passes over the trace.
+pub fn check(trace: &Trace, law: &Liveness<'_>) -> Vec<Stall> {
+    let end = trace.now();
+    let observations = trace.observations();
+    let mut judge = Judge { seed: trace.seed(), law, end, found: Vec::new() };
+    let story = Story::read(&observations, end);
+    for (job, record) in &story.jobs {
+        judge.claims(&story, job, record);
+        judge.leases(&story, job, record);
+    }
+    judge.registrations(&story);
+    judge.every_node(&story);
+    judge.stops(&observations);
+    judge.storms(&observations);
+    judge.found.sort_by_key(|stall| (stall.kind, stall.during.0));
+    judge.found
+}
+
+/// Times in which something holds.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    open: Option<Time>,
+    closed: Vec<(Time, Time)>,
+}
+
+impl Spans {
+    fn set(&mut self, at: Time, holds: bool) {
+        match (self.open, holds) {
+            (None, true) => self.open = Some(at),
+            (Some(since), false) => {
+                self.open = None;
+                self.closed.push((since, at));
+            }
+            _ => {}
+        }
+    }
+
+    /// The part of `within` that is in one span and longer than `bound`.
+    fn longer(&self, within: (Time, Time), bound: TimeDelta) -> Option<(Time, Time)> {
+        let first = self.closed.partition_point(|(_, to)| *to <= within.0);
+        let cut = self.closed[first..].iter().take_while(|(from, _)| *from < within.1);
+        let mut cut = cut.map(|(from, to)| ((*from).max(within.0), (*to).min(within.1)));
+        cut.find(|(from, to)| *to - *from > bound)
+    }
+
+    fn covers(&self, (from, to): (Time, Time)) -> bool {
+        let first = self.closed.partition_point(|span| span.1 < to);
+        self.closed.get(first).is_some_and(|span| span.0 <= from)
+    }
+}
+
+/// The life of one node.
+#[derive(Default)]
+struct Life {
+    concurrency: usize,
+    up: bool,
+    stopping: bool,
+    awake: bool,
+    reachable: bool,
+    /// The runs of this node by job and fence: leased, called.
+    used: HashMap<(Arc<str>, i64), (bool, bool)>,
+    /// It is up, awake, and has capacity.
+    free: Spans,
+    /// As `free`, and the store answers.
+    able: Spans,
+    /// It is up, awake and answered, and was not asked to stop.
+    healthy: Spans,
+    /// As `healthy`, or it is stopping.
+    alive: Spans,
+}
+
+impl Life {
+    fn update(&mut self, at: Time) {
+        let here = self.up && self.awake;
+        let free = here && !self.stopping && self.used.len() < self.concurrency;
+        self.free.set(at, free);
+        self.able.set(at, free && self.reachable);
+        self.healthy.set(at, here && !self.stopping && self.reachable);
+        self.alive.set(at, here && self.reachable);
+    }
+
+    fn uses(&mut self, at: Time, run: (Arc<str>, i64), change: impl FnOnce(&mut (bool, bool))) {
+        let uses = self.used.entry(run.clone()).or_default();
+        change(uses);
+        if *uses == (false, false) {
+            self.used.remove(&run);
+        }
+        self.update(at);
+    }
+}
+
+/// The life of one lease.
+struct LeaseStory {
+    node: Arc<str>,
+    occurrence: Occurrence,
+    incarnation: i64,
+    /// Each end that the store has granted, with the time of the grant.
+    until: Vec<(Time, Time)>,
+    gone: Option<Time>,
+}
+
+/// The life of one record.
+#[derive(Default)]
+struct RecordStory {
+    states: Vec<(Time, Option<Arc<JobState>>)>,
+    leases: BTreeMap<i64, LeaseStory>,
+}
+
+/// The times at which a node had a code.
+type CodeTimes = Vec<(Time, Time, Code)>;
+
+/// Node, job and fence.
+type CallKey = (Arc<str>, Arc<str>, i64);
+
+/// The observations, by node and job.
+struct Story {
+    nodes: HashMap<Arc<str>, Life>,
+    jobs: BTreeMap<Arc<str>, RecordStory>,
+    /// By job or kind, and node.
+    code: BTreeMap<Arc<str>, BTreeMap<Arc<str>, CodeTimes>>,
+    /// The calls of a run's code by node, job and fence, with their ends. Fences of every-node jobs
+    /// are each node's own.
+    calls: HashMap<CallKey, (Execution, Time, Time)>,
+    /// The lead of the store's clock, from when on.
+    clock: Vec<(Time, TimeDelta)>,
+}
+
+impl Story {
+    fn read(observations: &[Observation], end: Time) -> Self {
+        let mut story = Self {
+            nodes: HashMap::new(),
+            jobs: BTreeMap::new(),
+            code: BTreeMap::new(),
+            calls: HashMap::new(),
+            clock: vec![(Time::MIN_UTC, TimeDelta::zero())],
+        };
+        for Observation { at, seen } in observations {
+            story.take(*at, seen, end);
+        }
+        for life in story.nodes.values_mut() {
+            for spans in [&mut life.free, &mut life.able, &mut life.healthy, &mut life.alive] {
+                spans.set(end, false);
+            }
+        }
+        story
+    }
+
+    fn take(&mut self, at: Time, seen: &Seen, end: Time) {
+        let mut change = |node: &Arc<str>, change: &dyn Fn(&mut Life)| {
+            let life = self.nodes.entry(node.clone()).or_default();
+            change(life);
+            life.update(at);
+        };
+        match seen {
+            Seen::Up { node, concurrency } => change(node, &|life| {
+                life.concurrency = *concurrency;
+                (life.up, life.awake, life.reachable) = (true, true, true);
+            }),
+            Seen::Stopping(node) => change(node, &|life| life.stopping = true),
+            Seen::Awake(node, awake) => change(node, &|life| life.awake = *awake),
+            Seen::Reachable(node, reachable) => change(node, &|life| life.reachable = *reachable),
+            Seen::Down { node, .. } => {
+                change(node, &|life| life.up = false);
+                for held in self.code.values_mut().filter_map(|nodes| nodes.get_mut(node)) {
+                    close(held, at);
+                }
+            }
+            Seen::Added { node, job, code } => {
+                let nodes = self.code.entry(job.clone()).or_default();
+                nodes.entry(node.clone()).or_default().push((at, end, code.clone()));
+            }
+            Seen::Removed { node, job } => {
+                if let Some(held) = self.code.get_mut(job).and_then(|nodes| nodes.get_mut(node)) {
+                    close(held, at);
+                }
+            }
+            Seen::Began(execution) => {
+                self.calls.insert(key(execution), (execution.clone(), at, end));
+                let life = self.nodes.entry(execution.node.clone()).or_default();
+                let run = (execution.job.clone(), execution.fence);
+                life.uses(at, run, |uses| uses.1 = true);
+            }
+            Seen::Over(execution) => {
+                if let Some(call) = self.calls.get_mut(&key(execution)) {
+                    call.2 = at;
+                }
+                let run = (execution.job.clone(), execution.fence);
+                let life = self.nodes.entry(execution.node.clone()).or_default();
+                life.uses(at, run, |uses| uses.1 = false);
+            }
+            Seen::Clock(lead) => self.clock.push((at, TimeDelta::milliseconds(*lead))),
+            Seen::Record { job, state } => self.take_record(at, job, state.as_ref()),
+            Seen::Request { .. } => {}
+        }
+    }
+
+    fn take_record(&mut self, at: Time, job: &Arc<str>, state: Option<&Arc<JobState>>) {
+        let record = self.jobs.entry(job.clone()).or_default();
+        record.states.push((at, state.cloned()));
+        let none = Vec::new();
+        let leases = state.map_or(&none, |state| &state.leases);
+        let live: HashSet<i64> = leases.iter().map(|lease| lease.fence).collect();
+        for lease in leases {
+            let node: Arc<str> = lease.node.as_str().into();
+            let known = record.leases.entry(lease.fence).or_insert_with(|| LeaseStory {
+                node: node.clone(),
+                occurrence: lease.occurrence.clone(),
+                incarnation: state.map_or(0, |state| state.incarnation),
+                until: Vec::new(),
+                gone: None,
+            });
+            if known.until.last().is_none_or(|(_, until)| *until != lease.until) {
+                known.until.push((at, lease.until));
+            }
+            let life = self.nodes.entry(node).or_default();
+            life.uses(at, (job.clone(), lease.fence), |uses| uses.0 = true);
+        }
+        for (fence, lease) in record.leases.iter_mut() {
+            if lease.gone.is_none() && !live.contains(fence) {
+                lease.gone = Some(at);
+                let life = self.nodes.entry(lease.node.clone()).or_default();
+                life.uses(at, (job.clone(), *fence), |uses| uses.0 = false);
+            }
+        }
+    }
+
+    /// The times from `from` to `to` in which the store's clock was steady, with its lead.
+    fn steady(&self, from: Time, to: Time) -> impl Iterator<Item = (Time, Time, TimeDelta)> {
+        let ends = self.clock.iter().skip(1).map(|(at, _)| *at).chain([Time::MAX_UTC]);
+        let parts = self
+            .clock
+            .iter()
+            .zip(ends)
+            .map(move |((since, lead), until)| ((*since).max(from), until.min(to), *lead));
+        parts.filter(|(from, to, _)| from < to)
+    }
+
+    fn lead(&self, at: Time) -> TimeDelta {
+        let next = self.clock.partition_point(|(since, _)| *since <= at);
+        self.clock[next - 1].1
+    }
+
+    /// The nodes with the code for this record, and when they had it.
+    fn with_code<'a>(
+        &'a self,
+        job: &str,
+        state: &JobState,
+    ) -> impl Iterator<Item = (&'a Arc<str>, (Time, Time))> {
+        let key = if state.kind.is_empty() { job } else { &state.kind };
+        let definition = state.definition.clone();
+        let nodes = self.code.get(key).into_iter().flatten();
+        nodes.flat_map(move |(node, held)| {
+            let definition = definition.clone();
+            let fits = held.iter().filter(move |(.., code)| match code {
+                Code::Job(mine) => *mine == definition,
+                Code::Kind => true,
+                Code::EveryNode(_) => false,
+            });
+            fits.map(move |(from, to, _)| (node, (*from, *to)))
+        })
+    }
+}
+
+fn key(execution: &Execution) -> CallKey {
+    (execution.node.clone(), execution.job.clone(), execution.fence)
+}
+
+fn close(held: &mut CodeTimes, at: Time) {
+    if let Some(last) = held.last_mut() {
+        last.1 = last.1.min(at);
+    }
+}
+
+struct Judge<'a> {
+    seed: u64,
+    law: &'a Liveness<'a>,
+    end: Time,
+    found: Vec<Stall>,
+}
+
+/// An occurrence that could start, and since when.
+struct Offer {
+    state: Arc<JobState>,
+    due_at: Time,
+    from: Time,
+    to: Time,
+}
+
+impl Judge<'_> {
+    fn stall(
+        &mut self,
+        kind: Kind,
+        job: &Arc<str>,
+        occurrence: Option<&Occurrence>,
+        during: (Time, Time),
+        nodes: Vec<Arc<str>>,
+    ) -> &mut Stall {
+        let (seed, job) = (self.seed, job.clone());
+        let occurrence = occurrence.cloned();
+        self.found.push(Stall { seed, kind, job, occurrence, due_at: None, during, nodes });
+        self.found.last_mut().expect("it was just added")
+    }
+
+    /// Occurrences that can start are claimed.
+    fn claims(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
+        let policy = (self.law.policy)(job);
+        let mut offer: Option<Offer> = None;
+        let ends = record.states.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
+        for ((from, state), to) in record.states.iter().zip(ends) {
+            let Some(state) = state.as_ref().filter(|state| state.unreadable.is_none()) else {
+                self.judge_offer(story, job, offer.take());
+                continue;
+            };
+            for (from, to, lead) in story.steady(*from, to) {
+                let Some(due_at) = state.due_at else { continue };
+                let held = held_until(state, policy).map_or(due_at, |held| held.max(due_at));
+                let from = from.max(held - lead);
+                if from >= to {
+                    continue;
+                }
+                match &mut offer {
+                    Some(offer) if offer.to == from && same(&offer.state, state) => offer.to = to,
+                    _ => {
+                        let due_at = due_at - lead;
+                        let next = Offer { state: state.clone(), due_at, from, to };
+                        self.judge_offer(story, job, offer.replace(next));
+                    }
+                }
+            }
+        }
+        self.judge_offer(story, job, offer);
+    }
+
+    fn judge_offer(&mut self, story: &Story, job: &Arc<str>, offer: Option<Offer>) {
+        let Some(Offer { state, due_at, from, to }) = offer else { return };
+        if to - from <= self.law.bound {
+            return;
+        }
+        let idle = story.with_code(job, &state).filter_map(|(node, held)| {
+            let (from, to) = (from.max(held.0), to.min(held.1));
+            let able = &story.nodes.get(node)?.able;
+            Some((node.clone(), able.longer((from, to), self.law.bound)?))
+        });
+        let idle: Vec<_> = idle.collect();
+        if let Some((_, during)) = idle.first().cloned() {
+            let nodes: BTreeSet<_> = idle.into_iter().map(|(node, _)| node).collect();
+            let nodes = nodes.into_iter().collect();
+            let head = state.head.as_ref();
+            self.stall(Kind::NotClaimed, job, head, during, nodes).due_at = Some(due_at);
+        }
+    }
+
+    /// A claimed occurrence is started, and keeps its lease while its node is healthy.
+    fn leases(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
+        let policy = (self.law.policy)(job);
+        for (fence, lease) in &record.leases {
+            let Some(life) = story.nodes.get(&lease.node) else { continue };
+            let Some((granted, _)) = lease.until.first() else { continue };
+            let call = story.calls.get(&(lease.node.clone(), job.clone(), *fence));
+            let gone = lease.gone.unwrap_or(self.end);
+            let (nodes, occurrence) = (vec![lease.node.clone()], Some(&lease.occurrence));
+            let began = call.map_or(gone, |(_, began, _)| *began);
+            let idle = life.healthy.longer((*granted, began.min(gone)), self.law.bound);
+            if let Some(during) = idle.filter(|_| !policy.has_key) {
+                self.stall(Kind::NotStarted, job, occurrence, during, nodes.clone());
+            }
+            let mut ends = lease.until.iter().map(|(at, until)| {
+                // By the clock of the trace.
+                (*at, *until - story.lead(*at))
+            });
+            let next = lease.until.iter().skip(1).map(|(at, _)| *at).chain([gone]);
+            let lapse = ends.by_ref().zip(next).find(|((_, until), next)| until < next);
+            if let Some(((extended, until), _)) = lapse {
+                let last = (until - (until - extended) * 2 / 3, until);
+                // A jump of the store's clock ends leases.
+                let is_steady = story.lead(extended) == story.lead(until);
+                if is_steady && life.alive.covers(last) {
+                    self.stall(Kind::LeaseLapsed, job, occurrence, last, nodes.clone());
+                }
+            }
+            let unleased = lapse.map_or(gone, |((_, until), _)| until);
+            let is_deleted = record.states.iter().any(|(at, state)| {
+                let incarnation = state.as_ref().map(|state| state.incarnation);
+                *at >= *granted && incarnation != Some(lease.incarnation)
+            });
+            let Some((_, _, over)) = call.filter(|_| !is_deleted) else { continue };
+            if let Some(during) = life.alive.longer((unleased, *over), self.law.contact) {
+                self.stall(Kind::NoLease, job, occurrence, during, nodes);
+            }
+        }
+    }
+
+    /// A job whose code a node has is in the store.
+    fn registrations(&mut self, story: &Story) {
+        for (job, nodes) in &story.code {
+            let record = story.jobs.get(job);
+            let first = record.and_then(|record| {
+                record.states.iter().find(|(_, state)| state.is_some()).map(|(at, _)| *at)
+            });
+            let first = first.unwrap_or(self.end);
+            for (node, held) in nodes {
+                let Some(life) = story.nodes.get(node) else { continue };
+                let mine = held.iter().filter(|(.., code)| matches!(code, Code::Job(_)));
+                let mut absent = mine.filter_map(|(from, to, _)| {
+                    life.healthy.longer((*from, (*to).min(first)), self.law.bound)
+                });
+                if let Some(during) = absent.next() {
+                    self.stall(Kind::NotRegistered, job, None, during, vec![node.clone()]);
+                }
+            }
+        }
+    }
+
+    /// Every-node jobs run on each node, whatever the store does.
+    fn every_node(&mut self, story: &Story) {
+        let mut calls: HashMap<_, Vec<(Time, Time)>> = HashMap::new();
+        for (execution, began, _) in story.calls.values() {
+            let key = (&execution.job, &execution.node);
+            calls.entry(key).or_default().push((execution.scheduled_at, *began));
+        }
+        for (job, nodes) in &story.code {
+            for (node, held) in nodes {
+                let calls = calls.get(&(job, node)).map_or(&[][..], Vec::as_slice);
+                for (from, to, code) in held {
+                    if let (Code::EveryNode(following), Some(life)) = (code, story.nodes.get(node))
+                    {
+                        let here = Here { job, node, calls, held: (*from, *to), following };
+                        self.on_node(life, &here);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_node(&mut self, life: &Life, here: &Here<'_>) {
+        let Here { job, node, calls, held: (from, to), following } = *here;
+        let nodes = vec![node.clone()];
+        let old = calls.iter().find(|(at, began)| *at < from && (from..to).contains(began));
+        if let Some((at, began)) = old {
+            let occurrence = Occurrence::from(*at);
+            let during = (from, *began);
+            self.stall(Kind::OldOccurrence, job, Some(&occurrence), during, nodes.clone());
+        }
+        let mut next = following(from);
+        while let Some(at) = next.filter(|at| *at + self.law.local < to) {
+            let during = (at, at + self.law.local);
+            let ran = calls.iter().any(|(of, began)| *of >= at && *began <= during.1);
+            // A node that was suspended has a wrong time until the next reply.
+            let rested = ((at - self.law.bound).max(from), during.1);
+            if !ran && life.free.covers(rested) {
+                let occurrence = Occurrence::from(at);
+                self.stall(Kind::NotRunHere, job, Some(&occurrence), during, nodes).due_at =
+                    Some(at);
+                return;
+            }
+            next = following(at);
+        }
+    }
+
+    /// A node that stops has ended, released or counted its runs.
+    fn stops(&mut self, observations: &[Observation]) {
+        let mut leases: HashMap<Arc<str>, Arc<JobState>> = HashMap::new();
+        let mut stopping: HashMap<Arc<str>, Time> = HashMap::new();
+        for Observation { at, seen } in observations {
+            match seen {
+                Seen::Record { job, state: Some(state) } => {
+                    leases.insert(job.clone(), state.clone());
+                }
+                Seen::Record { job, state: None } => drop(leases.remove(job)),
+                Seen::Stopping(node) => drop(stopping.insert(node.clone(), *at)),
+                Seen::Down { node, unrecorded: Some(counted) } => {
+                    let live = |state: &&Arc<JobState>| {
+                        state.leases.iter().any(|lease| *lease.node == **node)
+                    };
+                    let left: Vec<_> = leases.values().filter(live).collect();
+                    if left.len() > *counted {
+                        let since = stopping.get(node).copied().unwrap_or(*at);
+                        let job: Arc<str> = left[0].name.as_str().into();
+                        let nodes = vec![node.clone()];
+                        self.stall(Kind::LeftBehind, &job, None, (since, *at), nodes);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A node is quiet while nothing happens.
+    fn storms(&mut self, observations: &[Observation]) {
+        const WINDOW: TimeDelta = TimeDelta::seconds(10);
+        let changes: Vec<Time> = observations
+            .iter()
+            .filter(|one| matches!(one.seen, Seen::Record { .. }))
+            .map(|one| one.at)
+            .collect();
+        let mut requests: BTreeMap<Arc<str>, Vec<(Time, usize)>> = BTreeMap::new();
+        for Observation { at, seen } in observations {
+            if let Seen::Request { node, found, .. } = seen {
+                requests.entry(node.clone()).or_default().push((*at, *found));
+            }
+        }
+        for (node, requests) in requests {
+            let (mut first, mut found) = (0, 0);
+            for (i, (at, records)) in requests.iter().enumerate() {
+                found += records;
+                while requests[first].0 + WINDOW < *at {
+                    found -= requests[first].1;
+                    first += 1;
+                }
+                let from = *at - WINDOW;
+                let changed = changes.partition_point(|change| change <= at)
+                    - changes.partition_point(|change| *change < from);
+                let sent = i + 1 - first;
+                if sent > 100 + 4 * changed || found > 20_000 + 20 * changed {
+                    self.stall(Kind::Storm, &"".into(), None, (from, *at), vec![node]);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// One every-node job on one node.
+struct Here<'a> {
+    job: &'a Arc<str>,
+    node: &'a Arc<str>,
+    /// The nominal times of its runs, and when they began.
+    calls: &'a [(Time, Time)],
+    held: (Time, Time),
+    following: &'a Following,
+}
+
+/// The time until which the record's active runs hold its head back.
+fn held_until(state: &JobState, policy: Policy) -> Option<Time> {
+    // A lease that is retried on expiry is in the head's due time.
+    let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+    let ends = lost.map(|lease| lease.until);
+    if policy.is_exclusive {
+        return ends.max();
+    }
+    (state.leases.len() >= MAX_LEASES).then(|| ends.min()).flatten()
+}
+
+/// `true` if nothing was claimed, changed or moved from one state to the other.
+fn same(before: &JobState, after: &JobState) -> bool {
+    let key = |state: &JobState| (state.incarnation, state.generation, state.fence);
+    key(before) == key(after) && before.head == after.head
+}

@@ -1,0 +1,449 @@
+//! A fleet of simulated nodes around one store, of which everything is written to a trace.
+
+use crate::support::{Faults, Faulty, Rates, ms, secs};
+use allora_conformance::{
+    faults::{PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore},
+    history::{
+        Code, Seen, Trace,
+        liveness::{Liveness, Policy, Stall, check},
+    },
+};
+use allora_core::{
+    Backend, BoxError, Builder, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
+    Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    backend::{
+        Action, Applied, Batch, Due, DueQuery, History, JobState, Notifier, OPERATOR, Operation,
+        Page, Queries, Reply, TimeSource,
+    },
+    cron, job,
+    runtime::{Sim, SimNode},
+    stored::Definition,
+};
+use allora_memory::Memory;
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use futures::future::{BoxFuture, FutureExt};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// The default settings of a scheduler.
+const POLL: Duration = secs(5);
+const TIMEOUT: Duration = secs(1);
+
+/// More observations and found records than a sound scheduler causes in any test.
+const MOST: usize = 400_000;
+
+pub(super) struct Fleet {
+    pub(super) sim: Sim,
+    pub(super) trace: Trace,
+    /// Per-node ways to the store are built around it.
+    store: TracedStore<Odd>,
+    odd: Odd,
+    clock: SimNode,
+    pub(super) speed: Option<Speed>,
+    pub(super) shares: Shares,
+    pub(super) slower_by: Duration,
+    policies: Mutex<HashMap<String, Policy>>,
+}
+
+/// A node that is being put together.
+pub(super) struct Seat<'a> {
+    fleet: &'a Fleet,
+    pub(super) node: SimNode,
+    pub(super) faults: Arc<Faults>,
+    builder: Option<Builder>,
+    added: Vec<(Arc<str>, Code)>,
+    concurrency: usize,
+}
+
+/// A node with a scheduler.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) node: SimNode,
+    pub(super) handle: Handle,
+    pub(super) faults: Arc<Faults>,
+    trace: Trace,
+    pub(super) stopped: Arc<Mutex<Option<Stopped>>>,
+}
+
+impl Fleet {
+    pub(super) fn new(seed: u64) -> Self {
+        let sim = Sim::new(seed);
+        let (truth, clock) = (sim.node(), sim.node());
+        let trace = Trace::new(seed, move || truth.wall());
+        let wall = clock.clone();
+        let memory = Memory::new().with_history(100_000).with_clock(move || wall.wall());
+        let odd =
+            Odd { inner: memory, unreadable: Arc::default(), notifies: Arc::new(true.into()) };
+        Self {
+            sim,
+            store: TracedStore::new(odd.clone(), trace.clone()),
+            odd,
+            trace,
+            clock,
+            speed: None,
+            shares: Shares::default(),
+            slower_by: Duration::ZERO,
+            policies: Mutex::default(),
+        }
+    }
+
+    /// Starts a scheduler on a node of its own.
+    pub(super) fn start(&self, build: impl FnOnce(&mut Seat<'_>)) -> Member {
+        let node = self.sim.node();
+        let faults: Arc<Faults> = Arc::default();
+        let builder = Scheduler::builder(self.way(&node, &faults))
+            .runtime(node.clone())
+            .label(format!("n{}", node.id()));
+        let mut seat = Seat {
+            fleet: self,
+            node: node.clone(),
+            faults: faults.clone(),
+            builder: Some(builder),
+            added: Vec::new(),
+            concurrency: 1_000,
+        };
+        build(&mut seat);
+        let Seat { builder, added, concurrency, .. } = seat;
+        let scheduler = builder.unwrap().build().unwrap();
+        let handle = scheduler.handle();
+        let trace = self.trace.clone();
+        let id: Arc<str> = handle.node().into();
+        trace.write(Seen::Up { node: id.clone(), concurrency });
+        for (job, code) in added {
+            trace.write(Seen::Added { node: id.clone(), job, code });
+        }
+        let member = Member { node, handle, faults, trace, stopped: Arc::default() };
+        let (trace, stopped) = (member.trace.clone(), member.stopped.clone());
+        member.node.spawn(Box::pin(async move {
+            let ended = scheduler.run().await;
+            trace.write(Seen::Down { node: id, unrecorded: Some(ended.unrecorded) });
+            *stopped.lock().unwrap() = Some(ended);
+        }));
+        member
+    }
+
+    /// The way from a node to the store, from the outside: requests, the network, the store's speed,
+    /// its partial failures, its records.
+    fn way(&self, node: &SimNode, faults: &Arc<Faults>) -> Arc<dyn Backend> {
+        let partial = PartialBackend::new(self.store.clone(), node.clone(), self.shares.clone());
+        let store: Arc<dyn Backend> = match &self.speed {
+            Some(speed) => Arc::new(SlowBackend::new(partial, node.clone(), speed.clone())),
+            None => Arc::new(partial),
+        };
+        let way = Faulty::new(store, Arc::new(node.clone()), faults.clone());
+        Arc::new(TracedRequests::new(way, self.trace.clone()))
+    }
+
+    /// Lets time pass, unless so much happens that the test would not end.
+    pub(super) fn run_for(&self, time: Duration) {
+        const PART: Duration = ms(200);
+        let until = self.sim.elapsed() + time;
+        while self.sim.elapsed() < until && self.trace.work() < MOST {
+            self.sim.run_for(PART.min(until - self.sim.elapsed()));
+        }
+    }
+
+    /// One operation of an operator, whose way to the store is sound.
+    pub(super) fn operate(&self, name: &str, action: Action<'_>) -> Result<Reply> {
+        let operations = [Operation::new(name, action)];
+        let now = self.clock.wall();
+        let batch = Batch::new(OPERATOR, TimeSource::Store { fallback: now }, &operations);
+        self.sim.block_on(self.store.reschedule(batch))?.single()
+    }
+
+    pub(super) fn trigger(&self, name: &str, id: &str) -> bool {
+        self.operate(name, Action::Trigger { id, scheduled_at: None }).is_ok()
+    }
+
+    /// Adds a job in code of a service without nodes, which is due from now on.
+    pub(super) fn stranger(&self, name: &str) {
+        let action = Action::Register { definition: "every 1h", version: 0, first: None };
+        self.operate(name, action).unwrap();
+        assert!(self.trigger(name, "pulled"));
+    }
+
+    /// Adds a stored schedule.
+    pub(super) fn store(&self, name: &str, kind: &str, text: &str) {
+        let definition = Definition::parse(name, text).unwrap();
+        let schedule = StoredSchedule::new(name, kind, definition.text())
+            .with_settings(definition.settings().clone());
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        self.sim.block_on(client.add(&schedule)).unwrap();
+    }
+
+    /// The store notifies nodes, or does not.
+    pub(super) fn set_notifies(&self, notifies: bool) {
+        self.odd.notifies.store(notifies, Relaxed);
+    }
+
+    /// Only this record cannot be read.
+    pub(super) fn set_unreadable(&self, name: Option<&str>) {
+        let before =
+            std::mem::replace(&mut *self.odd.unreadable.lock().unwrap(), name.map(str::to_owned));
+        for name in before.as_deref().into_iter().chain(name) {
+            self.trace.record(name, Some(self.state(name)));
+        }
+    }
+
+    /// The store's clock steps to this lead over the true time.
+    pub(super) fn set_clock(&self, lead: TimeDelta) {
+        self.clock.set_skew(lead);
+        self.trace.write(Seen::Clock(lead.num_milliseconds()));
+    }
+
+    pub(super) fn state(&self, name: &str) -> JobState {
+        self.sim.block_on(Backend::queries(&self.store).unwrap().get(name)).unwrap()
+    }
+
+    /// The breaches so far.
+    pub(super) fn stalls(&self) -> Vec<Stall> {
+        let policies = self.policies.lock().unwrap();
+        let policy = |job: &str| policies.get(job).copied().unwrap_or_default();
+        let law = Liveness::new(POLL, TIMEOUT).policies(&policy).slower_by(self.slower_by);
+        check(&self.trace, &law)
+    }
+}
+
+/// The first breaches, one a line.
+pub(super) fn listed(stalls: &[Stall]) -> String {
+    let lines: Vec<_> = stalls.iter().take(10).map(ToString::to_string).collect();
+    format!("{} breaches of liveness:\n{}", stalls.len(), lines.join("\n"))
+}
+
+impl Seat<'_> {
+    pub(super) fn set(&mut self, change: impl FnOnce(Builder) -> Builder) {
+        self.builder = self.builder.take().map(change);
+    }
+
+    pub(super) fn concurrency(&mut self, runs: usize) {
+        self.concurrency = runs;
+        self.set(|b| b.concurrency(runs));
+    }
+
+    pub(super) fn rates(&self, rates: Rates) {
+        self.faults.set(rates);
+    }
+
+    /// Adds a job in code.
+    pub(super) fn add(&mut self, name: &str, spec: JobSpec) {
+        self.added.push((name.into(), Code::Job(spec.definition())));
+        self.set(|b| b.add(name, spec));
+    }
+
+    /// Adds a job that runs on every node, every ten seconds.
+    pub(super) fn add_every_node(&mut self, name: &str) {
+        let (spec, code) = every_node(self.fleet, &self.node);
+        self.added.push((name.into(), code));
+        self.set(|b| b.add(name, spec));
+    }
+
+    /// A job that takes so long.
+    pub(super) fn job(&self, schedule: impl Schedule, takes: Duration) -> JobSpec {
+        self.fleet.job(&self.node, schedule, takes)
+    }
+
+    /// Runs stored schedules of the kinds that begin with this prefix, among them `kinds`.
+    pub(super) fn kinds(&mut self, prefix: &str, kinds: &[String], takes: Duration) {
+        let handler = self.fleet.handler(&self.node, takes);
+        for kind in kinds {
+            self.added.push((kind.as_str().into(), Code::Kind));
+        }
+        self.set(|b| b.kind(Pattern::prefix(prefix), handler));
+    }
+}
+
+/// A job that runs on every node, every ten seconds.
+fn every_node(fleet: &Fleet, node: &SimNode) -> (JobSpec, Code) {
+    let schedule = cron("*/10 * * * * *").unwrap();
+    let spec = fleet.job(node, schedule.clone(), Duration::ZERO).on_every_node();
+    (spec, Code::EveryNode(Arc::new(move |after: Time| schedule.next_at(after))))
+}
+
+impl Fleet {
+    /// A job that takes so long.
+    pub(super) fn job(&self, node: &SimNode, schedule: impl Schedule, takes: Duration) -> JobSpec {
+        job(schedule, self.handler(node, takes))
+    }
+
+    fn handler(
+        &self,
+        node: &SimNode,
+        takes: Duration,
+    ) -> impl FnOnce(Run) -> BoxFuture<'static, std::result::Result<(), BoxError>>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let (node, trace) = (node.clone(), self.trace.clone());
+        move |run: Run| {
+            async move {
+                let running = trace.begin(&run);
+                if !takes.is_zero() {
+                    node.sleep_until(node.now() + takes).await;
+                }
+                drop(running);
+                Ok(())
+            }
+            .boxed()
+        }
+    }
+
+    /// The job's policy, for the check.
+    pub(super) fn policy(&self, job: &str, policy: Policy) {
+        self.policies.lock().unwrap().insert(job.to_owned(), policy);
+    }
+}
+
+impl Member {
+    fn id(&self) -> Arc<str> {
+        self.handle.node().into()
+    }
+
+    pub(super) fn crash(&self) {
+        self.node.crash();
+        self.trace.write(Seen::Down { node: self.id(), unrecorded: None });
+    }
+
+    pub(super) fn stop(&self) {
+        self.trace.write(Seen::Stopping(self.id()));
+        self.handle.stop();
+    }
+
+    pub(super) fn pause(&self) {
+        self.trace.write(Seen::Awake(self.id(), false));
+        self.node.pause();
+    }
+
+    pub(super) fn suspend(&self) {
+        self.trace.write(Seen::Awake(self.id(), false));
+        self.node.suspend();
+    }
+
+    pub(super) fn resume(&self) {
+        self.trace.write(Seen::Awake(self.id(), true));
+        self.node.resume();
+    }
+
+    /// Refuses the node's requests, or answers them again.
+    pub(super) fn set_down(&self, down: bool) {
+        self.faults.down.store(down, Relaxed);
+        self.trace.write(Seen::Reachable(self.id(), !down));
+    }
+
+    /// Leaves the node's requests without a reply, or answers them again.
+    pub(super) fn set_deaf(&self, deaf: bool) {
+        self.faults.deaf.store(deaf, Relaxed);
+        self.trace.write(Seen::Reachable(self.id(), !deaf));
+    }
+
+    pub(super) fn add(&self, name: &str, spec: JobSpec) {
+        let code = Code::Job(spec.definition());
+        self.handle.add(name, spec).unwrap();
+        self.trace.write(Seen::Added { node: self.id(), job: name.into(), code });
+    }
+
+    pub(super) fn add_every_node(&self, fleet: &Fleet, name: &str) {
+        let (spec, code) = every_node(fleet, &self.node);
+        self.handle.add(name, spec).unwrap();
+        self.trace.write(Seen::Added { node: self.id(), job: name.into(), code });
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        assert!(self.handle.remove(name), "{name}");
+        self.trace.write(Seen::Removed { node: self.id(), job: name.into() });
+    }
+}
+
+/// A store of which a record cannot be read, and that may have no notifications.
+#[derive(Clone, Debug)]
+struct Odd {
+    inner: Memory,
+    unreadable: Arc<Mutex<Option<String>>>,
+    notifies: Arc<AtomicBool>,
+}
+
+impl Odd {
+    fn unreadable(&self, name: &str) -> Option<JobState> {
+        let unreadable = self.unreadable.lock().unwrap();
+        let is_odd = unreadable.as_deref() == Some(name);
+        is_odd.then(|| JobState::unreadable(name, "a newer format"))
+    }
+
+    fn inner_queries(&self) -> &dyn Queries {
+        Backend::queries(&self.inner).unwrap()
+    }
+}
+
+#[async_trait]
+impl Backend for Odd {
+    async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        let odd: Vec<_> = batch.operations.iter().map(|one| self.unreadable(one.name)).collect();
+        if odd.iter().all(Option::is_none) {
+            return self.inner.reschedule(batch).await;
+        }
+        let mut operations = batch.operations.to_vec();
+        for (operation, _) in operations.iter_mut().zip(&odd).filter(|(_, odd)| odd.is_some()) {
+            operation.action = Action::Read;
+        }
+        let read = Batch::new(batch.node, batch.time, &operations);
+        let mut applied = self.inner.reschedule(read).await?;
+        for ((reply, odd), operation) in applied.replies.iter_mut().zip(odd).zip(batch.operations) {
+            let is_run = matches!(
+                operation.action,
+                Action::Extend { .. }
+                    | Action::Complete { .. }
+                    | Action::Retry { .. }
+                    | Action::Release { .. }
+            );
+            if let Some(odd) = odd {
+                *reply = Ok(if is_run { Reply::LeaseLost } else { Reply::State(Box::new(odd)) });
+            }
+        }
+        Ok(applied)
+    }
+
+    fn queries(&self) -> Option<&dyn Queries> {
+        Some(self)
+    }
+
+    fn history(&self) -> Option<&dyn History> {
+        Backend::history(&self.inner)
+    }
+
+    fn notifier(&self) -> Option<&dyn Notifier> {
+        self.notifies.load(Relaxed).then_some(&self.inner as _)
+    }
+}
+
+#[async_trait]
+impl Queries for Odd {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        let mut due = self.inner_queries().find_due(query, time).await?;
+        for state in &mut due.found {
+            if let Some(odd) = self.unreadable(&state.name) {
+                *state = odd;
+            }
+        }
+        Ok(due)
+    }
+
+    async fn get(&self, name: &str) -> Result<JobState> {
+        let state = self.inner_queries().get(name).await?;
+        Ok(self.unreadable(name).unwrap_or(state))
+    }
+
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+        self.inner_queries().list(page).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        self.inner_queries().kinds().await
+    }
+}

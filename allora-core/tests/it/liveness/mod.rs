@@ -1,0 +1,78 @@
+//! Nothing stops a job that can run: small worlds in which much changes, each from a seed, judged by
+//! the [liveness check](allora_conformance::history::liveness).
+//!
+//! A world that fails is played again by
+//! `ALLORA_WORLD=… ALLORA_SEED=… cargo test -p allora-core --test it liveness::replay`.
+
+mod fleet;
+mod world;
+
+use fleet::listed;
+use std::{env, panic::catch_unwind};
+use world::{WORLDS, World, play};
+
+/// A test for each world, which plays its first seeds; more with `ALLORA_TEST_LONG=1`.
+macro_rules! worlds {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name));
+        })*
+    };
+}
+
+worlds! {
+    quiet
+    operators
+    stops_at_most_once
+    kills_at_most_once
+    slow_store
+    partial_answers
+    services_at_rest
+    full
+    freezes
+    clock_jumps
+    kinds
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let world = find(name);
+    let long = env::var_os("ALLORA_TEST_LONG").is_some();
+    let seeds = if long { world.seeds * 20 } else { world.seeds };
+    let mut runs = 0;
+    for seed in 0..seeds {
+        let replay = format!(
+            "replay: ALLORA_WORLD={name} ALLORA_SEED={seed} cargo test -p allora-core --test it \
+             liveness::replay"
+        );
+        let Ok(played) = catch_unwind(|| play(world, seed)) else {
+            panic!("a panic, see above\n{replay}");
+        };
+        runs += played.runs;
+        assert!(played.stalls.is_empty(), "{}\n{replay}", listed(&played.stalls));
+    }
+    assert!(runs as u64 > 10 * seeds, "{runs} runs in {seeds} worlds prove nothing");
+}
+
+fn find(name: &str) -> &'static World {
+    let world = WORLDS.iter().find(|world| world.name == name);
+    world.unwrap_or_else(|| panic!("no world {name:?}"))
+}
+
+/// The world of `ALLORA_WORLD` and `ALLORA_SEED`; without them, a short one.
+#[test]
+fn replay() {
+    let name = env::var("ALLORA_WORLD").unwrap_or_else(|_| "quiet".to_owned());
+    let seed = env::var("ALLORA_SEED").ok();
+    let seed = seed.map_or(0, |text| text.parse().expect("ALLORA_SEED is a number"));
+    let played = play(find(&name), seed);
+    assert!(played.stalls.is_empty(), "{}", listed(&played.stalls));
+}
+
+#[test]
+fn a_world_plays_alike_every_time() {
+    for name in ["operators", "full", "partial_answers", "freezes"] {
+        assert_eq!(play(find(name), 1).trace, play(find(name), 1).trace, "{name}");
+    }
+}

@@ -1,0 +1,547 @@
+//! The worlds: what happens in each, and how often.
+
+use super::fleet::{Fleet, Member};
+use crate::support::{Rates, ms, secs};
+use allora_conformance::{
+    faults::Speed,
+    history::liveness::{Policy, Stall},
+};
+use allora_core::{JobSpec, Overlap, backend::Action, every};
+use chrono::TimeDelta;
+use std::time::Duration;
+
+/// The mixture of one world. Happenings are shares of a hundred steps.
+#[derive(Clone, Copy)]
+pub(super) struct World {
+    pub(super) name: &'static str,
+    /// The number of seeds of the ordinary run.
+    pub(super) seeds: u64,
+    /// The services that share the namespace, and the nodes of each.
+    services: usize,
+    nodes: usize,
+    concurrency: usize,
+    /// The jobs in code of each service, and how many of ten run at least once.
+    jobs: usize,
+    leased: u64,
+    lease: Duration,
+    /// The stored schedules of each service, and their kinds.
+    stored: usize,
+    kinds: usize,
+    every_node: bool,
+    /// Seconds between occurrences, drawn for each job, and the longest run.
+    periods: &'static [u64],
+    takes: Duration,
+    stop: u64,
+    kill: u64,
+    redeploy: u64,
+    rollback: u64,
+    suspend: u64,
+    freeze: u64,
+    outage: u64,
+    replace: u64,
+    operate: u64,
+    jump: u64,
+    unreadable: u64,
+    /// The store does not reply to a node for a while.
+    hang: u64,
+    /// A missing node joins, and a sleeping one wakes, in one of so many steps.
+    join: u64,
+    wake: u64,
+    /// The records of a service without nodes that are due all the time.
+    strangers: usize,
+    rates: Rates,
+    /// The time of an operation, if the store is slow.
+    slow: Option<Duration>,
+    /// The thousandths of operations that are refused, and whose replies are lost.
+    partial: (u64, u64),
+    notifies: bool,
+}
+
+const NO_FAULTS: Rates = Rates {
+    lose_request: 0,
+    lose_reply: 0,
+    refuse: 0,
+    double: 0,
+    linger: 0,
+    delay: 0,
+    delay_ms: 0,
+};
+
+/// Nothing happens.
+const QUIET: World = World {
+    name: "quiet",
+    seeds: 5,
+    services: 1,
+    nodes: 3,
+    concurrency: 1_000,
+    jobs: 8,
+    leased: 5,
+    lease: secs(30),
+    stored: 4,
+    kinds: 2,
+    every_node: true,
+    periods: &[2, 10, 10, 30],
+    takes: ms(800),
+    stop: 0,
+    kill: 0,
+    redeploy: 0,
+    rollback: 0,
+    suspend: 0,
+    freeze: 0,
+    outage: 0,
+    replace: 0,
+    operate: 0,
+    jump: 0,
+    unreadable: 0,
+    hang: 0,
+    join: 4,
+    wake: 3,
+    strangers: 0,
+    rates: NO_FAULTS,
+    slow: None,
+    partial: (0, 0),
+    notifies: true,
+};
+
+pub(super) const WORLDS: &[World] = &[
+    QUIET,
+    World { name: "operators", operate: 40, ..QUIET },
+    World { name: "stops", stop: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
+    World { name: "stops_at_most_once", stop: 8, join: 12, leased: 0, ..QUIET },
+    World { name: "kills", kill: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
+    World { name: "kills_at_most_once", kill: 8, join: 12, leased: 0, ..QUIET },
+    World { name: "rolling_restarts", redeploy: 6, leased: 10, periods: &[10], ..QUIET },
+    World { name: "rollbacks", rollback: 6, stop: 6, join: 30, ..QUIET },
+    World { name: "outages", outage: 20, takes: secs(4), ..QUIET },
+    World { name: "hangs", hang: 20, kill: 3, ..QUIET },
+    World {
+        name: "slow_store",
+        slow: Some(ms(20)),
+        jobs: 40,
+        stored: 0,
+        kill: 3,
+        leased: 0,
+        every_node: false,
+        periods: &[10, 30],
+        ..QUIET
+    },
+    World {
+        name: "slower_than_a_batch",
+        slow: Some(ms(20)),
+        jobs: 120,
+        stored: 0,
+        nodes: 2,
+        periods: &[30],
+        ..QUIET
+    },
+    World { name: "partial_answers", partial: (150, 50), takes: secs(3), ..QUIET },
+    World { name: "services_at_rest", services: 3, nodes: 2, operate: 20, ..QUIET },
+    World {
+        name: "services",
+        services: 3,
+        nodes: 2,
+        stop: 4,
+        kill: 2,
+        redeploy: 2,
+        join: 12,
+        ..QUIET
+    },
+    World {
+        name: "strangers",
+        seeds: 2,
+        strangers: 1_100,
+        slow: Some(Duration::ZERO),
+        operate: 40,
+        jobs: 2,
+        nodes: 1,
+        ..QUIET
+    },
+    World { name: "replaced_jobs", replace: 30, takes: secs(4), ..QUIET },
+    World {
+        name: "replaced_jobs_unnoticed",
+        replace: 30,
+        takes: secs(4),
+        nodes: 1,
+        notifies: false,
+        ..QUIET
+    },
+    World { name: "full", nodes: 2, concurrency: 2, jobs: 10, takes: secs(3), stop: 3, ..QUIET },
+    World {
+        name: "full_and_unanswered",
+        nodes: 2,
+        concurrency: 2,
+        jobs: 10,
+        takes: secs(4),
+        rates: Rates { lose_reply: 200, ..NO_FAULTS },
+        ..QUIET
+    },
+    World {
+        name: "lost_replies",
+        takes: secs(2),
+        rates: Rates { lose_reply: 200, lose_request: 50, ..NO_FAULTS },
+        ..QUIET
+    },
+    World {
+        name: "lost_replies_and_stops",
+        takes: secs(2),
+        stop: 8,
+        rates: Rates { lose_reply: 200, lose_request: 50, ..NO_FAULTS },
+        ..QUIET
+    },
+    World {
+        name: "lost_replies_and_kills",
+        takes: secs(4),
+        kill: 8,
+        leased: 0,
+        lease: secs(15),
+        periods: &[2, 3, 5],
+        rates: Rates { lose_reply: 250, ..NO_FAULTS },
+        ..QUIET
+    },
+    World { name: "suspends", suspend: 20, wake: 10, takes: secs(30), periods: &[20, 30], ..QUIET },
+    World { name: "freezes", freeze: 15, wake: 6, takes: secs(4), ..QUIET },
+    World { name: "clock_jumps", jump: 8, every_node: false, ..QUIET },
+    World { name: "unreadable", unreadable: 20, ..QUIET },
+    World {
+        name: "kinds",
+        seeds: 3,
+        kinds: 200,
+        stored: 300,
+        jobs: 2,
+        periods: &[10, 60],
+        ..QUIET
+    },
+];
+
+/// A world that was played.
+pub(super) struct Played {
+    pub(super) stalls: Vec<Stall>,
+    pub(super) runs: usize,
+    pub(super) trace: u64,
+}
+
+/// Draws; its own, so that a world does not change when the library draws more.
+struct Dice(u64);
+
+impl Dice {
+    /// The splitmix64 of Steele, Lea and Flood.
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn time_below(&mut self, most: Duration) -> Duration {
+        ms(self.below(most.as_millis() as u64 + 1))
+    }
+}
+
+/// The settings of a job in code.
+#[derive(Clone)]
+struct Plan {
+    name: String,
+    period: Duration,
+    takes: Duration,
+    leased: bool,
+    overlap: Overlap,
+}
+
+struct Alive {
+    member: Member,
+    service: usize,
+    /// The definition that its jobs have.
+    generation: u64,
+    asleep: bool,
+    cut_off: bool,
+}
+
+struct Playing<'a> {
+    world: &'a World,
+    dice: Dice,
+    fleet: Fleet,
+    /// The jobs of each service.
+    plans: Vec<Vec<Plan>>,
+    generations: Vec<u64>,
+    alive: Vec<Alive>,
+    triggers: u64,
+    lead: TimeDelta,
+}
+
+/// Plays a world from its seed to its end.
+pub(super) fn play(world: &World, seed: u64) -> Played {
+    let mut dice = Dice(seed);
+    let mut fleet = Fleet::new(seed);
+    fleet.set_notifies(world.notifies);
+    let all = world.services * (world.jobs + world.stored);
+    if let Some(slow) = world.slow {
+        fleet.speed = Some(Speed::new(slow).per_request(ms(2)));
+        // Each occurrence costs a claim, what others read of it, and a completion.
+        fleet.slower_by = slow * (all * 3 * (1 + world.nodes)) as u32;
+    }
+    fleet.shares.set(world.partial.0, world.partial.1);
+    let plans = (0..world.services).map(|service| {
+        (0..world.jobs).map(|n| Plan::drawn(world, &mut dice, &fleet, service, n)).collect()
+    });
+    let plans = plans.collect();
+    let generations = vec![0; world.services];
+    let (triggers, lead) = (0, TimeDelta::zero());
+    let alive = Vec::new();
+    let mut playing = Playing { world, dice, fleet, plans, generations, alive, triggers, lead };
+    playing.begin();
+    for _ in 0..50 {
+        let time = playing.dice.time_below(secs(5));
+        playing.fleet.run_for(time);
+        playing.happen();
+    }
+    playing.calm();
+    playing.fleet.run_for(secs(60));
+    let began = |seen: &allora_conformance::history::Seen| {
+        matches!(seen, allora_conformance::history::Seen::Began(_))
+    };
+    let runs = playing.fleet.trace.observations();
+    let runs = runs.iter().filter(|one| began(&one.seen)).count();
+    Played { stalls: playing.fleet.stalls(), runs, trace: playing.fleet.sim.trace() }
+}
+
+impl Plan {
+    fn drawn(world: &World, dice: &mut Dice, fleet: &Fleet, service: usize, n: usize) -> Self {
+        let leased = dice.below(10) < world.leased;
+        let period = world.periods[dice.below(world.periods.len() as u64) as usize];
+        let takes = dice.time_below(world.takes);
+        let overlaps = [Overlap::Allow, Overlap::Allow, Overlap::Wait, Overlap::Skip];
+        let overlap = if leased { Overlap::Allow } else { overlaps[dice.below(4) as usize] };
+        let plan =
+            Self { name: format!("s{service}.{n}"), period: secs(period), takes, leased, overlap };
+        let is_exclusive = overlap != Overlap::Allow;
+        fleet.policy(&plan.name, Policy { is_exclusive, ..Policy::default() });
+        plan
+    }
+
+    fn spec(&self, job: JobSpec, world: &World, generation: u64) -> JobSpec {
+        // Another definition of the same schedule.
+        let job = job.overlap(self.overlap).jitter(ms(generation));
+        if self.leased { job.at_least_once(world.lease) } else { job }
+    }
+}
+
+impl Playing<'_> {
+    fn begin(&mut self) {
+        let world = self.world;
+        for service in 0..world.services {
+            for n in 0..world.stored {
+                let period = world.periods[n % world.periods.len()];
+                let kind = format!("s{service}.k{}", n % world.kinds);
+                let name = format!("s{service}.stored{n}");
+                self.fleet.store(&name, &kind, &format!("@every {period}s"));
+            }
+            for _ in 0..world.nodes {
+                self.join(service);
+            }
+        }
+        for n in 0..world.strangers {
+            self.fleet.stranger(&format!("stranger{n}"));
+        }
+    }
+
+    fn join(&mut self, service: usize) {
+        let (world, generation) = (self.world, self.generations[service]);
+        let plans = self.plans[service].clone();
+        let kinds: Vec<_> = (0..world.kinds).map(|n| format!("s{service}.k{n}")).collect();
+        let takes = world.takes / 2;
+        let member = self.fleet.start(|seat| {
+            seat.rates(world.rates);
+            seat.concurrency(world.concurrency);
+            seat.set(|b| b.grace(secs(5)).lost_after(world.lease));
+            for plan in &plans {
+                let job = seat.job(every(plan.period), plan.takes);
+                seat.add(&plan.name, plan.spec(job, world, generation));
+            }
+            if world.stored > 0 {
+                seat.kinds(&format!("s{service}.k"), &kinds, takes);
+            }
+            if world.every_node {
+                seat.add_every_node(&format!("s{service}.here"));
+            }
+        });
+        let (asleep, cut_off) = (false, world.hang > 0 && self.dice.below(2) == 0);
+        if cut_off {
+            member.set_deaf(true);
+        }
+        self.alive.push(Alive { member, service, generation, asleep, cut_off });
+    }
+
+    /// One thing of those that may happen here.
+    fn happen(&mut self) {
+        let world = *self.world;
+        for n in 0..self.alive.len() {
+            if self.dice.below(world.wake) == 0 {
+                self.wake(n);
+            }
+        }
+        for service in 0..world.services {
+            let here = self.alive.iter().filter(|one| one.service == service).count();
+            if here == 0 || (here < world.nodes && self.dice.below(world.join) == 0) {
+                self.join(service);
+            }
+        }
+        let n = self.dice.below(self.alive.len() as u64) as usize;
+        let mut lot = self.dice.below(100);
+        let mut falls = |share: u64| {
+            let hit = lot < share;
+            lot = if hit { u64::MAX } else { lot - share };
+            hit
+        };
+        if falls(world.stop) {
+            self.stop(n);
+        } else if falls(world.kill) {
+            self.alive.swap_remove(n).member.crash();
+        } else if falls(world.redeploy) {
+            self.redeploy(n);
+        } else if falls(world.rollback) {
+            self.rollback(n);
+        } else if falls(world.suspend) {
+            self.sleep(n, Member::suspend);
+        } else if falls(world.freeze) {
+            self.sleep(n, Member::pause);
+        } else if falls(world.outage) {
+            let Alive { member, cut_off, .. } = &mut self.alive[n];
+            *cut_off = !*cut_off;
+            member.set_down(*cut_off);
+        } else if falls(world.hang) {
+            let Alive { member, cut_off, .. } = &mut self.alive[n];
+            *cut_off = !*cut_off;
+            member.set_deaf(*cut_off);
+        } else if falls(world.replace) {
+            self.replace(n);
+        } else if falls(world.operate) {
+            self.operate();
+        } else if falls(world.jump) {
+            // Back by no more than forward before: a due time is not waited for twice.
+            let ahead = self.dice.below(40) as i64;
+            self.lead += TimeDelta::seconds(ahead);
+            self.fleet.set_clock(self.lead);
+        } else if falls(world.unreadable) {
+            self.damage();
+        }
+    }
+
+    fn stop(&mut self, n: usize) {
+        self.wake(n);
+        self.alive.swap_remove(n).member.stop();
+    }
+
+    fn sleep(&mut self, n: usize, how: impl FnOnce(&Member)) {
+        if !self.alive[n].asleep {
+            self.alive[n].asleep = true;
+            how(&self.alive[n].member);
+        }
+    }
+
+    fn wake(&mut self, n: usize) {
+        if std::mem::take(&mut self.alive[n].asleep) {
+            self.alive[n].member.resume();
+        }
+    }
+
+    /// Every node of a service is replaced, one after the other, now and then by one with other
+    /// definitions.
+    fn redeploy(&mut self, n: usize) {
+        let service = self.alive[n].service;
+        self.generations[service] += u64::from(self.dice.below(4) == 0);
+        let here = |one: &Alive| one.service == service;
+        let old: Vec<_> = self.alive.extract_if(.., |one| here(one)).collect();
+        for old in old {
+            if old.asleep {
+                old.member.resume();
+            }
+            self.join(service);
+            let time = self.dice.time_below(secs(20));
+            self.fleet.run_for(time);
+            old.member.stop();
+            self.fleet.run_for(secs(22));
+        }
+    }
+
+    /// A new version is tried on one node, which is stopped again while the others stay.
+    fn rollback(&mut self, n: usize) {
+        let service = self.alive[n].service;
+        self.generations[service] += 1;
+        self.join(service);
+        self.fleet.run_for(secs(5));
+        let tried = self.alive.len() - 1;
+        self.stop(tried);
+        self.generations[service] -= 1;
+        self.join(service);
+    }
+
+    /// A job is removed from a node and added again, as the daemon does when a crontab changes.
+    fn replace(&mut self, n: usize) {
+        let Alive { member, service, generation, .. } = &self.alive[n];
+        if self.dice.below(4) == 0 && self.world.every_node {
+            let name = format!("s{service}.here");
+            member.remove(&name);
+            let time = self.dice.time_below(ms(1_500));
+            self.fleet.run_for(time);
+            member.add_every_node(&self.fleet, &name);
+            return;
+        }
+        let plans = &self.plans[*service];
+        let plan = plans[self.dice.below(plans.len() as u64) as usize].clone();
+        member.remove(&plan.name);
+        let time = self.dice.time_below(ms(1_500));
+        self.fleet.run_for(time);
+        let job = self.fleet.job(&member.node, every(plan.period), plan.takes);
+        member.add(&plan.name, plan.spec(job, self.world, *generation));
+    }
+
+    /// An operator, whose way to the store is sound.
+    fn operate(&mut self) {
+        let service = self.dice.below(self.world.services as u64);
+        let all = (self.world.jobs + self.world.stored) as u64;
+        let n = self.dice.below(all);
+        let name = match n.checked_sub(self.world.jobs as u64) {
+            None => format!("s{service}.{n}"),
+            Some(n) => format!("s{service}.stored{n}"),
+        };
+        self.triggers += 1;
+        let id = format!("pulled{}", self.triggers);
+        let action = match self.dice.below(4) {
+            0 | 1 => Action::Trigger { id: &id, scheduled_at: None },
+            2 => Action::Pause { note: "" },
+            _ => Action::Resume { skip: None },
+        };
+        // A job that is not registered yet cannot be changed.
+        drop(self.fleet.operate(&name, action));
+    }
+
+    /// The record of a job cannot be read for a while.
+    fn damage(&mut self) {
+        self.fleet.set_unreadable(None);
+        if self.dice.below(2) == 0 {
+            let plans = &self.plans[0];
+            let name = &plans[self.dice.below(plans.len() as u64) as usize].name;
+            self.fleet.set_unreadable(Some(name));
+        }
+    }
+
+    /// Everything heals.
+    fn calm(&mut self) {
+        for n in 0..self.alive.len() {
+            self.wake(n);
+            let alive = &mut self.alive[n];
+            alive.member.faults.set(NO_FAULTS);
+            if std::mem::take(&mut alive.cut_off) {
+                alive.member.set_down(false);
+                alive.member.set_deaf(false);
+            }
+        }
+        self.fleet.shares.set(0, 0);
+        self.fleet.set_unreadable(None);
+        for service in 0..self.world.services {
+            if !self.alive.iter().any(|one| one.service == service) {
+                self.join(service);
+            }
+        }
+    }
+}
