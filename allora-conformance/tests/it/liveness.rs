@@ -107,7 +107,7 @@ fn an_occurrence_that_no_node_claims_is_a_breach_with_its_job_time_nodes_and_see
     let stall = check(&scene.trace, &law).remove(0);
     assert_eq!((stall.kind, &*stall.job, stall.seed), (Kind::NotClaimed, "job", 7));
     assert_eq!((stall.due_at, stall.occurrence), (Some(at(10)), Some(at(10).into())));
-    assert_eq!(stall.nodes, ["n".into()]);
+    assert_eq!(stall.nodes, [std::sync::Arc::<str>::from("n")]);
     let law = law.slower_by(Duration::from_secs(2));
     assert_eq!(check(&scene.trace, &law), [], "a slow store has more time");
 }

@@ -141,7 +141,7 @@ impl Record {
         for lease in std::mem::take(&mut self.leases) {
             self.counters.lost += 1;
             self.last = Some(Outcome::Lost);
-            history.push(|| claim::entry(&lease, name, now, Outcome::Lost));
+            history.push(|| claim::entry(&lease, name, &self.kind, now, Outcome::Lost));
         }
         let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;
         let retries = self.retries.extract_if(.., |retry| is_ahead(&retry.occurrence));
