@@ -4,6 +4,7 @@
 //! A world that fails is played again by
 //! `ALLORA_WORLD=… ALLORA_SEED=… cargo test -p allora-core --test it liveness::replay`.
 
+mod defects;
 mod fleet;
 mod world;
 
@@ -33,6 +34,23 @@ worlds! {
     freezes
     clock_jumps
     kinds
+    stops
+    kills
+    rolling_restarts
+    rollbacks
+    outages
+    hangs
+    slower_than_a_batch
+    services
+    strangers
+    replaced_jobs
+    replaced_jobs_unnoticed
+    full_and_unanswered
+    lost_replies
+    lost_replies_and_stops
+    lost_replies_and_kills
+    suspends
+    unreadable
 }
 
 #[track_caller]
