@@ -22,7 +22,7 @@ pub(super) struct Unresolved {
     claims: HashMap<Arc<str>, Unknown>,
 }
 
-/// What is known of a claim.
+/// The state of a claim.
 enum Unknown {
     /// It may have succeeded. Its lease ends at the given time, at the latest.
     Claim(Box<Claim>, Instant),
