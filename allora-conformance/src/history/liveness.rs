@@ -529,13 +529,19 @@ impl Judge<'_> {
                     self.stall(Kind::LeaseLapsed, job, occurrence, last, nodes.clone());
                 }
             }
-            let unleased = lapse.map_or(gone, |((_, until), _)| until);
+            // A late extension with the current fence gives the lease back.
+            let lapsed = lapse.map(|((_, until), extended)| (until, extended));
             let is_deleted = record.states.iter().any(|(at, state)| {
                 let incarnation = state.as_ref().map(|state| state.incarnation);
                 *at >= *granted && incarnation != Some(lease.incarnation)
             });
             let Some((_, _, over)) = call.filter(|_| !is_deleted) else { continue };
-            if let Some(during) = life.alive.longer((unleased, *over), self.law.contact) {
+            let unleased = lapsed.into_iter().chain([(gone, *over)]);
+            let unleased = unleased.map(|(from, to)| (from, to.min(*over)));
+            let during = unleased
+                .filter(|(from, to)| from < to)
+                .find_map(|span| life.alive.longer(span, self.law.contact));
+            if let Some(during) = during {
                 self.stall(Kind::NoLease, job, occurrence, during, nodes);
             }
         }
@@ -592,7 +598,8 @@ impl Judge<'_> {
             let during = (from, *began);
             self.stall(Kind::OldOccurrence, job, Some(&occurrence), during, nodes.clone());
         }
-        let mut next = following(from);
+        // A node that has just started has no time before the first reply, or the end of the request.
+        let mut next = following(from + self.law.contact);
         while let Some(at) = next.filter(|at| *at + self.law.local < to) {
             let during = (at, at + self.law.local);
             let ran = calls.iter().any(|(of, began)| *of >= at && *began <= during.1);

@@ -193,11 +193,11 @@ fn an_every_node_job_runs_on_its_node_whatever_the_store_does() {
     let fence = scene.until(10).claim();
     scene.run(fence);
     scene.trace.write(Seen::Reachable("n".into(), false));
-    assert_eq!(scene.until(3_605).found(), []);
-    assert_eq!(scene.until(3_607).found(), [Kind::NotRunHere]);
+    assert_eq!(scene.until(3_608).found(), []);
+    assert_eq!(scene.until(3_610).found(), [Kind::NotRunHere]);
     let old = Execution { job: "here".into(), scheduled_at: at(1), ..scene.execution(1) };
     scene.trace.write(Seen::Began(old));
-    assert_eq!(scene.until(3_608).found(), [Kind::NotRunHere, Kind::OldOccurrence]);
+    assert_eq!(scene.until(3_611).found(), [Kind::NotRunHere, Kind::OldOccurrence]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{
     SlotId,
     congestion_window::CongestionWindow,
     contention::Contention,
-    slot::{Exchange, Off, Origin, Phase, Slot},
+    slot::{Off, Origin, Phase, Slot},
     slots::Slots,
     working_set::WorkingSet,
 };
@@ -168,8 +168,8 @@ impl Planner {
         if slot.is_stored() {
             self.stored.idle.push(id);
         }
-        // Until a lost reply is resolved, nothing else is asked.
-        if matches!(slot.exchange, Exchange::Unresolved { .. }) || slot.wake_at == at {
+        // Nothing else is asked until a pending operation has its reply, which sets the time.
+        if !slot.exchange.is_idle() || slot.wake_at == at {
             return;
         }
         slot.wake_at = at;

@@ -195,7 +195,7 @@ pub(super) const WORLDS: &[World] = &[
         leased: 0,
         lease: secs(15),
         periods: &[2, 3, 5],
-        rates: Rates { lose_reply: 250, ..NO_FAULTS },
+        rates: Rates { lose_reply: 150, ..NO_FAULTS },
         ..QUIET
     },
     World { name: "suspends", suspend: 20, wake: 10, takes: secs(30), periods: &[20, 30], ..QUIET },
@@ -278,6 +278,10 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         fleet.speed = Some(Speed::new(slow).per_request(ms(2)));
         // Each occurrence costs a claim, what others read of it, and a completion.
         fleet.slower_by = slow * (all * 3 * (1 + world.nodes)) as u32;
+    }
+    if world.unreadable > 0 || world.rollback > 0 {
+        // A belief that keeps a due job from running is checked again every minute.
+        fleet.slower_by += secs(60);
     }
     fleet.shares.set(world.partial.0, world.partial.1);
     let plans = (0..world.services).map(|service| {

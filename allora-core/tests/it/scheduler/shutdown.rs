@@ -33,7 +33,7 @@ fn when_the_grace_is_over_runs_are_cancelled_and_leases_given_back() {
     let stopped = member.stopped().unwrap();
     assert_eq!((stopped.cancelled, stopped.unrecorded), (2, 0));
     assert_eq!(lab.story("once"), ["cancelled 60"]);
-    assert_eq!(lab.story("leased"), ["failed 60"]);
+    assert_eq!(lab.story("leased"), ["retried 60"]);
     for name in ["once", "leased"] {
         lab.assert_over(name, 0, at(75.0), Over::Dropped);
     }
