@@ -26,6 +26,7 @@ mod check;
 pub mod liveness;
 mod log;
 mod merge;
+mod stall;
 mod trace;
 
 pub use check::{Invariant, Violation, check};

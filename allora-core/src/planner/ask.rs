@@ -105,7 +105,7 @@ impl Planner {
             return None;
         };
         slot.exchange = Exchange::Asked { newer };
-        let mut pending = *claim;
+        let mut pending = claim;
         if let Phase::Known(known) = &slot.phase {
             let mut known = known.clone();
             // The claim itself records these runs as lost.
@@ -210,7 +210,7 @@ impl Planner {
             Decision::Claim { claim, then } => {
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
-                RequestAction::Claim(PendingClaim { claim, then, late, lease_end: None })
+                RequestAction::Claim(Box::new(PendingClaim { claim, then, late, lease_end: None }))
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Reap => RequestAction::Reap,

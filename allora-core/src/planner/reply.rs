@@ -185,11 +185,11 @@ impl Planner {
                 RequestAction::Claim(mut claim) if claim.lease_end.is_none_or(|end| now < end) => {
                     let lease = claim.claim.lease.duration;
                     claim.lease_end.get_or_insert(saturating_add(now, lease));
-                    slot.exchange = Exchange::Unresolved { claim: Box::new(claim), newer };
+                    slot.exchange = Exchange::Unresolved { claim, newer };
                     self.unresolved.push_back(id);
                 }
-                RequestAction::Claim(PendingClaim { claim, .. }) => {
-                    let scheduled_at = claim.start.scheduled_at;
+                RequestAction::Claim(pending) => {
+                    let scheduled_at = pending.claim.start.scheduled_at;
                     events.push(Event::ClaimAbandoned { name, scheduled_at });
                     self.mark_dirty(id);
                 }

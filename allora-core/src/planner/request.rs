@@ -36,7 +36,7 @@ pub(super) enum RequestAction {
     Read,
     Register { definition: Box<str>, version: u64, first: Option<NextRun> },
     Redefine { generation: i64, definition: Box<str>, version: u64, next: Option<NextRun> },
-    Claim(PendingClaim),
+    Claim(Box<PendingClaim>),
     Advance(Advance),
     Reap,
 }
