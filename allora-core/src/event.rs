@@ -1,6 +1,10 @@
 //! Events: the changes that a scheduler reports about itself.
 
-use crate::{backend::Outcome, error::Error, time::Time};
+use crate::{
+    backend::{NotRunReason, Outcome},
+    error::Error,
+    time::Time,
+};
 use std::{sync::Arc, time::Duration};
 
 /// A change that happened on this node.
@@ -52,7 +56,7 @@ pub enum Event {
         /// The duration of the run.
         took: Duration,
     },
-    /// Occurrences were missed or skipped.
+    /// Occurrences were missed: they could not be run in time.
     OccurrencesMissed {
         /// The job.
         name: Arc<str>,
@@ -62,8 +66,21 @@ pub enum Event {
         last: Time,
         /// The number of occurrences; `None` if counting them would take too long.
         count: Option<u64>,
-        /// [`Outcome::Skipped`] or [`Outcome::Missed`].
-        outcome: Outcome,
+        /// The reason.
+        reason: NotRunReason,
+    },
+    /// Occurrences were skipped: a policy decided so.
+    OccurrencesSkipped {
+        /// The job.
+        name: Arc<str>,
+        /// The first of them.
+        first: Time,
+        /// The last of them.
+        last: Time,
+        /// The number of occurrences; `None` if counting them would take too long.
+        count: Option<u64>,
+        /// The reason.
+        reason: NotRunReason,
     },
     /// Another node has claimed the run's occurrence, or the run is recorded as lost, or the lease
     /// on its concurrency key belongs to another run. The run is cancelled.

@@ -9,7 +9,7 @@ use super::{
     working_set::WorkingSet,
 };
 use crate::{
-    backend::NotRun,
+    backend::{NotRun, Outcome},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, InvalidNextAt, JobSpec},
@@ -239,6 +239,9 @@ pub(super) fn recheck(due: Time, now: Time, poll: Duration) -> Time {
 }
 
 pub(super) fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {
-    let (last, count, outcome) = (range.last, range.count, range.outcome());
-    Event::OccurrencesMissed { name, first, last, count, outcome }
+    let NotRun { last, count, reason } = *range;
+    match range.outcome() {
+        Outcome::Skipped => Event::OccurrencesSkipped { name, first, last, count, reason },
+        _ => Event::OccurrencesMissed { name, first, last, count, reason },
+    }
 }

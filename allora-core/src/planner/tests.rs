@@ -153,9 +153,13 @@ impl Table {
 
     fn tell(&mut self, events: Vec<Event>) {
         self.told.extend(events.into_iter().map(|event| match event {
-            Event::OccurrencesMissed { first, last, count, outcome, .. } => {
+            Event::OccurrencesMissed { first, last, count, .. } => {
                 let count = count.map_or("?".to_owned(), |count| count.to_string());
-                format!("{} {}-{} {count}", outcome.word(), seconds(first), seconds(last))
+                format!("missed {}-{} {count}", seconds(first), seconds(last))
+            }
+            Event::OccurrencesSkipped { first, last, count, .. } => {
+                let count = count.map_or("?".to_owned(), |count| count.to_string());
+                format!("skipped {}-{} {count}", seconds(first), seconds(last))
             }
             event => {
                 let text = format!("{event:?}");

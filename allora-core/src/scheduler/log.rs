@@ -31,9 +31,13 @@ pub(crate) fn log(event: &Event) {
                 debug!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, outcome, "run ended");
             }
         },
-        Event::OccurrencesMissed { name, first, last, count, outcome } => {
-            let outcome = outcome.word();
-            info!(target: "allora", job = %name, %first, %last, ?count, outcome, "occurrences missed or skipped");
+        Event::OccurrencesMissed { name, first, last, count, reason } => {
+            let reason = reason.word();
+            warn!(target: "allora", job = %name, %first, %last, ?count, reason, "occurrences missed");
+        }
+        Event::OccurrencesSkipped { name, first, last, count, reason } => {
+            let reason = reason.word();
+            info!(target: "allora", job = %name, %first, %last, ?count, reason, "occurrences skipped");
         }
         Event::LeaseLost { name, key, fence } => {
             warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease is lost");
