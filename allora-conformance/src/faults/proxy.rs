@@ -6,7 +6,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     thread,
 };
@@ -17,6 +17,8 @@ pub struct Proxy {
     port: u16,
     /// Number of answers that go through before one does not.
     fuse: Arc<AtomicI64>,
+    /// Number of answers that were cut off.
+    cuts: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -32,7 +34,8 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
         let fuse = Arc::new(AtomicI64::new(every));
-        let shared = fuse.clone();
+        let cuts: Arc<AtomicU64> = Arc::default();
+        let shared = (fuse.clone(), cuts.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // A server that is down is for the client to notice.
@@ -40,7 +43,7 @@ impl Proxy {
                     .and_then(|server| join(client, server, every, shared.clone()));
             }
         });
-        Ok(Self { port, fuse })
+        Ok(Self { port, fuse, cuts })
     }
 
     /// The port of this machine to connect to.
@@ -52,9 +55,19 @@ impl Proxy {
     pub fn cut_after(&self, answers: i64) {
         self.fuse.store(answers, Ordering::SeqCst);
     }
+
+    /// Number of answers that were cut off so far.
+    pub fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::SeqCst)
+    }
 }
 
-fn join(client: TcpStream, server: TcpStream, every: i64, fuse: Arc<AtomicI64>) -> io::Result<()> {
+fn join(
+    client: TcpStream,
+    server: TcpStream,
+    every: i64,
+    (fuse, cuts): (Arc<AtomicI64>, Arc<AtomicU64>),
+) -> io::Result<()> {
     let questions = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || pass(questions.0, questions.1, || true));
     thread::spawn(move || {
@@ -62,6 +75,7 @@ fn join(client: TcpStream, server: TcpStream, every: i64, fuse: Arc<AtomicI64>) 
             let whole = fuse.fetch_sub(1, Ordering::SeqCst) != 0;
             if !whole {
                 fuse.store(every, Ordering::SeqCst);
+                cuts.fetch_add(1, Ordering::SeqCst);
             }
             whole
         });
