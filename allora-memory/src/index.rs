@@ -69,6 +69,29 @@ impl Index {
         }
     }
 
+    /// Changes a live record in its place; `None` if there is none.
+    pub(crate) fn change<T>(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut Option<Record>) -> T,
+    ) -> Option<T> {
+        let stored = self.records.get_mut(name).filter(|stored| stored.record.is_live())?;
+        let mut slot = Some(std::mem::take(&mut stored.record));
+        let result = change(&mut slot);
+        stored.record = slot.unwrap_or_default();
+        self.writes += 1;
+        stored.version = self.writes;
+        let index_at = stored.record.index_at();
+        let indexed = stored.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
+        if indexed != index_at.map(|at| (at, stored.record.kind.as_str()))
+            && let Some((key, _)) = self.records.get_key_value(name)
+        {
+            let key = key.clone();
+            self.reindex(&key);
+        }
+        Some(result)
+    }
+
     /// The live jobs after `after`, ordered by name.
     pub(crate) fn names_after<'a>(&'a self, after: &str) -> impl Iterator<Item = &'a str> {
         use std::ops::Bound::{Excluded, Unbounded};
