@@ -46,44 +46,39 @@ impl Index {
 
     /// Writes a record.
     pub(crate) fn put(&mut self, name: &str, record: Record) {
-        self.writes += 1;
-        let version = self.writes;
-        let index_at = record.index_at();
-        let is_live = record.is_live();
-        let Some(stored) = self.records.get_mut(name) else {
-            let key: Arc<str> = name.into();
-            let stored = Stored { record, version, indexed: None };
-            self.records.insert(key.clone(), Box::new(stored));
-            return self.reindex(&key);
-        };
-        let was_live = stored.record.is_live();
-        stored.version = version;
-        let indexed = stored.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
-        let stale = indexed != index_at.map(|at| (at, record.kind.as_str()));
-        stored.record = record;
-        if (stale || was_live != is_live)
-            && let Some((key, _)) = self.records.get_key_value(name)
-        {
-            let key = key.clone();
-            self.reindex(&key);
+        if !self.records.contains_key(name) {
+            let stored = Stored { record: Record::default(), version: 0, indexed: None };
+            self.records.insert(name.into(), Box::new(stored));
         }
+        self.write(name, |before| *before = record);
     }
 
-    /// Changes a live record in its place; `None` if there is none.
+    /// Changes a live record in its place; `None` if there is none. The version grows also if the
+    /// record stays the same.
     pub(crate) fn change<T>(
         &mut self,
         name: &str,
         change: impl FnOnce(&mut Option<Record>) -> T,
     ) -> Option<T> {
-        let stored = self.records.get_mut(name).filter(|stored| stored.record.is_live())?;
-        let mut slot = Some(std::mem::take(&mut stored.record));
-        let result = change(&mut slot);
-        stored.record = slot.unwrap_or_default();
+        self.get(name).filter(|(record, _)| record.is_live())?;
+        self.write(name, |record| {
+            let mut slot = Some(std::mem::take(record));
+            let result = change(&mut slot);
+            *record = slot.unwrap_or_default();
+            result
+        })
+    }
+
+    /// The one place that writes: the record, its version, and the maps that find it.
+    fn write<T>(&mut self, name: &str, change: impl FnOnce(&mut Record) -> T) -> Option<T> {
+        let stored = self.records.get_mut(name)?;
+        let was_live = (stored.version > 0).then(|| stored.record.is_live());
+        let result = change(&mut stored.record);
         self.writes += 1;
         stored.version = self.writes;
-        let index_at = stored.record.index_at();
         let indexed = stored.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
-        if indexed != index_at.map(|at| (at, stored.record.kind.as_str()))
+        let index_at = stored.record.index_at().map(|at| (at, stored.record.kind.as_str()));
+        if (indexed != index_at || was_live != Some(stored.record.is_live()))
             && let Some((key, _)) = self.records.get_key_value(name)
         {
             let key = key.clone();

@@ -16,6 +16,7 @@
 //! assert!(another_node.history().is_some());
 //! ```
 
+mod fast_path;
 mod index;
 mod notifier;
 mod queries;

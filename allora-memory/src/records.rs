@@ -4,10 +4,9 @@ use crate::Memory;
 use allora_core::{
     Result, Time,
     backend::{
-        Action, Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier,
-        Operation, Page, Reply, TimeSource,
+        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
     },
-    record::{HistoryBuffer, OpContext, Record, apply},
+    record::Record,
     store::{Commit, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
@@ -41,29 +40,8 @@ impl RecordStore for Memory {
         Ok(outcomes.collect())
     }
 
-    /// Applies operations on runs in place: the general path copies each record twice.
     async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<u64>> {
-        let mut index = self.index();
-        // Operations on one name keep their order, and history is written by a commit.
-        if index.history_limit() > 0 || !batch.operations.iter().all(is_about_a_run) {
-            return Ok(FastPath::none());
-        }
-        let now = self.now(batch.time);
-        let context = OpContext::new(batch.node, now);
-        let mut fast = FastPath::none();
-        fast.now = Some(now);
-        for (position, operation) in batch.operations.iter().enumerate() {
-            let reply = index.change(operation.name, |record| {
-                let reply = apply(record, operation, context, &mut HistoryBuffer::off());
-                let has_ended = matches!(reply, Ok(Reply::Accepted));
-                let head = record.as_ref().filter(|_| has_ended).and_then(Record::head);
-                (reply, head.is_some_and(|head| head.due_at <= now))
-            });
-            let Some((reply, is_due)) = reply else { continue };
-            fast.replies.push((position, reply));
-            fast.due.extend(is_due.then(|| operation.name.to_owned()));
-        }
-        Ok(fast)
+        Ok(self.apply_in_place(batch))
     }
 
     async fn scan(
@@ -123,16 +101,4 @@ impl RecordStore for Memory {
     async fn kinds(&self) -> Result<Vec<String>> {
         Ok(self.index().kinds())
     }
-}
-
-/// `true` for a claim, and for an extension or an end of a run.
-fn is_about_a_run(operation: &Operation<'_>) -> bool {
-    matches!(
-        operation.action,
-        Action::Claim(_)
-            | Action::Extend { .. }
-            | Action::Complete { .. }
-            | Action::Retry { .. }
-            | Action::Release { .. }
-    )
 }

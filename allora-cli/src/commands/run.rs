@@ -27,8 +27,8 @@ pub(crate) struct Run {
     crontabs: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
-    /// Runs stored schedules of these kinds, too: everyone who can write to the store then decides
-    /// what runs on this node.
+    /// Runs stored schedules of these kinds, too. Everyone who can write to the store can then start
+    /// commands on this node.
     #[arg(long, value_name = "KINDS", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "command,http", value_parser = [kinds::COMMAND, kinds::HTTP])]
     stored: Vec<String>,
     /// Reads the crontabs, reports their errors, and ends.

@@ -266,7 +266,7 @@ pub fn is_node<S: NodeStore>() -> bool {
         let store = S::from_text(&store).connect().await;
         let scheduler = FaultWorkload::new(log, ms(period))
             .scheduler(store, S::runtime(), ms(lease), ms(work))
-            // What hangs does not fill the node.
+            // Runs that hang must not use up the node's capacity.
             .concurrency(1_000)
             .grace(Duration::from_secs(2))
             .build()

@@ -1,0 +1,48 @@
+//! Claims, extensions and ends of runs, applied to the records in their place: the general path
+//! copies each record twice.
+
+use crate::Memory;
+use allora_core::{
+    backend::{Action, Batch, Operation, Reply},
+    record::{HistoryBuffer, OpContext, Record, apply},
+    store::FastPath,
+};
+
+impl Memory {
+    /// Applies a batch in place if it is about runs alone.
+    pub(crate) fn apply_in_place(&self, batch: Batch<'_>) -> FastPath<u64> {
+        let mut index = self.index();
+        // Operations on one name keep their order, and history is written by a commit.
+        if index.history_limit() > 0 || !batch.operations.iter().all(is_about_a_run) {
+            return FastPath::none();
+        }
+        let now = self.now(batch.time);
+        let context = OpContext::new(batch.node, now);
+        let mut fast = FastPath::none();
+        fast.now = Some(now);
+        for (position, operation) in batch.operations.iter().enumerate() {
+            let reply = index.change(operation.name, |record| {
+                let reply = apply(record, operation, context, &mut HistoryBuffer::off());
+                let has_ended = matches!(reply, Ok(Reply::Accepted));
+                let head = record.as_ref().filter(|_| has_ended).and_then(Record::head);
+                (reply, head.is_some_and(|head| head.due_at <= now))
+            });
+            let Some((reply, is_due)) = reply else { continue };
+            fast.replies.push((position, reply));
+            fast.due.extend(is_due.then(|| operation.name.to_owned()));
+        }
+        fast
+    }
+}
+
+/// `true` for a claim, and for an extension or an end of a run.
+fn is_about_a_run(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation.action,
+        Action::Claim(_)
+            | Action::Extend { .. }
+            | Action::Complete { .. }
+            | Action::Retry { .. }
+            | Action::Release { .. }
+    )
+}
