@@ -6,7 +6,7 @@ use allora_core::{
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
         HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
-        Operation, Page, Queries, Reply, Sharing, TimeSource,
+        Operation, Page, Queries, Replan, Reply, Sharing, TimeSource,
     },
     time::from_millis,
 };
@@ -334,7 +334,7 @@ pub(crate) fn leased(seen: &JobState, claim_id: u128) -> Claim {
 pub(crate) fn edit<'a>(
     generation: i64,
     kind: Option<&'a str>,
-    definition: Option<(&'a str, Option<NextRun>)>,
+    definition: Option<(&'a str, Replan)>,
     data: Option<&'a [u8]>,
 ) -> Action<'a> {
     let mut edit = Edit::of(generation);

@@ -9,8 +9,8 @@ use allora_core::{
     Backend, Occurrence, Time,
     backend::{
         Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
-        NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Reply,
-        Sharing, TimeSource,
+        NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Replan,
+        Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis, whole_millis},
 };
@@ -191,7 +191,7 @@ impl Walk {
         let occurrence = &borrowed.letters[i];
         match self.random.below(9) {
             0 => {
-                edit.definition = Some(("other", next));
+                edit.definition = Some(("other", self.replan(state, next)));
                 edit.kind = (self.random.below(3) == 0).then(|| KINDS[1 + self.random.below(2)]);
                 Action::Modify(edit)
             }
@@ -281,7 +281,8 @@ impl Walk {
             3 if self.random.below(2) == 0 => {
                 let (next, version) =
                     (self.next(self.ms()), u64::MAX - self.random.below(2) as u64);
-                Action::Redefine { generation, definition: "new", version, next }
+                let plan = self.replan(&state, next);
+                Action::Redefine { generation, definition: "new", version, plan }
             }
             4 => {
                 let expected =
@@ -295,6 +296,16 @@ impl Walk {
                 self.claim(state.head.clone().or(cursor), fence, after)
             }
         }
+    }
+
+    /// Mostly for the cursor that was read, sometimes with a range that is not run.
+    fn replan(&mut self, state: &JobState, then: Option<NextRun>) -> Replan {
+        let mut plan = Replan::new(state.cursor.filter(|_| self.random.below(8) > 0), then);
+        if let (0, Some(cursor)) = (self.random.below(2), state.cursor) {
+            let late = chrono::TimeDelta::seconds(self.random.below(3) as i64);
+            plan.not_run = Some((cursor.scheduled_at + late, self.not_run()));
+        }
+        plan
     }
 
     fn claim(&mut self, head: Option<Occurrence>, fence: i64, after: i64) -> Action<'static> {

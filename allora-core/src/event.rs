@@ -106,12 +106,25 @@ pub enum Event {
     Redefined {
         /// The job.
         name: Arc<str>,
+        /// A due occurrence had waited for a node that can run the former definition for
+        /// [a while](crate::Builder::abandoned_after).
+        was_abandoned: bool,
     },
-    /// Another node has defined the job differently. This node does not run the job until the
-    /// definitions agree, or it is restarted. It compares them once a minute.
+    /// Another node has changed the job's definition. This node runs the job by the stored schedule
+    /// and settings, with its own code.
+    DefinitionAdopted {
+        /// The job.
+        name: Arc<str>,
+    },
+    /// The store has a definition of the job that this node cannot run. It leaves the job to other
+    /// nodes, and reads the definition again once a minute. If a due occurrence waits for
+    /// [a while](crate::Builder::abandoned_after), this node sets its own definition
+    /// ([`Redefined`](Self::Redefined)).
     DefinitionConflict {
         /// The job.
         name: Arc<str>,
+        /// The reason.
+        reason: &'static str,
     },
     /// The job was deleted in the store. This node does not run the job until it is restarted, or
     /// another node has registered it again.

@@ -110,6 +110,9 @@ impl Schedule for AnySchedule {
     fn definition(&self) -> Option<String> {
         self.inner().definition()
     }
+    fn is_built_in(&self, token: crate::schedule::Token) -> bool {
+        self.inner().is_built_in(token)
+    }
     fn check(&self) -> Result<(), ScheduleError> {
         self.inner().check()
     }

@@ -104,6 +104,10 @@ impl Schedule for At {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+
+    fn is_built_in(&self, _: crate::schedule::Token) -> bool {
+        true
+    }
 }
 
 /// `@at 2026-01-01T00:00:00.000Z`.

@@ -168,6 +168,10 @@ impl Schedule for Every {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+
+    fn is_built_in(&self, _: crate::schedule::Token) -> bool {
+        true
+    }
 }
 
 fn finer_than_millis(duration: Duration) -> bool {

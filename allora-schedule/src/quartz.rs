@@ -85,6 +85,10 @@ impl Schedule for Quartz {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+
+    fn is_built_in(&self, _: crate::schedule::Token) -> bool {
+        true
+    }
 }
 
 /// In UTC.
@@ -104,5 +108,9 @@ impl Schedule for ::cron::Schedule {
 
     fn definition(&self) -> Option<String> {
         Some(Quartz { schedule: self.clone() }.to_string())
+    }
+
+    fn is_built_in(&self, _: crate::schedule::Token) -> bool {
+        true
     }
 }

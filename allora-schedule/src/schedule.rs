@@ -50,6 +50,13 @@ pub trait Schedule: Send + Sync + 'static {
         None
     }
 
+    /// `true` if [`parse`](crate::parse) reads [`definition`](Self::definition) back as the same
+    /// schedule. Only a schedule of this crate can say so: other code cannot name [`Token`].
+    #[doc(hidden)]
+    fn is_built_in(&self, _: Token) -> bool {
+        false
+    }
+
     /// Checks that it can run. Called once, when the job is added.
     ///
     /// # Errors
@@ -64,6 +71,16 @@ pub trait Schedule: Send + Sync + 'static {
         _ = (after, until);
         Vec::new()
     }
+}
+
+/// The argument of a method that only this crate can override.
+#[derive(Clone, Copy, Debug)]
+pub struct Token(());
+
+/// `true` if [`parse`](crate::parse) reads the schedule's definition back as the same schedule.
+#[doc(hidden)]
+pub fn is_built_in<S: Schedule + ?Sized>(schedule: &S) -> bool {
+    schedule.is_built_in(Token(()))
 }
 
 /// The most steps that the provided [`Schedule::latest_at`] walks.
@@ -155,6 +172,9 @@ impl Schedule for Box<dyn Schedule> {
     fn definition(&self) -> Option<String> {
         (**self).definition()
     }
+    fn is_built_in(&self, token: Token) -> bool {
+        (**self).is_built_in(token)
+    }
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
     }
@@ -175,6 +195,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn definition(&self) -> Option<String> {
         (**self).definition()
+    }
+    fn is_built_in(&self, token: Token) -> bool {
+        (**self).is_built_in(token)
     }
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()

@@ -3,7 +3,7 @@
 use crate::{Capability, cluster::*};
 use allora_core::{
     Backend,
-    backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Reply, Sharing},
+    backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Replan, Reply, Sharing},
 };
 
 pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
@@ -12,7 +12,12 @@ pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
     let passed = NotRun { count: None, last: t(0), reason: NotRunReason::CatchUp };
     for act in [
         Action::Read,
-        Action::Redefine { generation: 0, definition: "every 1h", version: 9, next: None },
+        Action::Redefine {
+            generation: 0,
+            definition: "every 1h",
+            version: 9,
+            plan: Replan::default(),
+        },
         Action::Claim(claim),
         Action::Advance(Advance::new(0, t(0), passed, Some(t(60).into()))),
         Action::Reap,

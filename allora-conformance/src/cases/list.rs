@@ -65,6 +65,8 @@ macro_rules! __cases {
                 a_redefinition_does_not_repeat_a_started_occurrence: [];
                 a_due_occurrence_before_the_new_cursor_is_missed: [];
                 a_run_continues_under_another_definition: [Expiry];
+                the_occurrences_before_the_new_cursor_are_counted: [Expiry];
+                a_plan_for_another_cursor_is_refused: [];
             }
             lease {
                 a_leased_occurrence_stays_until_it_is_completed: [Expiry];

@@ -3,11 +3,12 @@
 use crate::cluster::*;
 use allora_core::{
     Time,
-    backend::{Action, JobState, NextRun, Reply},
+    backend::{Action, JobState, NextRun, NotRun, NotRunReason, Replan, Reply},
 };
 
 fn redefine(seen: &JobState, version: u64, next: Option<NextRun>) -> Action<'static> {
-    Action::Redefine { generation: seen.generation, definition: "every 1h", version, next }
+    let plan = Replan::new(seen.cursor, next);
+    Action::Redefine { generation: seen.generation, definition: "every 1h", version, plan }
 }
 
 fn to(at: Time) -> Option<NextRun> {
@@ -80,4 +81,52 @@ pub(super) async fn a_run_continues_under_another_definition(w: &Cluster) {
     let ended = w.node().end(t(62), "job", run.fence, ran(t(120))).await;
     assert_eq!(ended, Reply::Accepted);
     assert_eq!(w.node().read("job").await.cursor, to(t(3_600)), "the new one's");
+}
+
+/// The cursor is at minute 1, and the occurrences of the minutes 1 to 4 have come.
+fn without(seen: &JobState, first: Time, last: Time, then: Option<NextRun>) -> Action<'static> {
+    let not_run = NotRun { count: Some(3), last, reason: NotRunReason::CatchUp };
+    let plan = Replan { not_run: Some((first, not_run)), ..Replan::new(seen.cursor, then) };
+    Action::Redefine { generation: seen.generation, definition: "every 1h", version: 0, plan }
+}
+
+pub(super) async fn the_occurrences_before_the_new_cursor_are_counted(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let change = without(&seen, t(60), t(180), to(t(240)));
+    let after = state(w.node().act(t(250), "job", change).await);
+    assert_eq!((after.counters.missed, after.cursor), (3, to(t(240))));
+    won(w.node().claim(t(251), "job", once(&after, 1, to(t(3_600)))).await);
+    // Behind a run: it keeps the cursor, and is not missed.
+    w.node().register(t(0), "leased", t(60)).await;
+    let run = won(w.node().lease(t(60), "leased", 1).await);
+    let seen = w.node().read("leased").await;
+    let change = without(&seen, t(120), t(240), to(t(3_600)));
+    let after = state(w.node().act(t(61), "leased", change).await);
+    assert_eq!((after.counters.missed, leases(&after)), (3, vec![(run.fence, t(120))]));
+    assert_eq!(w.node().end(t(62), "leased", run.fence, ran(t(120))).await, Reply::Accepted);
+    assert_eq!(w.node().read("leased").await.cursor, to(t(3_600)));
+}
+
+pub(super) async fn a_plan_for_another_cursor_is_refused(w: &Cluster) {
+    let old = w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().claim(t(60), "job", once(&old, 1, to(t(120)))).await);
+    let seen = w.node().read("job").await;
+    // Planned before the claim.
+    let change = without(&old, t(60), t(180), to(t(240)));
+    assert_eq!(state(w.node().act(t(250), "job", change).await), seen);
+    let generation = seen.generation;
+    let plan = |expected: Option<NextRun>, first, last, then| {
+        let not_run = NotRun { count: Some(1), last, reason: NotRunReason::CatchUp };
+        let plan = Replan { not_run: Some((first, not_run)), ..Replan::new(expected, then) };
+        Action::Redefine { generation, definition: "every 1h", version: 0, plan }
+    };
+    for wrong in [
+        plan(None, t(120), t(120), to(t(240))),
+        plan(to(t(120)), t(60), t(180), to(t(240))),
+        plan(to(t(120)), t(180), t(120), to(t(240))),
+        plan(to(t(120)), t(120), t(240), to(t(240))),
+    ] {
+        assert_eq!(state(w.node().act(t(250), "job", wrong).await), seen);
+    }
+    assert!(run.fence <= seen.fence);
 }

@@ -5,7 +5,7 @@ use allora_core::{
     ErrorKind,
     backend::{
         Action, DeadLetter, DueQuery, ImportedProgress, JobState, NewSchedule, Operation, Page,
-        Pause, Reply,
+        Pause, Replan, Reply,
     },
 };
 
@@ -163,7 +163,7 @@ pub(super) async fn stored_jobs_and_jobs_in_code_are_listed_page_by_page(w: &Clu
 pub(super) async fn an_edit_changes_only_the_generation_that_was_read(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
     let next = Some(t(30).into());
-    let definition = Some(("every 2h", next));
+    let definition = Some(("every 2h", Replan::new(seen.cursor, next)));
     let change = edit(seen.generation, None, definition, Some(b"new"));
     let edited = fine(w.node().modify(t(1), "job", change.clone()).await);
     assert_eq!((&*edited.definition, &*edited.data), ("every 2h", &b"new"[..]));
@@ -204,7 +204,7 @@ pub(super) async fn an_edit_does_not_repeat_a_started_occurrence(w: &Cluster) {
     won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
     let seen = w.node().read("job").await;
     for back in [t(60), t(0)] {
-        let definition = Some(("every 2h", Some(back.into())));
+        let definition = Some(("every 2h", Replan::new(seen.cursor, Some(back.into()))));
         let edit = edit(seen.generation, None, definition, Some(b"x"));
         assert_eq!(error_of(w.node().modify(t(61), "job", edit).await).await, ErrorKind::Invalid);
     }
@@ -213,7 +213,8 @@ pub(super) async fn an_edit_does_not_repeat_a_started_occurrence(w: &Cluster) {
 
 pub(super) async fn a_due_occurrence_before_an_edited_cursor_is_missed(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
-    let definition = Some(("every 2h", Some(t(7_200).into())));
+    let plan = Replan::new(seen.cursor, Some(t(7_200).into()));
+    let definition = Some(("every 2h", plan));
     let edit = edit(seen.generation, None, definition, None);
     assert_eq!(fine(w.node().modify(t(61), "job", edit).await).counters.missed, 1);
 }
@@ -225,7 +226,12 @@ pub(super) async fn a_deleted_job_is_deleted_for_every_operation(w: &Cluster) {
     for act in [
         Action::Read,
         Action::Claim(once(&seen, 1, Some(t(120).into()))),
-        Action::Redefine { generation: seen.generation, definition: "x", version: 9, next: None },
+        Action::Redefine {
+            generation: seen.generation,
+            definition: "x",
+            version: 9,
+            plan: Replan::default(),
+        },
         Action::Reap,
     ] {
         assert_eq!(w.node().act(t(61), "job", act).await, Reply::Deleted);

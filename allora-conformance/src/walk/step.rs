@@ -11,8 +11,8 @@ use allora_core::{
     Time,
     backend::{
         Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
-        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply,
-        Sharing, TimeSource,
+        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Replan,
+        Reply, Sharing, TimeSource,
     },
     record::Record,
     time::whole_millis,
@@ -357,6 +357,20 @@ impl Walker {
         Ok(Some((name, planned)))
     }
 
+    /// Mostly for the cursor that was read, sometimes with a range that is not run.
+    fn replan(&self, random: &mut Random, seen: &Seen, then: Option<NextRun>) -> Replan {
+        let cursor = seen.reference.cursor;
+        let mut plan = Replan::new(cursor.filter(|_| !random.one_in(6)), then);
+        if let (true, Some(cursor)) = (random.one_in(2), cursor) {
+            let first = cursor.scheduled_at + TimeDelta::seconds(random.below(3) as i64 / 2);
+            let last = first + TimeDelta::seconds(random.below(90) as i64);
+            let count = random.one_in(2).then_some(2);
+            let reason = NotRunReason::CatchUp;
+            plan.not_run = Some((first, NotRun { count, last, reason }));
+        }
+        plan
+    }
+
     /// An operation on the state that was read.
     fn conditional(
         &mut self,
@@ -373,15 +387,17 @@ impl Walker {
         match kind {
             StepKind::Redefine => {
                 let version = random.below(3);
+                let plan = self.replan(random, seen, next);
                 pair(&|generation| Action::Redefine {
                     generation,
                     definition: "code again",
                     version,
-                    next,
+                    plan,
                 })
             }
             StepKind::Edit => {
-                let definition = (!random.one_in(3)).then_some(("edited", next));
+                let plan = self.replan(random, seen, next);
+                let definition = (!random.one_in(3)).then_some(("edited", plan));
                 let data = random.one_in(2).then_some(&b"data"[..]);
                 let kind = random.one_in(3).then(|| *random.pick(KINDS).expect("there are kinds"));
                 pair(&|generation| {

@@ -285,6 +285,21 @@ impl Defect for IgnoresTheVersion {
     }
 }
 
+/// Moves the cursor by a plan that was made before an occurrence was claimed.
+pub(crate) struct IgnoresThePlansCursor;
+impl Defect for IgnoresThePlansCursor {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let action = step.operation.action.clone();
+        match (action, &step.record) {
+            (Action::Redefine { generation, definition, version, mut plan }, Some(record)) => {
+                plan.expected = record.cursor.map(|next| next.scheduled_at);
+                step.apply_instead(Action::Redefine { generation, definition, version, plan })
+            }
+            _ => step.apply(),
+        }
+    }
+}
+
 /// Does not store claim ids.
 pub(crate) struct IgnoresTheClaimId;
 impl Defect for IgnoresTheClaimId {

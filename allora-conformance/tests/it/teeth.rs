@@ -103,6 +103,7 @@ teeth! {
     merges_case: MergesCase;
     ignores_the_fence: IgnoresTheFence;
     ignores_the_version: IgnoresTheVersion;
+    ignores_the_plans_cursor: IgnoresThePlansCursor;
     ignores_the_claim_id: IgnoresTheClaimId;
     cuts_the_claim_id: CutsTheClaimId;
     moves_the_cursor_back: MovesTheCursorBack;

@@ -17,7 +17,7 @@ pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason, OnExpi
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, Outcome};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
-    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, TimeSource,
+    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, TimeSource,
 };
 pub use queries::{Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
@@ -76,11 +76,13 @@ use std::{fmt, sync::Arc};
 ///    `lease::a_leased_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `at_most_once::a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are
-///    recorded and counted; a due one that a redefinition leaves out is counted as missed. Cases:
+///    recorded and counted, and so are those that another definition leaves out. Cases:
 ///    `claim::a_claim_names_every_occurrence_before_the_started_one`,
 ///    `claim::a_later_occurrence_starts_and_those_before_it_are_counted`,
 ///    `claim::an_advance_moves_the_cursor_and_counts`,
-///    `redefine::a_due_occurrence_before_the_new_cursor_is_missed`.
+///    `redefine::a_due_occurrence_before_the_new_cursor_is_missed`,
+///    `redefine::the_occurrences_before_the_new_cursor_are_counted`,
+///    `redefine::a_plan_for_another_cursor_is_refused`.
 /// 8. *Stored unchanged.* Names are compared as bytes; times are exact to the millisecond; data of
 ///    up to 1 MiB comes back byte for byte; more is rejected, and so is a bad name. Cases:
 ///    `names::no_two_names_are_the_same`,

@@ -102,9 +102,8 @@ pub enum Action<'a> {
         /// The first occurrence; `None` if there is none.
         first: Option<NextRun>,
     },
-    /// Replaces the definition of a job in code, if the record still has this generation and a
-    /// version that is not higher. A due occurrence that the new cursor passes over is recorded as
-    /// missed.
+    /// Replaces the definition of a job in code, if the record still has this generation and the
+    /// cursor of the plan, and a version that is not higher.
     Redefine {
         /// The generation that was read.
         generation: i64,
@@ -112,8 +111,8 @@ pub enum Action<'a> {
         definition: &'a str,
         /// The version that the user's build declares. Default: 0.
         version: u64,
-        /// The next occurrence under the new definition, later than the last started one.
-        next: Option<NextRun>,
+        /// The cursor under the new definition.
+        plan: Replan,
     },
     /// Claims an occurrence for this node.
     Claim(Claim),
@@ -239,6 +238,26 @@ impl Advance {
     }
 }
 
+/// The cursor under another definition. The plan holds for the cursor that was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replan {
+    /// The cursor that was read.
+    pub expected: Option<Time>,
+    /// The occurrences that have come under the former definition and are not run: the first of
+    /// them, and the range. An occurrence that the new cursor passes over without it is recorded as
+    /// missed, without a number.
+    pub not_run: Option<(Time, NotRun)>,
+    /// The new cursor, later than the last started occurrence and the range.
+    pub then: Option<NextRun>,
+}
+
+impl Replan {
+    /// Moves the cursor from `expected` to `then`.
+    pub fn new(expected: Option<NextRun>, then: Option<NextRun>) -> Self {
+        Self { expected: expected.map(|next| next.scheduled_at), not_run: None, then }
+    }
+}
+
 /// A schedule to create.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -277,8 +296,7 @@ impl<'a> NewSchedule<'a> {
     }
 }
 
-/// A change of a job's kind, definition or data. A due occurrence that the new cursor passes over
-/// is recorded as missed.
+/// A change of a job's kind, definition or data.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Edit<'a> {
@@ -287,8 +305,9 @@ pub struct Edit<'a> {
     pub generation: i64,
     /// The new kind, if it changes; not for a job in code.
     pub kind: Option<&'a str>,
-    /// The new definition and the next occurrence under it, if it changes.
-    pub definition: Option<(&'a str, Option<NextRun>)>,
+    /// The new definition and the cursor under it, if it changes. A cursor other than the one that
+    /// was read is an error (`Invalid`).
+    pub definition: Option<(&'a str, Replan)>,
     /// The new data, if it changes.
     pub data: Option<&'a [u8]>,
 }

@@ -94,6 +94,22 @@ impl<'a> CheckedSchedule<'a> {
         guarded(|| self.job.count(from, until))
     }
 
+    /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.
+    pub(crate) fn has(&self, at: Time) -> bool {
+        self.instant_after(at - TimeDelta::milliseconds(1)) == Ok(Some(at))
+    }
+
+    /// The earliest scheduled time.
+    pub(crate) fn start(&self) -> Option<Time> {
+        self.settings.start
+    }
+
+    /// `true` if `at` is after the end, or all occurrences were started.
+    pub(crate) fn is_over(&self, at: Time, started: u64) -> bool {
+        self.settings.end.is_some_and(|end| at > end)
+            || self.settings.max_runs.is_some_and(|max| started >= max)
+    }
+
     /// The nominal time and the due time of `at`; `None` if the due time is out of range.
     pub(crate) fn next(&self, at: Time) -> Option<NextRun> {
         self.settings.next(self.name, at)

@@ -1,6 +1,6 @@
 //! Jobs made of a schedule and an async closure.
 
-use super::{Job, JobSpec};
+use super::{Job, JobSpec, Token};
 use crate::{
     error::{BoxError, Result},
     run::Run,
@@ -107,6 +107,10 @@ where
 
     fn definition(&self) -> Option<String> {
         self.schedule.definition()
+    }
+
+    fn is_built_in(&self, _: Token) -> bool {
+        allora_schedule::is_built_in(&self.schedule)
     }
 
     fn check(&self) -> Result {

@@ -2,12 +2,15 @@
 
 mod checked_schedule;
 mod closure;
+mod redefinition;
 mod settings;
 mod spec;
 
 pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, panic_text};
 pub use closure::{IntoOutcome, Returns, job};
+pub(crate) use redefinition::{Progress, Redefinition};
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
+pub(crate) use spec::CODE;
 pub use spec::JobSpec;
 
 use crate::{
@@ -16,6 +19,10 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
+
+/// The argument of a method that only this crate can override.
+#[derive(Clone, Copy, Debug)]
+pub struct Token(());
 
 /// A job with a schedule and a body.
 ///
@@ -76,9 +83,17 @@ pub trait Job: Send + Sync + 'static {
         allora_schedule::walk_count(from, until, |at| self.next_at(at))
     }
 
-    /// As [`Schedule::definition`](crate::Schedule::definition).
+    /// As [`Schedule::definition`](crate::Schedule::definition). The store keeps the text of a type
+    /// of yours as `@code` and the text: other nodes compare it and never parse it.
     fn definition(&self) -> Option<String> {
         None
+    }
+
+    /// `true` if the definition is the text of a schedule of this library. Other code cannot name
+    /// [`Token`].
+    #[doc(hidden)]
+    fn is_built_in(&self, _: Token) -> bool {
+        false
     }
 
     /// As [`Schedule::check`](crate::Schedule::check).

@@ -1,6 +1,6 @@
 //! A job and its settings.
 
-use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings};
+use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings, Token};
 use crate::{
     error::Result,
     run::Payload,
@@ -11,6 +11,9 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+
+/// The first word of a definition whose schedule is known to its code alone.
+pub(crate) const CODE: &str = "@code";
 
 /// A job and its settings, for [`Builder::add`](crate::Builder::add).
 ///
@@ -167,10 +170,21 @@ impl JobSpec {
         self.set(|settings| settings.version = version)
     }
 
-    /// The text by which a change of the job is detected: schedule and settings.
+    /// Sets all settings.
+    pub fn with_settings(mut self, settings: Settings) -> Self {
+        self.settings = Arc::new(settings);
+        self
+    }
+
+    /// The text by which a change of the job is detected: schedule and settings. A schedule that is
+    /// not one of this library begins with `@code`: no other node can tell its times by the text.
     pub fn definition(&self) -> String {
         let schedule = self.job.definition();
-        self.settings.definition(schedule.as_deref().unwrap_or("custom"))
+        if self.job.is_built_in(Token(())) {
+            return self.settings.definition(schedule.as_deref().unwrap_or_default());
+        }
+        let text = format!("{CODE} {}", schedule.as_deref().unwrap_or("custom"));
+        self.settings.definition(&text)
     }
 
     /// Checks the job and its settings.

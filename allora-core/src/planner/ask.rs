@@ -10,7 +10,6 @@ use super::{
     slot::{Exchange, Off, Origin, Phase, Slot},
 };
 use crate::{
-    backend::NextRun,
     event::Event,
     job::{CheckedSchedule, InvalidNextAt},
     time::{Time, since},
@@ -220,33 +219,23 @@ impl Planner {
 
 /// The registration or the read of a job whose state is not known.
 fn registration(slot: &Slot, now: Time) -> Result<Option<RequestAction>, InvalidNextAt> {
-    let schedule = CheckedSchedule::of(&slot.name, &slot.spec);
-    let version = slot.spec.settings.version;
-    let definition = || match &slot.origin {
-        Origin::Code(definition) => definition.clone(),
-        Origin::Stored => Ok(Box::default()),
-    };
-    // An occurrence that both definitions have is kept when one replaces the other.
-    let kept = |cursor: &NextRun| {
-        let pending = cursor.scheduled_at <= now && now < cursor.due_at;
-        let before = cursor.scheduled_at - chrono::TimeDelta::milliseconds(1);
-        let both = || schedule.instant_after(before) == Ok(Some(cursor.scheduled_at));
-        (pending && both()).then_some(before)
-    };
+    let Origin::Code(code) = &slot.origin else { return Ok(Some(RequestAction::Read)) };
+    let new = CheckedSchedule::of(&slot.name, &code.spec);
+    let version = code.spec.settings.version;
     Ok(Some(match &slot.phase {
         Phase::Known(_) | Phase::Off(Off::Removed) => return Ok(None),
-        Phase::Redefine { generation, after, cursor, started } => {
-            let after = cursor.as_ref().and_then(kept).unwrap_or_else(|| now.max(*after));
-            let next = schedule.following(after, *started)?;
-            let (generation, definition) = (*generation, definition()?);
-            RequestAction::Redefine { generation, definition, version, next }
+        Phase::Redefine(former) => {
+            let definition = code.definition.clone()?;
+            let plan = former.plan(&slot.name, &definition, new, now)?;
+            let (generation, version) = (former.generation, version.max(former.version));
+            RequestAction::Redefine { generation, definition, version, plan }
         }
         Phase::Stale => RequestAction::Read,
         // The reason may be over.
-        Phase::Off(_) if slot.is_stored() || slot.fence.is_some() => RequestAction::Read,
+        Phase::Off(_) if slot.fence.is_some() => RequestAction::Read,
         Phase::New | Phase::Off(_) => {
-            let first = schedule.following(now, 0)?;
-            RequestAction::Register { definition: definition()?, version, first }
+            let definition = code.definition.clone()?;
+            RequestAction::Register { definition, version, first: new.following(now, 0)? }
         }
     }))
 }

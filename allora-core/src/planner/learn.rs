@@ -2,17 +2,20 @@
 
 use super::{
     Planner, SlotId,
+    adopted::adopted,
     known::Known,
     machine::NOW,
     recheck,
-    slot::{Off, Origin, Phase, Slot},
+    slot::{Code, Former, Off, Origin, Phase, Slot},
 };
 use crate::{
-    backend::{JobState, NextRun, OnExpiry},
+    backend::{JobState, NextRun, OnExpiry, Replan},
     event::Event,
-    job::CheckedSchedule,
-    time::Time,
+    job::{CheckedSchedule, InvalidNextAt, JobSpec, Progress, Redefinition},
+    stored::Definition,
+    time::{Time, saturating_add},
 };
+use std::time::Duration;
 
 impl Planner {
     /// Applies the current state of one job.
@@ -24,24 +27,34 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        let disagreement = match &slot.origin {
+        let agreement = match &slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now, events),
-            Origin::Code(Ok(definition)) => disagreement(slot, definition, state, now),
-            Origin::Code(Err(fault)) => Some(Phase::Off(Off::Invalid(fault.to_string()))),
+            Origin::Code(code) => agreement(slot, code, state, now, self.abandoned_after),
         };
         if state.unreadable.is_none() {
             slot.fence = Some(state.fence);
         }
-        match disagreement {
-            Some(Phase::Off(off)) => self.turn_off(id, off, now, events),
-            None => {
-                let was_redefining = matches!(slot.phase, Phase::Redefine { .. });
-                events.extend(was_redefining.then(|| Event::Redefined { name: slot.name.clone() }));
+        match agreement {
+            Agreement::Off(off) => self.turn_off(id, off, now, events),
+            Agreement::Same => self.know(id, state, now, events),
+            Agreement::Own => {
+                if let Phase::Redefine(former) = &slot.phase {
+                    let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
+                    events.push(Event::Redefined { name, was_abandoned });
+                }
+                if let Origin::Code(code) = &slot.origin {
+                    slot.spec = code.spec.clone();
+                }
                 slot.agreed = Some(state.generation);
                 self.know(id, state, now, events);
             }
-            Some(phase) => {
-                slot.phase = phase;
+            Agreement::Adopted(spec) => {
+                events.push(Event::DefinitionAdopted { name: slot.name.clone() });
+                (slot.spec, slot.agreed) = (spec, Some(state.generation));
+                self.know(id, state, now, events);
+            }
+            Agreement::Redefine(former) => {
+                slot.phase = Phase::Redefine(former);
                 self.wake(id, Some(NOW));
             }
         }
@@ -108,7 +121,7 @@ impl Planner {
                 (known.fence, known.due_at, known.generation)
                     != (state.fence, state.due_at, state.generation)
             }
-            Phase::Off(Off::Removed) | Phase::New | Phase::Redefine { .. } | Phase::Stale => {
+            Phase::Off(Off::Removed) | Phase::New | Phase::Redefine(_) | Phase::Stale => {
                 return false;
             }
             Phase::Off(_) => false,
@@ -118,30 +131,102 @@ impl Planner {
     }
 }
 
-/// The reason why a job in code with this definition cannot be run as the store has it; `None` if
-/// the definitions agree.
-fn disagreement(slot: &Slot, definition: &str, state: &JobState, now: Time) -> Option<Phase> {
-    if let Some(reason) = &state.unreadable {
-        return Some(Phase::Off(Off::Unreadable(reason.clone())));
-    }
+/// The way in which this node runs a job in code whose record it has read.
+enum Agreement {
+    /// As before.
+    Same,
+    /// By its own definition, which the store has.
+    Own,
+    /// By the stored definition.
+    Adopted(JobSpec),
+    /// By its own definition, which replaces the stored one.
+    Redefine(Box<Former>),
+    /// Not at all.
+    Off(Off),
+}
+
+/// The agreement about this record. A node that starts sets its definition, unless its version is
+/// lower. Later it runs the job by the stored definition, if this build can. If no node has run a due
+/// occurrence by a definition that this build cannot read, this node sets its own after a while.
+fn agreement(
+    slot: &Slot,
+    code: &Code,
+    state: &JobState,
+    now: Time,
+    abandoned_after: Duration,
+) -> Agreement {
+    let definition = match &code.definition {
+        _ if state.unreadable.is_some() => {
+            return Agreement::Off(Off::Unreadable(state.unreadable.clone().unwrap_or_default()));
+        }
+        Err(fault) => return Agreement::Off(Off::Invalid(fault.to_string())),
+        Ok(definition) => &**definition,
+    };
     if !state.kind.is_empty() {
-        return Some(Phase::Off(Off::Invalid(format!(
+        return Agreement::Off(Off::Invalid(format!(
             "a stored schedule of kind {:?} has this name; delete that, or choose another name",
             state.kind
-        ))));
+        )));
     }
-    if slot.agreed == Some(state.generation) || definition == state.definition {
-        return None;
+    if slot.agreed == Some(state.generation) {
+        return Agreement::Same;
     }
-    if slot.agreed.is_some() || state.version > slot.spec.settings.version {
-        return Some(Phase::Off(Off::Conflict));
+    if definition == state.definition {
+        return Agreement::Own;
     }
-    Some(Phase::Redefine {
-        generation: state.generation,
-        after: state.last_started.map_or(now, |last| last.max(now)),
-        cursor: state.cursor.filter(|cursor| state.last_started < Some(cursor.scheduled_at)),
-        started: state.counters.started,
-    })
+    let former = |is_abandoned| Agreement::Redefine(Box::new(Former::of(state, is_abandoned)));
+    if slot.agreed.is_none() && state.version <= code.spec.settings.version {
+        return former(false);
+    }
+    match adopted(&slot.name, &code.spec, &state.definition) {
+        Some(spec) => Agreement::Adopted(spec),
+        None if is_abandoned(state, now, abandoned_after) => former(true),
+        None => Agreement::Off(Off::Conflict(
+            "the store has another definition, with words or a schedule that this build does not \
+             know",
+        )),
+    }
+}
+
+/// `true` if the head has been due for this time, and nothing keeps a node from running it.
+fn is_abandoned(state: &JobState, now: Time, after: Duration) -> bool {
+    state.paused.is_none()
+        && state.leases.iter().all(|lease| lease.until <= now)
+        && state.due_at.is_some_and(|due_at| saturating_add(due_at, after) <= now)
+}
+
+impl Former {
+    fn of(state: &JobState, is_abandoned: bool) -> Self {
+        Self {
+            generation: state.generation,
+            version: state.version,
+            definition: state.definition.clone(),
+            progress: Progress::of(state),
+            is_abandoned,
+        }
+    }
+
+    /// The cursor under this node's definition.
+    pub(super) fn plan(
+        &self,
+        name: &str,
+        definition: &str,
+        new: CheckedSchedule<'_>,
+        now: Time,
+    ) -> Result<Replan, InvalidNextAt> {
+        let former = Definition::parse(name, &self.definition).ok().map(|read| read.bare());
+        let schedule = |text: &str| text.split(';').next().map(str::to_owned);
+        let redefinition = Redefinition {
+            former: former.as_ref().map(|spec| CheckedSchedule::of(name, spec)),
+            new,
+            same_schedule: schedule(&self.definition) == schedule(definition)
+                && former.as_ref().is_none_or(|spec| new.start() == spec.settings.start),
+            skip: false,
+            progress: self.progress,
+            now,
+        };
+        redefinition.plan()
+    }
 }
 
 /// The occurrence that is offered after the leased one, if its run is completed.

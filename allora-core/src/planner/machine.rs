@@ -4,7 +4,7 @@ use super::{
     SlotId,
     congestion_window::CongestionWindow,
     contention::Contention,
-    slot::{Off, Origin, Phase, Slot},
+    slot::{Code, Off, Origin, Phase, Slot},
     slots::Slots,
     working_set::WorkingSet,
 };
@@ -55,6 +55,8 @@ pub(crate) struct Planner {
     pub(super) next_claim_id: u128,
     pub(super) poll: Duration,
     pub(super) lost_after: Duration,
+    /// The time for which a due occurrence waits for a node that can run its stored definition.
+    pub(super) abandoned_after: Duration,
 }
 
 /// A job in code, with its definition.
@@ -91,7 +93,15 @@ impl Planner {
             next_claim_id: claims,
             poll,
             lost_after,
+            abandoned_after: MINUTE,
         }
+    }
+
+    /// Sets the time after which this node replaces a stored definition that it cannot read, if a
+    /// due occurrence waits. Default: a minute.
+    pub(crate) fn abandoned_after(mut self, after: Duration) -> Self {
+        self.abandoned_after = after;
+        self
     }
 
     /// # Errors
@@ -102,7 +112,8 @@ impl Planner {
             let twice = format!("the job {name:?} is added twice; names are unique");
             return Err(Error::new(ErrorKind::AlreadyExists, twice));
         }
-        let slot = Slot::new(name.clone(), spec, Origin::Code(definition), self.seed);
+        let code = Box::new(Code { spec: spec.clone(), definition });
+        let slot = Slot::new(name.clone(), spec, Origin::Code(code), self.seed);
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
         self.by_name.insert(name, id);
@@ -158,7 +169,7 @@ impl Planner {
         match slot.phase {
             Phase::Known(_) | Phase::Stale => self.read_at(id, NOW),
             // A registration shows the record, too.
-            Phase::New | Phase::Redefine { .. } | Phase::Off(_) => self.wake(id, Some(NOW)),
+            Phase::New | Phase::Redefine(_) | Phase::Off(_) => self.wake(id, Some(NOW)),
         }
     }
 

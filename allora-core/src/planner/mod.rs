@@ -5,6 +5,7 @@
 //! replies. It reads no clock and awaits nothing, so that every policy can be tested with plain
 //! values.
 
+mod adopted;
 mod ask;
 mod congestion_window;
 mod contention;

@@ -2,7 +2,7 @@
 
 use super::SlotId;
 use crate::{
-    backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation},
+    backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation, Replan},
     job::JobSpec,
     time::Time,
 };
@@ -35,7 +35,7 @@ pub(crate) struct Request {
 pub(super) enum RequestAction {
     Read,
     Register { definition: Box<str>, version: u64, first: Option<NextRun> },
-    Redefine { generation: i64, definition: Box<str>, version: u64, next: Option<NextRun> },
+    Redefine { generation: i64, definition: Box<str>, version: u64, plan: Replan },
     Claim(Box<PendingClaim>),
     Advance(Advance),
     Reap,
@@ -71,9 +71,9 @@ impl Request {
             RequestAction::Register { definition, version, first } => {
                 Action::Register { definition, version: *version, first: *first }
             }
-            RequestAction::Redefine { generation, definition, version, next } => {
-                let (generation, version, next) = (*generation, *version, *next);
-                Action::Redefine { generation, definition, version, next }
+            RequestAction::Redefine { generation, definition, version, plan } => {
+                let (generation, version, plan) = (*generation, *version, *plan);
+                Action::Redefine { generation, definition, version, plan }
             }
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),

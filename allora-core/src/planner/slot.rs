@@ -2,9 +2,8 @@
 
 use super::{known::Known, request::PendingClaim};
 use crate::{
-    backend::NextRun,
     event::Event,
-    job::{InvalidNextAt, JobSpec},
+    job::{InvalidNextAt, JobSpec, Progress},
     time::Time,
 };
 use allora_schedule::stable_hash;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 /// One job of this node.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
+    /// The job as this node runs it: for a job in code that was adopted, under the stored definition.
     pub(crate) spec: JobSpec,
     pub(crate) origin: Origin,
     /// Its rank in this node's order of the jobs.
@@ -38,10 +38,17 @@ pub(crate) struct Slot {
 
 /// The place that defines a job.
 pub(crate) enum Origin {
-    /// A program. The definition as text, computed once.
-    Code(Result<Box<str>, InvalidNextAt>),
+    /// A program.
+    Code(Box<Code>),
     /// The store. The job has a slot only while it wants attention.
     Stored,
+}
+
+/// A job in code as its program has it.
+pub(crate) struct Code {
+    pub(crate) spec: JobSpec,
+    /// The definition as text, computed once.
+    pub(crate) definition: Result<Box<str>, InvalidNextAt>,
 }
 
 /// The agreement of this node and the store about a job.
@@ -49,9 +56,8 @@ pub(crate) enum Origin {
 pub(crate) enum Phase {
     /// To be registered.
     New,
-    /// The store has another definition, of this generation. `started` occurrences were started;
-    /// that of `cursor` was not.
-    Redefine { generation: i64, after: Time, cursor: Option<NextRun>, started: u64 },
+    /// The store has another definition, which this node replaces.
+    Redefine(Box<Former>),
     /// In agreement with the store.
     Known(Known),
     /// To be read.
@@ -61,14 +67,26 @@ pub(crate) enum Phase {
     Off(Off),
 }
 
+/// The state in the store under a definition that this node replaces.
+#[derive(Debug)]
+pub(crate) struct Former {
+    pub(crate) generation: i64,
+    pub(crate) version: u64,
+    pub(crate) definition: String,
+    pub(crate) progress: Progress,
+    /// No node has run the job by that definition for a while.
+    pub(crate) is_abandoned: bool,
+}
+
 /// The reason why this node does not run a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Off {
     /// This incarnation was deleted, which is final. Read again when the next occurrence would be
     /// due: a node that started later may have created another one.
     Deleted,
-    /// Another node has defined it differently. Read again after a minute.
-    Conflict,
+    /// The definition in the store is one that this node cannot run, for this reason. Read again
+    /// after a minute.
+    Conflict(&'static str),
     /// The schedule is faulty, or the name is that of a stored schedule. Tried again after a
     /// minute.
     Invalid(String),
@@ -82,7 +100,7 @@ impl Off {
     pub(crate) fn event(&self, name: Arc<str>) -> Option<Event> {
         Some(match self {
             Off::Deleted => Event::Deleted { name },
-            Off::Conflict => Event::DefinitionConflict { name },
+            Off::Conflict(reason) => Event::DefinitionConflict { name, reason },
             Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
             Off::Unreadable(reason) => Event::JobInvalid {
                 name,

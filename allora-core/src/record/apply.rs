@@ -75,12 +75,12 @@ pub fn apply(
         Some(record) => record,
     };
     match &operation.action {
-        Action::Redefine { generation, definition, version, next } => {
+        Action::Redefine { generation, definition, version, plan } => {
             let redefinition = define::Redefinition {
                 generation: *generation,
                 definition,
                 version: *version,
-                next: *next,
+                plan: *plan,
             };
             record.redefine_if(name, &redefinition, context, history);
         }

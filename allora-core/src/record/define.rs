@@ -4,10 +4,11 @@ use super::{HistoryBuffer, OpContext, Record, claim::entry, live, next_fence};
 use crate::{
     backend::{
         Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
+        Replan,
     },
     error::{Error, ErrorKind, Result},
     name::{check_free, check_name},
-    time::whole_millis,
+    time::{Time, whole_millis},
 };
 use std::time::Duration;
 
@@ -82,10 +83,15 @@ pub(super) fn modify(
             return Err(Error::invalid(code));
         }
     }
-    if let Some((definition, next)) = edit.definition {
-        check_forward(record, name, next)?;
+    if let Some((definition, plan)) = edit.definition {
+        if !record.may_replan(plan) {
+            return Err(Error::invalid(format!(
+                "an occurrence of {name:?} was started since its cursor was read, or the new cursor is \
+                 not after the last one that was started; read the job again"
+            )));
+        }
         record.reap(name, context.now, history);
-        record.redefine(name, definition, next, context, history);
+        record.redefine(name, definition, plan, context, history);
     }
     if let Some(data) = edit.data {
         record.data = data.to_vec();
@@ -122,7 +128,7 @@ pub(super) struct Redefinition<'a> {
     pub(super) generation: i64,
     pub(super) definition: &'a str,
     pub(super) version: u64,
-    pub(super) next: Option<NextRun>,
+    pub(super) plan: Replan,
 }
 
 impl Record {
@@ -136,43 +142,59 @@ impl Record {
         history: &mut HistoryBuffer,
     ) {
         let is_current = self.generation == new.generation && new.version >= self.version;
-        if is_current && self.may_move_to(new.next) {
+        if is_current && self.may_replan(new.plan) {
             self.reap(name, context.now, history);
-            self.redefine(name, new.definition, new.next, context, history);
+            self.redefine(name, new.definition, new.plan, context, history);
             self.version = new.version;
         }
     }
 
-    /// Replaces the definition and moves the cursor. A due occurrence that was not started, and
-    /// that the new cursor leaves out, is recorded as missed.
+    /// Replaces the definition and moves the cursor. The occurrences that the plan leaves out are
+    /// recorded as missed.
     fn redefine(
         &mut self,
         name: &str,
         definition: &str,
-        next: Option<NextRun>,
+        plan: Replan,
         context: OpContext<'_>,
         history: &mut HistoryBuffer,
     ) {
+        let Replan { not_run, then, .. } = plan;
+        // Without a range: only the replaced definition could count the occurrences between.
         let passed_over = self.cursor.filter(|cursor| {
-            cursor.scheduled_at <= context.now
-                && next.is_none_or(|next| next.scheduled_at > cursor.scheduled_at)
+            not_run.is_none()
+                && cursor.scheduled_at <= context.now
+                && then.is_none_or(|next| next.scheduled_at > cursor.scheduled_at)
                 && self.last_started < Some(cursor.scheduled_at)
         });
-        if let Some(due) = passed_over {
+        let uncounted = passed_over.map(|due| {
             let last = due.scheduled_at;
-            // Only the replaced definition could count the occurrences between.
-            let not_run = NotRun { count: None, last, reason: NotRunReason::CatchUp };
-            self.counters.missed = self.counters.missed.saturating_add(1);
-            self.skip(name, Occurrence::from(last), not_run, context, history);
+            (last, NotRun { count: None, last, reason: NotRunReason::CatchUp })
+        });
+        if let Some((first, range)) = not_run.or(uncounted) {
+            // At least one, if the number is not known.
+            let unknown = u64::from(range.count.is_none());
+            self.counters.missed = self.counters.missed.saturating_add(unknown);
+            self.skip(name, Occurrence::from(first), range, context, history);
         }
-        self.cursor = next;
+        self.cursor = then;
         self.definition = definition.to_owned();
         self.generation = self.draw_fence(context.now);
     }
 
-    /// `true` if the cursor may move to `next`: never back to a started occurrence.
-    fn may_move_to(&self, next: Option<NextRun>) -> bool {
-        next.is_none_or(|next| self.last_started.is_none_or(|last| next.scheduled_at > last))
+    /// `true` if the plan is for this cursor, and moves neither it nor the range back to a started
+    /// occurrence.
+    fn may_replan(&self, plan: Replan) -> bool {
+        let Replan { expected, not_run, then } = plan;
+        let is_open = |at: Time| self.last_started.is_none_or(|last| at > last);
+        let cursor = self.cursor.map(|cursor| cursor.scheduled_at);
+        let range_fits = not_run.is_none_or(|(first, range)| {
+            is_open(first)
+                && cursor.is_some_and(|cursor| cursor <= first)
+                && first <= range.last
+                && then.is_none_or(|next| next.scheduled_at > range.last)
+        });
+        expected == cursor && range_fits && then.is_none_or(|next| is_open(next.scheduled_at))
     }
 
     /// A new record. Its fence continues after the tombstone's.
@@ -206,16 +228,6 @@ fn check_progress(name: &str, new: &NewSchedule<'_>) -> Result {
         (Some(first), Some(last)) if first.scheduled_at <= last => Err(Error::invalid(format!(
             "{name:?} cannot begin at {}: its occurrence of {last} was started already",
             first.scheduled_at
-        ))),
-        _ => Ok(()),
-    }
-}
-
-fn check_forward(record: &Record, name: &str, next: Option<NextRun>) -> Result {
-    match (next, record.last_started) {
-        (Some(next), Some(last)) if next.scheduled_at <= last => Err(Error::invalid(format!(
-            "{name:?} cannot go back to {}: its occurrence of {last} was started already",
-            next.scheduled_at
         ))),
         _ => Ok(()),
     }

@@ -45,6 +45,7 @@ impl Builder {
             grace: Duration::from_secs(30),
             lost_after: Duration::from_secs(30),
             claim_jitter: Duration::from_millis(1),
+            abandoned_after: Duration::from_secs(60),
             no_data: Arc::from([]),
         };
         Self {
@@ -111,6 +112,14 @@ impl Builder {
     /// for a single node. Default: 1 ms. Range: 0 to 1 s.
     pub fn claim_jitter(mut self, longest: Duration) -> Self {
         self.config.claim_jitter = longest;
+        self
+    }
+
+    /// Sets the time after which this node sets its own definition of a job in code, if a due
+    /// occurrence waits because no live node can run the definition in the store: a node with a
+    /// newer build has set it and was stopped. Default: 1 min. Range: 1 s to 24 h.
+    pub fn abandoned_after(mut self, after: Duration) -> Self {
+        self.config.abandoned_after = after;
         self
     }
 
@@ -280,6 +289,7 @@ fn check_config(config: &Config) -> Result {
         ("store_timeout", config.store_timeout, ms(10), ms(60_000)),
         ("lost_after", config.lost_after, ms(1_000), 24 * hour),
         ("claim_jitter", config.claim_jitter, ms(0), ms(1_000)),
+        ("abandoned_after", config.abandoned_after, ms(1_000), 24 * hour),
         ("grace", config.grace, ms(0), 24 * hour),
     ] {
         if !(least..=most).contains(&value) {

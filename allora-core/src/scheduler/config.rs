@@ -21,6 +21,8 @@ pub(crate) struct Config {
     pub(crate) lost_after: Duration,
     /// The longest random wait before a claim.
     pub(crate) claim_jitter: Duration,
+    /// The time for which a due occurrence waits for a node that can run its stored definition.
+    pub(crate) abandoned_after: Duration,
     /// The payload of jobs in code.
     pub(crate) no_data: Arc<[u8]>,
 }

@@ -98,8 +98,9 @@ impl Scheduler {
     }
 
     fn planner(&self) -> Planner {
-        let Config { poll_interval, lost_after, .. } = self.node.config;
-        Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
+        let Config { poll_interval, lost_after, abandoned_after, .. } = self.node.config;
+        let planner = Planner::new(random(&*self.node.runtime), poll_interval, lost_after);
+        planner.abandoned_after(abandoned_after)
     }
 }
 

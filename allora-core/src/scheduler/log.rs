@@ -45,11 +45,17 @@ pub(crate) fn log(event: &Event) {
         Event::LeaseRenewalFailed { name, key, fence } => {
             warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease was not extended in time");
         }
-        Event::Redefined { name } => {
+        Event::Redefined { name, was_abandoned: false } => {
             info!(target: "allora", job = %name, "job redefined: the store had another definition");
         }
-        Event::DefinitionConflict { name } => {
-            warn!(target: "allora", job = %name, "another node has defined this job differently; this node does not run it until it is restarted");
+        Event::Redefined { name, was_abandoned: true } => {
+            warn!(target: "allora", job = %name, "job redefined: a due occurrence waited, and no live node could run the definition in the store");
+        }
+        Event::DefinitionAdopted { name } => {
+            info!(target: "allora", job = %name, "another node has changed this job's definition; this node runs it by the stored one");
+        }
+        Event::DefinitionConflict { name, reason } => {
+            warn!(target: "allora", job = %name, reason, "this node leaves the job to other nodes, because of its definition in the store");
         }
         Event::Deleted { name } => {
             info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is registered again");

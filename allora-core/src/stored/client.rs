@@ -189,8 +189,10 @@ impl Schedules {
             Err(error) => Err(error),
         }
     }
-    /// Stores a changed schedule. Active runs continue. A due occurrence stays if the new schedule
-    /// has it, too; otherwise it is recorded as missed.
+    /// Stores a changed schedule. Active runs continue. The last occurrence that is due stays, and
+    /// the new definition's catch-up policy decides about it; earlier ones are recorded as missed.
+    /// All of them stay if the new definition has them, too. With
+    /// [`Gap::Missed`](super::StoredSchedule::gap) all are recorded as missed.
     ///
     /// Make `stored` with [`StoredSchedule::of`] from the state that was read. Of two concurrent
     /// changes of the same state, the second fails.
@@ -212,10 +214,10 @@ impl Schedules {
         let text = definition.to_string();
         let mut seen = self.get(&stored.name).await?;
         loop {
-            let next = replanned(stored, &definition, &seen, self.recent_store_time().await?)?;
+            let plan = replanned(stored, &definition, &seen, self.recent_store_time().await?)?;
             let kind = (seen.kind != stored.kind).then_some(stored.kind.as_str());
             let definition = (seen.definition != text || stored.first_run.is_some())
-                .then_some((text.as_str(), next));
+                .then_some((text.as_str(), plan));
             let data = (seen.data != data).then_some(data);
             if kind.is_none()
                 && definition.is_none()
@@ -229,9 +231,9 @@ impl Schedules {
                 Err(error) if error.kind() == ErrorKind::Invalid => error,
                 answer => return answer,
             };
-            // An occurrence may have been started since. The new plan uses the current state.
+            // An occurrence may have been claimed since. The new plan uses the current state.
             let now_seen = self.get(&stored.name).await?;
-            if now_seen.last_started == seen.last_started {
+            if (now_seen.last_started, now_seen.cursor) == (seen.last_started, seen.cursor) {
                 return Err(error);
             }
             seen = now_seen;

@@ -5,7 +5,7 @@ use super::settings_parser::{Read, parts};
 use crate::{
     backend::NextRun,
     error::{BoxError, Error, Result},
-    job::{CheckedSchedule, Job, JobSpec, Settings},
+    job::{CODE, CheckedSchedule, Job, JobSpec, Settings},
     run::Run,
     schedule::{AnySchedule, Field, ParseError, Schedule},
     time::Time,
@@ -81,6 +81,11 @@ impl Definition {
     /// # Errors
     /// `Invalid`, with the column of the error.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
+        if text.split([' ', ';']).next() == Some(CODE) {
+            let own =
+                ParseError::new(Field::Text, 0, CODE, "is a schedule that only its code knows");
+            return Err(own.remedy("change the job's code").into());
+        }
         if text.starts_with("@v") {
             let word = text.split([' ', ';']).next().unwrap_or_default();
             let newer = ParseError::new(Field::Text, 0, word, "was written by a newer build");
@@ -132,14 +137,12 @@ impl Definition {
         after: Time,
         started: u64,
     ) -> Result<Option<NextRun>> {
-        following(name, &self.entry_with(self.settings.clone()), after, started)
+        following(name, &self.bare(), after, started)
     }
 
-    /// `true` if `at` is a scheduled time, as far as the schedule can tell for a single time.
-    pub(crate) fn has(&self, name: &str, at: Time) -> bool {
-        let before = at - TimeDelta::milliseconds(1);
-        let next = self.following(name, before, 0);
-        next.is_ok_and(|next| next.is_some_and(|next| next.scheduled_at == at))
+    /// The schedule and its settings without code, for planning only.
+    pub(crate) fn bare(&self) -> JobSpec {
+        self.entry_with(self.settings.clone())
     }
 
     fn entry_with(&self, settings: Settings) -> JobSpec {
@@ -183,6 +186,12 @@ impl Job for Bare {
     }
     async fn run(&self, _: Run) -> Result<(), BoxError> {
         Err("nothing here runs this schedule".into())
+    }
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        self.0.latest_at(from, until)
+    }
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        self.0.count(from, until)
     }
 }
 

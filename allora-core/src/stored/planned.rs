@@ -1,12 +1,13 @@
 //! When a schedule that is added or changed runs first.
 
-use super::{Definition, StoredSchedule};
+use super::{Definition, Gap, StoredSchedule};
 use crate::{
-    backend::{Action, JobState, NewSchedule, NextRun, Operation},
+    backend::{Action, JobState, NewSchedule, NextRun, Operation, Replan},
     error::{Error, Result},
+    job::{CheckedSchedule, Progress, Redefinition},
     time::{Time, whole_millis},
 };
-use chrono::{SecondsFormat, TimeDelta};
+use chrono::SecondsFormat;
 
 /// A schedule that is to be added, and all that the request borrows from.
 pub(super) struct Planned<'a> {
@@ -45,39 +46,33 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// The next occurrence under another definition.
+/// The cursor under another definition.
 pub(super) fn replanned(
     stored: &StoredSchedule,
     definition: &Definition,
     seen: &JobState,
     now: Time,
-) -> Result<Option<NextRun>> {
+) -> Result<Replan> {
     let name = stored.name.as_str();
-    let started = seen.counters.started;
-    let open = seen.cursor.filter(|cursor| seen.last_started < Some(cursor.scheduled_at));
-    let before = |at: Time| at - TimeDelta::milliseconds(1);
-    let same = Definition::parse(name, &seen.definition).is_ok_and(|old| {
-        (old.schedule(), old.settings().start)
+    let former = Definition::parse(name, &seen.definition).ok();
+    let same_schedule = former.as_ref().is_some_and(|former| {
+        (former.schedule(), former.settings().start)
             == (definition.schedule(), definition.settings().start)
     });
-    let next = match open {
-        Some(cursor)
-            if same
-                || (cursor.scheduled_at <= now && definition.has(name, cursor.scheduled_at)) =>
-        {
-            // Within the new bounds, and due as the new delay says.
-            let settings = definition.settings();
-            let ends = settings.end.is_some_and(|end| cursor.scheduled_at > end)
-                || settings.max_runs.is_some_and(|max| started >= max);
-            if ends { None } else { settings.next(name, cursor.scheduled_at) }
-        }
-        Some(_) | None => {
-            let last = seen.last_started.map_or(before(now), |last| last.max(before(now)));
-            let after = if same { seen.last_started.unwrap_or(last) } else { last };
-            definition.following(name, after, started)?
-        }
+    let (former, new) = (former.map(|former| former.bare()), definition.bare());
+    let redefinition = Redefinition {
+        former: former.as_ref().map(|former| CheckedSchedule::of(name, former)),
+        new: CheckedSchedule::of(name, &new),
+        same_schedule,
+        skip: stored.gap == Gap::Missed,
+        progress: Progress::of(seen),
+        now,
     };
-    first_run(stored, next)
+    let mut plan = redefinition
+        .plan()
+        .map_err(|fault| Error::invalid(format!("{name:?} cannot be planned: {fault}")))?;
+    plan.then = first_run(stored, plan.then)?;
+    Ok(plan)
 }
 
 /// The next occurrence, due when the application says, if it does.
@@ -103,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_due_at_its_very_start_runs() {
         let now = Time::from_timestamp(1_767_225_600, 0).unwrap();
-        let start = now - TimeDelta::microseconds(1_500);
+        let start = now - chrono::TimeDelta::microseconds(1_500);
         let once = StoredSchedule::new("once", "kind", at(start));
         let bounded = once.clone().starting(start);
         let first = Planned::first(&bounded, now).unwrap().first.map(|next| next.scheduled_at);

@@ -1,6 +1,6 @@
 //! One stored schedule, as an application passes it.
 
-use super::Definition;
+use super::{Definition, Gap};
 use crate::{
     backend::JobState,
     error::{Error, Result},
@@ -43,6 +43,7 @@ pub struct StoredSchedule {
     pub(super) zone: Option<String>,
     pub(super) settings: Settings,
     pub(super) first_run: Option<Time>,
+    pub(super) gap: Gap,
     /// The data, or the reason why there is none.
     pub(super) data: Result<Vec<u8>, String>,
     /// The generation that it was made from.
@@ -65,6 +66,7 @@ impl StoredSchedule {
             zone: None,
             settings,
             first_run: None,
+            gap: Gap::CatchUp,
             data: Ok(Vec::new()),
             generation: None,
         }
@@ -96,6 +98,7 @@ impl StoredSchedule {
             zone: definition.zone().map(str::to_owned),
             settings: definition.settings().clone(),
             first_run: None,
+            gap: Gap::CatchUp,
             data: Ok(state.data.clone()),
             generation: Some(state.generation),
         })
@@ -178,6 +181,13 @@ impl StoredSchedule {
     /// delay. It is not before the scheduled time. Later occurrences are not affected.
     pub fn first_run(mut self, at: Time) -> Self {
         self.first_run = Some(at);
+        self
+    }
+
+    /// Sets the handling of the occurrences that are due when a change of this schedule is stored by
+    /// [`Schedules::modify`](super::Schedules::modify). Default: [`Gap::CatchUp`].
+    pub fn gap(mut self, gap: Gap) -> Self {
+        self.gap = gap;
         self
     }
 

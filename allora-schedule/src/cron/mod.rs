@@ -213,6 +213,10 @@ impl Schedule for Cron {
         Some(self.to_string())
     }
 
+    fn is_built_in(&self, _: crate::schedule::Token) -> bool {
+        true
+    }
+
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         notes::notes(self, after, until)
     }

@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Result, Schedule, Time,
     backend::{
         Action, Claim, Claimed, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule, NextRun,
-        Operation, Reply, TimeSource,
+        Operation, Replan, Reply, TimeSource,
     },
     cron,
 };
@@ -111,8 +111,10 @@ impl Desk {
 
     /// Another definition; the cursor goes to its first match at or after now.
     pub(crate) async fn edit(&self, now: Time, name: &str, text: &str) -> Result<JobState> {
-        let mut edit = Edit::of(self.get(name).await.generation);
-        edit.definition = Some((text, Some(first(text, now))));
+        let seen = self.get(name).await;
+        let mut edit = Edit::of(seen.generation);
+        let plan = Replan::new(seen.cursor, Some(first(text, now)));
+        edit.definition = Some((text, plan));
         calls::modify(&self.store, name, edit, TimeSource::Fixed(now)).await
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use allora_core::{
     ErrorKind, Schedule,
-    backend::{Edit, JobState, Reply, TimeSource},
+    backend::{Edit, JobState, Replan, Reply, TimeSource},
     cron,
 };
 
@@ -176,8 +176,8 @@ async fn modify(trace: &mut Trace, one: &Desk) {
     let state = edit(&one.store, "a", change, now).await.unwrap();
     assert_eq!((&state.data[..], shown(&state)), (&b"{\"k\":2}"[..], (15 * 3_600, 15 * 3_600)));
     trace.step("modify with next_time option silently ignored");
-    let (generation, next) = (state.generation, Some(t(700).into()));
-    let definition = Some((MINUTELY, next));
+    let plan = Replan::new(state.cursor, Some(t(700).into()));
+    let (generation, definition) = (state.generation, Some((MINUTELY, plan)));
     let mut change = Edit::of(generation);
     change.definition = definition;
     let state = edit(&one.store, "a", change, now).await.unwrap();
