@@ -500,25 +500,25 @@ fn without_room_nothing_is_taken() {
 }
 
 #[test]
-fn a_newer_definition_is_left_alone_and_an_older_one_replaced() {
+fn a_node_sets_its_definition_when_it_starts_unless_its_version_is_lower() {
     let every = |n: u64, version| of(every(secs(n))).version(version);
     let first = Table::laid(every(60, 1)).at(0.0);
     let older = Table::joined(every(10, 0), first.record.clone()).at(1.0);
-    older.expect(&[], &["DefinitionConflict"], 60.);
+    older.expect(&[], &["DefinitionAdopted"], 60.);
     let newer = Table::joined(every(10, 1), first.record.clone()).at(1.0);
     let newer = newer.expect(&[], &["Redefined"], 11.);
-    // The first one meets the new definition: when it is due, or when it looks.
+    // The first one runs the job by the new definition.
     let outdated = Table { record: newer.record.clone(), ..first };
-    outdated.at(60.0).expect(&[], &["DefinitionConflict"], 11.);
+    outdated.at(60.0).expect(&[51.], &["DefinitionAdopted", "missed 11-41 4"], 61.);
 }
 
 #[test]
-fn a_look_does_not_make_an_outdated_node_fight() {
+fn a_read_does_not_make_a_node_set_its_definition_again() {
     let first = Table::laid(minutely()).at(0.0);
     let second = Table::joined(of(every(secs(10))), first.record.clone()).at(1.0);
     let outdated = Table { record: second.record, ..first };
     let outdated = outdated.operator(2.0, Action::Pause { note: "" });
-    outdated.at(2.0).expect(&[], &["DefinitionConflict"], 11.);
+    outdated.at(2.0).expect(&[], &["DefinitionAdopted"], 11.);
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
 fn of_two_editors_the_second_fails() {
     let lab = Lab::new(6);
     let client = schedules(&lab);
-    add(&lab, StoredSchedule::new("a", "t", "0 * * * *"));
+    add(&lab, StoredSchedule::new("a", "t", "1 * * * *"));
     let read = |client: &Schedules| {
         StoredSchedule::of(&lab.sim.block_on(client.get("a")).unwrap()).unwrap()
     };
