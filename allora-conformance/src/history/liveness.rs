@@ -331,7 +331,7 @@ impl Story {
         self.clock[next - 1].1
     }
 
-    /// The nodes with the code for this record, and when they had it.
+    /// The nodes that can run this record, and when they could.
     fn with_code<'a>(
         &'a self,
         job: &str,
@@ -343,7 +343,8 @@ impl Story {
         nodes.flat_map(move |(node, held)| {
             let definition = definition.clone();
             let fits = held.iter().filter(move |(.., code)| match code {
-                Code::Job(mine) => *mine == definition,
+                // A node runs a job by another definition if its text tells the times.
+                Code::Job(mine) => *mine == definition || !definition.starts_with("@code"),
                 Code::Kind => true,
                 Code::EveryNode(_) => false,
             });

@@ -279,7 +279,7 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         // Each occurrence costs a claim, what others read of it, and a completion.
         fleet.slower_by = slow * (all * 3 * (1 + world.nodes)) as u32;
     }
-    if world.unreadable > 0 || world.rollback > 0 {
+    if world.unreadable > 0 {
         // A belief that keeps a due job from running is checked again every minute.
         fleet.slower_by += secs(60);
     }
@@ -323,9 +323,16 @@ impl Plan {
     }
 
     fn spec(&self, job: JobSpec, world: &World, generation: u64) -> JobSpec {
-        // Another definition of the same schedule.
+        // Another definition: other settings, and every third time another schedule.
         let job = job.overlap(self.overlap).jitter(ms(generation));
         if self.leased { job.at_least_once(world.lease) } else { job }
+    }
+}
+
+impl Plan {
+    /// The period in this generation of the code.
+    fn period_of(&self, generation: u64) -> Duration {
+        if generation % 3 == 2 { self.period + secs(1) } else { self.period }
     }
 }
 
@@ -358,7 +365,7 @@ impl Playing<'_> {
             seat.concurrency(world.concurrency);
             seat.set(|b| b.grace(secs(5)).lost_after(world.lease));
             for plan in &plans {
-                let job = seat.job(every(plan.period), plan.takes);
+                let job = seat.job(every(plan.period_of(generation)), plan.takes);
                 seat.add(&plan.name, plan.spec(job, world, generation));
             }
             if world.stored > 0 {
@@ -495,7 +502,7 @@ impl Playing<'_> {
         member.remove(&plan.name);
         let time = self.dice.time_below(ms(1_500));
         self.fleet.run_for(time);
-        let job = self.fleet.job(&member.node, every(plan.period), plan.takes);
+        let job = self.fleet.job(&member.node, every(plan.period_of(*generation)), plan.takes);
         member.add(&plan.name, plan.spec(job, self.world, *generation));
     }
 
