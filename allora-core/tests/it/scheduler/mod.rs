@@ -1,6 +1,7 @@
 //! Schedulers in virtual time: the promises, one by one.
 
 mod delivery;
+mod deploys;
 mod faults;
 mod hostile;
 mod isolation;

@@ -1,0 +1,170 @@
+//! Nodes with different builds at the same time: another definition stops no job.
+
+use crate::support::{Lab, Member, Seat, at, ms, secs};
+use allora_core::{
+    BoxError, CatchUp, Event, Job, JobSpec, Run, Time,
+    backend::{Action, Replan},
+    cron,
+};
+use std::time::Duration;
+
+/// A job every ten seconds.
+fn old(seat: &Seat) -> JobSpec {
+    seat.job(cron("*/10 * * * * *").unwrap(), ms(10)).at_least_once(secs(30))
+}
+
+/// The definitions of a new build. All of them have the occurrences of the old one.
+fn changed() -> [(&'static str, fn(&Seat) -> JobSpec); 6] {
+    fn with(seat: &Seat, text: &str) -> JobSpec {
+        seat.job(cron(text).unwrap(), ms(10)).at_least_once(secs(30))
+    }
+    [
+        ("text", |seat| with(seat, "*/5 * * * * *")),
+        ("zone", |seat| with(seat, "*/10 * * * * * Asia/Tokyo")),
+        ("delivery", |seat| seat.job(cron("*/10 * * * * *").unwrap(), ms(10))),
+        ("setting", |seat| old(seat).catch_up(CatchUp::All { limit: 9 })),
+        ("version", |seat| old(seat).jitter(ms(5)).version(7)),
+        ("lease", |seat| seat.job(cron("*/10 * * * * *").unwrap(), ms(10)).at_least_once(secs(9))),
+    ]
+}
+
+/// Asserts that each occurrence of the old definition ran once.
+fn assert_whole(lab: &Lab, what: &str, until: u32) {
+    let ran = lab.ran("job");
+    for at in (10..until).step_by(10).map(f64::from) {
+        let runs = ran.iter().filter(|run| **run == at).count();
+        assert_eq!(runs, 1, "{what}: the occurrence of {at} ran {runs} times: {ran:?}");
+    }
+    let latest = lab.log.of("job").iter().map(|run| run.began - run.at).max().unwrap();
+    assert!(latest < chrono::TimeDelta::seconds(2), "{what}: {latest} late");
+    assert_eq!(lab.state("job").counters.missed, 0, "{what}");
+}
+
+/// Three nodes with the old build, and one with the new one that leaves again.
+fn leaves(leave: fn(&Member)) {
+    for (seed, (what, new)) in changed().into_iter().enumerate() {
+        let lab = Lab::new(seed as u64);
+        let _nodes = [(); 3].map(|()| lab.start(|seat, b| b.add("job", old(seat))));
+        lab.until(32.0);
+        let tried = lab.start(|seat, b| b.add("job", new(seat)));
+        lab.until(47.0);
+        leave(&tried);
+        lab.until(125.0);
+        assert_whole(&lab, what, 120);
+        // The old build again.
+        let again = lab.start(|seat, b| b.add("job", old(seat)));
+        lab.until(155.0);
+        assert_whole(&lab, what, 150);
+        let is_older = what == "version";
+        assert_eq!(again.news().contains(&"Redefined".to_owned()), !is_older, "{what}");
+    }
+}
+
+#[test]
+fn a_new_build_that_dies_silences_no_job() {
+    leaves(|member| member.node.crash());
+}
+
+#[test]
+fn a_new_build_that_is_rolled_back_silences_no_job() {
+    leaves(|member| member.handle.stop());
+}
+
+#[test]
+fn an_occurrence_that_came_between_two_builds_runs() {
+    let changed: [fn(&Seat) -> JobSpec; 3] = [
+        |seat| seat.job(cron("0 0 * * *").unwrap(), ms(10)).catch_up(CatchUp::All { limit: 3 }),
+        |seat| seat.job(cron("0 12 * * *").unwrap(), ms(10)),
+        |seat| seat.job(cron("0 0 * * * Asia/Tokyo").unwrap(), ms(10)).at_least_once(secs(30)),
+    ];
+    let day = 86_400.0;
+    for (seed, new) in changed.into_iter().enumerate() {
+        let lab = Lab::new(seed as u64);
+        lab.until(day - 3_600.0);
+        let before = lab.start(|seat, b| {
+            b.add("job", seat.job(cron("0 0 * * *").unwrap(), ms(10)))
+        });
+        lab.until(day - 60.0);
+        before.handle.stop();
+        lab.until(day + 60.0);
+        lab.start(|seat, b| b.add("job", new(seat)));
+        lab.until(day + 120.0);
+        assert_eq!(lab.ran("job"), [day], "midnight runs, under definition {seed}");
+    }
+}
+
+/// A definition of a newer build, with a setting that this build does not know.
+fn define(lab: &Lab, definition: &str, version: u64) {
+    let seen = lab.state("job");
+    let plan = Replan::new(seen.cursor, seen.cursor);
+    let generation = seen.generation;
+    lab.operate("job", Action::Redefine { generation, definition, version, plan }).unwrap();
+}
+
+#[test]
+fn a_definition_that_no_live_node_can_read_is_replaced_after_a_while() {
+    let lab = Lab::new(3);
+    let nodes = [(); 3].map(|()| lab.start(|seat, b| b.add("job", old(seat))));
+    lab.until(25.0);
+    define(&lab, "*/10 * * * * * UTC; at-least-once 30000ms; sparkle 3", 9);
+    lab.until(160.0);
+    let ran = lab.ran("job");
+    let (before, after): (Vec<f64>, Vec<f64>) = ran.iter().partition(|at| **at < 25.0);
+    assert_eq!(before, [10., 20.]);
+    assert!(after[0] <= 150.0, "{after:?}");
+    let news: Vec<String> = nodes.iter().flat_map(Member::news).collect();
+    let count = |what: &str| news.iter().filter(|one| *one == what).count();
+    assert_eq!((count("DefinitionConflict"), count("Redefined")), (3, 1), "{news:?}");
+    let was_abandoned = |event: &Event| matches!(event, Event::Redefined { was_abandoned: true, .. });
+    assert!(nodes.iter().any(|node| node.events().iter().any(was_abandoned)));
+    // The record keeps the version, so that a node with that build sets its definition again.
+    assert_eq!(lab.state("job").version, 9);
+    let new = lab.start(|seat, b| b.add("job", old(seat).jitter(ms(3)).version(9)));
+    lab.until(200.0);
+    assert!(new.news().contains(&"Redefined".to_owned()), "{:?}", new.news());
+    assert!(lab.ran("job").contains(&190.0));
+}
+
+#[test]
+fn a_definition_that_waits_for_its_node_is_not_replaced_while_paused() {
+    let lab = Lab::new(4);
+    let node = lab.start(|seat, b| b.add("job", old(seat)));
+    lab.until(25.0);
+    define(&lab, "@code every other sunday", 0);
+    lab.operate("job", Action::Pause { note: "" }).unwrap();
+    lab.until(400.0);
+    assert_eq!(lab.ran("job"), [10., 20.]);
+    assert_eq!(node.news(), ["Ready", "DefinitionConflict"]);
+}
+
+/// A schedule of the user's own, whose text looks like a cron expression.
+struct Holidays;
+
+#[async_trait::async_trait]
+impl Job for Holidays {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        Some(after + Duration::from_secs(3_600))
+    }
+    async fn run(&self, _: Run) -> Result<(), BoxError> {
+        Ok(())
+    }
+    fn definition(&self) -> Option<String> {
+        Some("*/10 * * * * *".to_owned())
+    }
+}
+
+#[test]
+fn the_text_of_a_user_defined_schedule_is_never_parsed() {
+    let lab = Lab::new(5);
+    let mine = lab.start(|_, b| b.add("job", JobSpec::from(Holidays)));
+    lab.until(1.0);
+    assert_eq!(lab.state("job").definition, "@code */10 * * * * *");
+    let same = lab.start(|_, b| b.add("job", JobSpec::from(Holidays)));
+    lab.until(2.0);
+    assert_eq!((mine.news(), same.news()), (vec!["Ready".to_owned()], vec!["Ready".to_owned()]));
+    // Another build has a plain schedule: it sets its own, and the others run that.
+    let plain = lab.start(|seat, b| b.add("job", old(seat)));
+    lab.until(35.0);
+    assert_eq!(plain.news(), ["Ready", "Redefined"]);
+    assert_eq!(lab.state("job").cursor, Some(at(40.0).into()));
+}
