@@ -6,10 +6,8 @@ use super::{
 };
 use crate::crontab_files::{Line, Nodes, Shell};
 use allora_core::{
-    AnySchedule, BoxError, Handle, Job, JobSpec, Run, Schedule, Settings, Time, at,
-    runtime::Runtime,
+    AnySchedule, Handle, JobSpec, Run, Schedule, Settings, at, job, runtime::Runtime,
 };
-use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The jobs of this daemon.
@@ -88,63 +86,28 @@ impl Jobs {
     pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
         for line in lines.iter().filter(|line| line.schedule.is_none()) {
             let soon = self.context.runtime.wall() + Duration::from_secs(1);
-            let entry = JobSpec::from(Command::new(at(soon), line, &self.context));
-            self.handle.add(line.name.as_str(), entry.on_every_node())?;
+            let job = command(at(soon), line, &self.context);
+            self.handle.add(line.name.as_str(), job.on_every_node())?;
         }
         Ok(())
     }
 
     fn add(&self, line: &Line, schedule: AnySchedule) -> allora_core::Result {
-        let command = Command::new(schedule, line, &self.context);
+        let job = command(schedule, line, &self.context);
         // The command ends its process group itself when the time is over: a future that is
         // dropped could only kill it.
         let settings = Settings { timeout: None, ..line.settings.clone() };
-        self.handle.add(line.name.as_str(), JobSpec::with(Arc::new(command), settings))
+        self.handle.add(line.name.as_str(), job.with_settings(settings))
     }
 }
 
 /// A command as a job.
-struct Command<S> {
-    schedule: S,
-    work: Arc<CommandSpec>,
-    context: Arc<CommandContext>,
-}
-
-impl<S> Command<S> {
-    fn new(schedule: S, line: &Line, context: &Arc<CommandContext>) -> Self {
-        let Shell { command, stdin, environment, user } = (*line.shell).clone();
-        let timeout = line.settings.timeout;
-        let call = Invocation::Shell(command);
-        let work =
-            CommandSpec { invocation: call, stdin, environment, folder: None, user, timeout };
-        Self { schedule, work: Arc::new(work), context: context.clone() }
-    }
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<S: Schedule> Job for Command<S> {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        self.schedule.next_at(after)
-    }
-
-    async fn run(&self, run: Run) -> Result<(), BoxError> {
-        execute(self.work.clone(), run, self.context.clone()).await
-    }
-
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        self.schedule.latest_at(from, until)
-    }
-
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        self.schedule.count(from, until)
-    }
-
-    fn definition(&self) -> Option<String> {
-        self.schedule.definition()
-    }
-
-    fn check(&self) -> allora_core::Result {
-        Ok(self.schedule.check()?)
-    }
+fn command<S: Schedule>(schedule: S, line: &Line, context: &Arc<CommandContext>) -> JobSpec {
+    let Shell { command, stdin, environment, user } = (*line.shell).clone();
+    let timeout = line.settings.timeout;
+    let invocation = Invocation::Shell(command);
+    let work =
+        Arc::new(CommandSpec { invocation, stdin, environment, folder: None, user, timeout });
+    let context = context.clone();
+    job(schedule, async move |run: Run| execute(work, run, context).await)
 }

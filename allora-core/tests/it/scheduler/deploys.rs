@@ -81,9 +81,8 @@ fn an_occurrence_that_came_between_two_builds_runs() {
     for (seed, new) in changed.into_iter().enumerate() {
         let lab = Lab::new(seed as u64);
         lab.until(day - 3_600.0);
-        let before = lab.start(|seat, b| {
-            b.add("job", seat.job(cron("0 0 * * *").unwrap(), ms(10)))
-        });
+        let before =
+            lab.start(|seat, b| b.add("job", seat.job(cron("0 0 * * *").unwrap(), ms(10))));
         lab.until(day - 60.0);
         before.handle.stop();
         lab.until(day + 60.0);
@@ -115,7 +114,8 @@ fn a_definition_that_no_live_node_can_read_is_replaced_after_a_while() {
     let news: Vec<String> = nodes.iter().flat_map(Member::news).collect();
     let count = |what: &str| news.iter().filter(|one| *one == what).count();
     assert_eq!((count("DefinitionConflict"), count("Redefined")), (3, 1), "{news:?}");
-    let was_abandoned = |event: &Event| matches!(event, Event::Redefined { was_abandoned: true, .. });
+    let was_abandoned =
+        |event: &Event| matches!(event, Event::Redefined { was_abandoned: true, .. });
     assert!(nodes.iter().any(|node| node.events().iter().any(was_abandoned)));
     // The record keeps the version, so that a node with that build sets its definition again.
     assert_eq!(lab.state("job").version, 9);

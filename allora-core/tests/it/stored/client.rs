@@ -185,6 +185,47 @@ fn an_edit_while_it_runs_moves_the_schedule_and_not_the_run() {
 }
 
 #[test]
+fn an_edit_accounts_for_every_occurrence_that_has_come() {
+    // No node runs it: 77 occurrences have come.
+    let lab = Lab::new(8);
+    let client = schedules(&lab);
+    let edited = |change: fn(StoredSchedule) -> StoredSchedule| {
+        let stored = StoredSchedule::of(&lab.state("a")).unwrap();
+        lab.sim.block_on(client.modify(&change(stored))).unwrap()
+    };
+    add(&lab, StoredSchedule::new("a", "t", "* * * * *").starting(at(60.0)));
+    lab.until(77.0 * 60.0 + 1.0);
+    let state = edited(|stored| stored.catch_up(CatchUp::All { limit: 99 }));
+    assert_eq!((state.cursor, state.counters.missed), (Some(at(60.0).into()), 0), "all can run");
+    let state = edited(|stored| stored.schedule("30 12 * * *"));
+    assert_eq!((state.cursor, state.counters.missed), (Some(at(4_620.0).into()), 76));
+    let state = edited(|stored| stored.schedule("45 12 * * *").gap(Gap::Missed));
+    assert_eq!((state.cursor, state.counters.missed), (Some(at(45_900.0).into()), 77));
+    assert_eq!(lab.story("a"), ["missed 60-4560 76", "missed 4620-4620 1"]);
+}
+
+#[test]
+fn an_edit_during_a_run_accounts_for_what_has_come_since() {
+    let lab = Lab::new(9);
+    lab.start(|seat, b| {
+        let node = seat.node.clone();
+        b.kind("t", async move |_: Run| {
+            use allora_core::Runtime;
+            node.sleep_until(node.now() + secs(605)).await;
+        })
+    });
+    let client = schedules(&lab);
+    add(&lab, StoredSchedule::new("a", "t", "* * * * *").starting(at(60.0)));
+    lab.until(601.0);
+    let other = StoredSchedule::of(&lab.state("a")).unwrap().schedule("30 12 * * *");
+    let edited = lab.sim.block_on(client.modify(&other)).unwrap();
+    assert_eq!((edited.cursor, edited.leases.len()), (Some(at(600.0).into()), 1));
+    lab.until(2_000.0);
+    assert_eq!(lab.story("a"), ["succeeded 60", "missed 120-540 8", "succeeded 600"]);
+    assert_eq!(lab.state("a").cursor, Some(at(45_000.0).into()));
+}
+
+#[test]
 fn an_interval_stays_on_its_grid_when_what_passed_in_a_pause_is_missed() {
     let lab = Lab::new(12);
     let client = schedules(&lab);
