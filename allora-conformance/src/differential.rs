@@ -281,7 +281,7 @@ impl Walk {
             3 if self.random.below(2) == 0 => {
                 let (next, version) =
                     (self.next(self.ms()), u64::MAX - self.random.below(2) as u64);
-                let plan = self.replan(&state, next);
+                let plan = self.replan(state, next);
                 Action::Redefine { generation, definition: "new", version, plan }
             }
             4 => {
