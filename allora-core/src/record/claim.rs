@@ -3,8 +3,8 @@
 use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NotRun, Occurrence, OnExpiry,
-        Outcome, Sharing,
+        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NextRun, NotRun, Occurrence,
+        OnExpiry, Outcome, Sharing,
     },
     time::{Time, saturating_add, whole_millis},
 };
@@ -151,7 +151,11 @@ impl Record {
             Some(next)
                 if expected.trigger.is_none() && next.scheduled_at == expected.scheduled_at =>
             {
-                next.scheduled_at = claim.start.scheduled_at;
+                if claim.start != *expected {
+                    let at = claim.start.scheduled_at;
+                    let due_at = claim.start_due_at.map_or(at, |due_at| due_at.max(at));
+                    *next = NextRun { scheduled_at: at, due_at: whole_millis(due_at) };
+                }
                 !started
             }
             _ => false,

@@ -13,8 +13,10 @@ fn old(seat: &Seat) -> JobSpec {
     seat.job(cron("*/10 * * * * *").unwrap(), ms(10)).at_least_once(secs(30))
 }
 
+type Change = (&'static str, fn(&Seat) -> JobSpec);
+
 /// The definitions of a new build. All of them have the occurrences of the old one.
-fn changed() -> [(&'static str, fn(&Seat) -> JobSpec); 6] {
+fn changed() -> [Change; 6] {
     fn with(seat: &Seat, text: &str) -> JobSpec {
         seat.job(cron(text).unwrap(), ms(10)).at_least_once(secs(30))
     }

@@ -257,3 +257,22 @@ fn a_line_that_is_no_export_is_refused_and_says_why() {
         assert!(text.to_string().contains(says), "{text}");
     }
 }
+
+#[test]
+fn an_export_during_a_catch_up_run_or_between_its_attempts_can_be_imported() {
+    for moment in [204.0, 215.0] {
+        let (from, to) = (Lab::new(10), Lab::new(11));
+        add(&from, StoredSchedule::new("a", "t", "@every 1m").max_runs(1));
+        from.until(200.0);
+        let fails = |_: &Run| Err("no such host".into());
+        let member = from.start(|seat, b| b.kind("t", seat.handler(secs(9), fails)));
+        from.until(moment);
+        assert_eq!(from.state("a").counters.missed, 2, "it catches up");
+        member.node.crash();
+        to.until(moment);
+        moved(&from, &to);
+        to.start(|seat, b| b.kind("t", seat.handler(secs(1), |_| Ok(()))));
+        to.until(239.0);
+        assert_eq!(to.story("a"), ["succeeded 180"], "exported at {moment}");
+    }
+}
