@@ -3,6 +3,7 @@
 pub mod backend;
 mod error;
 mod event;
+mod health;
 mod job;
 mod name;
 mod planner;
@@ -19,6 +20,10 @@ pub use allora_schedule::{crontab, time};
 pub use backend::{Backend, Occurrence};
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
+pub use health::{
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, Notifications, Place,
+    ProblemReason, StorePart, StoreStatus, UnhandledKind,
+};
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{

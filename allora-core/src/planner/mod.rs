@@ -12,6 +12,7 @@ mod decide;
 mod known;
 mod learn;
 mod machine;
+mod published;
 mod reply;
 mod request;
 mod slot;
@@ -21,6 +22,7 @@ mod tests;
 mod working_set;
 
 pub(crate) use machine::{NewJob, Planner};
+pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
 pub(crate) use slots::SlotId;

@@ -81,7 +81,7 @@ impl Planner {
                 if slot.fence.take().is_some() {
                     events.push(Event::Reregistered { name: slot.name.clone() });
                 }
-                (slot.phase, slot.agreed, slot.reported) = (Phase::New, None, None);
+                (slot.phase, slot.agreed) = (Phase::New, None);
                 self.wake(id, Some(NOW));
                 None
             }

@@ -84,10 +84,7 @@ impl Off {
             Off::Deleted => Event::Deleted { name },
             Off::Conflict => Event::DefinitionConflict { name },
             Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
-            Off::Unreadable(reason) => Event::JobInvalid {
-                name,
-                reason: format!("its record in the store cannot be read: {reason}"),
-            },
+            Off::Unreadable(reason) => Event::JobUnreadable { name, reason: reason.clone() },
             Off::Removed => return None,
         })
     }

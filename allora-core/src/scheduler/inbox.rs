@@ -27,6 +27,17 @@ pub(crate) enum Input {
     ClockSetBack,
 }
 
+impl Input {
+    /// The job that it is about.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        match self {
+            Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
+            Input::Update(update) => Some(update.run.shared_name()),
+            Input::ClockSetBack => None,
+        }
+    }
+}
+
 /// The store's reply to an extension or an end of a run.
 pub(crate) struct Update {
     slot: SlotId,

@@ -2,6 +2,7 @@
 
 use super::{
     active_run::{ActiveRun, RunId, Turn},
+    board::Board,
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
@@ -55,7 +56,10 @@ pub(crate) struct Node {
     pub(crate) supervisor: Notify,
     /// The mutex groups of this node's runs.
     pub(crate) groups: Groups,
+    /// Wakes the watcher: the scheduler stops.
+    pub(super) watcher: Notify,
     pub(super) store: StoreHealth,
+    pub(super) board: Board,
     shared: Mutex<SharedState>,
 }
 
@@ -98,6 +102,11 @@ pub(crate) enum Stop {
 }
 
 impl SharedState {
+    /// The number of jobs in code.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// Makes the supervisor scan the runs at this time at the latest. Returns whether that is
     /// earlier than before.
     pub(crate) fn scan_soon(&mut self, at: Instant) -> bool {
@@ -146,7 +155,9 @@ impl Node {
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
             groups: Groups::default(),
+            watcher: Notify::default(),
             store: StoreHealth::default(),
+            board: Board::default(),
             shared: Mutex::new(shared),
         }
     }
@@ -174,7 +185,7 @@ impl Node {
 
     /// The number of jobs in code.
     pub(crate) fn jobs(&self) -> usize {
-        self.shared().jobs.len()
+        self.shared().jobs()
     }
 
     /// Adds a job.
@@ -191,6 +202,7 @@ impl Node {
                 return Err(Error::new(ErrorKind::AlreadyExists, twice));
             }
             shared.jobs.insert(name.clone(), placement);
+            self.board.add(name.clone());
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
@@ -203,6 +215,7 @@ impl Node {
         let (placement, rejected) = {
             let mut shared = self.shared();
             let Some((name, placement)) = shared.jobs.remove_entry(name) else { return false };
+            self.board.remove(&name);
             (placement, shared.inboxes[placement].push(Input::Remove(name)))
         };
         drop(rejected);
@@ -266,6 +279,7 @@ impl Node {
         self.claimers[Placement::OneNode].notify();
         self.claimers[Placement::EveryNode].notify();
         self.supervisor.notify();
+        self.watcher.notify();
     }
 
     /// Rejects further jobs, and frees those that no claimer has.

@@ -199,6 +199,11 @@ impl Search {
         node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
     }
 
+    /// `true` if the next search leaves out nothing that is due.
+    pub(super) fn is_whole(&self) -> bool {
+        self.part == Part::All && self.skip == 0
+    }
+
     /// The query. Its limit grows by the number of `known` records, because records that cannot be
     /// run now would otherwise hide others.
     pub(super) fn find<'a>(&self, kinds: &'a [&'a str], now: Time, known: usize) -> DueQuery<'a> {

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod faults;
+mod health;
 mod hostile;
 mod isolation;
 mod liveness;
