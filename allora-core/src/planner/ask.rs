@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::NextRun,
     event::Event,
-    job::{CheckedSchedule, InvalidNextAt},
+    job::{CheckedSchedule, Delivery, InvalidNextAt},
     time::{Time, since},
 };
 use std::{cmp::Reverse, time::Duration};
@@ -245,7 +245,13 @@ fn registration(slot: &Slot, now: Time) -> Result<Option<RequestAction>, Invalid
         // The reason may be over.
         Phase::Off(_) if slot.is_stored() || slot.fence.is_some() => RequestAction::Read,
         Phase::New | Phase::Off(_) => {
-            let first = schedule.following(now, 0)?;
+            // The store was emptied: what was under way is run again, at least once. At most once,
+            // another node may have run what this node last knew to be next.
+            let is_leased = matches!(slot.spec.settings.delivery, Delivery::AtLeastOnce { .. });
+            let first = match slot.cursor.filter(|_| is_leased) {
+                Some(cursor) => Some(cursor),
+                None => schedule.following(now, 0)?,
+            };
             RequestAction::Register { definition: definition()?, version, first }
         }
     }))

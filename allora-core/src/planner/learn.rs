@@ -2,6 +2,7 @@
 
 use super::{
     Planner, SlotId,
+    ahead::waits_until,
     known::Known,
     machine::NOW,
     recheck,
@@ -67,13 +68,35 @@ impl Planner {
             known.after_lease =
                 after_lease(slot, &known).map(|next| (next, recheck(next.due_at, now, self.poll)));
         }
-        // A fault of the schedule is over when it is asked without one.
-        if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) {
-            self.turn_on(id, events);
+        let ahead = waits_until(&slot.name, &slot.spec, state, now);
+        known.is_ahead = ahead.is_some();
+        match ahead {
+            Some(until) => self.report_ahead(id, until, state.generation, events),
+            // A fault of the schedule is over when it is asked without one.
+            None if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) => {
+                self.turn_on(id, events);
+            }
+            None => {}
         }
         let Some(slot) = self.slots.get_mut(id) else { return };
+        (slot.fence, slot.cursor) = (Some(state.fence), state.cursor);
         slot.phase = Phase::Known(known);
         self.look_again(id);
+    }
+
+    /// Reports once that a job waits for a time of a clock that was ahead.
+    fn report_ahead(&mut self, id: SlotId, until: Time, generation: i64, events: &mut Vec<Event>) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        let off = Off::Ahead(until);
+        if slot.is_stored() {
+            // It loses its place, and is found again when it is due.
+            let name = slot.name.clone();
+            let is_new = self.stored.report(&name, generation);
+            events.extend(off.event(name).filter(|_| is_new));
+        } else if !matches!(slot.reported.as_deref(), Some(Off::Ahead(_))) {
+            events.extend(off.event(slot.name.clone()));
+            slot.reported = Some(Box::new(off));
+        }
     }
 
     /// Sets the wake-up of a job whose state is known.

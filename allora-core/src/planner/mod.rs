@@ -5,6 +5,7 @@
 //! replies. It reads no clock and awaits nothing, so that every policy can be tested with plain
 //! values.
 
+mod ahead;
 mod ask;
 mod congestion_window;
 mod contention;
@@ -27,4 +28,4 @@ pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
 pub(crate) use slots::SlotId;
 
-use machine::{WakeUp, recheck};
+use machine::{MINUTE, WakeUp, recheck};

@@ -25,6 +25,9 @@ pub(crate) struct Slot {
     pub(crate) agreed: Option<i64>,
     /// The highest fence that was seen.
     pub(crate) fence: Option<i64>,
+    /// The last known cursor. If the store is emptied, an at-least-once job is registered again
+    /// with it.
+    pub(crate) cursor: Option<NextRun>,
     /// The fence of this node's last claim of the cursor's occurrence.
     pub(crate) cursor_claim: Option<i64>,
     /// The last tick in which an update of one of its runs was applied.
@@ -74,6 +77,9 @@ pub(crate) enum Off {
     Invalid(String),
     /// Its record cannot be read. Read again after a minute.
     Unreadable(String),
+    /// Its record has times of a store whose clock was ahead. It is reported, and is no phase: the
+    /// job runs when its time comes. Read again after a minute.
+    Ahead(Time),
     /// The node does not have it any more. The slot is freed when the conversation ends.
     Removed,
 }
@@ -85,6 +91,7 @@ impl Off {
             Off::Conflict => Event::DefinitionConflict { name },
             Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
             Off::Unreadable(reason) => Event::JobUnreadable { name, reason: reason.clone() },
+            Off::Ahead(until) => Event::ClockWasAhead { name, until: *until },
             Off::Removed => return None,
         })
     }
@@ -144,6 +151,7 @@ impl Slot {
             wake_at: None,
             agreed: None,
             fence: None,
+            cursor: None,
             cursor_claim: None,
             updated_in: 0,
             refused: 0,

@@ -67,6 +67,9 @@ impl Driver {
             Input::Update(update) => {
                 self.planner.on_run_update(update.for_planner(), update.reply());
             }
+            Input::ClockSetBack if self.placement == Placement::OneNode => {
+                self.planner.on_clock_set_back();
+            }
             Input::ClockSetBack => {
                 let jobs: Vec<_> =
                     self.local.iter().map(|(name, spec)| (name.clone(), spec.clone())).collect();

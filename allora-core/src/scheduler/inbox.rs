@@ -23,7 +23,7 @@ pub(crate) enum Input {
     Changed(Arc<str>),
     /// The store has replied to an extension or an end.
     Update(Update),
-    /// The node's clock was far ahead of the store's: begin again.
+    /// The clock that the planner used was far ahead: begin again.
     ClockSetBack,
 }
 

@@ -33,6 +33,10 @@ use std::{
 /// The difference between the store's clock and this node's that is reported.
 pub(super) const CLOCK_SKEW: TimeDelta = TimeDelta::seconds(1);
 
+/// The jump back of the store's clock after which every job is read again: its times may be of a
+/// clock that was ahead.
+const CLOCK_SET_BACK: TimeDelta = TimeDelta::minutes(1);
+
 /// The jump of the store's clock, against this node's monotonic clock, that shortens leases.
 const CLOCK_JUMP: Duration = Duration::from_millis(50);
 
@@ -235,11 +239,12 @@ impl Node {
     /// monotonic clock means that the machine has slept: leases end earlier than this node thought.
     pub(crate) fn on_contact(&self, sent: Instant, now: Time) {
         let got = self.runtime.now();
-        let (is_first, jump) = {
+        let (is_first, is_set_back, jump) = {
             let mut shared = self.shared();
             let jump = now - shared.clock.now(got);
             shared.clock.observe(sent, got, now);
             let is_first = !std::mem::replace(&mut shared.clock_is_known, true);
+            let is_set_back = !is_first && jump < -CLOCK_SET_BACK;
             let jump = match is_first {
                 true if jump < -CLOCK_SKEW => {
                     // It has no destructor of the user.
@@ -249,16 +254,25 @@ impl Node {
                 true => None,
                 false => jump.to_std().ok().filter(|jump| *jump > CLOCK_JUMP),
             };
+            if is_set_back {
+                for placement in [Placement::OneNode, Placement::EveryNode] {
+                    // It has no destructor of the user.
+                    let _ = shared.inboxes[placement].push(Input::ClockSetBack);
+                }
+            }
             if let Some(jump) = jump {
                 for (_, active) in &mut shared.active {
                     active.timers.shorten(jump, got, self.config.store_timeout);
                 }
                 shared.scan_soon(got);
             }
-            (is_first, jump)
+            (is_first, is_set_back, jump)
         };
-        if is_first {
+        if is_first || is_set_back {
             self.claimers[Placement::EveryNode].notify();
+        }
+        if is_set_back {
+            self.claimers[Placement::OneNode].notify();
         }
         if let Some(jump) = jump {
             self.groups.on_jump(jump);

@@ -511,3 +511,49 @@ fn every_start_of_a_condition_has_a_remedy() {
     assert!(ProblemReason::ClockWasAhead.remedy().contains("allora reset JOB"));
     assert_eq!(Event::JobResumed { name }.remedy(), None);
 }
+
+#[test]
+fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_are_reset() {
+    let year = 365.0 * 86_400.0;
+    for least_once in [false, true] {
+        let scene = Scene::new(18, |seat, b| {
+            let job = || match least_once {
+                true => seat.job(every(secs(10)), ms(0)).at_least_once(secs(30)),
+                false => seat.job(every(secs(10)), ms(0)),
+            };
+            b.add("one", job())
+                .add("two", job())
+                .add("monthly", seat.job(every(secs(30 * 86_400)), ms(0)))
+                .add("here", seat.job(every(secs(10)), ms(0)).on_every_node())
+        });
+        scene.lab.until(25.0);
+        scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
+        scene.lab.until(85.0);
+        scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+        scene.lab.until(200.0);
+        assert_eq!(
+            scene.problems(),
+            ["monthly: clock was ahead", "one: clock was ahead", "two: clock was ahead"]
+        );
+        let waits = &scene.health().problems[1];
+        assert!(waits.until > Some(at(year)) && waits.until < Some(at(year + 100.0)), "{waits:?}");
+        let lines = scene.lines("job one: clock was ahead since 2026-01-01T00:0");
+        assert!(lines[0].contains("until 2027-01-01T00:01:"), "{lines:?}");
+        assert!(lines[0].contains("`allora reset JOB`"), "{lines:?}");
+        // Jobs of this node alone resume by themselves.
+        let local = scene.lab.log.of("here");
+        assert!(local.last().unwrap().at > at(190.0) && local.last().unwrap().at < at(201.0));
+        for name in ["monthly", "one", "two"] {
+            scene.lab.sim.block_on(scene.schedules().reset(name)).unwrap();
+        }
+        scene.lab.until(300.0);
+        let mut news = scene.member.news();
+        news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
+        assert_eq!(news, [["ClockWasAhead"; 3], ["JobResumed"; 3]].concat());
+        assert!(scene.health().problems.is_empty(), "{}", scene.health());
+        for name in ["one", "two"] {
+            let last = scene.lab.log.of(name).last().unwrap().at;
+            assert!(last >= at(290.0) && last < at(301.0), "{name}: {last}");
+        }
+    }
+}

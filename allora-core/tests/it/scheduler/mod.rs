@@ -1,6 +1,7 @@
 //! Schedulers in virtual time: the promises, one by one.
 
 mod delivery;
+mod emptied;
 mod faults;
 mod health;
 mod hostile;
