@@ -12,6 +12,8 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
+#[cfg(feature = "json")]
+mod serialize;
 pub mod store;
 mod store_clock;
 pub mod stored;
