@@ -15,7 +15,7 @@ const FAR: Duration = Duration::from_secs(60);
 ///
 /// A fence is drawn from the store's clock. So a fence of the future shows that the clock was ahead
 /// when the record was written. After a reset, the fence is still ahead, and the cursor is not.
-pub(super) fn waits_until(name: &str, spec: &JobSpec, state: &JobState, now: Time) -> Option<Time> {
+pub(crate) fn waits_until(name: &str, spec: &JobSpec, state: &JobState, now: Time) -> Option<Time> {
     let far = saturating_add(now, FAR);
     Time::from_timestamp_micros(state.fence).filter(|drawn| *drawn > far)?;
     let cursor = state.cursor.filter(|cursor| cursor.due_at > far).filter(|cursor| {

@@ -71,7 +71,7 @@ impl Planner {
         let ahead = waits_until(&slot.name, &slot.spec, state, now);
         known.is_ahead = ahead.is_some();
         match ahead {
-            Some(until) => self.report_ahead(id, until, state.generation, events),
+            Some(until) => self.report_ahead(id, until, events),
             // A fault of the schedule is over when it is asked without one.
             None if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) => {
                 self.turn_on(id, events);
@@ -84,16 +84,12 @@ impl Planner {
         self.look_again(id);
     }
 
-    /// Reports once that a job waits for a time of a clock that was ahead.
-    fn report_ahead(&mut self, id: SlotId, until: Time, generation: i64, events: &mut Vec<Event>) {
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        let off = Off::Ahead(until);
-        if slot.is_stored() {
-            // It loses its place, and is found again when it is due.
-            let name = slot.name.clone();
-            let is_new = self.stored.report(&name, generation);
-            events.extend(off.event(name).filter(|_| is_new));
-        } else if !matches!(slot.reported.as_deref(), Some(Off::Ahead(_))) {
+    /// Reports once that a job in code waits for a time of a clock that was ahead. Stored schedules
+    /// have no place while they wait; the watcher reports them.
+    fn report_ahead(&mut self, id: SlotId, until: Time, events: &mut Vec<Event>) {
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
+        if !matches!(slot.reported.as_deref(), Some(Off::Ahead(_))) {
+            let off = Off::Ahead(until);
             events.extend(off.event(slot.name.clone()));
             slot.reported = Some(Box::new(off));
         }

@@ -22,6 +22,7 @@ mod slots;
 mod tests;
 mod working_set;
 
+pub(crate) use ahead::waits_until;
 pub(crate) use machine::{NewJob, Planner};
 pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};

@@ -40,13 +40,6 @@ const SOON: Duration = Duration::from_secs(2);
 /// The largest number of reported broken schedules that are remembered. Others are reported again.
 const BROKEN: usize = 10_000;
 
-impl WorkingSet {
-    /// Notes that a schedule has a problem. Returns `false` if that of this generation is known.
-    pub(super) fn report(&mut self, name: &Arc<str>, generation: i64) -> bool {
-        self.broken.insert(name.clone(), generation) != Some(generation)
-    }
-}
-
 impl Planner {
     /// Runs stored schedules with this choice of code.
     pub(crate) fn with_route(mut self, route: Route) -> Self {
@@ -130,7 +123,8 @@ impl Planner {
             let ended = self.stored.broken.drain();
             events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
         }
-        if self.stored.report(&name, state.generation) {
+        let generation = Some(state.generation);
+        if self.stored.broken.insert(name, state.generation) != generation {
             events.push(event);
         }
         None

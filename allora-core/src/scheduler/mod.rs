@@ -6,6 +6,7 @@
 //! its own timers, so that a slow reply to one does not keep the others from their work.
 
 mod active_run;
+mod ahead;
 mod board;
 mod builder;
 mod capacity;

@@ -26,7 +26,10 @@ use chrono::TimeDelta;
 use slab::Slab;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -60,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) supervisor: Notify,
     /// The mutex groups of this node's runs.
     pub(crate) groups: Groups,
+    /// The store's clock was set back, and the watcher has not seen it yet.
+    pub(super) was_set_back: AtomicBool,
     /// Wakes the watcher: the scheduler stops.
     pub(super) watcher: Notify,
     pub(super) store: StoreHealth,
@@ -159,6 +164,7 @@ impl Node {
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
             groups: Groups::default(),
+            was_set_back: AtomicBool::new(false),
             watcher: Notify::default(),
             store: StoreHealth::default(),
             board: Board::default(),
@@ -272,6 +278,7 @@ impl Node {
             self.claimers[Placement::EveryNode].notify();
         }
         if is_set_back {
+            self.was_set_back.store(true, Ordering::Release);
             self.claimers[Placement::OneNode].notify();
         }
         if let Some(jump) = jump {

@@ -1,7 +1,9 @@
-//! The watch over what does not run although nothing reports a reason: overdue occurrences, and
-//! kinds that no node handles. It looks once a minute, and delays no other part.
+//! The watch over what does not run although nothing reports a reason: overdue occurrences, kinds
+//! that no node handles, and stored schedules that wait for a clock that was ahead. It looks once a
+//! minute, and delays no other part.
 
 use super::{
+    ahead::Ahead,
     board::OVERDUE,
     node::{Node, Stop, later},
     store_health::Part,
@@ -17,7 +19,7 @@ use futures::future::{Either, select};
 use std::{
     collections::{BTreeMap, HashMap},
     pin::pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 /// The largest number of due schedules of unhandled kinds that are read at once.
@@ -29,6 +31,7 @@ pub(super) struct Watcher {
     overdue: HashMap<Arc<str>, Seen>,
     /// The unhandled kinds of the last look, each with one of its schedules.
     kinds: BTreeMap<String, (Arc<str>, Seen)>,
+    ahead: Ahead,
 }
 
 /// A condition that was seen once. It is reported when it is seen again: what becomes due while a
@@ -41,7 +44,7 @@ struct Seen {
 
 impl Watcher {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        Self { node, overdue: HashMap::new(), kinds: BTreeMap::new() }
+        Self { node, overdue: HashMap::new(), kinds: BTreeMap::new(), ahead: Ahead::default() }
     }
 
     /// Watches until the scheduler is stopped.
@@ -53,19 +56,30 @@ impl Watcher {
                 return;
             }
             self.find_overdue();
-            let unhandled = {
-                let find = pin!(self.find_unhandled());
-                let stopped = pin!(stopped(&node));
-                match select(find, stopped).await {
-                    Either::Left((unhandled, _)) => unhandled,
-                    Either::Right(_) => return,
-                }
-            };
-            // The claimer's own requests show that the store does not answer.
-            if let Ok(unhandled) = unhandled {
-                self.report_kinds(unhandled);
+            let work = pin!(self.read_store());
+            let stopped = pin!(stopped(&node));
+            if let Either::Right(_) = select(work, stopped).await {
+                return;
             }
         }
+    }
+
+    /// What is to be found by requests. If they fail, what is known stays; the claimer's own
+    /// requests show that the store does not answer.
+    async fn read_store(&mut self) {
+        if self.node.router.is_empty() {
+            return;
+        }
+        if let Ok(unhandled) = self.find_unhandled().await {
+            self.report_kinds(unhandled);
+        }
+        let node = self.node.clone();
+        if node.was_set_back.swap(false, Ordering::AcqRel) && self.ahead.find(&node).await.is_err()
+        {
+            node.was_set_back.store(true, Ordering::Release);
+        }
+        // Tried again at the next look.
+        let _ = self.ahead.check(&node).await;
     }
 
     async fn is_stopped_during(&self, sleep: impl Future<Output = ()>) -> bool {
@@ -100,7 +114,7 @@ impl Watcher {
     /// each, with its due time. `None` for kinds that the query did not reach.
     async fn find_unhandled(&self) -> Result<Unhandled> {
         let node = &self.node;
-        let Some(queries) = node.backend.queries().filter(|_| !node.router.is_empty()) else {
+        let Some(queries) = node.backend.queries() else {
             return Ok(Unhandled::default());
         };
         let kinds = within(node, "kinds", queries.kinds()).await?;

@@ -1,7 +1,7 @@
 //! A store that loses every record: what was under way is run again, at least once, and never at most
 //! once.
 
-use crate::support::{Lab, Member, Seat, Switched, at, ms, secs};
+use crate::support::{Lab, Member, Over, Rates, Seat, Switched, at, ms, secs};
 use allora_core::{
     Backend, Builder, Runtime, Schedules, StoredSchedule,
     backend::{HistoryEntry, HistoryQuery},
@@ -114,4 +114,63 @@ fn stored_schedules_that_are_gone_with_the_store_are_named() {
         .filter_map(|event| event.job())
         .collect();
     assert_eq!(lost, ["active"]);
+}
+
+/// Random worlds: lost replies, delays, runs of any length, and a store that is emptied three times.
+#[test]
+fn every_walk_through_emptied_stores_accounts_for_what_was_under_way() {
+    for seed in 0..30 {
+        let (lab, store) = new(seed);
+        let dice = lab.sim.node();
+        let draw = |below: u64| dice.random() % below;
+        for _ in 0..3 {
+            start(&lab, &store, |seat, b| {
+                let rates = Rates { lose_reply: 50, delay: 300, delay_ms: 300, ..Rates::default() };
+                seat.rates(rates);
+                (0..6).fold(b, |b, n| {
+                    let job = || {
+                        let schedule = every(secs(5 + n)).phase(ms(0));
+                        seat.job(schedule, ms(700 * n))
+                    };
+                    b.add(format!("once{n}"), job())
+                        .add(format!("leased{n}"), job().at_least_once(secs(6)))
+                })
+            });
+        }
+        let mut history = Vec::new();
+        let mut second = 20.0;
+        for _ in 0..3 {
+            second += 10.0 + draw(20_000) as f64 / 1_000.0;
+            lab.until(second);
+            history.extend(entries(&lab, &store));
+            store.empty();
+        }
+        lab.until(second + 120.0);
+        history.extend(entries(&lab, &store));
+        for n in 0..6 {
+            let once = lab.log.of(&format!("once{n}"));
+            let distinct: BTreeSet<_> = once.iter().map(|run| run.at).collect();
+            assert_eq!(distinct.len(), once.len(), "seed {seed}: once{n} ran twice");
+            let name = format!("leased{n}");
+            let runs = lab.log.of(&name);
+            let late = at(second + 120.0 - 2.0 * (5 + n) as f64 - 10.0);
+            assert!(runs.last().is_some_and(|run| run.at >= late), "seed {seed}: {name} stands");
+            for run in &runs {
+                let ended = |other: &crate::support::Entry| {
+                    other.at == run.at && other.ended.is_none_or(|(_, over)| over == Over::Ran)
+                };
+                let recorded = |entry: &&HistoryEntry| {
+                    let first = entry.occurrence.scheduled_at;
+                    entry.name == name
+                        && entry.outcome.is_final()
+                        && (first..=entry.last.unwrap_or(first)).contains(&run.at)
+                };
+                assert!(
+                    runs.iter().any(ended) || history.iter().any(|entry| recorded(&entry)),
+                    "seed {seed}: {name} of {} was lost",
+                    run.at
+                );
+            }
+        }
+    }
 }

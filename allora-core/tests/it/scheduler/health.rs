@@ -557,3 +557,27 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
         }
     }
 }
+
+#[test]
+fn stored_schedules_that_wait_for_a_clock_that_was_ahead_are_named_too() {
+    let scene = Scene::new(19, |seat, b| b.kind("t", seat.handler(ms(0), |_| Ok(()))));
+    for (name, kind) in [("one", "t"), ("two", "t"), ("other", "u")] {
+        let stored = StoredSchedule::new(name, kind, "@every 10s");
+        scene.lab.sim.block_on(scene.schedules().add(&stored)).unwrap();
+    }
+    scene.lab.until(25.0);
+    scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
+    scene.lab.until(85.0);
+    scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+    scene.lab.until(205.0);
+    assert_eq!(scene.problems(), ["one: clock was ahead", "two: clock was ahead"]);
+    scene.lab.sim.block_on(scene.schedules().reset("one")).unwrap();
+    scene.operate("two", Action::Delete);
+    scene.lab.until(330.0);
+    let mut news = scene.member.news();
+    news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
+    assert_eq!(news, [["ClockWasAhead"; 2], ["JobResumed"; 2]].concat());
+    assert!(scene.health().problems.is_empty(), "{}", scene.health());
+    let last = scene.lab.log.of("one").last().unwrap().at;
+    assert!(last >= at(310.0) && last < at(331.0), "{last}");
+}
