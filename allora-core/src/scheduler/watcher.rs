@@ -64,7 +64,7 @@ impl Watcher {
         }
     }
 
-    /// What is to be found by requests. If they fail, what is known stays; the claimer's own
+    /// Looks for what only requests show. If they fail, what is known stays; the claimer's own
     /// requests show that the store does not answer.
     async fn read_store(&mut self) {
         if self.node.router.is_empty() {

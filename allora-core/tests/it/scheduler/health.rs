@@ -237,7 +237,7 @@ fn a_definition_of_another_node_is_seen_until_they_agree() {
     assert_eq!(scene.problems(), ["job: definition conflict"]);
     assert!(scene.lines("job job: ")[0].contains("deploy one definition on all nodes"));
     other.handle.stop();
-    start(&scene.lab, &scene.store, |seat, b| ten(seat, b));
+    start(&scene.lab, &scene.store, ten);
     scene.lab.until(200.0);
     scene.assert_over(&["DefinitionConflict", "JobResumed"]);
 }
