@@ -4,7 +4,7 @@
 //! So a reader waits for no claimer and no store. No user code runs under its locks.
 
 use crate::{
-    backend::{Claimed, JobState, Outcome},
+    backend::{JobState, Outcome},
     event::Event,
     health::{JobProblem, JobStatus, Notifications, Place, ProblemReason, UnhandledKind},
     planner::PlannedJob,
@@ -81,14 +81,6 @@ impl Board {
             if state.last.is_some() {
                 view.last.clone_from(&state.last);
             }
-        });
-    }
-
-    /// This node has claimed an occurrence of a job: no other node has a lease that matters.
-    pub(super) fn claimed(&self, name: &str, claimed: &Claimed) {
-        self.change(name, |view| {
-            view.elsewhere
-                .take_if(|(place, _)| place.scheduled_at <= claimed.occurrence.scheduled_at);
         });
     }
 

@@ -137,10 +137,8 @@ impl Driver {
             match reply {
                 Ok(reply) => {
                     let name = request.name.clone();
-                    match &reply {
-                        Reply::State(state) => self.node.board.read(&self.node.id, state),
-                        Reply::Claimed(claimed) => self.node.board.claimed(&name, claimed),
-                        _ => {}
+                    if let Reply::State(state) = &reply {
+                        self.node.board.read(&self.node.id, state);
                     }
                     let answer = Answer::new(reply, whole_millis(now));
                     let answer = answer.min_fence(applied.min_fence);
