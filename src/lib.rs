@@ -12,7 +12,7 @@
 //! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: prefer `smol` for new services | |
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
-//! | `json` | data of stored schedules as values that serde knows | yes |
+//! | `json` | data of stored schedules as values that serde knows; [`Health`], [`JobStatus`] and the states of jobs are `Serialize` | yes |
 //! | `codec` | [`record`]`::codec`: records as bytes, for a store of your own | |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |

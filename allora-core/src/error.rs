@@ -74,6 +74,21 @@ impl Error {
         self
     }
 
+    /// The message with those of its causes.
+    pub(crate) fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = error::Error::source(self);
+        while let Some(error) = cause {
+            let part = error.to_string();
+            // Many errors repeat their cause.
+            if !text.contains(&part) {
+                text = format!("{text}: {part}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+
     /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -3,6 +3,7 @@
 use crate::{
     backend::{NotRunReason, Outcome},
     error::Error,
+    health::ProblemReason,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -12,6 +13,29 @@ use std::{sync::Arc, time::Duration};
 /// The scheduler passes each event to the closure of
 /// [`Builder::on_event`](crate::Builder::on_event), in the order in which the events happen, and
 /// logs it through `tracing` under the target `allora`.
+///
+/// # What keeps jobs from running
+/// Each condition has one event when it starts and one when it ends, and between them a line in
+/// [`Health`](crate::Health). [`remedy`](Self::remedy) returns what ends it.
+///
+/// | condition | start | end | in `Health` |
+/// |---|---|---|---|
+/// | the store does not answer, or too slowly | [`StoreDown`](Self::StoreDown) | [`StoreUp`](Self::StoreUp) | `store.failing`, not rejected |
+/// | the store rejects requests | [`StoreError`](Self::StoreError) | [`StoreUp`](Self::StoreUp) | `store.failing`, rejected |
+/// | no notifications: changes are found late, by the poll | [`NotificationsDown`](Self::NotificationsDown) | [`NotificationsUp`](Self::NotificationsUp) | `notifications` |
+/// | the capacity is used up | [`CapacityFull`](Self::CapacityFull) | [`CapacityFree`](Self::CapacityFree) | `capacity.full_since` |
+/// | the node's clock differs from the store's | [`ClockSkew`](Self::ClockSkew) | [`ClocksAgree`](Self::ClocksAgree) | `clock_offset_ms` |
+/// | a record cannot be read | [`JobUnreadable`](Self::JobUnreadable) | [`JobResumed`](Self::JobResumed) | problem *unreadable* |
+/// | the store has a definition that this node cannot run | [`DefinitionConflict`](Self::DefinitionConflict) | [`JobResumed`](Self::JobResumed) | problem *definition conflict* |
+/// | the schedule panics or goes back, the name is that of a stored schedule, a stored definition cannot be read | [`JobInvalid`](Self::JobInvalid) | [`JobResumed`](Self::JobResumed) | problem *invalid* |
+/// | the job was deleted in the store | [`Deleted`](Self::Deleted) | [`JobResumed`](Self::JobResumed) | problem *deleted* |
+/// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
+/// | due for a minute, and no lease; not while the store is down or the capacity is full | [`JobOverdue`](Self::JobOverdue) | [`JobResumed`](Self::JobResumed) | problem *overdue*, in any case |
+/// | due stored schedules of a kind that no node handles | [`KindUnhandled`](Self::KindUnhandled) | [`KindHandled`](Self::KindHandled) | `unhandled_kinds` |
+///
+/// A paused job is an operator's decision: it is counted in `Health`, and no event reports it. A run
+/// that waits for a concurrency key, and an occurrence that waits because of overlap, retry or delay,
+/// wait by their own policy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -138,6 +162,51 @@ pub enum Event {
         /// The job.
         name: Arc<str>,
     },
+    /// The store had no record of a stored schedule any more, although it was not deleted. The store
+    /// was emptied, and the definition is gone with it: create the schedule again.
+    ScheduleLost {
+        /// The stored schedule.
+        name: Arc<str>,
+    },
+    /// The record of the job in the store cannot be read. This node reads it again once a minute.
+    JobUnreadable {
+        /// The job.
+        name: Arc<str>,
+        /// The reason.
+        reason: String,
+    },
+    /// The store's clock was ahead of the present, and has left times in the record of the job that
+    /// its schedule does not explain. The job waits for them. `allora reset JOB` or
+    /// [`Schedules::reset`](crate::Schedules::reset) resumes it.
+    ClockWasAhead {
+        /// The job.
+        name: Arc<str>,
+        /// The time until which the job waits.
+        until: Time,
+    },
+    /// An occurrence of the job has been due for more than a minute, this node can run it, and no
+    /// node has claimed it.
+    JobOverdue {
+        /// The job.
+        name: Arc<str>,
+        /// The time since which it is due.
+        due_at: Time,
+    },
+    /// A stored schedule has been due for more than a minute, this node has no handler for its kind,
+    /// and no other node has claimed it.
+    KindUnhandled {
+        /// The kind.
+        kind: Arc<str>,
+        /// The stored schedule.
+        example: Arc<str>,
+        /// The time since which it is due.
+        due_at: Time,
+    },
+    /// No stored schedule of the kind is overdue any more.
+    KindHandled {
+        /// The kind.
+        kind: Arc<str>,
+    },
     /// This node cannot run the job. It tries again once a minute.
     JobInvalid {
         /// The job.
@@ -145,9 +214,11 @@ pub enum Event {
         /// The reason and its remedy.
         reason: String,
     },
-    /// This node runs a job again: the reason of its [`Deleted`](Self::Deleted),
-    /// [`DefinitionConflict`](Self::DefinitionConflict) or [`JobInvalid`](Self::JobInvalid) is
-    /// over.
+    /// The reason for which this node did not run the job is over: of its
+    /// [`Deleted`](Self::Deleted), [`DefinitionConflict`](Self::DefinitionConflict),
+    /// [`JobInvalid`](Self::JobInvalid), [`JobUnreadable`](Self::JobUnreadable),
+    /// [`ClockWasAhead`](Self::ClockWasAhead) or [`JobOverdue`](Self::JobOverdue). Either the node
+    /// runs the job again, or a stored schedule with a problem is gone.
     JobResumed {
         /// The job.
         name: Arc<str>,
@@ -160,7 +231,7 @@ pub enum Event {
         /// The nominal time of the last occurrence that was claimed.
         scheduled_at: Time,
     },
-    /// The store does not answer. The scheduler tries again after at most 800 ms.
+    /// The store does not answer, or too slowly. The scheduler tries again after at most 800 ms.
     StoreDown {
         /// The error of the request.
         error: Arc<Error>,
@@ -172,6 +243,13 @@ pub enum Event {
         /// The error of the request.
         error: Arc<Error>,
     },
+    /// The store sends no notifications to this node. The poll finds what changes.
+    NotificationsDown {
+        /// The error of the subscription.
+        error: Arc<Error>,
+    },
+    /// Notifications arrive again.
+    NotificationsUp,
     /// Occurrences have been due for 1 s, and this node runs as many jobs as it may. Other nodes may
     /// claim them. Start more nodes, or set a larger
     /// [concurrency](crate::Builder::concurrency).
@@ -189,6 +267,8 @@ pub enum Event {
         /// The difference.
         by: Duration,
     },
+    /// This node's clock and the store's agree again.
+    ClocksAgree,
     /// A timer of the scheduler fired late: a task blocks the executor, or the machine slept. Move
     /// blocking work to a thread of its own.
     TimerDelayed {
@@ -205,4 +285,60 @@ pub enum Event {
         /// occurrences may belong to this node.
         unresolved: usize,
     },
+}
+
+impl Event {
+    /// The job that the event is about.
+    pub fn job(&self) -> Option<&str> {
+        match self {
+            Event::Started { name, .. }
+            | Event::Ended { name, .. }
+            | Event::OccurrencesMissed { name, .. }
+            | Event::OccurrencesSkipped { name, .. }
+            | Event::LeaseLost { name, .. }
+            | Event::LeaseRenewalFailed { name, .. }
+            | Event::Redefined { name, .. }
+            | Event::DefinitionAdopted { name }
+            | Event::DefinitionConflict { name, .. }
+            | Event::Deleted { name }
+            | Event::Reregistered { name }
+            | Event::ScheduleLost { name }
+            | Event::JobUnreadable { name, .. }
+            | Event::ClockWasAhead { name, .. }
+            | Event::JobOverdue { name, .. }
+            | Event::JobInvalid { name, .. }
+            | Event::JobResumed { name }
+            | Event::ClaimAbandoned { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The remedy, if the event reports the start of a condition that keeps jobs from running, or
+    /// something that needs an operator.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Event::DefinitionConflict { .. } => ProblemReason::DefinitionConflict.remedy(),
+            Event::Deleted { .. } => ProblemReason::Deleted.remedy(),
+            Event::JobUnreadable { .. } => ProblemReason::Unreadable.remedy(),
+            Event::ClockWasAhead { .. } => ProblemReason::ClockWasAhead.remedy(),
+            Event::JobOverdue { .. } => ProblemReason::Overdue.remedy(),
+            Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
+            Event::KindUnhandled { .. } => "start a node with a handler for the kind",
+            Event::ScheduleLost { .. } => "create the schedule again, or import it from an export",
+            Event::Reregistered { .. } => {
+                "find out why the store lost its records; stored schedules are to be created again"
+            }
+            Event::StoreDown { .. } => {
+                "look at the store and the network; the node tries again by itself"
+            }
+            Event::StoreError { .. } => "correct what the error names; waiting does not help",
+            Event::NotificationsDown { .. } => {
+                "correct what the error names; until then the poll finds changes"
+            }
+            Event::CapacityFull { .. } => "start more nodes, or set a larger concurrency",
+            Event::ClockSkew { .. } => "synchronize the clocks; the store's is used",
+            Event::TimerDelayed { .. } => "move blocking work to a thread of its own",
+            _ => return None,
+        })
+    }
 }

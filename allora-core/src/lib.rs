@@ -3,6 +3,7 @@
 pub mod backend;
 mod error;
 mod event;
+mod health;
 mod job;
 mod name;
 mod planner;
@@ -11,6 +12,8 @@ mod run;
 pub mod runtime;
 pub mod schedule;
 mod scheduler;
+#[cfg(feature = "json")]
+mod serialize;
 pub mod store;
 mod store_clock;
 pub mod stored;
@@ -19,6 +22,10 @@ pub use allora_schedule::{crontab, time};
 pub use backend::{Backend, Occurrence};
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
+pub use health::{
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, Notifications, Place,
+    ProblemReason, StorePart, StoreStatus, UnhandledKind,
+};
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{

@@ -1,7 +1,7 @@
 //! A node's estimate of the store's time between two replies.
 
 use crate::time::{Time, saturating_add};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The store's time in its last reply, advanced by this node's monotonic clock, so that a step of
 /// the wall clock moves no timer.
@@ -21,6 +21,11 @@ impl StoreClock {
         saturating_add(self.time, at.saturating_duration_since(self.at))
     }
 
+    /// The time since the last reply, or since the start.
+    pub(crate) fn age(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.at)
+    }
+
     /// Applies a reply: the store's clock showed `time` at some moment from `sent` to `got`. The
     /// estimate changes only as far as it contradicts that.
     pub(crate) fn observe(&mut self, sent: Instant, got: Instant, time: Time) {
@@ -33,7 +38,6 @@ impl StoreClock {
 mod tests {
     use super::*;
     use crate::time::from_millis;
-    use std::time::Duration;
 
     /// Checks the estimate of a node whose wall clock shows 0 and that receives `shown` after
     /// `trip`.

@@ -7,6 +7,7 @@
 //! $ curl localhost:3000/schedules
 //! $ curl -X POST localhost:3000/trigger/acme/ping
 //! $ curl -X DELETE localhost:3000/schedules/acme/ping
+//! $ curl localhost:3000/health localhost:3000/jobs
 //! ```
 //!
 //! Every instance of the service runs a scheduler beside its web server. With a store that they
@@ -15,6 +16,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 mod api;
+mod status;
 
 use allora::{BoxError, Memory, Run, Scheduler, Schedules};
 
@@ -28,7 +30,8 @@ async fn main() -> Result<(), BoxError> {
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     println!("http://{}/schedules; Ctrl-C ends it", listener.local_addr()?);
-    axum::serve(listener, api::router(schedules))
+    let pages = api::router(schedules).merge(status::router(handle.clone()));
+    axum::serve(listener, pages)
         .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })
         .await?;
     // No request is served any more; what runs may end.
@@ -78,7 +81,8 @@ mod tests {
         let runs = tokio::spawn(scheduler.run());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        tokio::spawn(async { axum::serve(listener, api::router(schedules)).await });
+        let pages = api::router(schedules).merge(status::router(handle.clone()));
+        tokio::spawn(async { axum::serve(listener, pages).await });
 
         let new =
             r#"{"name":"acme/ping","kind":"greet","schedule":"@daily","data":{"whom":"Ann"}}"#;
@@ -102,6 +106,9 @@ mod tests {
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 204);
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 404);
         assert_eq!(ask(at, "GET /schedules", "").await, (200, "[]".to_owned()));
+        let (status, body) = ask(at, "GET /health", "").await;
+        assert!(status == 200 && body.starts_with("ok: node "), "{status} {body}");
+        assert_eq!(ask(at, "GET /jobs", "").await, (200, "[]".to_owned()));
         handle.stop();
         runs.await.unwrap();
     }

@@ -318,7 +318,7 @@ pub(super) async fn each_end_of_a_batch_is_applied_alone(w: &Cluster) {
     ];
     let replies = w.node().replies(t(121), &operations).await;
     let (until, done) = (Reply::Extended(t(181)), Reply::Accepted);
-    assert_eq!(replies, [until, Reply::Deleted, Reply::LeaseLost, done, Reply::Invalid]);
+    assert_eq!(replies, [until, Reply::Absent, Reply::LeaseLost, done, Reply::Invalid]);
 }
 
 pub(super) async fn a_lease_ends_with_the_last_instant_at_the_latest(w: &Cluster) {

@@ -47,7 +47,8 @@ impl Applied {
 /// The reply to one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The store has no record of this name, and no tombstone.
+    /// The store has no record of this name, and no tombstone: it was never there, its tombstone
+    /// was removed, or the store was emptied.
     Absent,
     /// The job was deleted.
     Deleted,

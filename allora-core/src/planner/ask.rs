@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::Event,
-    job::{CheckedSchedule, InvalidNextAt},
+    job::{CheckedSchedule, Delivery, InvalidNextAt},
     time::{Time, since},
 };
 use std::{cmp::Reverse, time::Duration};
@@ -234,8 +234,14 @@ fn registration(slot: &Slot, now: Time) -> Result<Option<RequestAction>, Invalid
         // The reason may be over.
         Phase::Off(_) if slot.fence.is_some() => RequestAction::Read,
         Phase::New | Phase::Off(_) => {
-            let definition = code.definition.clone()?;
-            RequestAction::Register { definition, version, first: new.following(now, 0)? }
+            // The store was emptied: what was under way is run again, at least once. At most once,
+            // another node may have run what this node last knew to be next.
+            let is_leased = matches!(slot.spec.settings.delivery, Delivery::AtLeastOnce { .. });
+            let first = match slot.cursor.filter(|_| is_leased) {
+                Some(cursor) => Some(cursor),
+                None => new.following(now, 0)?,
+            };
+            RequestAction::Register { definition: code.definition.clone()?, version, first }
         }
     }))
 }

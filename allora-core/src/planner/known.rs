@@ -1,6 +1,6 @@
 //! The state of a job in the store, as of the last reply.
 
-use super::recheck;
+use super::{MINUTE, recheck};
 use crate::{
     backend::{JobState, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,
@@ -27,6 +27,8 @@ pub(crate) struct Known {
     /// The head is leased by another node. The next occurrence, and the time at which this node
     /// tries it as if that run had been completed.
     pub(crate) after_lease: Option<(NextRun, Time)>,
+    /// The record has times of a store whose clock was ahead.
+    pub(crate) is_ahead: bool,
     /// A trigger waits, and the cursor's occurrence was claimed before it.
     pub(crate) trigger_waits: bool,
 }
@@ -46,6 +48,7 @@ impl Known {
             paused: state.paused.is_some(),
             lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
             after_lease: None,
+            is_ahead: false,
             trigger_waits: false,
         }
     }
@@ -73,9 +76,12 @@ impl Known {
     }
 
     /// The time at which the record is read again, although nothing is due by what is known: a
-    /// paused schedule's when an occurrence is held back, any other's before a tombstone could
-    /// expire unseen.
+    /// paused schedule's when an occurrence is held back, after a minute if its times are those of a
+    /// clock that was ahead, any other's before a tombstone could expire unseen.
     pub(crate) fn recheck_at(&self, poll: Duration) -> Time {
+        if self.is_ahead {
+            return saturating_add(self.as_of, MINUTE);
+        }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
         let held_back = self.cursor.filter(|_| self.paused);
         held_back.map_or(longest, |next| recheck(next.due_at, self.as_of, poll).min(longest))

@@ -3,6 +3,7 @@
 use super::{
     Planner, SlotId,
     adopted::adopted,
+    ahead::waits_until,
     known::Known,
     machine::NOW,
     recheck,
@@ -80,13 +81,31 @@ impl Planner {
             known.after_lease =
                 after_lease(slot, &known).map(|next| (next, recheck(next.due_at, now, self.poll)));
         }
-        // A fault of the schedule is over when it is asked without one.
-        if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) {
-            self.turn_on(id, events);
+        let ahead = waits_until(&slot.name, &slot.spec, state, now);
+        known.is_ahead = ahead.is_some();
+        match ahead {
+            Some(until) => self.report_ahead(id, until, events),
+            // A fault of the schedule is over when it is asked without one.
+            None if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) => {
+                self.turn_on(id, events);
+            }
+            None => {}
         }
         let Some(slot) = self.slots.get_mut(id) else { return };
+        (slot.fence, slot.cursor) = (Some(state.fence), state.cursor);
         slot.phase = Phase::Known(known);
         self.look_again(id);
+    }
+
+    /// Reports once that a job in code waits for a time of a clock that was ahead. Stored schedules
+    /// have no place while they wait; the watcher reports them.
+    fn report_ahead(&mut self, id: SlotId, until: Time, events: &mut Vec<Event>) {
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
+        if !matches!(slot.reported.as_deref(), Some(Off::Ahead(_))) {
+            let off = Off::Ahead(until);
+            events.extend(off.event(slot.name.clone()));
+            slot.reported = Some(Box::new(off));
+        }
     }
 
     /// Sets the wake-up of a job whose state is known.

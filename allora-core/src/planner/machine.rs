@@ -29,7 +29,7 @@ pub(super) type WakeUp = (Time, u32, SlotId);
 pub(super) const NOW: Time = Time::MIN_UTC;
 
 /// The longest interval at which a belief is checked again that keeps a due job from running.
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Planner {
     pub(super) slots: Slots,
@@ -158,6 +158,13 @@ impl Planner {
         }
     }
 
+    /// Reads every job again: the store's clock was set back, so that times that are known may be of
+    /// a clock that was ahead.
+    pub(crate) fn on_clock_set_back(&mut self) {
+        let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.mark_dirty(id));
+    }
+
     /// Marks a job as changed. It is read after the pending reply, if there is one. The same holds
     /// while a claim whose reply was lost waits for its repetition: a read before would discard a
     /// claim that may have succeeded.
@@ -213,6 +220,9 @@ impl Planner {
         if slot.reported.as_deref() != Some(&off) {
             events.extend(off.event(slot.name.clone()));
             slot.reported = Some(Box::new(off.clone()));
+        }
+        if off == Off::Deleted {
+            slot.cursor = None;
         }
         slot.phase = Phase::Off(off);
         self.wake(id, Some(recheck_at));

@@ -6,6 +6,7 @@
 //! values.
 
 mod adopted;
+mod ahead;
 mod ask;
 mod congestion_window;
 mod contention;
@@ -13,6 +14,7 @@ mod decide;
 mod known;
 mod learn;
 mod machine;
+mod published;
 mod reply;
 mod request;
 mod slot;
@@ -21,9 +23,11 @@ mod slots;
 mod tests;
 mod working_set;
 
+pub(crate) use ahead::waits_until;
 pub(crate) use machine::{NewJob, Planner};
+pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
 pub(crate) use slots::SlotId;
 
-use machine::{WakeUp, recheck};
+use machine::{MINUTE, WakeUp, recheck};

@@ -71,6 +71,9 @@ impl Planner {
         let is_newer = slot.exchange.end();
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() => {
+                if reply == Reply::Absent && slot.fence.is_some_and(|fence| fence > min_fence) {
+                    events.push(Event::ScheduleLost { name: slot.name.clone() });
+                }
                 self.evict(id);
                 None
             }
@@ -81,7 +84,7 @@ impl Planner {
                 if slot.fence.take().is_some() {
                     events.push(Event::Reregistered { name: slot.name.clone() });
                 }
-                (slot.phase, slot.agreed, slot.reported) = (Phase::New, None, None);
+                (slot.phase, slot.agreed) = (Phase::New, None);
                 self.wake(id, Some(NOW));
                 None
             }
@@ -254,6 +257,7 @@ impl Planner {
             OnExpiry::Retry => {
                 if let (true, Some(next)) = (of_schedule, &mut known.cursor) {
                     next.scheduled_at = claimed.occurrence.scheduled_at;
+                    slot.cursor = Some(*next);
                 }
                 known.head = Some(claimed.occurrence.clone());
                 known.due_at = Some(claimed.until);
@@ -271,6 +275,14 @@ impl Planner {
         };
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.updated_in = self.tick;
+        if let (Reply::Accepted, Some(Cursor::To(next))) = (reply, run.completed)
+            && slot.cursor.is_some_and(|cursor| cursor.scheduled_at == run.scheduled_at)
+        {
+            slot.cursor = next;
+        }
+        if *reply == Reply::Absent && slot.is_stored() && slot.exchange.is_idle() {
+            return self.evict(id);
+        }
         let known = match &mut slot.phase {
             Phase::Known(known) => known,
             Phase::Stale => return self.mark_dirty(id),

@@ -2,6 +2,7 @@
 
 use super::{known::Known, request::PendingClaim};
 use crate::{
+    backend::NextRun,
     event::Event,
     job::{InvalidNextAt, JobSpec, Progress},
     time::Time,
@@ -25,6 +26,9 @@ pub(crate) struct Slot {
     pub(crate) agreed: Option<i64>,
     /// The highest fence that was seen.
     pub(crate) fence: Option<i64>,
+    /// The last known cursor. If the store is emptied, an at-least-once job is registered again
+    /// with it.
+    pub(crate) cursor: Option<NextRun>,
     /// The fence of this node's last claim of the cursor's occurrence.
     pub(crate) cursor_claim: Option<i64>,
     /// The last tick in which an update of one of its runs was applied.
@@ -92,6 +96,9 @@ pub(crate) enum Off {
     Invalid(String),
     /// Its record cannot be read. Read again after a minute.
     Unreadable(String),
+    /// Its record has times of a store whose clock was ahead. It is reported, and is no phase: the
+    /// job runs when its time comes. Read again after a minute.
+    Ahead(Time),
     /// The node does not have it any more. The slot is freed when the conversation ends.
     Removed,
 }
@@ -102,10 +109,8 @@ impl Off {
             Off::Deleted => Event::Deleted { name },
             Off::Conflict(reason) => Event::DefinitionConflict { name, reason },
             Off::Invalid(reason) => Event::JobInvalid { name, reason: reason.clone() },
-            Off::Unreadable(reason) => Event::JobInvalid {
-                name,
-                reason: format!("its record in the store cannot be read: {reason}"),
-            },
+            Off::Unreadable(reason) => Event::JobUnreadable { name, reason: reason.clone() },
+            Off::Ahead(until) => Event::ClockWasAhead { name, until: *until },
             Off::Removed => return None,
         })
     }
@@ -165,6 +170,7 @@ impl Slot {
             wake_at: None,
             agreed: None,
             fence: None,
+            cursor: None,
             cursor_claim: None,
             updated_in: 0,
             refused: 0,

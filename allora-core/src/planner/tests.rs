@@ -701,7 +701,7 @@ fn a_record_that_was_unreadable_for_a_second_is_read_again() {
     }
     table.at(130.0).at(180.0).expect(
         &[120., 180.],
-        &["JobInvalid", "JobResumed", "missed 60-60 1"],
+        &["JobUnreadable", "JobResumed", "missed 60-60 1"],
         240.,
     );
 }

@@ -13,7 +13,11 @@ use crate::{
     stored::{Route, Routed},
     time::{Time, saturating_add},
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The planner's data about stored schedules.
 #[derive(Default)]
@@ -101,25 +105,40 @@ impl Planner {
     /// The code for it. Reports each generation that no node can run once.
     fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.stored.route.as_ref()?;
-        let reason = match &state.unreadable {
-            Some(reason) => format!("its record in the store cannot be read: {reason}"),
+        let name: Arc<str> = state.name.as_str().into();
+        let event = match &state.unreadable {
+            Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
             None => match route(state) {
                 Routed::Here(spec) => {
-                    self.stored.broken.remove(state.name.as_str());
+                    if self.stored.broken.remove(&name).is_some() {
+                        events.push(Event::JobResumed { name });
+                    }
                     return Some(spec);
                 }
                 Routed::Elsewhere => return None,
-                Routed::Broken(reason) => reason,
+                Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
             },
         };
         if self.stored.broken.len() >= BROKEN {
-            self.stored.broken.clear();
+            let ended = self.stored.broken.drain();
+            events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
         }
-        let name: Arc<str> = state.name.as_str().into();
-        if self.stored.broken.insert(name.clone(), state.generation) != Some(state.generation) {
-            events.push(Event::JobInvalid { name, reason });
+        let generation = Some(state.generation);
+        if self.stored.broken.insert(name, state.generation) != generation {
+            events.push(event);
         }
         None
+    }
+
+    /// Ends the reports of the stored schedules that no node could run and that a search for
+    /// everything due does not find any more: they were deleted, paused or repaired.
+    pub(crate) fn found_all(&mut self, found: &[JobState], events: &mut Vec<Event>) {
+        if self.stored.broken.is_empty() {
+            return;
+        }
+        let found: HashSet<&str> = found.iter().map(|state| state.name.as_str()).collect();
+        let ended = self.stored.broken.extract_if(|name, _| !found.contains(&**name));
+        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
     }
 
     /// The present slot of the job of a run.

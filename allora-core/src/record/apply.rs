@@ -54,8 +54,9 @@ pub fn apply(
         | Action::Complete { fence, .. }
         | Action::Retry { fence, .. }
         | Action::Release { fence } => {
-            let reply = match record.as_mut().filter(|record| record.is_live()) {
-                None => Reply::Deleted,
+            let reply = match record {
+                None => Reply::Absent,
+                Some(record) if !record.is_live() => Reply::Deleted,
                 Some(record) => complete::end(record, operation, *fence, context, history),
             };
             return Ok(reply);

@@ -15,6 +15,7 @@ use crate::{
     backend::{Applied, Backend, Batch, Notification, Operation, TimeSource},
     error::{Error, ErrorKind, Result},
     event::Event,
+    health::Notifications,
     job::Placement,
     planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
@@ -64,8 +65,8 @@ pub(crate) struct Claimer {
     /// The time of the next poll.
     poll_at: Instant,
     wait: Duration,
-    /// The last difference between the store's clock and this node's.
-    off: TimeDelta,
+    /// The difference between the store's clock and this node's is reported.
+    is_off: bool,
     ready: bool,
     unresolved: Unresolved,
     capacity: Capacity,
@@ -91,7 +92,7 @@ impl Claimer {
             search,
             poll_at: now,
             wait: MIN_BACKOFF,
-            off: TimeDelta::zero(),
+            is_off: false,
             ready: false,
             unresolved: Unresolved::default(),
             capacity: Capacity::default(),
@@ -143,7 +144,7 @@ impl Claimer {
         match within(&node, "watch", watch.subscribe()).await {
             Ok(stream) => {
                 self.notifications = Some(stream);
-                self.subscription = Subscription::No;
+                self.subscribed();
                 // Earlier changes had no notification.
                 self.search.at_once();
             }
@@ -152,6 +153,15 @@ impl Claimer {
                 if matches!(self.subscription, Subscription::No) {
                     self.subscription = Subscription::Because(error);
                 }
+            }
+        }
+    }
+
+    fn subscribed(&mut self) {
+        match std::mem::replace(&mut self.subscription, Subscription::No) {
+            Subscription::Reported => self.node.emit([Event::NotificationsUp]),
+            Subscription::No | Subscription::Because(_) => {
+                self.node.board.conditions().notifications = Notifications::On;
             }
         }
     }
@@ -317,6 +327,7 @@ impl Claimer {
             let shared = node.shared();
             node.now(&shared)
         };
+        let is_whole = self.search.is_whole();
         let query = self.search.find(&kinds, now, known).node(&node.id);
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
@@ -337,6 +348,9 @@ impl Claimer {
         let mut is_new = false;
         for state in &due.found {
             is_new |= self.driver.planner.found(state, whole_millis(due.now), &mut events);
+        }
+        if is_whole && due.found.len() < query.limit {
+            self.driver.planner.found_all(&due.found, &mut events);
         }
         node.emit(events);
         let records = due.found.len();
@@ -367,7 +381,7 @@ impl Claimer {
             && let Subscription::Because(error) =
                 std::mem::replace(&mut self.subscription, Subscription::Reported)
         {
-            node.emit([Event::StoreError { error: Arc::new(error) }]);
+            node.emit([Event::NotificationsDown { error: Arc::new(error) }]);
         }
     }
 
@@ -383,10 +397,17 @@ impl Claimer {
         } else {
             TimeDelta::zero()
         };
-        let was = std::mem::replace(&mut self.off, off);
-        if off.abs() > CLOCK_SKEW && was.abs() <= CLOCK_SKEW {
-            let by = off.abs().to_std().unwrap_or_default();
-            node.emit([Event::ClockSkew { ahead: off < TimeDelta::zero(), by }]);
+        node.board.conditions().clock_offset_ms = Some(-off.num_milliseconds());
+        let is_off = self.is_off;
+        // It ends at half of the difference at which it starts, so that it does not flicker.
+        self.is_off = off.abs() > if is_off { CLOCK_SKEW / 2 } else { CLOCK_SKEW };
+        match (is_off, self.is_off) {
+            (false, true) => {
+                let by = off.abs().to_std().unwrap_or_default();
+                node.emit([Event::ClockSkew { ahead: off < TimeDelta::zero(), by }]);
+            }
+            (true, false) => node.emit([Event::ClocksAgree]),
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use super::{
     node::{Node, Stop},
 };
 use crate::{
-    backend::Applied,
+    backend::{Applied, Reply},
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
@@ -36,7 +36,18 @@ impl Driver {
     pub(super) fn take_inputs(&mut self) {
         let inputs = self.node.shared().inboxes[self.placement].take();
         for input in inputs {
+            let name = input.name();
             self.apply(input);
+            if let Some(name) = name {
+                self.publish(&name);
+            }
+        }
+    }
+
+    /// Publishes the state of a job.
+    fn publish(&self, name: &str) {
+        if let Some(planned) = self.planner.planned(name) {
+            self.node.board.planned(name, planned);
         }
     }
 
@@ -55,6 +66,9 @@ impl Driver {
             Input::Changed(name) => self.planner.on_notification(&name),
             Input::Update(update) => {
                 self.planner.on_run_update(update.for_planner(), update.reply());
+            }
+            Input::ClockSetBack if self.placement == Placement::OneNode => {
+                self.planner.on_clock_set_back();
             }
             Input::ClockSetBack => {
                 let jobs: Vec<_> =
@@ -100,7 +114,10 @@ impl Driver {
                 node.claimers[self.placement].notify();
             }
         }
-        node.emit(events);
+        for name in events.iter().filter_map(Event::job) {
+            self.publish(name);
+        }
+        self.node.emit(events);
         (tick, now)
     }
 
@@ -119,9 +136,14 @@ impl Driver {
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
+                    let name = request.name.clone();
+                    if let Reply::State(state) = &reply {
+                        self.node.board.read(&self.node.id, state);
+                    }
                     let answer = Answer::new(reply, whole_millis(now));
                     let answer = answer.min_fence(applied.min_fence);
                     starts.extend(self.planner.on_reply(request, answer, &mut events));
+                    self.publish(&name);
                 }
                 Err(error) => {
                     lost.push(request);
@@ -130,8 +152,16 @@ impl Driver {
             }
         }
         self.node.emit(events);
+        self.publish_unresolved();
         self.node.start(starts, sent, now);
         (lost, failure.map_or(Ok(()), Err))
+    }
+
+    /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
+    fn publish_unresolved(&self) {
+        if self.placement == Placement::OneNode {
+            self.node.board.conditions().unresolved = self.planner.unresolved();
+        }
     }
 
     /// The replies to these requests were lost.
@@ -143,6 +173,7 @@ impl Driver {
         };
         let mut events = Vec::new();
         self.planner.on_lost_replies(requests, now, &mut events);
+        self.publish_unresolved();
         self.node.emit(events);
     }
 }

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     backend::{Action, Batch, JobState, OPERATOR, Occurrence, Operation, TimeSource},
     error::{Error, ErrorKind, Result},
+    health::{Health, JobStatus},
     job::JobSpec,
     name::check_name,
 };
@@ -33,6 +34,53 @@ impl Handle {
     /// The number of active runs on this node.
     pub fn running(&self) -> usize {
         self.node.shared().running
+    }
+
+    /// The state of this node: its store, its capacity, and the jobs that do not run, each with the
+    /// reason and the remedy. It is what the parts of the node published last: the call asks no
+    /// store, waits for no part of the scheduler, and also works while the store hangs.
+    ///
+    /// ```
+    /// use allora_core::{Handle, Health, Run, Scheduler, every};
+    /// # use allora_core::runtime::Sim;
+    /// use std::time::Duration;
+    ///
+    /// /// The answer of a status page: a code of HTTP, and a line for each fact.
+    /// fn status_page(handle: &Handle) -> (u16, String) {
+    ///     let health: Health = handle.health();
+    ///     let code = if health.is_healthy() { 200 } else { 503 };
+    ///     (code, health.to_string())
+    /// }
+    ///
+    /// # fn main() -> allora_core::Result {
+    /// # let sim = Sim::new(1);
+    /// # let store = allora_memory::Memory::new();
+    /// let scheduler = Scheduler::builder(store)
+    ///     .job("report", every(Duration::from_secs(60)), async |_: Run| {})
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// let handle = scheduler.handle();
+    /// # let node = sim.node();
+    /// # use allora_core::Runtime;
+    /// # node.spawn(Box::pin(async { drop(scheduler.run().await) }));
+    /// # let start = node.wall();
+    /// # sim.run_until(start + chrono::TimeDelta::seconds(90));
+    ///
+    /// let (code, page) = status_page(&handle);
+    /// assert_eq!(code, 200, "{page}");
+    /// assert!(page.contains("\njobs: 1 in code, 0 paused, 0 with a problem"), "{page}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn health(&self) -> Health {
+        self.node.health()
+    }
+
+    /// The status of each job in code on this node, and of each stored schedule that runs here,
+    /// ordered by name. It is what this node last knew; as [`health`](Self::health), the call asks
+    /// no store and waits for no part of the scheduler.
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        self.node.statuses()
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace

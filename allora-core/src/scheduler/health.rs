@@ -1,23 +1,30 @@
-//! Events, and the state of the store.
+//! Events, the state of the store, and the health of the node.
 
 use super::{
-    node::Node,
-    store_health::{Part, State},
+    active_run::Turn,
+    node::{Node, Stop},
+    store_health::{Failure, Part, State},
 };
 use crate::{
     error::{Error, ErrorKind},
     event::Event,
+    health::{
+        CapacityStatus, Health, JobProblem, JobStatus, Notifications, Place, ProblemReason,
+        StoreStatus,
+    },
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 impl Node {
-    /// Logs events, and hands them to the user's closure.
+    /// Logs and publishes events, and hands them to the user's closure.
     pub(crate) fn emit(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
             super::log::log(&event);
+            self.board.observe(&event, || self.now(&self.shared()));
             if let Some(on_event) = &self.on_event {
                 // A panic in user code must not end the scheduler.
                 let _ = catch_unwind(AssertUnwindSafe(|| on_event(&event)));
@@ -27,18 +34,23 @@ impl Node {
 
     /// The store has replied to a request of this part.
     pub(super) fn store_answered(&self, part: Part) {
-        self.store_is(part, State::Up, None);
+        self.store_is(part, None);
     }
 
     /// A request of this part has failed.
     pub(super) fn store_failed(&self, part: Part, error: Error) {
-        let is_down = error.kind() == ErrorKind::Unavailable;
-        self.store_is(part, if is_down { State::Down } else { State::Fails }, Some(error));
+        self.store_is(part, Some(error));
     }
 
-    /// Emits an event when the store's state changes.
-    fn store_is(&self, part: Part, state: State, error: Option<Error>) {
-        let Some(state) = self.store.set(part, state) else { return };
+    /// Emits an event when the store's state changes. Only an error other than `Unavailable` is a
+    /// rejection: a store that is slow has not rejected anything.
+    fn store_is(&self, part: Part, error: Option<Error>) {
+        let failure = error.as_ref().map(|error| {
+            let is_down = error.kind() == ErrorKind::Unavailable;
+            let state = if is_down { State::Down } else { State::Fails };
+            Failure { state, at: self.now(&self.shared()), error: error.chain() }
+        });
+        let Some(state) = self.store.set(part, failure) else { return };
         let event = match (state, error) {
             (State::Up, _) => Event::StoreUp,
             (State::Down, Some(error)) => Event::StoreDown { error: Arc::new(error) },
@@ -47,5 +59,95 @@ impl Node {
             (_, None) => return,
         };
         self.emit([event]);
+    }
+
+    /// The state of this node, from what its parts have published.
+    pub(super) fn health(&self) -> Health {
+        let mono = self.runtime.now();
+        let (at, age, is_stopping, mut capacity, jobs) = {
+            let shared = self.shared();
+            let waits = |turn: Turn, has_key: bool| turn == Turn::Waits && has_key;
+            let waiting = shared.active.iter().filter(|(_, active)| {
+                active.result.is_none() && waits(active.turn, active.settings.mutex.is_some())
+            });
+            let capacity = CapacityStatus {
+                limit: self.config.concurrency,
+                used: shared.running,
+                waiting_for_key: waiting.count(),
+                full_since: None,
+            };
+            let age = shared.clock_is_known.then(|| shared.clock.age(mono));
+            (shared.clock.now(mono), age, shared.stop != Stop::No, capacity, shared.jobs())
+        };
+        let conditions = self.board.conditions().clone();
+        capacity.full_since = conditions.full_since;
+        let store = StoreStatus {
+            last_reply: age.map(|age| at - chrono::TimeDelta::from_std(age).unwrap_or_default()),
+            age,
+            failing: self.store.failing(),
+            durability_warning: conditions.durability_warning.map(|text| text.to_string()),
+        };
+        let (overdue, paused) = self.board.overdue(at);
+        let overdue = overdue.into_iter().filter(|(name, _)| {
+            // A problem of the job explains that it is not claimed.
+            !conditions.problems.contains_key(name)
+        });
+        let overdue = overdue.map(|(name, since)| JobProblem {
+            name: name.to_string(),
+            reason: ProblemReason::Overdue,
+            detail: String::new(),
+            since,
+            until: None,
+        });
+        let problems = conditions.problems.values().map(|problem| JobProblem::clone(problem));
+        let mut problems: Vec<_> = problems.chain(overdue).collect();
+        problems.sort_by(|one, other| one.name.cmp(&other.name));
+        let notifications = match conditions.notifications {
+            Notifications::Unsupported if self.backend.notifier().is_some() => {
+                Notifications::Connecting
+            }
+            notifications => notifications,
+        };
+        Health {
+            node: self.id.to_string(),
+            at,
+            is_stopping,
+            store,
+            notifications,
+            clock_offset_ms: conditions.clock_offset_ms,
+            capacity,
+            unresolved_claims: conditions.unresolved,
+            jobs,
+            paused,
+            problems,
+            unhandled_kinds: conditions.kinds.into_values().collect(),
+        }
+    }
+
+    /// The status of each job in code, and of each stored schedule that runs here.
+    pub(super) fn statuses(&self) -> Vec<JobStatus> {
+        let mono = self.runtime.now();
+        let (at, active) = {
+            let shared = self.shared();
+            let active = shared.active.iter().filter(|(_, active)| active.result.is_none());
+            let active: Vec<_> =
+                active.map(|(_, active)| (active.run.clone(), active.started)).collect();
+            (shared.clock.now(mono), active)
+        };
+        let mut statuses = self.board.statuses(at);
+        for (run, started) in active {
+            let age = mono.saturating_duration_since(started).min(Duration::from_secs(1 << 32));
+            let place = Place {
+                node: self.id.to_string(),
+                is_here: true,
+                scheduled_at: run.scheduled_at(),
+                since: Some(at - chrono::TimeDelta::from_std(age).unwrap_or_default()),
+            };
+            match statuses.binary_search_by(|status| status.name.as_str().cmp(run.name())) {
+                Ok(i) => statuses[i].running.push(place),
+                Err(i) => statuses.insert(i, JobStatus::of_run(&run, place)),
+            }
+        }
+        statuses
     }
 }

@@ -23,8 +23,19 @@ pub(crate) enum Input {
     Changed(Arc<str>),
     /// The store has replied to an extension or an end.
     Update(Update),
-    /// The node's clock was far ahead of the store's: begin again.
+    /// The clock that the planner used was far ahead: begin again.
     ClockSetBack,
+}
+
+impl Input {
+    /// The job that it is about.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        match self {
+            Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
+            Input::Update(update) => Some(update.run.shared_name()),
+            Input::ClockSetBack => None,
+        }
+    }
 }
 
 /// The store's reply to an extension or an end of a run.

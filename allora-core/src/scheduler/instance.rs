@@ -7,9 +7,10 @@ use super::{
     local_claimer::LocalClaimer,
     node::{Node, Stop, random},
     supervisor::{Stopped, Supervisor},
+    watcher::Watcher,
 };
 use crate::{event::Event, planner::Planner};
-use futures::future::{Either, join, pending, select};
+use futures::future::{Either, join3, pending, select};
 use std::{
     fmt,
     pin::pin,
@@ -72,8 +73,9 @@ impl Scheduler {
         }
         let claimer = Claimer::new(node.clone(), planner);
         let local = LocalClaimer::new(node.clone(), self.planner());
+        let watcher = Watcher::new(node.clone());
         let claim = async {
-            join(claimer.run(), local.run()).await;
+            join3(claimer.run(), local.run(), watcher.run()).await;
             has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };

@@ -6,6 +6,7 @@ use tracing::{debug, error, info, warn};
 /// Logs an event under the target `allora`: errors need an operator's action, warnings may need
 /// attention, and each run is logged at debug level.
 pub(crate) fn log(event: &Event) {
+    let remedy = event.remedy();
     match event {
         Event::DurabilityWarning { what } => {
             warn!(target: "allora", what, "the store can lose the record of at-most-once runs");
@@ -55,19 +56,37 @@ pub(crate) fn log(event: &Event) {
             info!(target: "allora", job = %name, "another node has changed this job's definition; this node runs it by the stored one");
         }
         Event::DefinitionConflict { name, reason } => {
-            warn!(target: "allora", job = %name, reason, "this node leaves the job to other nodes, because of its definition in the store");
+            warn!(target: "allora", job = %name, reason, remedy, "this node leaves the job to other nodes, because of its definition in the store");
         }
         Event::Deleted { name } => {
-            info!(target: "allora", job = %name, "job was deleted; this node does not run it until it is registered again");
+            info!(target: "allora", job = %name, remedy, "job was deleted; this node does not run it until it is registered again");
+        }
+        Event::ScheduleLost { name } => {
+            error!(target: "allora", job = %name, remedy, "the store had no record of this stored schedule any more, and its definition is gone");
+        }
+        Event::JobUnreadable { name, reason } => {
+            error!(target: "allora", job = %name, reason, remedy, "the record of this job cannot be read");
+        }
+        Event::ClockWasAhead { name, until } => {
+            error!(target: "allora", job = %name, %until, remedy, "the store's clock was ahead, and this job waits for a time in the future");
+        }
+        Event::JobOverdue { name, due_at } => {
+            error!(target: "allora", job = %name, %due_at, remedy, "job is overdue, and no node has claimed it");
+        }
+        Event::KindUnhandled { kind, example, due_at } => {
+            warn!(target: "allora", %kind, %example, %due_at, remedy, "no node runs the due stored schedules of this kind");
+        }
+        Event::KindHandled { kind } => {
+            info!(target: "allora", %kind, "no stored schedule of this kind is overdue any more");
         }
         Event::Reregistered { name } => {
-            error!(target: "allora", job = %name, "the store had no record of this job any more; it was registered again");
+            error!(target: "allora", job = %name, remedy, "the store had no record of this job any more; it was registered again");
         }
         Event::JobInvalid { name, reason } => {
-            error!(target: "allora", job = %name, reason, "job cannot be run by this node");
+            error!(target: "allora", job = %name, reason, remedy, "job cannot be run by this node");
         }
         Event::JobResumed { name } => {
-            info!(target: "allora", job = %name, "this node runs the job again");
+            info!(target: "allora", job = %name, "the reason for which this node did not run the job is over");
         }
         Event::ClaimAbandoned { name, scheduled_at } => {
             error!(target: "allora", job = %name, %scheduled_at, "the store did not say whether it granted a claim; if it did, the run is lost, or run again at least once");
@@ -79,12 +98,19 @@ pub(crate) fn log(event: &Event) {
         Event::StoreError { error } => {
             error!(target: "allora", %error, cause = cause(&**error), "the store rejected a request; trying again");
         }
+        Event::NotificationsDown { error } => {
+            warn!(target: "allora", %error, cause = cause(&**error), remedy, "the store sends no notifications to this node; polling");
+        }
+        Event::NotificationsUp => info!(target: "allora", "notifications arrive again"),
         Event::CapacityFull { concurrency } => {
-            warn!(target: "allora", concurrency, "occurrences are due, and this node's capacity is used up");
+            warn!(target: "allora", concurrency, remedy, "occurrences are due, and this node's capacity is used up");
         }
         Event::CapacityFree => info!(target: "allora", "nothing waits for capacity any more"),
         Event::ClockSkew { ahead, by } => {
             warn!(target: "allora", ahead, ?by, "this node's clock differs from the store's clock, which is used");
+        }
+        Event::ClocksAgree => {
+            info!(target: "allora", "this node's clock and the store's agree again");
         }
         Event::TimerDelayed { by } => {
             warn!(target: "allora", ?by, "a timer fired late: a task blocks the executor, or the machine slept");

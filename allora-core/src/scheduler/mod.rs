@@ -6,6 +6,8 @@
 //! its own timers, so that a slow reply to one does not keep the others from their work.
 
 mod active_run;
+mod ahead;
+mod board;
 mod builder;
 mod capacity;
 mod claimer;
@@ -31,6 +33,7 @@ mod search;
 mod store_health;
 mod supervisor;
 mod unresolved;
+mod watcher;
 mod within;
 
 pub use builder::Builder;

@@ -2,6 +2,7 @@
 
 use super::{
     active_run::{ActiveRun, RunId, Turn},
+    board::Board,
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
@@ -25,12 +26,19 @@ use chrono::TimeDelta;
 use slab::Slab;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 /// The difference between the store's clock and this node's that is reported.
 pub(super) const CLOCK_SKEW: TimeDelta = TimeDelta::seconds(1);
+
+/// The jump back of the store's clock after which every job is read again: its times may be of a
+/// clock that was ahead.
+const CLOCK_SET_BACK: TimeDelta = TimeDelta::minutes(1);
 
 /// The jump of the store's clock, against this node's monotonic clock, that shortens leases.
 const CLOCK_JUMP: Duration = Duration::from_millis(50);
@@ -55,7 +63,12 @@ pub(crate) struct Node {
     pub(crate) supervisor: Notify,
     /// The mutex groups of this node's runs.
     pub(crate) groups: Groups,
+    /// The store's clock was set back, and the watcher has not seen it yet.
+    pub(super) was_set_back: AtomicBool,
+    /// Wakes the watcher: the scheduler stops.
+    pub(super) watcher: Notify,
     pub(super) store: StoreHealth,
+    pub(super) board: Board,
     shared: Mutex<SharedState>,
 }
 
@@ -98,6 +111,11 @@ pub(crate) enum Stop {
 }
 
 impl SharedState {
+    /// The number of jobs in code.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// Makes the supervisor scan the runs at this time at the latest. Returns whether that is
     /// earlier than before.
     pub(crate) fn scan_soon(&mut self, at: Instant) -> bool {
@@ -146,7 +164,10 @@ impl Node {
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
             groups: Groups::default(),
+            was_set_back: AtomicBool::new(false),
+            watcher: Notify::default(),
             store: StoreHealth::default(),
+            board: Board::default(),
             shared: Mutex::new(shared),
         }
     }
@@ -174,7 +195,7 @@ impl Node {
 
     /// The number of jobs in code.
     pub(crate) fn jobs(&self) -> usize {
-        self.shared().jobs.len()
+        self.shared().jobs()
     }
 
     /// Adds a job.
@@ -191,6 +212,7 @@ impl Node {
                 return Err(Error::new(ErrorKind::AlreadyExists, twice));
             }
             shared.jobs.insert(name.clone(), placement);
+            self.board.add(name.clone());
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
@@ -203,6 +225,7 @@ impl Node {
         let (placement, rejected) = {
             let mut shared = self.shared();
             let Some((name, placement)) = shared.jobs.remove_entry(name) else { return false };
+            self.board.remove(&name);
             (placement, shared.inboxes[placement].push(Input::Remove(name)))
         };
         drop(rejected);
@@ -222,11 +245,12 @@ impl Node {
     /// monotonic clock means that the machine has slept: leases end earlier than this node thought.
     pub(crate) fn on_contact(&self, sent: Instant, now: Time) {
         let got = self.runtime.now();
-        let (is_first, jump) = {
+        let (is_first, is_set_back, jump) = {
             let mut shared = self.shared();
             let jump = now - shared.clock.now(got);
             shared.clock.observe(sent, got, now);
             let is_first = !std::mem::replace(&mut shared.clock_is_known, true);
+            let is_set_back = !is_first && jump < -CLOCK_SET_BACK;
             let jump = match is_first {
                 true if jump < -CLOCK_SKEW => {
                     // It has no destructor of the user.
@@ -236,16 +260,26 @@ impl Node {
                 true => None,
                 false => jump.to_std().ok().filter(|jump| *jump > CLOCK_JUMP),
             };
+            if is_set_back {
+                for placement in [Placement::OneNode, Placement::EveryNode] {
+                    // It has no destructor of the user.
+                    let _ = shared.inboxes[placement].push(Input::ClockSetBack);
+                }
+            }
             if let Some(jump) = jump {
                 for (_, active) in &mut shared.active {
                     active.timers.shorten(jump, got, self.config.store_timeout);
                 }
                 shared.scan_soon(got);
             }
-            (is_first, jump)
+            (is_first, is_set_back, jump)
         };
-        if is_first {
+        if is_first || is_set_back {
             self.claimers[Placement::EveryNode].notify();
+        }
+        if is_set_back {
+            self.was_set_back.store(true, Ordering::Release);
+            self.claimers[Placement::OneNode].notify();
         }
         if let Some(jump) = jump {
             self.groups.on_jump(jump);
@@ -266,6 +300,7 @@ impl Node {
         self.claimers[Placement::OneNode].notify();
         self.claimers[Placement::EveryNode].notify();
         self.supervisor.notify();
+        self.watcher.notify();
     }
 
     /// Rejects further jobs, and frees those that no claimer has.

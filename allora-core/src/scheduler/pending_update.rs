@@ -116,6 +116,7 @@ async fn apply(
 }
 
 fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Instant) -> Failed {
+    let min_fence = applied.min_fence;
     let mut failed = Failed::default();
     let mut effects = Vec::with_capacity(updates.len());
     {
@@ -136,6 +137,11 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
             let (name, fence) = (run.shared_name(), run.fence());
             node.emit([Event::LeaseLost { name, key: None, fence }]);
             run.control().drop_now();
+            // A record that was removed with its tombstone has left a mark.
+            let is_gone = effect.reply == Reply::Absent && run.fence() > min_fence;
+            if is_gone && !run.kind().is_empty() {
+                node.emit([Event::ScheduleLost { name: run.shared_name() }]);
+            }
         }
         match (effect.reply, effect.ended) {
             (Reply::Extended(_), _) => run.control().confirm(),

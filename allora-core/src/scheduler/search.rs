@@ -83,6 +83,12 @@ impl Fruitless {
         (FRUITLESS * (1 << self.count)).min(poll)
     }
 
+    /// No search before this time. The last one was not in the future, unless the clock was set
+    /// back since.
+    fn until(self, now: Time) -> Option<Time> {
+        self.until.filter(|_| self.last <= Some(now))
+    }
+
     /// A search that was made as soon as the one before allowed waits twice as long.
     fn again(&mut self, now: Time, poll: Duration) {
         let was_soon = self.last.is_some_and(|last| since(now, last) <= 2 * self.wait(poll));
@@ -163,13 +169,13 @@ impl Search {
 
     pub(super) fn is_due(&self, now: Time, mono: Instant) -> bool {
         self.at <= saturating_add(now, AHEAD)
-            && self.fruitless.until.is_none_or(|at| at <= now)
+            && self.fruitless.until(now).is_none_or(|at| at <= now)
             && self.retry_at.is_none_or(|at| at <= mono)
     }
 
     /// The time until the next search. Records are searched a little before they are due.
     pub(super) fn due_in(&self, now: Time, mono: Instant) -> Option<Duration> {
-        let wait = self.fruitless.until.map_or(Duration::ZERO, |until| since(until, now));
+        let wait = self.fruitless.until(now).map_or(Duration::ZERO, |until| since(until, now));
         let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(mono));
         self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait).max(retry))
     }
@@ -197,6 +203,11 @@ impl Search {
 
     fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
         node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
+    }
+
+    /// `true` if the next search leaves out nothing that is due.
+    pub(super) fn is_whole(&self) -> bool {
+        self.part == Part::All && self.skip == 0
     }
 
     /// The query. Its limit grows by the number of `known` records, because records that cannot be

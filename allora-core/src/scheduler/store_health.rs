@@ -1,16 +1,9 @@
 //! The result of the last requests to the store.
 
-use std::sync::{Mutex, PoisonError};
+pub(crate) use crate::health::StorePart as Part;
 
-/// The parts of a node that send requests to the store. Each fails by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Claims,
-    Search,
-    Extensions,
-    Ends,
-    Locks,
-}
+use crate::{health::FailingPart, time::Time};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The state of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,24 +19,57 @@ pub(super) enum State {
 
 /// The state of the store for each part, and the state that was reported: the worst of all.
 #[derive(Debug, Default)]
-pub(super) struct StoreHealth(Mutex<([State; 5], State)>);
+pub(super) struct StoreHealth(Mutex<Parts>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    failing: Vec<FailingPart>,
+    reported: State,
+}
+
+/// A failure of a request: the state that it shows, its time, and its error as text.
+pub(super) struct Failure {
+    pub(super) state: State,
+    pub(super) at: Time,
+    pub(super) error: String,
+}
 
 impl StoreHealth {
     /// Sets the state for a part. Returns the state to report, if it has changed.
-    pub(super) fn set(&self, part: Part, state: State) -> Option<State> {
-        let (parts, reported) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut parts[part as usize], state);
-        if before != State::Up && state == State::Up {
+    pub(super) fn set(&self, part: Part, failure: Option<Failure>) -> Option<State> {
+        let parts = &mut *self.parts();
+        let before = parts.failing.iter().position(|failing| failing.part == part);
+        match (before, failure) {
+            (None, None) => {}
             // The end of an outage, probably. The other parts report what they find next.
-            *parts = Default::default();
+            (Some(_), None) => parts.failing.clear(),
+            (before, Some(Failure { state, at, error })) => {
+                let since = before.map_or(at, |i| parts.failing.swap_remove(i).since);
+                let is_rejected = state == State::Fails;
+                parts.failing.push(FailingPart { part, is_rejected, since, error });
+            }
         }
-        let worst = parts.iter().copied().max().unwrap_or_default();
-        (std::mem::replace(reported, worst) != worst).then_some(worst)
+        let state = |failing: &FailingPart| match failing.is_rejected {
+            true => State::Fails,
+            false => State::Down,
+        };
+        let worst = parts.failing.iter().map(state).max().unwrap_or_default();
+        (std::mem::replace(&mut parts.reported, worst) != worst).then_some(worst)
     }
 
     /// A part has nothing more to send. The next reply of any part shows the store's state.
     pub(super) fn idle(&self, part: Part) {
-        let (parts, _) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        parts[part as usize] = State::Up;
+        self.parts().failing.retain(|failing| failing.part != part);
+    }
+
+    /// The parts whose requests fail.
+    pub(super) fn failing(&self) -> Vec<FailingPart> {
+        let mut failing = self.parts().failing.clone();
+        failing.sort_by_key(|failing| failing.part);
+        failing
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

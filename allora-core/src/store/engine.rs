@@ -482,8 +482,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         Action::Extend { .. }
         | Action::Complete { .. }
         | Action::Retry { .. }
-        | Action::Release { .. } => Ok(Reply::Deleted),
-        Action::Read
+        | Action::Release { .. }
+        | Action::Read
         | Action::Redefine { .. }
         | Action::Claim(_)
         | Action::Advance(_)

@@ -54,6 +54,8 @@ pub use definition::Definition;
 pub use export::ScheduleExport;
 pub use list::{Condition, Filter};
 pub use operate::{Gap, MAX_BACKFILL};
+#[cfg(feature = "json")]
+pub(crate) use repr::{DataRepr, written};
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step};

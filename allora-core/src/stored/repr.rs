@@ -185,7 +185,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// The data in the most readable form that gives the same bytes again.
-pub(super) enum DataRepr {
+pub(crate) enum DataRepr {
     None,
     Json(Value),
     Text(String),
@@ -193,7 +193,7 @@ pub(super) enum DataRepr {
 }
 
 impl DataRepr {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::None;
         }
@@ -224,7 +224,7 @@ impl DataRepr {
     }
 }
 
-pub(super) fn written(at: Time) -> String {
+pub(crate) fn written(at: Time) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 

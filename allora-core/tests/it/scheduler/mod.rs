@@ -2,7 +2,9 @@
 
 mod delivery;
 mod deploys;
+mod emptied;
 mod faults;
+mod health;
 mod hostile;
 mod isolation;
 mod liveness;

@@ -193,6 +193,11 @@ fn a_job_whose_store_was_a_year_ahead_runs_again_after_a_reset() {
         lab.clock().set_skew(chrono::TimeDelta::zero());
         lab.until(200.0);
         let before = lab.log.of("job").len();
+        let ahead = member.events().into_iter().find_map(|event| match event {
+            Event::ClockWasAhead { name, until } => Some((name.to_string(), until)),
+            _ => None,
+        });
+        assert!(ahead.is_some_and(|(name, until)| name == "job" && until > at(86_400.0)));
         let schedules = Schedules::on(lab.store.clone(), member.node.clone()).unwrap();
         let seen = lab.sim.block_on(schedules.get("job")).unwrap();
         assert!(seen.cursor.unwrap().scheduled_at > at(86_400.0), "it waits for a year");

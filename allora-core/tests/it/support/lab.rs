@@ -174,9 +174,14 @@ impl Lab {
 
 impl Seat {
     pub(crate) fn builder(&self) -> Builder {
+        self.builder_on(self.store.clone())
+    }
+
+    /// A builder on this store, with faults on the way to it.
+    pub(crate) fn builder_on(&self, store: impl Backend + Clone) -> Builder {
         let events = self.events.clone();
         let runtime: Arc<dyn Runtime> = Arc::new(self.node.clone());
-        let store = Faulty::new(self.store.clone(), runtime, self.faults.clone());
+        let store = Faulty::new(store, runtime, self.faults.clone());
         Scheduler::builder(store)
             .runtime(self.node.clone())
             .label(format!("n{}", self.node.id()))

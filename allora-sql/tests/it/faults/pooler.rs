@@ -67,7 +67,7 @@ fn without_notifications_behind_a_pooler_the_poll_finds_work_and_an_event_says_s
                 let _ = tell.unbounded_send(run.name().to_owned());
             })
             .on_event(move |event| {
-                if let Event::StoreError { error } = event {
+                if let Event::NotificationsDown { error } = event {
                     let _ = told.unbounded_send(error.to_string());
                 }
             })

@@ -1,0 +1,127 @@
+//! Health as text: one line for each fact, for an operator.
+
+use super::{Health, Notifications};
+use crate::time::{Time, since};
+use chrono::SecondsFormat;
+use std::{fmt, time::Duration};
+
+/// One line for each fact, without an indentation or an empty line. The first line is a summary.
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let summary = match (self.is_stopping, self.is_healthy()) {
+            (true, _) => "stopping",
+            (false, true) => "ok",
+            (false, false) => "not ok",
+        };
+        write!(f, "{summary}: node {} at {}", self.node, written(self.at))?;
+        self.store_lines(f)?;
+        self.node_lines(f)?;
+        self.job_lines(f)
+    }
+}
+
+impl Health {
+    fn store_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = &self.store;
+        match (store.last_reply, store.age) {
+            (Some(at), Some(age)) => {
+                write!(f, "\nstore: last reply {} ago, at {}", short(age), written(at))?;
+            }
+            _ => f.write_str("\nstore: no reply yet")?,
+        }
+        for failing in &store.failing {
+            let how = if failing.is_rejected { "rejected" } else { "not answered" };
+            let (part, error) = (failing.part.word(), &failing.error);
+            write!(f, "\nstore: {part} {how} since {}: {error}", written(failing.since))?;
+        }
+        if let Some(warning) = &store.durability_warning {
+            write!(f, "\nstore: durability: {warning}")?;
+        }
+        match &self.notifications {
+            Notifications::Unsupported => {
+                f.write_str("\nnotifications: none in this store; polled")
+            }
+            Notifications::Connecting => f.write_str("\nnotifications: not subscribed yet; polled"),
+            Notifications::On => f.write_str("\nnotifications: on"),
+            Notifications::Off { since, error } => {
+                write!(f, "\nnotifications: off since {}, polled: {error}", written(*since))
+            }
+        }
+    }
+
+    fn node_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.clock_offset_ms {
+            None => f.write_str("\nclock: not compared yet")?,
+            Some(0) => f.write_str("\nclock: agrees with the store's")?,
+            Some(offset) => {
+                let by = short(Duration::from_millis(offset.unsigned_abs()));
+                let side = if offset > 0 { "ahead of" } else { "behind" };
+                write!(f, "\nclock: {by} {side} the store's, which is used")?;
+            }
+        }
+        let capacity = self.capacity;
+        write!(f, "\ncapacity: {} of {} runs", capacity.used, capacity.limit)?;
+        if capacity.waiting_for_key > 0 {
+            write!(f, ", {} wait for a concurrency key", capacity.waiting_for_key)?;
+        }
+        if let Some(since) = capacity.full_since {
+            write!(
+                f,
+                "\ncapacity: due occurrences wait since {}; start more nodes, or set a larger \
+                 concurrency",
+                written(since)
+            )?;
+        }
+        if self.unresolved_claims > 0 {
+            write!(f, "\nclaims: {} without a reply; repeated", self.unresolved_claims)?;
+        }
+        Ok(())
+    }
+
+    fn job_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (jobs, paused, problems) = (self.jobs, self.paused, self.problems.len());
+        write!(f, "\njobs: {jobs} in code, {paused} paused, {problems} with a problem")?;
+        for problem in &self.problems {
+            let (name, reason) = (one_line(&problem.name), problem.reason.word());
+            write!(f, "\njob {name}: {reason} since {}", written(problem.since))?;
+            match problem.until {
+                Some(until) => write!(f, ", until {}", written(until))?,
+                None => write!(f, ", for {}", short(since(self.at, problem.since)))?,
+            }
+            if !problem.detail.is_empty() {
+                write!(f, ": {}", one_line(&problem.detail))?;
+            }
+            write!(f, "; {}", problem.remedy())?;
+        }
+        for unhandled in &self.unhandled_kinds {
+            let (kind, example) = (one_line(&unhandled.kind), one_line(&unhandled.example));
+            write!(
+                f,
+                "\nkind {kind}: no node runs it; schedule {example} is due since {}; start a node \
+                 with a handler for it",
+                written(unhandled.since)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn written(at: Time) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A duration in two digits or more of its largest unit.
+fn short(span: Duration) -> String {
+    match span.as_secs() {
+        0..10 => format!("{:.1} s", span.as_secs_f64()),
+        seconds @ 10..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// Names and errors of users may have several lines.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}

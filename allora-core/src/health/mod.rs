@@ -1,0 +1,245 @@
+//! The state of a node for its operators: what works, what does not run, and why.
+
+mod display;
+mod status;
+
+pub use status::{JobStatus, Place};
+
+use crate::time::Time;
+use std::time::Duration;
+
+/// The state of one node, from [`Handle::health`](crate::Handle::health).
+///
+/// `Display` writes one line for each fact: a summary, then everything that does not work or does
+/// not run, with its reason, its beginning and its remedy. A condition that starts or ends is also
+/// an [`Event`](crate::Event). With the feature `json`, the value is `Serialize`: times are texts in
+/// the form of RFC 3339, and durations are seconds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// The node's id.
+    pub node: String,
+    /// The store's time, as this node estimates it. Before the first reply: the node's own time.
+    pub at: Time,
+    /// The scheduler is stopping or has stopped.
+    pub is_stopping: bool,
+    /// The requests to the store.
+    pub store: StoreStatus,
+    /// Notifications from the store.
+    pub notifications: Notifications,
+    /// The difference between this node's clock and the store's in milliseconds: positive if the
+    /// node's clock is ahead; 0 if one round trip shows no difference. `None` before the first
+    /// reply.
+    pub clock_offset_ms: Option<i64>,
+    /// The capacity for runs.
+    pub capacity: CapacityStatus,
+    /// The number of claims whose reply was lost. Each reserves capacity until it is resolved.
+    pub unresolved_claims: usize,
+    /// The number of jobs in code on this node.
+    pub jobs: usize,
+    /// The number of them that are paused. A pause is an operator's decision and no problem.
+    pub paused: usize,
+    /// The jobs that do not run although nothing but a problem prevents it, ordered by name.
+    pub problems: Vec<JobProblem>,
+    /// The kinds of which a stored schedule has been due for a minute, and which this node has no
+    /// handler for. Only nodes that handle stored schedules look for them, once a minute.
+    pub unhandled_kinds: Vec<UnhandledKind>,
+}
+
+/// The requests of a node to its store.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StoreStatus {
+    /// The store's time in its last reply; `None` before the first one.
+    pub last_reply: Option<Time>,
+    /// The time since the last reply.
+    pub age: Option<Duration>,
+    /// The parts whose requests fail.
+    pub failing: Vec<FailingPart>,
+    /// The risk that the store loses the record of at-most-once runs, and its remedy; `None` if
+    /// there is none.
+    pub durability_warning: Option<String>,
+}
+
+/// A part of a node whose requests to the store fail.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FailingPart {
+    /// The part.
+    pub part: StorePart,
+    /// `true` if the store rejects the requests; `false` if it does not answer, or too slowly.
+    pub is_rejected: bool,
+    /// The time of the first failure, as this node estimates the store's time.
+    pub since: Time,
+    /// The error of the last failed request, with its causes.
+    pub error: String,
+}
+
+/// The parts of a node that send requests to the store. Each fails by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StorePart {
+    /// Registrations, reads and claims.
+    Claims,
+    /// Searches for due stored schedules and triggers.
+    Search,
+    /// Extensions of leases.
+    Extensions,
+    /// Ends of runs.
+    Ends,
+    /// Locks of concurrency keys.
+    Locks,
+}
+
+impl StorePart {
+    /// The name of the part in texts.
+    pub fn word(self) -> &'static str {
+        match self {
+            StorePart::Claims => "claims",
+            StorePart::Search => "searches",
+            StorePart::Extensions => "extensions",
+            StorePart::Ends => "ends",
+            StorePart::Locks => "locks",
+        }
+    }
+}
+
+/// Notifications from the store to this node.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Notifications {
+    /// The store has none. The poll finds every change.
+    #[default]
+    Unsupported,
+    /// The node has not subscribed yet.
+    Connecting,
+    /// They arrive.
+    On,
+    /// The subscription fails. The poll finds every change.
+    Off {
+        /// The time of the first failure, as this node estimates the store's time.
+        since: Time,
+        /// The error, with its causes.
+        error: String,
+    },
+}
+
+/// The capacity of a node for runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CapacityStatus {
+    /// The largest number of simultaneous runs.
+    pub limit: usize,
+    /// The number of active runs.
+    pub used: usize,
+    /// The number of them that wait for their turn under a concurrency key.
+    pub waiting_for_key: usize,
+    /// The time since which due occurrences wait for capacity, if that is reported.
+    pub full_since: Option<Time>,
+}
+
+/// A job that does not run on this node.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct JobProblem {
+    /// The job.
+    pub name: String,
+    /// The reason.
+    pub reason: ProblemReason,
+    /// The reason in detail; may be empty.
+    pub detail: String,
+    /// The beginning, as this node estimates the store's time. Of an overdue job: when its
+    /// occurrence became due.
+    pub since: Time,
+    /// The time until which the job waits, if it is known.
+    pub until: Option<Time>,
+}
+
+impl JobProblem {
+    /// The remedy.
+    pub fn remedy(&self) -> &'static str {
+        self.reason.remedy()
+    }
+}
+
+/// The reason why a job does not run on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ProblemReason {
+    /// Its record cannot be read.
+    Unreadable,
+    /// The store has a definition that this node cannot run. The job is left to other nodes.
+    DefinitionConflict,
+    /// Its schedule, its definition or its name is faulty.
+    Invalid,
+    /// It was deleted in the store.
+    Deleted,
+    /// Its record has times of a store whose clock was ahead.
+    ClockWasAhead,
+    /// An occurrence has been due for more than a minute without a lease.
+    Overdue,
+}
+
+impl ProblemReason {
+    /// The name of the reason in texts.
+    pub fn word(self) -> &'static str {
+        match self {
+            ProblemReason::Unreadable => "unreadable",
+            ProblemReason::DefinitionConflict => "definition conflict",
+            ProblemReason::Invalid => "invalid",
+            ProblemReason::Deleted => "deleted",
+            ProblemReason::ClockWasAhead => "clock was ahead",
+            ProblemReason::Overdue => "overdue",
+        }
+    }
+
+    /// The remedy.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            ProblemReason::Unreadable => {
+                "run a build that can read the record, or delete the job and create it again; \
+                 this node reads it once a minute"
+            }
+            ProblemReason::DefinitionConflict => {
+                "start a node with the build of that definition, or deploy one build on all nodes; \
+                 if a due occurrence waits for a minute, this node sets its own definition"
+            }
+            ProblemReason::Invalid => "correct the schedule, the definition or the name",
+            ProblemReason::Deleted => {
+                "restart the node if the job should exist, or remove it from the program"
+            }
+            ProblemReason::ClockWasAhead => {
+                "resume the job with `allora reset JOB` or `Schedules::reset`"
+            }
+            ProblemReason::Overdue => {
+                "look at the store and the capacity of the nodes; if both are sound, report a \
+                 defect of allora"
+            }
+        }
+    }
+}
+
+/// A kind of stored schedules that this node has no handler for.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct UnhandledKind {
+    /// The kind.
+    pub kind: String,
+    /// One of its schedules that are due and that no node has claimed.
+    pub example: String,
+    /// The time since which this schedule is due.
+    pub since: Time,
+}
+
+impl Health {
+    /// `true` if the store answers every part of the node and every job can run.
+    ///
+    /// Do not restart a node because this is `false`: most conditions are not the node's own.
+    pub fn is_healthy(&self) -> bool {
+        self.store.last_reply.is_some()
+            && self.store.failing.is_empty()
+            && self.capacity.full_since.is_none()
+            && self.problems.is_empty()
+            && self.unhandled_kinds.is_empty()
+    }
+}

@@ -1,0 +1,82 @@
+//! Stored schedules that wait for a time of a store whose clock was ahead. A node has no place for
+//! them while they wait, so that it lists them once, when the clock is set back.
+
+use super::{
+    claimer::{OP, reschedule},
+    node::Node,
+    within::within,
+};
+use crate::{
+    backend::{Batch, JobState, Operation, Page, Reply, TimeSource},
+    error::Result,
+    event::Event,
+    planner::waits_until,
+    stored::Routed,
+    time::{Time, whole_millis},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The number of records in one request.
+const PAGE: usize = 1_000;
+
+/// The reported schedules.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    names: BTreeSet<Arc<str>>,
+}
+
+impl Ahead {
+    /// Reports the schedules of this node's kinds that wait.
+    pub(super) async fn find(&mut self, node: &Node) -> Result {
+        let Some(queries) = node.backend.queries() else { return Ok(()) };
+        let mut after: Option<String> = None;
+        loop {
+            let page = Page { after: after.as_deref(), ..Page::first(PAGE) };
+            let states = within(node, "list", queries.list(page)).await?;
+            let now = node.now(&node.shared());
+            for state in &states {
+                if let Some(until) = waits(node, state, now) {
+                    let name: Arc<str> = state.name.as_str().into();
+                    if self.names.insert(name.clone()) {
+                        node.emit([Event::ClockWasAhead { name, until }]);
+                    }
+                }
+            }
+            match states.last().filter(|_| states.len() >= PAGE) {
+                Some(last) => after = Some(last.name.clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads the reported schedules again, and reports those that wait no more.
+    pub(super) async fn check(&mut self, node: &Node) -> Result {
+        let names: Vec<_> = self.names.iter().cloned().collect();
+        for names in names.chunks(PAGE) {
+            let operations: Vec<_> = names.iter().map(|name| Operation::read(name)).collect();
+            let time = TimeSource::Store { fallback: node.runtime.wall() };
+            let batch = Batch::new(&node.id, time, &operations);
+            let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+            let now = whole_millis(applied.now);
+            for (name, reply) in names.iter().zip(applied.replies) {
+                let waits = match reply? {
+                    Reply::State(state) => waits(node, &state, now).is_some(),
+                    _ => false,
+                };
+                if !waits {
+                    self.names.remove(name);
+                    node.emit([Event::JobResumed { name: name.clone() }]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time until which a stored schedule waits that this node runs.
+fn waits(node: &Node, state: &JobState, now: Time) -> Option<Time> {
+    match node.router.route(state) {
+        Routed::Here(spec) => waits_until(&state.name, &spec, state, now),
+        Routed::Elsewhere | Routed::Broken(_) => None,
+    }
+}

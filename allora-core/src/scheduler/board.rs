@@ -1,0 +1,207 @@
+//! The published state of a node, for `Handle::health` and `Handle::jobs`.
+//!
+//! The parts of the scheduler write what changes, as it changes; readers ask no part for anything.
+//! So a reader waits for no claimer and no store. No user code runs under its locks.
+
+use crate::{
+    backend::{JobState, Outcome},
+    event::Event,
+    health::{JobProblem, JobStatus, Notifications, Place, ProblemReason, UnhandledKind},
+    planner::PlannedJob,
+    time::{Time, saturating_add},
+};
+use allora_schedule::stable_hash;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The time for which an occurrence is due without a lease before it is a problem.
+pub(super) const OVERDUE: Duration = Duration::from_secs(60);
+
+/// The number of parts of the jobs, each under a lock of its own.
+const SHARDS: usize = 32;
+
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    jobs: [Mutex<HashMap<Arc<str>, View>>; SHARDS],
+    conditions: Mutex<Conditions>,
+}
+
+/// The last known state of a job in code.
+#[derive(Debug, Default)]
+struct View {
+    planned: PlannedJob,
+    /// The last lease of another node that was seen, and its end.
+    elsewhere: Option<(Place, Time)>,
+    last: Option<Outcome>,
+    last_success: Option<Time>,
+}
+
+/// The conditions of the node that began and have not ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    pub(super) durability_warning: Option<Arc<str>>,
+    pub(super) notifications: Notifications,
+    pub(super) clock_offset_ms: Option<i64>,
+    pub(super) full_since: Option<Time>,
+    pub(super) unresolved: usize,
+    pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
+    pub(super) kinds: BTreeMap<String, UnhandledKind>,
+}
+
+impl Board {
+    /// A job in code was added.
+    pub(super) fn add(&self, name: Arc<str>) {
+        self.shard(&name).entry(name).or_default();
+    }
+
+    /// A job in code was removed.
+    pub(super) fn remove(&self, name: &str) {
+        let removed = self.shard(name).remove(name);
+        drop(removed);
+        self.conditions().problems.remove(name);
+    }
+
+    /// Publishes the planner's state of a job.
+    pub(super) fn planned(&self, name: &str, planned: PlannedJob) {
+        self.change(name, |view| view.planned = planned);
+    }
+
+    /// Publishes what a record shows about the runs of a job.
+    pub(super) fn read(&self, node: &str, state: &JobState) {
+        let lease = state.leases.iter().find(|lease| lease.node != node);
+        self.change(&state.name, |view| {
+            view.elsewhere = lease.map(|lease| {
+                let (scheduled_at, since) = (lease.occurrence.scheduled_at, Some(lease.started_at));
+                let place = Place { node: lease.node.clone(), is_here: false, scheduled_at, since };
+                (place, lease.until)
+            });
+            if state.last.is_some() {
+                view.last.clone_from(&state.last);
+            }
+        });
+    }
+
+    /// Publishes the effect of an event at `now`.
+    pub(super) fn observe(&self, event: &Event, now: impl FnOnce() -> Time) {
+        let (name, reason, detail, until) = match event {
+            Event::Ended { name, outcome, .. } => return self.ended(name, outcome, now()),
+            Event::Deleted { name } => (name, ProblemReason::Deleted, "", None),
+            Event::DefinitionConflict { name, reason } => {
+                (name, ProblemReason::DefinitionConflict, *reason, None)
+            }
+            Event::JobInvalid { name, reason } => (name, ProblemReason::Invalid, &**reason, None),
+            Event::JobUnreadable { name, reason } => {
+                (name, ProblemReason::Unreadable, &**reason, None)
+            }
+            Event::ClockWasAhead { name, until } => {
+                (name, ProblemReason::ClockWasAhead, "", Some(*until))
+            }
+            Event::JobResumed { name } => {
+                let removed = self.conditions().problems.remove(name);
+                return drop(removed);
+            }
+            event => return self.observe_node(event, now),
+        };
+        let (name_text, detail) = (name.to_string(), detail.to_owned());
+        let problem = JobProblem { name: name_text, reason, detail, since: now(), until };
+        self.conditions().problems.insert(name.clone(), Arc::new(problem));
+    }
+
+    fn observe_node(&self, event: &Event, now: impl FnOnce() -> Time) {
+        match event {
+            Event::DurabilityWarning { what } => {
+                self.conditions().durability_warning = Some(what.as_str().into());
+            }
+            Event::NotificationsDown { error } => {
+                let (since, error) = (now(), error.chain());
+                self.conditions().notifications = Notifications::Off { since, error };
+            }
+            Event::NotificationsUp => self.conditions().notifications = Notifications::On,
+            Event::CapacityFull { .. } => {
+                let now = now();
+                self.conditions().full_since = Some(now);
+            }
+            Event::CapacityFree => self.conditions().full_since = None,
+            Event::KindUnhandled { kind, example, due_at } => {
+                let (kind, example) = (kind.to_string(), example.to_string());
+                let unhandled = UnhandledKind { kind: kind.clone(), example, since: *due_at };
+                self.conditions().kinds.insert(kind, unhandled);
+            }
+            Event::KindHandled { kind } => {
+                self.conditions().kinds.remove(&**kind);
+            }
+            _ => {}
+        }
+    }
+
+    /// A run on this node has ended.
+    fn ended(&self, name: &str, outcome: &Outcome, now: Time) {
+        self.change(name, |view| {
+            view.last = Some(outcome.clone());
+            if *outcome == Outcome::Succeeded {
+                view.last_success = Some(now);
+            }
+        });
+    }
+
+    /// The occurrences that have been due for [`OVERDUE`] at `now` without a lease, and the number
+    /// of paused jobs. Each part of the jobs is locked by itself.
+    pub(super) fn overdue(&self, now: Time) -> (Vec<(Arc<str>, Time)>, usize) {
+        let (mut overdue, mut paused) = (Vec::new(), 0);
+        for shard in &self.jobs {
+            let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for (name, view) in &*views {
+                paused += usize::from(view.planned.is_paused);
+                let due_at = view.planned.claimable_at;
+                let is_overdue = |due_at: &Time| saturating_add(*due_at, OVERDUE) <= now;
+                overdue.extend(due_at.filter(is_overdue).map(|due_at| (name.clone(), due_at)));
+            }
+        }
+        overdue.sort();
+        (overdue, paused)
+    }
+
+    /// The status of each job in code at `now`, ordered by name, without the runs of this node.
+    pub(super) fn statuses(&self, now: Time) -> Vec<JobStatus> {
+        let mut statuses = Vec::new();
+        for shard in &self.jobs {
+            let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            statuses.extend(views.iter().map(|(name, view)| view.status(name, now)));
+        }
+        statuses.sort_by(|one, other| one.name.cmp(&other.name));
+        statuses
+    }
+
+    fn change(&self, name: &str, change: impl FnOnce(&mut View)) {
+        if let Some(view) = self.shard(name).get_mut(name) {
+            change(view);
+        }
+    }
+
+    fn shard(&self, name: &str) -> MutexGuard<'_, HashMap<Arc<str>, View>> {
+        let shard = stable_hash(&[name.as_bytes()]) as usize % SHARDS;
+        self.jobs[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn conditions(&self) -> MutexGuard<'_, Conditions> {
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl View {
+    fn status(&self, name: &str, now: Time) -> JobStatus {
+        let elsewhere = self.elsewhere.as_ref().filter(|(_, until)| *until > now);
+        JobStatus {
+            name: name.to_owned(),
+            kind: String::new(),
+            next: self.planned.next,
+            is_paused: self.planned.is_paused,
+            running: elsewhere.map(|(place, _)| place.clone()).into_iter().collect(),
+            last: self.last.clone(),
+            last_success: self.last_success,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The watch over what does not run although nothing reports a reason: overdue occurrences, kinds
+//! that no node handles, and stored schedules that wait for a clock that was ahead. It looks once a
+//! minute, and delays no other part.
+
+use super::{
+    ahead::Ahead,
+    board::OVERDUE,
+    node::{Node, Stop, later},
+    store_health::Part,
+    within::within,
+};
+use crate::{
+    backend::{DueQuery, TimeSource},
+    error::Result,
+    event::Event,
+    time::Time,
+};
+use futures::future::{Either, select};
+use std::{
+    collections::{BTreeMap, HashMap},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// The largest number of due schedules of unhandled kinds that are read at once.
+const LIMIT: usize = 100;
+
+pub(super) struct Watcher {
+    node: Arc<Node>,
+    /// The overdue occurrences of the last look.
+    overdue: HashMap<Arc<str>, Seen>,
+    /// The unhandled kinds of the last look, each with one of its schedules.
+    kinds: BTreeMap<String, (Arc<str>, Seen)>,
+    ahead: Ahead,
+}
+
+/// A condition that was seen once. It is reported when it is seen again: what becomes due while a
+/// machine sleeps or a store is down is overdue for an instant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    due_at: Time,
+    is_reported: bool,
+}
+
+impl Watcher {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Self { node, overdue: HashMap::new(), kinds: BTreeMap::new(), ahead: Ahead::default() }
+    }
+
+    /// Watches until the scheduler is stopped.
+    pub(super) async fn run(mut self) {
+        let node = self.node.clone();
+        loop {
+            let sleep = node.runtime.sleep_until(later(node.runtime.now(), OVERDUE));
+            if self.is_stopped_during(sleep).await {
+                return;
+            }
+            self.find_overdue();
+            let work = pin!(self.read_store());
+            let stopped = pin!(stopped(&node));
+            if let Either::Right(_) = select(work, stopped).await {
+                return;
+            }
+        }
+    }
+
+    /// Looks for what only requests show. If they fail, what is known stays; the claimer's own
+    /// requests show that the store does not answer.
+    async fn read_store(&mut self) {
+        if self.node.router.is_empty() {
+            return;
+        }
+        if let Ok(unhandled) = self.find_unhandled().await {
+            self.report_kinds(unhandled);
+        }
+        let node = self.node.clone();
+        if node.was_set_back.swap(false, Ordering::AcqRel) && self.ahead.find(&node).await.is_err()
+        {
+            node.was_set_back.store(true, Ordering::Release);
+        }
+        // Tried again at the next look.
+        let _ = self.ahead.check(&node).await;
+    }
+
+    async fn is_stopped_during(&self, sleep: impl Future<Output = ()>) -> bool {
+        let stopped = pin!(stopped(&self.node));
+        matches!(select(stopped, pin!(sleep)).await, Either::Left(_))
+    }
+
+    /// Reports overdue occurrences, unless a condition that is reported explains them.
+    fn find_overdue(&mut self) {
+        let node = &self.node;
+        let is_down = node.store.failing().iter().any(|failing| failing.part == Part::Claims);
+        if is_down || node.board.conditions().full_since.is_some() {
+            return;
+        }
+        let now = node.now(&node.shared());
+        let (overdue, _) = node.board.overdue(now);
+        let mut before = std::mem::take(&mut self.overdue);
+        let mut events = Vec::new();
+        for (name, due_at) in overdue {
+            let seen = before.remove(&name).filter(|seen| seen.due_at == due_at);
+            if seen.is_some_and(|seen| !seen.is_reported) {
+                events.push(Event::JobOverdue { name: name.clone(), due_at });
+            }
+            self.overdue.insert(name, Seen { due_at, is_reported: seen.is_some() });
+        }
+        let ended = before.into_iter().filter(|(_, seen)| seen.is_reported);
+        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
+        node.emit(events);
+    }
+
+    /// The kinds that this node has no handler for and of which a schedule is due: the first one of
+    /// each, with its due time. `None` for kinds that the query did not reach.
+    async fn find_unhandled(&self) -> Result<Unhandled> {
+        let node = &self.node;
+        let Some(queries) = node.backend.queries() else {
+            return Ok(Unhandled::default());
+        };
+        let kinds = within(node, "kinds", queries.kinds()).await?;
+        let kinds: Vec<&str> =
+            kinds.iter().map(String::as_str).filter(|kind| !node.router.matches(kind)).collect();
+        if kinds.is_empty() {
+            return Ok(Unhandled::default());
+        }
+        let now = node.now(&node.shared());
+        let until = now - chrono::TimeDelta::from_std(OVERDUE).unwrap_or_default();
+        let query = DueQuery::new(&kinds, until, LIMIT).node(&node.id);
+        let time = TimeSource::Store { fallback: node.runtime.wall() };
+        let due = within(node, "find_due", queries.find_due(query, time)).await?;
+        let mut unhandled = Unhandled { first: BTreeMap::new(), is_full: due.found.len() >= LIMIT };
+        for state in due.found {
+            if let Some(due_at) = state.due_at.filter(|_| !state.kind.is_empty()) {
+                unhandled.first.entry(state.kind).or_insert((state.name.into(), due_at));
+            }
+        }
+        Ok(unhandled)
+    }
+
+    fn report_kinds(&mut self, unhandled: Unhandled) {
+        let Unhandled { first, is_full } = unhandled;
+        let mut before = std::mem::take(&mut self.kinds);
+        let mut events = Vec::new();
+        for (kind, (name, due_at)) in first {
+            let seen = before.remove(&kind);
+            let was_reported = seen.as_ref().is_some_and(|(_, seen)| seen.is_reported);
+            let is_same = seen.is_some_and(|(was, seen)| was == name && seen.due_at == due_at);
+            if is_same && !was_reported {
+                let (kind, example) = (kind.as_str().into(), name.clone());
+                events.push(Event::KindUnhandled { kind, example, due_at });
+            }
+            let is_reported = was_reported || is_same;
+            self.kinds.insert(kind, (name, Seen { due_at, is_reported }));
+        }
+        if is_full {
+            // The others may be behind the limit.
+            self.kinds.append(&mut before);
+        }
+        let ended = before.into_iter().filter(|(_, (_, seen))| seen.is_reported);
+        events.extend(ended.map(|(kind, _)| Event::KindHandled { kind: kind.as_str().into() }));
+        self.node.emit(events);
+    }
+}
+
+/// The due schedules of unhandled kinds.
+#[derive(Default)]
+struct Unhandled {
+    /// The name and the due time of the first schedule of each kind.
+    first: BTreeMap<String, (Arc<str>, Time)>,
+    /// There may be more kinds.
+    is_full: bool,
+}
+
+/// Waits until the scheduler is stopped.
+async fn stopped(node: &Node) {
+    while node.shared().stop == Stop::No {
+        node.watcher.notified().await;
+    }
+}

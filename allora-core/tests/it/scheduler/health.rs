@@ -1,0 +1,583 @@
+//! Everything that is not running is visible: an event at its start, an event at its end, and a line
+//! of health between them.
+
+use crate::support::{Lab, Member, Seat, Switched, at, ms, secs};
+use allora_core::{
+    BoxError, Builder, Event, Health, Job, Notifications, Overlap, ProblemReason, Run, Runtime,
+    Schedules, StorePart, StoredSchedule, Time,
+    backend::{Action, NewSchedule, Outcome},
+    every, job,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// A scene: a laboratory, a store that can be switched, and one node.
+struct Scene {
+    lab: Lab,
+    store: Switched,
+    member: Member,
+}
+
+impl Scene {
+    fn new(seed: u64, build: impl FnOnce(&Seat, Builder) -> Builder) -> Self {
+        Self::switched(seed, |_| {}, build)
+    }
+
+    fn switched(
+        seed: u64,
+        switch: impl FnOnce(&Switched),
+        build: impl FnOnce(&Seat, Builder) -> Builder,
+    ) -> Self {
+        let lab = Lab::new(seed);
+        let clock = lab.clock();
+        let store = Switched::new(move || clock.wall());
+        switch(&store);
+        let member = start(&lab, &store, build);
+        Self { lab, store, member }
+    }
+
+    fn health(&self) -> Health {
+        self.member.handle.health()
+    }
+
+    fn schedules(&self) -> Schedules {
+        Schedules::on(self.store.clone(), self.lab.clock()).unwrap()
+    }
+
+    fn operate(&self, name: &str, action: Action<'_>) {
+        let operations = [allora_core::backend::Operation::new(name, action)];
+        let time = allora_core::backend::TimeSource::Fixed(self.lab.now());
+        let batch = allora_core::backend::Batch::new("operator", time, &operations);
+        let applied = allora_core::Backend::reschedule(&self.store, batch);
+        self.lab.sim.block_on(applied).unwrap().single().unwrap();
+    }
+
+    /// The problems in health, as `job: reason`.
+    fn problems(&self) -> Vec<String> {
+        let problems = self.health().problems;
+        let text = |problem: &allora_core::JobProblem| {
+            format!("{}: {}", problem.name, problem.reason.word())
+        };
+        problems.iter().map(text).collect()
+    }
+
+    /// The lines of health that begin with this word.
+    fn lines(&self, word: &str) -> Vec<String> {
+        let text = self.health().to_string();
+        text.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect()
+    }
+
+    /// That these events have come, in this order, and that health has no problem any more.
+    #[track_caller]
+    fn assert_over(&self, events: &[&str]) {
+        let mut news = self.member.news();
+        news.retain(|event| event != "Ready");
+        assert_eq!(news, events, "{}", self.health());
+        assert!(self.health().is_healthy(), "{}", self.health());
+    }
+}
+
+fn start(lab: &Lab, store: &Switched, build: impl FnOnce(&Seat, Builder) -> Builder) -> Member {
+    let seat = lab.seat(lab.sim.node());
+    let builder = build(&seat, seat.builder_on(store.clone()));
+    seat.run(builder.build().unwrap())
+}
+
+fn ten(seat: &Seat, b: Builder) -> Builder {
+    b.add("job", seat.job(every(secs(10)), ms(0)))
+}
+
+#[test]
+fn a_node_without_a_problem_says_ok() {
+    let scene = Scene::switched(1, |store| store.switches().notifies.store(true, Relaxed), ten);
+    let before = scene.health();
+    assert_eq!((before.store.last_reply, before.clock_offset_ms), (None, None));
+    assert!(!before.is_healthy() && before.to_string().contains("\nstore: no reply yet"));
+    scene.lab.until(32.0);
+    let health = scene.health();
+    assert!(health.is_healthy());
+    assert_eq!(health.notifications, Notifications::On);
+    assert_eq!(health.clock_offset_ms, Some(0));
+    assert!(health.store.age.unwrap() <= secs(5));
+    let id = scene.member.handle.node();
+    let text = health.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("ok: node {id} at 2026-01-01T00:00:32Z"));
+    assert!(lines[1].starts_with("store: last reply "), "{text}");
+    assert_eq!(
+        lines[2..],
+        [
+            "notifications: on",
+            "clock: agrees with the store's",
+            "capacity: 0 of 1000 runs",
+            "jobs: 1 in code, 0 paused, 0 with a problem"
+        ]
+    );
+}
+
+#[test]
+fn a_store_that_hangs_is_not_answering_and_has_rejected_nothing() {
+    let scene = Scene::new(2, |seat, b| {
+        b.add("job", seat.job(every(secs(10)), ms(0)))
+            .add("long", seat.job(every(secs(20)), secs(600)))
+    });
+    scene.lab.until(25.0);
+    scene.member.faults.deaf.store(true, Relaxed);
+    scene.lab.until(45.0);
+    let health = scene.health();
+    assert!(health.at >= at(44.0), "{}", health.at);
+    assert!(health.store.age.unwrap() >= secs(14), "{:?}", health.store.age);
+    let parts: Vec<_> = health.store.failing.iter().map(|failing| failing.part).collect();
+    assert_eq!(parts, [StorePart::Claims, StorePart::Search, StorePart::Extensions]);
+    assert!(health.store.failing.iter().all(|failing| !failing.is_rejected));
+    assert!(health.store.failing[0].since >= at(26.0) && health.store.failing[0].since < at(33.0));
+    let lines = scene.lines("store: claims not answered since ");
+    assert!(lines[0].contains("did not answer within 1s"), "{lines:?}");
+    scene.member.faults.deaf.store(false, Relaxed);
+    scene.lab.until(80.0);
+    let mut news = scene.member.news();
+    news.retain(|event| event != "OccurrencesMissed");
+    assert_eq!(news, ["Ready", "StoreDown", "StoreUp"]);
+    assert!(scene.health().is_healthy(), "{}", scene.health());
+}
+
+#[test]
+fn a_store_that_rejects_is_told_from_one_that_is_slow() {
+    let scene = Scene::new(3, ten);
+    scene.lab.until(15.0);
+    scene.member.faults.refuses.store(true, Relaxed);
+    scene.lab.until(25.0);
+    let failing = &scene.health().store.failing[0];
+    assert!(failing.is_rejected && failing.error.contains("the store was emptied"));
+    assert_eq!(scene.lines("store: claims rejected since ").len(), 1);
+    scene.member.faults.refuses.store(false, Relaxed);
+    scene.lab.until(35.0);
+    let mut news = scene.member.news();
+    news.retain(|event| event != "OccurrencesMissed");
+    assert_eq!(news, ["Ready", "StoreError", "StoreUp"]);
+    assert!(scene.health().is_healthy());
+}
+
+#[test]
+fn a_subscription_that_gets_no_reply_is_no_rejection_by_the_store() {
+    for is_deaf in [true, false] {
+        let switch = |store: &Switched| {
+            store.switches().notifies.store(true, Relaxed);
+            let flag =
+                if is_deaf { &store.switches().is_deaf } else { &store.switches().is_barred };
+            flag.store(true, Relaxed);
+        };
+        let scene = Scene::switched(4, switch, ten);
+        scene.lab.until(25.0);
+        let health = scene.health();
+        assert!(matches!(health.notifications, Notifications::Off { .. }), "{health}");
+        assert!(health.is_healthy(), "the poll finds everything");
+        let lines = scene.lines("notifications: off since 2026-01-01T00:00:0");
+        let error = if is_deaf { "did not answer" } else { "LISTEN is not allowed" };
+        assert!(lines[0].contains(error), "{lines:?}");
+        scene.store.switches().is_deaf.store(false, Relaxed);
+        scene.store.switches().is_barred.store(false, Relaxed);
+        scene.lab.until(45.0);
+        scene.assert_over(&["NotificationsDown", "NotificationsUp"]);
+        assert_eq!(scene.health().notifications, Notifications::On);
+    }
+}
+
+#[test]
+fn a_full_node_and_a_clock_that_is_off_are_seen_and_their_ends_are() {
+    let scene = Scene::new(5, |seat, b| {
+        b.concurrency(1)
+            .add("long", seat.job(allora_core::at(at(10.0)), secs(30)))
+            .add("wait", seat.job(allora_core::at(at(12.0)), ms(0)))
+    });
+    scene.lab.until(20.0);
+    let capacity = scene.health().capacity;
+    assert_eq!((capacity.used, capacity.limit), (1, 1));
+    assert!(capacity.full_since.is_some());
+    assert_eq!(scene.lines("capacity: due occurrences wait since ").len(), 1);
+    scene.lab.until(50.0);
+    scene.assert_over(&["CapacityFull", "CapacityFree"]);
+    scene.member.node.set_skew(chrono::TimeDelta::minutes(2));
+    scene.lab.until(60.0);
+    assert_eq!(scene.health().clock_offset_ms, Some(120_000));
+    assert_eq!(scene.lines("clock: "), ["clock: 2 min ahead of the store's, which is used"]);
+    scene.member.node.set_skew(chrono::TimeDelta::zero());
+    scene.lab.until(70.0);
+    scene.assert_over(&["CapacityFull", "CapacityFree", "ClockSkew", "ClocksAgree"]);
+}
+
+#[test]
+fn an_unreadable_record_is_seen_until_it_can_be_read() {
+    let scene = Scene::new(6, ten);
+    scene.lab.until(15.0);
+    *scene.store.switches().unreadable.lock().unwrap() = Some("job".to_owned());
+    scene.lab.until(45.0);
+    assert_eq!(scene.problems(), ["job: unreadable"]);
+    let problem = &scene.health().problems[0];
+    assert_eq!((problem.detail.as_str(), problem.until), ("a newer format", None));
+    assert!(problem.since >= at(20.0) && problem.since < at(21.0), "{}", problem.since);
+    let lines = scene.lines("job job: unreadable since 2026-01-01T00:00:20Z, for 2");
+    assert!(lines[0].contains("a newer format; run a build that can read the record"), "{lines:?}");
+    *scene.store.switches().unreadable.lock().unwrap() = None;
+    scene.lab.until(150.0);
+    let news = scene.member.news();
+    assert_eq!(news[..3], ["Ready", "JobUnreadable", "JobResumed"], "{news:?}");
+    assert!(scene.health().is_healthy());
+}
+
+#[test]
+fn a_definition_of_another_node_is_seen_until_they_agree() {
+    let scene = Scene::new(7, ten);
+    scene.lab.until(15.0);
+    let other =
+        start(&scene.lab, &scene.store, |seat, b| b.add("job", seat.job(every(secs(7)), ms(0))));
+    scene.lab.until(60.0);
+    assert_eq!(scene.problems(), ["job: definition conflict"]);
+    assert!(scene.lines("job job: ")[0].contains("deploy one definition on all nodes"));
+    other.handle.stop();
+    start(&scene.lab, &scene.store, ten);
+    scene.lab.until(200.0);
+    scene.assert_over(&["DefinitionConflict", "JobResumed"]);
+}
+
+/// A schedule that panics while the flag is set.
+struct Moody(Arc<AtomicBool>);
+
+#[async_trait::async_trait]
+impl Job for Moody {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        assert!(!self.0.load(Relaxed), "for a moment");
+        Some(after + chrono::TimeDelta::seconds(10))
+    }
+
+    async fn run(&self, _: Run) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_schedule_that_panics_is_seen_until_it_does_not() {
+    let panics = Arc::new(AtomicBool::new(true));
+    let scene = Scene::new(8, |_, b| b.add("job", Moody(panics.clone())));
+    scene.lab.until(15.0);
+    assert_eq!(scene.problems(), ["job: invalid"]);
+    assert!(scene.lines("job job: ")[0].contains("its schedule panicked: for a moment"));
+    panics.store(false, Relaxed);
+    scene.lab.until(100.0);
+    scene.assert_over(&["JobInvalid", "JobResumed"]);
+}
+
+#[test]
+fn a_deleted_job_is_seen_until_another_node_registers_it_or_it_is_removed() {
+    for is_removed in [false, true] {
+        let scene = Scene::new(9, ten);
+        scene.lab.until(15.0);
+        scene.operate("job", Action::Delete);
+        scene.lab.until(25.0);
+        assert_eq!(scene.problems(), ["job: deleted"]);
+        if is_removed {
+            scene.member.handle.remove("job");
+            scene.lab.until(30.0);
+            scene.assert_over(&["Deleted"]);
+        } else {
+            start(&scene.lab, &scene.store, ten);
+            scene.lab.until(200.0);
+            scene.assert_over(&["Deleted", "JobResumed"]);
+        }
+    }
+}
+
+#[test]
+fn a_stored_schedule_that_no_node_can_run_is_seen_until_it_is_edited_or_deleted() {
+    for is_deleted in [false, true] {
+        let scene = Scene::new(10, |seat, b| b.kind("t", seat.handler(ms(0), |_| Ok(()))));
+        scene.operate(
+            "bad",
+            Action::Create(NewSchedule::new("t", "nonsense", Some(at(1.0).into()))),
+        );
+        scene.lab.until(15.0);
+        assert_eq!(scene.problems(), ["bad: invalid"]);
+        if is_deleted {
+            scene.operate("bad", Action::Delete);
+        } else {
+            let good = StoredSchedule::new("bad", "t", "@every 10s");
+            let read = scene.lab.sim.block_on(scene.schedules().get("bad")).unwrap();
+            let good = good.read_at(read.generation);
+            scene.lab.sim.block_on(scene.schedules().modify(&good)).map(drop).unwrap();
+        }
+        scene.lab.until(45.0);
+        scene.assert_over(&["JobInvalid", "JobResumed"]);
+    }
+}
+
+#[test]
+fn a_kind_that_no_node_handles_is_seen_until_one_does() {
+    let scene = Scene::new(11, |seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
+    for kind in ["mail", "sms"] {
+        let stored = StoredSchedule::new(format!("a {kind}"), kind, "@every 10s");
+        scene.lab.sim.block_on(scene.schedules().add(&stored)).unwrap();
+    }
+    // Another service handles its own kind, and is stopped for a moment.
+    let other = |scene: &Scene| {
+        start(&scene.lab, &scene.store, |seat, b| b.kind("sms", seat.handler(ms(0), |_| Ok(()))))
+    };
+    let first = other(&scene);
+    scene.lab.until(200.0);
+    assert!(scene.health().is_healthy());
+    first.handle.stop();
+    scene.lab.until(400.0);
+    let health = scene.health();
+    let kinds: Vec<_> = health
+        .unhandled_kinds
+        .iter()
+        .map(|one| (one.kind.as_str(), one.example.as_str()))
+        .collect();
+    assert_eq!(kinds, [("sms", "a sms")]);
+    assert!(!health.is_healthy());
+    let lines = scene.lines("kind sms: no node runs it; schedule a sms is due since ");
+    assert_eq!(lines.len(), 1, "{health}");
+    let second = other(&scene);
+    scene.lab.until(500.0);
+    scene.assert_over(&["KindUnhandled", "KindHandled"]);
+    assert_eq!(
+        (first.news(), second.news().len()),
+        (vec!["Ready".to_owned(), "Stopped".to_owned()], 2)
+    );
+}
+
+#[test]
+fn a_job_that_is_due_and_never_granted_is_overdue() {
+    let scene = Scene::new(12, ten);
+    scene.lab.until(15.0);
+    *scene.store.switches().ungranted.lock().unwrap() = Some("job".to_owned());
+    scene.lab.until(75.0);
+    assert!(scene.health().is_healthy(), "{}", scene.health());
+    scene.lab.until(200.0);
+    assert_eq!(scene.problems(), ["job: overdue"]);
+    let health = scene.health();
+    assert_eq!((health.problems[0].since, health.problems[0].until), (at(20.0), None));
+    assert_eq!(scene.lines("job job: overdue since 2026-01-01T00:00:20Z, for 3 min").len(), 1);
+    *scene.store.switches().ungranted.lock().unwrap() = None;
+    scene.lab.until(300.0);
+    let mut news = scene.member.news();
+    news.retain(|event| event != "OccurrencesMissed");
+    assert_eq!(news, ["Ready", "JobOverdue", "JobResumed"]);
+    assert!(scene.health().is_healthy());
+}
+
+#[test]
+fn what_waits_by_its_own_policy_is_not_overdue() {
+    let scene = Scene::new(13, |seat, b| {
+        b.add("waits", seat.job(every(secs(10)), secs(300)).overlap(Overlap::Wait))
+            .add("leased", seat.job(every(secs(10)), secs(300)).at_least_once(secs(30)))
+            .add("paused", seat.job(every(secs(10)), ms(0)))
+            .add("keyed", seat.job(allora_core::at(at(20.0)), secs(200)).mutex("key"))
+            .add("second", seat.job(allora_core::at(at(21.0)), secs(1)).mutex("key"))
+    });
+    scene.lab.until(15.0);
+    scene.operate("paused", Action::Pause { note: "" });
+    scene.lab.until(205.0);
+    let health = scene.health();
+    assert!(health.problems.is_empty(), "{health}");
+    assert_eq!((health.paused, health.capacity.waiting_for_key), (1, 1));
+    let lines = scene.lines("jobs: ");
+    assert_eq!(lines, ["jobs: 5 in code, 1 paused, 0 with a problem"]);
+    assert_eq!(
+        scene.lines("capacity: "),
+        ["capacity: 4 of 1000 runs, 1 wait for a concurrency key"]
+    );
+    assert_eq!(scene.member.news(), ["Ready"]);
+}
+
+#[test]
+fn claims_without_a_reply_are_counted() {
+    let scene = Scene::new(14, ten);
+    scene.lab.until(5.0);
+    scene.member.faults.deaf_to_claims.store(true, Relaxed);
+    scene.lab.until(15.0);
+    assert_eq!(scene.health().unresolved_claims, 1);
+    assert_eq!(scene.lines("claims: "), ["claims: 1 without a reply; repeated"]);
+    scene.member.faults.deaf_to_claims.store(false, Relaxed);
+    scene.lab.until(25.0);
+    assert_eq!(scene.health().unresolved_claims, 0);
+}
+
+#[test]
+fn a_store_that_hangs_from_the_start_does_not_keep_health_from_its_readers() {
+    let scene = Scene::new(15, |seat, b| {
+        seat.faults.deaf.store(true, Relaxed);
+        b.add("job", seat.job(every(secs(10)), ms(0)))
+    });
+    scene.lab.until(30.0);
+    let health = scene.health();
+    assert_eq!((health.jobs, health.store.last_reply), (1, None));
+    assert_eq!(health.store.failing.len(), 1);
+    assert_eq!(scene.member.handle.jobs().len(), 1);
+    scene.member.handle.stop();
+    assert!(scene.health().is_stopping && scene.health().to_string().starts_with("stopping: "));
+}
+
+/// User code that asks for the health of its own node.
+#[test]
+fn user_code_may_ask_for_health_everywhere() {
+    let lab = Lab::new(16);
+    let seat = lab.seat(lab.sim.node());
+    let handle: Arc<std::sync::OnceLock<allora_core::Handle>> = Arc::default();
+    let (of_event, of_run) = (handle.clone(), handle.clone());
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = asked.clone();
+    let scheduler = allora_core::Scheduler::builder(lab.store.clone())
+        .runtime(seat.node.clone())
+        .on_event(move |_| {
+            if let Some(handle) = of_event.get() {
+                count.fetch_add(handle.health().to_string().len() + handle.jobs().len(), Relaxed);
+            }
+        })
+        .add(
+            "job",
+            job(every(secs(10)), async move |_: Run| {
+                if let Some(handle) = of_run.get() {
+                    assert_eq!(handle.jobs()[0].running.len(), 1);
+                }
+            }),
+        )
+        .build()
+        .unwrap();
+    assert!(handle.set(scheduler.handle()).is_ok());
+    seat.run(scheduler);
+    lab.until(25.0);
+    assert!(asked.load(Relaxed) > 0);
+    assert_eq!(lab.story("job"), ["succeeded 10", "succeeded 20"]);
+}
+
+#[test]
+fn the_jobs_of_a_node_have_their_next_occurrence_their_last_outcome_and_their_place() {
+    let fails = |seat: &Seat| seat.work(every(secs(10)), ms(0), |_| Err("as planned".into()));
+    let scene = Scene::new(17, |seat, b| {
+        b.add("good", seat.job(every(secs(10)), ms(0)))
+            .add("bad", fails(seat))
+            .add("here", seat.job(every(secs(10)), ms(0)).on_every_node())
+            .add("long", seat.job(allora_core::at(at(12.0)), secs(600)))
+            .kind("t", seat.handler(secs(600), |_| Ok(())))
+    });
+    let stored = StoredSchedule::new("stored", "t", "@every 14s");
+    scene.lab.sim.block_on(scene.schedules().add(&stored)).unwrap();
+    let before: Vec<_> = scene.member.handle.jobs().into_iter().map(|job| job.name).collect();
+    assert_eq!(before, ["bad", "good", "here", "long"]);
+    scene.lab.until(15.0);
+    let jobs = scene.member.handle.jobs();
+    let names: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.kind.as_str())).collect();
+    assert_eq!(names, [("bad", ""), ("good", ""), ("here", ""), ("long", ""), ("stored", "t")]);
+    let next: Vec<_> = jobs.iter().map(|job| job.next.map(|next| next.scheduled_at)).collect();
+    assert_eq!(next, [Some(at(20.0)), Some(at(20.0)), Some(at(20.0)), None, None]);
+    let last: Vec<_> = jobs.iter().map(|job| job.last.clone()).collect();
+    let failed = Some(Outcome::Failed("as planned".to_owned()));
+    assert_eq!(last, [failed, Some(Outcome::Succeeded), Some(Outcome::Succeeded), None, None]);
+    assert_eq!((jobs[0].last_success, jobs[1].last_success.is_some()), (None, true));
+    for job in &jobs[3..] {
+        let place = &job.running[0];
+        assert!(place.is_here && place.node == scene.member.handle.node());
+        assert!(place.since >= Some(at(12.0)) && place.since <= Some(at(14.1)), "{place:?}");
+    }
+    // A second node learns where it runs when it reads the record.
+    let second = start(&scene.lab, &scene.store, |seat, b| {
+        b.add("long", seat.job(allora_core::at(at(12.0)), secs(600)))
+    });
+    scene.lab.until(20.0);
+    let job = &second.handle.jobs()[0];
+    let place = &job.running[0];
+    assert_eq!((place.node.as_str(), place.is_here), (scene.member.handle.node(), false));
+    assert_eq!(place.scheduled_at, at(12.0));
+    scene.member.handle.remove("good");
+    assert!(scene.member.handle.jobs().iter().all(|job| job.name != "good"));
+}
+
+#[test]
+fn every_start_of_a_condition_has_a_remedy() {
+    let name: Arc<str> = "job".into();
+    let starts = [
+        Event::Deleted { name: name.clone() },
+        Event::DefinitionConflict { name: name.clone(), reason: "" },
+        Event::JobInvalid { name: name.clone(), reason: String::new() },
+        Event::JobUnreadable { name: name.clone(), reason: String::new() },
+        Event::JobOverdue { name: name.clone(), due_at: at(0.0) },
+        Event::ClockWasAhead { name: name.clone(), until: at(0.0) },
+        Event::CapacityFull { concurrency: 1 },
+    ];
+    assert!(starts.iter().all(|event| event.remedy().is_some()));
+    assert_eq!(starts[0].job(), Some("job"));
+    assert!(ProblemReason::ClockWasAhead.remedy().contains("allora reset JOB"));
+    assert_eq!(Event::JobResumed { name }.remedy(), None);
+}
+
+#[test]
+fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_are_reset() {
+    let year = 365.0 * 86_400.0;
+    for least_once in [false, true] {
+        let scene = Scene::new(18, |seat, b| {
+            let job = || match least_once {
+                true => seat.job(every(secs(10)), ms(0)).at_least_once(secs(30)),
+                false => seat.job(every(secs(10)), ms(0)),
+            };
+            b.add("one", job())
+                .add("two", job())
+                .add("monthly", seat.job(every(secs(30 * 86_400)), ms(0)))
+                .add("here", seat.job(every(secs(10)), ms(0)).on_every_node())
+        });
+        scene.lab.until(25.0);
+        scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
+        scene.lab.until(85.0);
+        scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+        scene.lab.until(200.0);
+        assert_eq!(
+            scene.problems(),
+            ["monthly: clock was ahead", "one: clock was ahead", "two: clock was ahead"]
+        );
+        let waits = &scene.health().problems[1];
+        assert!(waits.until > Some(at(year)) && waits.until < Some(at(year + 100.0)), "{waits:?}");
+        let lines = scene.lines("job one: clock was ahead since 2026-01-01T00:0");
+        assert!(lines[0].contains("until 2027-01-01T00:01:"), "{lines:?}");
+        assert!(lines[0].contains("`allora reset JOB`"), "{lines:?}");
+        // Jobs of this node alone resume by themselves.
+        let local = scene.lab.log.of("here");
+        assert!(local.last().unwrap().at > at(190.0) && local.last().unwrap().at < at(201.0));
+        for name in ["monthly", "one", "two"] {
+            scene.lab.sim.block_on(scene.schedules().reset(name)).unwrap();
+        }
+        scene.lab.until(300.0);
+        let mut news = scene.member.news();
+        news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
+        assert_eq!(news, [["ClockWasAhead"; 3], ["JobResumed"; 3]].concat());
+        assert!(scene.health().problems.is_empty(), "{}", scene.health());
+        for name in ["one", "two"] {
+            let last = scene.lab.log.of(name).last().unwrap().at;
+            assert!(last >= at(290.0) && last < at(301.0), "{name}: {last}");
+        }
+    }
+}
+
+#[test]
+fn stored_schedules_that_wait_for_a_clock_that_was_ahead_are_named_too() {
+    let scene = Scene::new(19, |seat, b| b.kind("t", seat.handler(ms(0), |_| Ok(()))));
+    for (name, kind) in [("one", "t"), ("two", "t"), ("other", "u")] {
+        let stored = StoredSchedule::new(name, kind, "@every 10s");
+        scene.lab.sim.block_on(scene.schedules().add(&stored)).unwrap();
+    }
+    scene.lab.until(25.0);
+    scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
+    scene.lab.until(85.0);
+    scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+    scene.lab.until(205.0);
+    assert_eq!(scene.problems(), ["one: clock was ahead", "two: clock was ahead"]);
+    scene.lab.sim.block_on(scene.schedules().reset("one")).unwrap();
+    scene.operate("two", Action::Delete);
+    scene.lab.until(330.0);
+    let mut news = scene.member.news();
+    news.retain(|event| ["ClockWasAhead", "JobResumed"].contains(&event.as_str()));
+    assert_eq!(news, [["ClockWasAhead"; 2], ["JobResumed"; 2]].concat());
+    assert!(scene.health().problems.is_empty(), "{}", scene.health());
+    let last = scene.lab.log.of("one").last().unwrap().at;
+    assert!(last >= at(310.0) && last < at(331.0), "{last}");
+}
