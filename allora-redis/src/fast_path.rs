@@ -5,7 +5,9 @@ use crate::{
     cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
     error::copy,
     keys::Shard,
+    records::{Write, Written},
     script::Call,
+    shards::Part,
     store::{Store, StoredRecord, Version},
 };
 use allora_core::{
@@ -18,6 +20,7 @@ use redis::Value;
 use std::{
     collections::{HashMap, hash_map::Entry},
     iter,
+    time::Duration,
 };
 
 const OP: &str = "reschedule";
@@ -47,12 +50,13 @@ impl Store {
     pub(crate) async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Version>> {
         let targets = targets(batch.operations);
         let targets = &targets;
-        let serve = |shard, which: Vec<usize>| async move {
+        let serve = |Part { shard, which, within }| async move {
             let part: Vec<&Target<'_>> = which.iter().map(|i| &targets[*i]).collect();
-            self.serve(shard, &part, batch).await
+            self.serve(shard, &part, batch, within).await
         };
         let names = targets.iter().map(|target| target.name);
         let served = self.call_shards(names, |_| 0, serve).await?;
+        let served: Vec<Result<Served>> = served.into_iter().map(Result::flatten).collect();
         let mut fast = FastPath::none();
         let (mut loaded, mut min_fence) = (Vec::new(), 0);
         for (target, served) in targets.iter().zip(served) {
@@ -84,14 +88,18 @@ impl Store {
         shard: u32,
         targets: &[&Target<'_>],
         batch: Batch<'_>,
-    ) -> Result<Vec<Served>> {
+        within: Duration,
+    ) -> Result<Vec<Result<Served>>> {
         let keys = self.keys.shard(shard);
         let updates = self.updates(targets, batch);
         let stamp = self.version_stamp();
-        let call = match updates.is_empty() {
+        let mut call = match updates.is_empty() {
             true => self.read_call(&keys, targets.iter().map(|target| target.name)),
             false => self.update_call(&keys, targets, batch.time, &updates, &stamp),
         };
+        let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
+        let claims = updates.iter().any(|update| is_claim(targets[update.target].first));
+        (call.within, call.confirm) = (Some(within), self.confirm.filter(|_| claims));
         let (prelude, values) = self.call(OP, shard, &call).await?;
         if values.len() != targets.len() {
             return Err(self.unexpected_response(OP));
@@ -99,7 +107,7 @@ impl Store {
         let now = prelude.now(batch.time);
         let mut updates = updates.into_iter().peekable();
         let (mut served, mut seen) = (Vec::with_capacity(targets.len()), Vec::new());
-        let mut has_claimed = false;
+        let mut again = Vec::new();
         for (i, (target, value)) in targets.iter().zip(values).enumerate() {
             let update = updates.next_if(|update| update.target == i);
             if value == Value::Int(1) {
@@ -109,26 +117,102 @@ impl Store {
                 let operation = &batch.operations[target.first];
                 // As the same operation sent again: its reply is that of the update.
                 let reply = apply_to(cached.slot(), operation, batch.node, now);
-                has_claimed |= matches!(reply, Ok(Reply::Claimed(_)));
+                let reply = match &reply {
+                    Ok(Reply::Claimed(_)) => self.check_confirmed(OP, &prelude).and(reply),
+                    _ => reply,
+                };
                 let head = cached.record().and_then(Record::head);
                 let is_due = matches!(reply, Ok(Reply::Accepted))
                     && head.is_some_and(|head| head.due_at <= now);
                 seen.push((name, cached));
-                served.push(Served::Replied { now, reply, is_due });
+                served.push(Ok(Served::Replied { now, reply, is_due }));
             } else {
                 let stored = StoredRecord::new(target.name, value);
-                has_claimed |= has_claim_of(&stored, target, batch.operations);
+                let claimed = claim_of(&stored, target, batch.operations);
+                if let (Some(fence), Some(_)) = (claimed, self.confirm) {
+                    again.push((i, fence));
+                }
                 if self.history == 0 {
                     seen.extend(stored.cached());
                 }
-                served.push(Served::Loaded(Box::new(stored.loaded(&prelude, now))));
+                served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
             }
         }
         self.remember(seen);
-        if has_claimed {
-            self.confirm(OP, shard).await?;
+        for (i, fence) in again {
+            if let Ok(Served::Loaded(loaded)) = &mut served[i] {
+                let operation = Operation::new(targets[i].name, Action::Release { fence });
+                if let Err(error) = self.prove(shard, loaded, &operation, batch.node, within).await {
+                    served[i] = Err(error);
+                }
+            }
         }
         Ok(served)
+    }
+
+    /// Proves to replicas the claim that this record has since an earlier call. If too few confirm,
+    /// the claim is given back by `release`, so that its lease does not end without a run.
+    ///
+    /// The record is written again first. Its new version stamp makes a release of it void that is
+    /// still on its way: a claim that is given back is never granted.
+    ///
+    /// # Errors
+    /// `Unavailable` if the claim is not proved.
+    async fn prove(
+        &self,
+        shard: u32,
+        loaded: &mut Box<Loaded<Version>>,
+        release: &Operation<'_>,
+        node: &str,
+        within: Duration,
+    ) -> Result {
+        let now = loaded.now.unwrap_or(Time::UNIX_EPOCH);
+        let Some(record) = loaded.stored() else { return Ok(()) };
+        let same = Write {
+            name: release.name,
+            version: &loaded.version,
+            before: Some(record),
+            is_unreadable: false,
+            after: record,
+            history: &[],
+            not_after: None,
+            decided_at: now,
+            is_proof: true,
+        };
+        let written = self.write(OP, shard, &[&same], within).await?;
+        let written = written.first().copied().unwrap_or(Written::No);
+        let (prelude, read) = self.read(OP, shard, &[release.name]).await?;
+        let stored = read.into_iter().next().ok_or_else(|| self.unexpected_response(OP))?;
+        **loaded = stored.loaded(&prelude, now);
+        let have = match written {
+            Written::Yes => return Ok(()),
+            // Another write came first: the claim is decided on anew.
+            Written::No => 0,
+            Written::Unconfirmed(have) => {
+                let mut slot = loaded.stored().cloned();
+                let mut history = match self.history {
+                    0 => HistoryBuffer::off(),
+                    _ => HistoryBuffer::kept(),
+                };
+                apply(&mut slot, release, OpContext::new(node, now), &mut history)?;
+                if let Some(after) = slot {
+                    let write = Write {
+                        name: release.name,
+                        version: &loaded.version,
+                        before: loaded.stored(),
+                        is_unreadable: false,
+                        after: &after,
+                        history: &history.take(),
+                        not_after: None,
+                        decided_at: now,
+                        is_proof: false,
+                    };
+                    self.write(OP, shard, &[&write], within).await?;
+                }
+                have
+            }
+        };
+        Err(self.unconfirmed(OP, have))
     }
 
     /// The updates of those targets whose records are cached.
@@ -152,17 +236,7 @@ impl Store {
             })?;
             Some(Update { target: i, name, cached, update })
         });
-        let mut updates: Vec<Update> = updates.collect();
-        if self.confirm.is_some() {
-            // Replicas confirm once: either every claim is granted here, or every one by the commit.
-            let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
-            let claims = targets.iter().filter(|target| target.positions().any(is_claim)).count();
-            let is_fast = |update: &Update| is_claim(targets[update.target].first);
-            if updates.iter().filter(|update| is_fast(update)).count() < claims {
-                updates.retain(|update| !is_fast(update));
-            }
-        }
-        updates
+        updates.collect()
     }
 
     /// The call that applies the updates, and reads the targets without one.
@@ -272,13 +346,20 @@ fn apply_to(
     apply(slot, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
 }
 
-/// True if the record has the lease of a claim of this target: an earlier copy of it was applied, and
-/// possibly not confirmed.
-fn has_claim_of(stored: &StoredRecord, target: &Target<'_>, operations: &[Operation<'_>]) -> bool {
-    let Some(record) = stored.readable() else { return false };
-    target.positions().any(|i| match &operations[i].action {
-        Action::Claim(claim) => record.leases.iter().any(|lease| lease.claim_id == claim.claim_id),
-        _ => false,
+/// The fence of the lease of a claim of this target, if the record has one: an earlier copy of the
+/// claim was applied, and possibly not confirmed.
+fn claim_of(
+    stored: &StoredRecord,
+    target: &Target<'_>,
+    operations: &[Operation<'_>],
+) -> Option<i64> {
+    let record = stored.readable()?;
+    target.positions().find_map(|i| match &operations[i].action {
+        Action::Claim(claim) => {
+            let lease = record.leases.iter().find(|lease| lease.claim_id == claim.claim_id);
+            lease.map(|lease| lease.fence)
+        }
+        _ => None,
     })
 }
 

@@ -4,22 +4,27 @@
 
 mod cache;
 mod client;
+mod cluster;
 mod connect;
+mod driver;
 mod encoding;
 mod error;
 mod fast_path;
 #[doc(hidden)]
 pub mod internal;
 mod keys;
+mod link;
 mod notifier;
 mod prune;
 mod queries;
 mod records;
 mod script;
+mod sentinels;
 mod server_info;
 mod shards;
 mod store;
 mod unused;
+mod watcher;
 
 pub use connect::Builder;
 pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};

@@ -13,7 +13,7 @@ use allora_core::{
     record::{Record, codec},
     time::from_millis,
 };
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use redis::Value;
 
 /// The most jobs that one query finds in one shard: other clients wait for it.
@@ -21,6 +21,10 @@ const MAX_FOUND: usize = 10 * CHUNK;
 
 /// The number of history entries that one call reads.
 const PAGE: usize = 500;
+
+/// The time after which a search is repeated that one of the shards has failed, in milliseconds. Nodes
+/// search a second ahead.
+const RETRY_MS: i64 = 2_000;
 
 /// A name and its record, or the reason why it cannot be read.
 type Listed = (String, Result<Record, String>);
@@ -41,18 +45,29 @@ impl Store {
         let range = Range { until, skip, limit };
         let shards = self.keys.all().map(|(i, shard)| {
             let (kinds, range) = (&kinds, &range);
-            async move {
-                let found = self.find_due_in(OP, i, &shard, kinds, range, time).await?;
-                Ok::<_, allora_core::Error>((i, found))
-            }
+            async move { (i, self.find_due_in(OP, i, &shard, kinds, range, time).await) }
         });
         let mut entries = Vec::new();
-        let (mut now, mut next) = (time.without_store_clock(), None);
-        for (n, (shard, found)) in try_join_all(shards).await?.into_iter().enumerate() {
-            now = if n == 0 { found.now } else { now.max(found.now) };
-            next = earlier(next, found.next);
-            entries.extend(found.entries.into_iter().map(|entry| (shard, entry)));
+        let (mut now, mut next, mut failure) = (None, None, None);
+        for (shard, found) in join_all(shards).await {
+            match found {
+                Ok(found) => {
+                    now = now.max(Some(found.now));
+                    next = earlier(next, found.next);
+                    entries.extend(found.entries.into_iter().map(|entry| (shard, entry)));
+                }
+                Err(error) => failure = Some(error),
+            }
         }
+        // The jobs of a shard that fails are found by the search after its return.
+        let now = match (now, failure) {
+            (None, Some(error)) => return Err(error),
+            (Some(now), Some(_)) => {
+                next = earlier(next, Some(ms(now) + RETRY_MS));
+                now
+            }
+            (now, None) => now.unwrap_or_else(|| time.without_store_clock()),
+        };
         entries.sort_by(|(_, a), (_, b)| (a.at, &a.stored.name).cmp(&(b.at, &b.stored.name)));
         if let Some((_, beyond)) = entries.get(limit) {
             next = earlier(next, Some(beyond.at));
@@ -95,6 +110,7 @@ impl Store {
             .chain(kinds.iter().map(|kind| shard.due(kind)))
             .collect();
         let mut call = Call::new(&self.scripts.find_due, &keys);
+        call.within = Some(self.time_of_shards(self.keys.shards as usize));
         call.arg(range.until).arg(range.skip).arg(range.limit).arg(shard.job(""));
         let (prelude, values) = self.call(op, i, &call).await?;
         let entries = Vec::with_capacity(values.len());

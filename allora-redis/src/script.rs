@@ -1,6 +1,8 @@
 //! The scripts, and one call of one.
 
+use crate::client::Confirm;
 use redis::{Arg, Cmd, ToRedisArgs};
+use std::time::Duration;
 
 /// A script and its hash, by which a server that has seen it finds it.
 #[derive(Debug)]
@@ -44,6 +46,10 @@ pub(crate) struct Call<'a> {
     script: &'a Script,
     /// The call by the script's hash.
     command: Cmd,
+    /// The replicas that must have what it writes.
+    pub(crate) confirm: Option<Confirm>,
+    /// The longest time to wait, if it is not the store's.
+    pub(crate) within: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
@@ -53,7 +59,7 @@ impl<'a> Call<'a> {
         for key in keys {
             command.arg(key);
         }
-        Self { script, command }
+        Self { script, command, confirm: None, within: None }
     }
 
     pub(crate) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
