@@ -85,7 +85,7 @@ impl Connection {
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Response, Failure> {
         let within = call.within.unwrap_or(self.timeout);
         let send = |command| self.request(command, call.confirm, within);
-        match send(call.by_hash().clone()).await {
+        match send(call.first()).await {
             Err(failure) if is_unknown_script(&failure.cause) => send(call.with_text()).await,
             response => response,
         }

@@ -247,9 +247,8 @@ impl Cluster {
                 stays
             });
         }
-        let is_failing = |range: &Range| {
-            map.links.get(&range.primary).is_some_and(|link| link.is_failing())
-        };
+        let is_failing =
+            |range: &Range| map.links.get(&range.primary).is_some_and(|link| link.is_failing());
         if map.ranges.is_empty() || map.ranges.iter().any(is_failing) { RETRY } else { PERIOD }
     }
 }
@@ -337,8 +336,9 @@ fn target(error: &RedisError, link: &Link) -> Option<Address> {
     let port = port.parse().ok()?;
     let host = match host {
         "" => match link.client.get_connection_info().addr() {
-            redis::ConnectionAddr::Tcp(host, _)
-            | redis::ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } => {
+                host.clone()
+            }
             _ => return None,
         },
         host => host.to_owned(),

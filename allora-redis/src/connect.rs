@@ -107,17 +107,18 @@ impl Builder {
         self
     }
 
-    /// The longest time to wait for a connection, and for a reply. Default: 1 s. Range: 10 ms to
-    /// 1 min.
+    /// The longest time to wait for a connection, and for a reply; with several shards, half of it, so
+    /// that a shard that does not reply does not make the replies of the others late. Default: 1 s.
+    /// Range: 10 ms to 1 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
     /// The number of replicas that must have a claim before its run starts: a failover loses the
-    /// writes that the promoted replica does not have. If they do not confirm within half of the
-    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. Default: 0.
-    /// Range: 0 to 100.
+    /// writes that the promoted replica does not have. If they do not confirm within a third of the
+    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. When half of its
+    /// lease is over, it is given back. Default: 0. Range: 0 to 100.
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
@@ -221,9 +222,7 @@ impl Builder {
         let each = sentinels.iter().map(|sentinel| {
             let settings = sentinel.redis_settings().clone().set_db(0);
             let settings = match &login {
-                Some(login) => {
-                    settings.set_username(&login.user).set_password(&login.password)
-                }
+                Some(login) => settings.set_username(&login.user).set_password(&login.password),
                 None => settings,
             };
             self.link(sentinel.clone().set_redis_settings(settings))
@@ -306,7 +305,7 @@ impl Builder {
         getrandom::fill(&mut random).map_err(|cause| {
             Error::new(ErrorKind::Other, "the system gives no random numbers").op(OP).source(cause)
         })?;
-        let within = self.timeout / 2;
+        let within = self.timeout / 3;
         let store = Store {
             connection,
             keys: Keys { prefix: self.prefix, shards: self.shards },

@@ -12,7 +12,7 @@ use crate::{
 };
 use allora_core::{
     MAX_NAME, Result, Time,
-    backend::{Action, Batch, Operation, Reply, TimeSource},
+    backend::{Action, Batch, HistoryEntry, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::{FastPath, Loaded, Snapshot},
 };
@@ -139,80 +139,76 @@ impl Store {
             }
         }
         self.remember(seen);
-        for (i, fence) in again {
-            if let Ok(Served::Loaded(loaded)) = &mut served[i] {
-                let operation = Operation::new(targets[i].name, Action::Release { fence });
-                if let Err(error) = self.prove(shard, loaded, &operation, batch.node, within).await {
-                    served[i] = Err(error);
-                }
-            }
-        }
+        self.prove(shard, targets, &mut served, again, batch.node, within).await?;
         Ok(served)
     }
 
-    /// Proves to replicas the claim that this record has since an earlier call. If too few confirm,
-    /// the claim is given back by `release`, so that its lease does not end without a run.
+    /// Proves to replicas the claims that these records have since an earlier call, each given by its
+    /// target and its fence. If too few confirm until half of a lease is over, the claim is given back,
+    /// so that the lease does not end without a run.
     ///
-    /// The record is written again first. Its new version stamp makes a release of it void that is
-    /// still on its way: a claim that is given back is never granted.
-    ///
-    /// # Errors
-    /// `Unavailable` if the claim is not proved.
+    /// The records are written again first. Their new version stamps make a release of them void that
+    /// is still on its way: a claim that is given back is never granted.
     async fn prove(
         &self,
         shard: u32,
-        loaded: &mut Box<Loaded<Version>>,
-        release: &Operation<'_>,
+        targets: &[&Target<'_>],
+        served: &mut [Result<Served>],
+        claims: Vec<(usize, i64)>,
         node: &str,
         within: Duration,
     ) -> Result {
-        let now = loaded.now.unwrap_or(Time::UNIX_EPOCH);
-        let Some(record) = loaded.stored() else { return Ok(()) };
-        let same = Write {
-            name: release.name,
-            version: &loaded.version,
-            before: Some(record),
-            is_unreadable: false,
-            after: record,
-            history: &[],
-            not_after: None,
-            decided_at: now,
-            is_proof: true,
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let loaded = |i: usize| match &served[i] {
+            Ok(Served::Loaded(loaded)) => Some(&**loaded),
+            _ => None,
         };
-        let written = self.write(OP, shard, &[&same], within).await?;
-        let written = written.first().copied().unwrap_or(Written::No);
-        let (prelude, read) = self.read(OP, shard, &[release.name]).await?;
-        let stored = read.into_iter().next().ok_or_else(|| self.unexpected_response(OP))?;
-        **loaded = stored.loaded(&prelude, now);
-        let have = match written {
-            Written::Yes => return Ok(()),
-            // Another write came first: the claim is decided on anew.
-            Written::No => 0,
-            Written::Unconfirmed(have) => {
-                let mut slot = loaded.stored().cloned();
-                let mut history = match self.history {
-                    0 => HistoryBuffer::off(),
-                    _ => HistoryBuffer::kept(),
-                };
-                apply(&mut slot, release, OpContext::new(node, now), &mut history)?;
-                if let Some(after) = slot {
-                    let write = Write {
-                        name: release.name,
-                        version: &loaded.version,
-                        before: loaded.stored(),
-                        is_unreadable: false,
-                        after: &after,
-                        history: &history.take(),
-                        not_after: None,
-                        decided_at: now,
-                        is_proof: false,
-                    };
-                    self.write(OP, shard, &[&write], within).await?;
+        let same = claims.iter().filter_map(|(i, _)| {
+            let loaded = loaded(*i)?;
+            let record = loaded.stored()?;
+            Some(write(targets[*i].name, loaded, record, &[]).proof())
+        });
+        let same: Vec<Write<'_>> = same.collect();
+        let written = self.write(OP, shard, &same.iter().collect::<Vec<_>>(), within).await?;
+        let names: Vec<&str> = claims.iter().map(|(i, _)| targets[*i].name).collect();
+        let (prelude, read) = self.read(OP, shard, &names).await?;
+        let mut released = Vec::new();
+        for (((i, fence), written), stored) in claims.into_iter().zip(written).zip(read) {
+            let now = loaded_at(&served[i]);
+            let loaded = stored.loaded(&prelude, now);
+            let few = match written {
+                Written::Yes => {
+                    served[i] = Ok(Served::Loaded(Box::new(loaded)));
+                    continue;
                 }
-                have
-            }
-        };
-        Err(self.unconfirmed(OP, have))
+                // Another write came first: the claim is decided anew by the next call.
+                Written::No => 0,
+                Written::Unconfirmed(few) if !is_half_over(loaded.stored(), fence, now) => few,
+                Written::Unconfirmed(few) => {
+                    let mut after = loaded.stored().cloned();
+                    let release = Operation::new(targets[i].name, Action::Release { fence });
+                    let mut history = match self.history {
+                        0 => HistoryBuffer::off(),
+                        _ => HistoryBuffer::kept(),
+                    };
+                    let _ = apply(&mut after, &release, OpContext::new(node, now), &mut history);
+                    let name = targets[i].name;
+                    released.extend(after.map(|after| (name, loaded, after, history.take())));
+                    few
+                }
+            };
+            served[i] = Err(self.unconfirmed(OP, few));
+        }
+        let writes = released
+            .iter()
+            .map(|(name, loaded, after, history)| write(name, loaded, after, history));
+        let writes: Vec<Write<'_>> = writes.collect();
+        if !writes.is_empty() {
+            self.write(OP, shard, &writes.iter().collect::<Vec<_>>(), within).await?;
+        }
+        Ok(())
     }
 
     /// The updates of those targets whose records are cached.
@@ -236,7 +232,17 @@ impl Store {
             })?;
             Some(Update { target: i, name, cached, update })
         });
-        updates.collect()
+        let mut updates: Vec<Update> = updates.collect();
+        if self.confirm.is_some() {
+            // Replicas confirm once: either every claim is granted here, or every one by the commit.
+            let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
+            let claims = targets.iter().filter(|target| target.positions().any(is_claim)).count();
+            let is_fast = |update: &Update| is_claim(targets[update.target].first);
+            if updates.iter().filter(|update| is_fast(update)).count() < claims {
+                updates.retain(|update| !is_fast(update));
+            }
+        }
+        updates
     }
 
     /// The call that applies the updates, and reads the targets without one.
@@ -344,6 +350,40 @@ fn apply_to(
     now: Time,
 ) -> Result<Reply> {
     apply(slot, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
+}
+
+/// The write of a record in place of a loaded one.
+fn write<'a>(
+    name: &'a str,
+    loaded: &'a Loaded<Version>,
+    after: &'a Record,
+    history: &'a [HistoryEntry],
+) -> Write<'a> {
+    Write {
+        name,
+        version: &loaded.version,
+        before: loaded.stored(),
+        is_unreadable: false,
+        after,
+        history,
+        not_after: None,
+        decided_at: loaded.now.unwrap_or(Time::UNIX_EPOCH),
+        is_proof: false,
+    }
+}
+
+/// True if half of the lease with this fence is over.
+fn is_half_over(record: Option<&Record>, fence: i64, now: Time) -> bool {
+    let lease = record.and_then(|record| record.leases.iter().find(|lease| lease.fence == fence));
+    lease.is_some_and(|lease| now - lease.started_at > lease.until - now)
+}
+
+/// The time at which a record was read.
+fn loaded_at(served: &Result<Served>) -> Time {
+    match served {
+        Ok(Served::Loaded(loaded)) => loaded.now.unwrap_or(Time::UNIX_EPOCH),
+        _ => Time::UNIX_EPOCH,
+    }
 }
 
 /// The fence of the lease of a claim of this target, if the record has one: an earlier copy of the

@@ -193,7 +193,9 @@ impl Store {
         call.confirm = self.confirm.filter(|_| writes.iter().any(|write| write.claims()));
         let response = self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
         let few = self.too_few(response.replicas);
-        let Value::Array(replies) = response.value else { return Err(self.unexpected_response(op)) };
+        let Value::Array(replies) = response.value else {
+            return Err(self.unexpected_response(op));
+        };
         if replies.len() != writes.len() {
             return Err(self.unexpected_response(op));
         }
@@ -246,6 +248,11 @@ impl<'a> Write<'a> {
         let before = self.before.map(|before| before.leases.as_slice()).unwrap_or_default();
         let is_new = |lease: &Lease| before.iter().all(|other| other.claim_id != lease.claim_id);
         self.after.leases.iter().any(is_new)
+    }
+
+    /// The same write, as a proof of the record to replicas.
+    pub(crate) fn proof(self) -> Self {
+        Self { is_proof: true, ..self }
     }
 
     /// The bytes of the large parts that are written.

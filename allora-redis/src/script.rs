@@ -2,13 +2,18 @@
 
 use crate::client::Confirm;
 use redis::{Arg, Cmd, ToRedisArgs};
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 /// A script and its hash, by which a server that has seen it finds it.
 #[derive(Debug)]
 pub(crate) struct Script {
     script: redis::Script,
     text: String,
+    /// It was sent with its text.
+    is_sent: AtomicBool,
 }
 
 /// All scripts.
@@ -27,7 +32,7 @@ impl Default for Scripts {
     fn default() -> Self {
         let script = |body: &str| {
             let text = format!("{}{body}", include_str!("lua/prelude.lua"));
-            Script { script: redis::Script::new(&text), text }
+            Script { script: redis::Script::new(&text), text, is_sent: AtomicBool::new(false) }
         };
         Self {
             read: script(include_str!("lua/read.lua")),
@@ -75,9 +80,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// With the script's hash, which is shorter.
-    pub(crate) fn by_hash(&self) -> &Cmd {
-        &self.command
+    /// The first command to send: with the script's hash, which is shorter. A call that is confirmed
+    /// has the text at first: it would wait for replicas although the server does not know the hash.
+    pub(crate) fn first(&self) -> Cmd {
+        match self.confirm {
+            Some(_) if !self.script.is_sent.swap(true, Ordering::Relaxed) => self.with_text(),
+            _ => self.command.clone(),
+        }
     }
 
     /// With the script's text, for a server that does not know the hash.

@@ -147,8 +147,7 @@ impl Sentinels {
         let count = answers.len();
         let Some(best) = answers.into_iter().max_by_key(|answer| answer.epoch) else {
             // The reason that an operator can do something about comes first.
-            let mut failures: Vec<Failure> =
-                failures.into_iter().filter_map(Result::err).collect();
+            let mut failures: Vec<Failure> = failures.into_iter().filter_map(Result::err).collect();
             failures.sort_by_key(|failure| is_lost(&failure.cause));
             *lock(&self.failure) = failures.into_iter().next();
             return if self.known().is_some() { PERIOD } else { RETRY };

@@ -68,8 +68,9 @@ impl ServerInfo {
                 "a restart of Redis loses the claims since its last snapshot, and their \
                  occurrences may run again; set `appendonly yes`",
             ),
-            (false, Some(false)) => all
-                .push("a restart of Redis loses everything, and all occurrences may run again"),
+            (false, Some(false)) => {
+                all.push("a restart of Redis loses everything, and all occurrences may run again")
+            }
             (false, None) => all.push(
                 "it is not known which writes a restart of Redis loses; ask its operator for \
                  `appendonly yes`",

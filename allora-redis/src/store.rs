@@ -114,7 +114,9 @@ impl Store {
         call: &Call<'_>,
     ) -> Result<(Prelude, Vec<Value>)> {
         let response = self.connection.call(call).await.map_err(|cause| self.failed(op, cause))?;
-        let Value::Array(mut values) = response.value else { return Err(self.unexpected_response(op)) };
+        let Value::Array(mut values) = response.value else {
+            return Err(self.unexpected_response(op));
+        };
         if values.len() < 3 {
             return Err(self.unexpected_response(op));
         }

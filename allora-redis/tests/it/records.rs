@@ -9,7 +9,7 @@ use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
         Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, Operation, Page, Reply,
-        TimeSource,
+        Sharing, TimeSource,
     },
     time::from_millis,
 };
@@ -321,6 +321,38 @@ fn a_claim_is_not_granted_before_replicas_confirm_it_also_when_it_is_sent_again(
 }
 
 #[test]
+fn a_claim_that_no_replica_confirms_is_given_back_before_its_lease_ends() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        for history in [0, 100] {
+            let builder = Redis::builder().prefix(format!("h{history}")).ephemeral();
+            let builder = builder.history(history).wait_replicas(1);
+            let store = builder.connect(server.url()).await.unwrap();
+            let time = |ms| TimeSource::Fixed(at(ms));
+            let first = Some(at(1_000).into());
+            let register = Action::Register { definition: "d", version: 0, first };
+            let register = send(&store, time(500), Operation::new("a", register)).await.unwrap();
+            let fence = register.state().unwrap().fence;
+            let claim = || {
+                let lease = Duration::from_secs(60);
+                let then = Cursor::To(Some(at(2_000).into()));
+                let start = at(1_000).into();
+                let claim = Claim::at_most_once(7, fence, start, then, lease, Sharing::Exclusive);
+                Operation::claim("a", claim)
+            };
+            for (now, leases) in [(1_500, 1), (31_000, 1), (32_000, 0)] {
+                let refused = send(&store, time(now), claim()).await.unwrap_err();
+                assert!(refused.to_string().contains("0 of 1 replicas"), "{refused}");
+                let state = store.queries().unwrap().get("a").await.unwrap();
+                assert_eq!((state.leases.len(), now), (leases, now));
+            }
+            let state = store.queries().unwrap().get("a").await.unwrap();
+            assert_eq!(state.head.unwrap().scheduled_at, at(1_000), "the occurrence is due again");
+        }
+    });
+}
+
+#[test]
 fn replicas_confirm_the_claims_of_a_batch_once() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let port = server.port.to_string();
@@ -339,14 +371,15 @@ fn replicas_confirm_the_claims_of_a_batch_once() {
         let (then, now) = (TimeSource::Fixed(at(500)), TimeSource::Fixed(at(1_500)));
         let mut fences = Vec::new();
         // The last record is not cached.
-        for (store, name) in [(&one, "a"), (&one, "b"), (&one, "c"), (&other, "d")] {
+        for (store, name) in [(&one, "a"), (&one, "b"), (&one, "c"), (&other, "d"), (&one, "w")] {
             let first = Some(at(1_000).into());
             let register = Action::Register { definition: "d", version: 0, first };
             let registered = send(store, then, Operation::new(name, register)).await.unwrap();
             fences.push((name, registered.state().unwrap().fence));
         }
-        // All cached: one call. Some not: read and written by one call each.
-        for (part, scripts) in [(&fences[..2], 1), (&fences[2..], 2)] {
+        // The first claim has the text of the script. All cached: one call. Some not: read and written
+        // by one call each.
+        for (part, scripts) in [(&fences[4..], 0), (&fences[..2], 1), (&fences[2..4], 2)] {
             let claims = part.iter().map(|(name, fence)| {
                 let lease = Duration::from_secs(60);
                 let claim = Claim::at_least_once(7, *fence, at(1_000).into(), lease);
