@@ -138,12 +138,12 @@ impl Builder {
     /// nodes that have this setting were never all away for more than a quarter of it, and if no node
     /// has claimed, skipped or moved the occurrence. So give days, and more than the longest outage
     /// after which jobs should continue where they were. A paused job is never deleted, nor is one
-    /// without a further occurrence: a job that runs by triggers only, or has ended, would begin
-    /// anew. Stored schedules stay. Nodes search when they poll: give more than ten times their
-    /// `poll_interval`.
+    /// without a further occurrence: a job that runs by triggers only, or has ended, would be registered
+    /// as a new job. Stored schedules stay. Nodes search when they poll: give more than ten times
+    /// their `poll_interval`.
     ///
-    /// The deleted job leaves a tombstone: if its name comes back, the job begins anew, with higher
-    /// fences.
+    /// The deleted job leaves a tombstone. If its name is registered again, it is a new job, whose
+    /// fences are higher than those of the deleted one.
     pub fn forget_unused(mut self, after: Duration) -> Self {
         self.unused = Some(after);
         self
@@ -318,6 +318,7 @@ impl Builder {
             store_ids: Mutex::new(HashMap::new()),
             writer: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             written: AtomicU64::new(0),
+            kinds: Mutex::default(),
             cache: Mutex::default(),
         };
         store.initialise().await?;

@@ -254,7 +254,7 @@ impl Store {
         updates: &[Update],
         stamp: &str,
     ) -> Call<'_> {
-        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot()]);
+        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot(), keys.kinds()]);
         call.arg(fixed_clock(time).unwrap_or_default());
         let validities = || updates.iter().map(|update| update.update.validity);
         call.optional(validities().filter_map(|validity| validity.from).max());

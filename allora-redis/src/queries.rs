@@ -1,6 +1,7 @@
 //! Queries: due jobs, lists, kinds and history, over all shards at the same time.
 
 use crate::{
+    client::Response,
     encoding::{history, ms},
     keys::Shard,
     script::Call,
@@ -14,12 +15,13 @@ use allora_core::{
     time::from_millis,
 };
 use futures::future::{join_all, try_join_all};
-use redis::Value;
+use redis::{FromRedisValue, Value};
+use std::sync::PoisonError;
 
 /// The most jobs that one query finds in one shard: other clients wait for it.
 const MAX_FOUND: usize = 10 * CHUNK;
 
-/// The number of history entries that one call reads.
+/// The largest number of history entries that one call reads.
 const PAGE: usize = 500;
 
 /// The time after which a search is repeated that one of the shards has failed, in milliseconds. Nodes
@@ -193,15 +195,32 @@ impl Store {
     }
 
     pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
-        let shards = self.keys.all().map(|(_, shard)| async move {
-            let mut members = redis::cmd("SMEMBERS");
-            members.arg(shard.kinds());
-            let kinds = self.connection.ask::<Vec<String>>(&members).await;
-            kinds.map_err(|cause| self.failed("kinds", cause))
-        });
+        let shards =
+            self.keys.all().map(|(i, shard)| async move { self.kinds_in(i, &shard).await });
         let mut kinds: Vec<String> = try_join_all(shards).await?.into_iter().flatten().collect();
         kinds.sort_unstable();
         kinds.dedup();
+        Ok(kinds)
+    }
+
+    /// The kinds of a shard; of one that fails, those that it had.
+    async fn kinds_in(&self, i: u32, shard: &Shard) -> Result<Vec<String>> {
+        const OP: &str = "kinds";
+        let mut call = Call::new(&self.scripts.kinds, &[shard.kinds()]);
+        call.arg(shard.due(""));
+        call.within = Some(self.time_of_shards(self.keys.shards as usize));
+        let reply = self.connection.call(&call).await;
+        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds = match reply {
+            Ok(Response { value, .. }) => {
+                Vec::<String>::from_redis_value(value).map_err(|_| self.unexpected_response(OP))?
+            }
+            Err(failure) => {
+                let kinds = known.get(&i).cloned();
+                return kinds.ok_or_else(|| self.failed(OP, failure));
+            }
+        };
+        known.insert(i, kinds.clone());
         Ok(kinds)
     }
 
@@ -227,14 +246,15 @@ impl Store {
     ) -> Result<Vec<HistoryEntry>> {
         let failed = |cause| self.failed("entries", cause);
         let keys = self.keys.shard(shard);
+        let key = name.map_or_else(|| keys.history(), |name| keys.history_of(name));
         let highest = before.map_or("+inf".to_owned(), |before| before.fence.to_string());
         let mut before = before.cloned();
         let mut all = Vec::new();
         let mut skipped = 0;
         while all.len() < limit {
             let mut range = redis::cmd("ZREVRANGEBYSCORE");
-            range.arg(keys.history()).arg(&highest).arg("-inf");
-            range.arg("LIMIT").arg(skipped).arg(PAGE);
+            range.arg(&key).arg(&highest).arg("-inf");
+            range.arg("LIMIT").arg(skipped).arg(PAGE.min(limit - all.len() + 1));
             let members: Vec<Vec<u8>> = self.connection.ask(&range).await.map_err(failed)?;
             if members.is_empty() {
                 break;
@@ -244,7 +264,6 @@ impl Store {
             let mut cursors: Vec<_> = members.iter().filter_map(|m| history::cursor(m)).collect();
             cursors.retain(|at| before.as_ref().is_none_or(|before| at < before));
             before = cursors.last().cloned().or(before);
-            cursors.retain(|at| name.is_none_or(|name| at.name == name));
             if cursors.is_empty() {
                 continue;
             }

@@ -186,7 +186,7 @@ impl Store {
         let mut all = vec![keys.state(), keys.hot(), keys.names(), keys.tombstones()];
         all.extend([keys.kinds(), keys.history(), keys.history_entries()]);
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.job("")).arg(self.history);
+        call.arg(keys.due("")).arg(keys.job("")).arg(self.history).arg(keys.history_of(""));
         let written: Vec<Fields> =
             writes.iter().map(|write| write.args(&mut call, &stamp)).collect();
         call.within = Some(within);

@@ -40,6 +40,8 @@ pub(crate) struct Store {
     /// A random word, drawn by each connected store, so that its version stamps are its own.
     pub(crate) writer: String,
     pub(crate) written: AtomicU64,
+    /// The kinds that each shard had when it was last asked.
+    pub(crate) kinds: Mutex<HashMap<u32, Vec<String>>>,
     /// The records that were read or written last.
     pub(crate) cache: Mutex<Cache>,
 }
