@@ -3,9 +3,9 @@
 use crate::{
     cluster::{Cluster, slot_of},
     driver::{Driver, now, until},
-    link::{Failure, Line, Link, lock, pipeline, reply_at},
     script::Call,
     sentinels::Sentinels,
+    server::{Failure, Line, Server, lock, pipeline, reply_at},
 };
 use allora_core::Result;
 use futures::{
@@ -26,7 +26,7 @@ use std::{
 #[derive(Clone)]
 pub(crate) enum Servers {
     /// One server.
-    One(Arc<Link>),
+    One(Arc<Server>),
     /// The server that the sentinels name as the primary.
     Sentinel(Arc<Sentinels>),
     /// The servers of a cluster, each with its slots.
@@ -124,16 +124,16 @@ impl Connection {
         let (servers, command, timeout) = (self.servers.clone(), command.clone(), self.timeout);
         let asking = self.driver.run(async move {
             let end = now() + timeout;
-            let links = match &servers {
-                Servers::One(link) => vec![link.clone()],
+            let servers = match &servers {
+                Servers::One(server) => vec![server.clone()],
                 Servers::Sentinel(sentinels) => vec![sentinels.primary(end).await?],
                 Servers::Cluster(cluster) => cluster.primaries(end).await?,
             };
             let commands = pipeline([command]);
-            let mut each = Vec::with_capacity(links.len());
-            for link in links {
-                let mut replies = link.send(Line::Plain, &commands, end).await?;
-                let place = Some(link.place.clone());
+            let mut each = Vec::with_capacity(servers.len());
+            for server in servers {
+                let mut replies = server.send(Line::Plain, &commands, end).await?;
+                let place = Some(server.place.clone());
                 each.push(reply_at(&mut replies, 0).map_err(|cause| Failure { place, cause })?);
             }
             Ok::<_, Failure>(each)
@@ -244,7 +244,7 @@ impl Servers {
         end: Instant,
     ) -> Result<Vec<Value>, Failure> {
         match self {
-            Self::One(link) => link.send(line, &pipeline(commands), end).await,
+            Self::One(server) => server.send(line, &pipeline(commands), end).await,
             Self::Sentinel(sentinels) => sentinels.send(line, &pipeline(commands), end).await,
             Self::Cluster(cluster) => {
                 let slot = commands.first().and_then(key_of).map_or(0, |key| slot_of(&key));
@@ -263,16 +263,16 @@ async fn listen(
     timeout: Duration,
     begun: impl FnOnce(),
 ) -> Result<(), Failure> {
-    let links = match servers {
-        Servers::One(link) => vec![link.clone()],
+    let servers = match servers {
+        Servers::One(server) => vec![server.clone()],
         Servers::Sentinel(sentinels) => vec![sentinels.primary(now() + timeout).await?],
         Servers::Cluster(cluster) => cluster.nodes(),
     };
     let none = || RedisError::from((ErrorKind::Io, "no node is known"));
     let mut failure = Failure::from(none());
-    for link in links {
+    for server in servers {
         let subscribed = until(now() + timeout, async {
-            let mut listening = link.client.get_async_pubsub().await?;
+            let mut listening = server.client.get_async_pubsub().await?;
             listening.subscribe(channel).await?;
             Ok(listening)
         });
@@ -290,10 +290,10 @@ async fn listen(
                         }
                     }
                 });
-                select(passing, pin!(link.retired())).await;
+                select(passing, pin!(server.retired())).await;
                 return Ok(());
             }
-            Err(cause) => failure = Failure { place: Some(link.place.clone()), cause },
+            Err(cause) => failure = Failure { place: Some(server.place.clone()), cause },
         }
     }
     Err(failure)

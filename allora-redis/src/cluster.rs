@@ -7,8 +7,8 @@
 use crate::{
     driver::{now, sleep},
     error::is_half_moved,
-    link::{Failure, Line, Link, is_demoted, is_lost, lock, pipeline, reply_at},
-    sentinels::{Address, MakeLink},
+    sentinels::{Address, MakeServer},
+    server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
 };
 use futures::future::join_all;
@@ -34,7 +34,7 @@ const MAX_REDIRECTIONS: u32 = 16;
 pub(crate) struct Cluster {
     /// The nodes that were configured.
     seeds: Vec<Address>,
-    link: MakeLink,
+    server: MakeServer,
     timeout: Duration,
     map: Mutex<Map>,
     /// The reason why there is no map.
@@ -48,7 +48,7 @@ struct Map {
     ranges: Vec<Range>,
     /// The slots that a node has redirected since.
     moved: HashMap<u16, Address>,
-    links: HashMap<Address, Arc<Link>>,
+    servers: HashMap<Address, Arc<Server>>,
 }
 
 #[derive(Debug)]
@@ -66,10 +66,10 @@ impl Map {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Address>, link: MakeLink, timeout: Duration) -> Self {
+    pub(crate) fn new(seeds: Vec<Address>, server: MakeServer, timeout: Duration) -> Self {
         Self {
             seeds,
-            link,
+            server,
             timeout,
             map: Mutex::default(),
             failure: Mutex::default(),
@@ -85,12 +85,12 @@ impl Cluster {
         commands: &[Cmd],
         end: Instant,
     ) -> Result<Vec<Value>, Failure> {
-        let mut asked: Option<Arc<Link>> = None;
+        let mut asked: Option<Arc<Server>> = None;
         let mut redirections = 0;
         loop {
             let is_asking = asked.is_some();
-            let link = match asked.take() {
-                Some(link) => link,
+            let server = match asked.take() {
+                Some(server) => server,
                 None => self.owner(slot, end).await?,
             };
             // A node that takes over a slot accepts a command for it only after this one.
@@ -99,7 +99,7 @@ impl Cluster {
                 asking.into_iter().chain([command.clone()])
             };
             let sent = pipeline(commands.iter().flat_map(asking));
-            let replies = link.send(line, &sent, end).await.map(|replies| {
+            let replies = server.send(line, &sent, end).await.map(|replies| {
                 let each = if is_asking { 2 } else { 1 };
                 replies.into_iter().skip(each - 1).step_by(each).collect::<Vec<_>>()
             });
@@ -121,18 +121,18 @@ impl Cluster {
                     }
                 }
             };
-            let failed = |cause| Failure { place: Some(link.place.clone()), cause };
+            let failed = |cause| Failure { place: Some(server.place.clone()), cause };
             redirections += 1;
             if redirections > MAX_REDIRECTIONS && error.redirect_node().is_some() {
                 return Err(failed(error));
             }
-            match (error.kind(), target(&error, &link)) {
+            match (error.kind(), target(&error, &server)) {
                 (ErrorKind::Server(ServerErrorKind::Moved), Some(address)) => {
                     lock(&self.map).moved.insert(slot, address);
                     self.watcher.request();
                 }
                 (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) => {
-                    asked = Some(self.link(&address)?);
+                    asked = Some(self.server(&address)?);
                 }
                 // The slot is in two places, or its node is being replaced.
                 _ => {
@@ -146,12 +146,12 @@ impl Cluster {
         }
     }
 
-    /// The link to the node of a slot.
-    pub(crate) async fn owner(&self, slot: u16, end: Instant) -> Result<Arc<Link>, Failure> {
+    /// The node of a slot.
+    pub(crate) async fn owner(&self, slot: u16, end: Instant) -> Result<Arc<Server>, Failure> {
         for is_last in [false, true] {
             let owner = lock(&self.map).owner(slot).cloned();
             if let Some(address) = owner {
-                return self.link(&address);
+                return self.server(&address);
             }
             if !is_last {
                 self.watcher.check(end).await;
@@ -161,45 +161,45 @@ impl Cluster {
         Err(lock(&self.failure).clone().unwrap_or_else(none))
     }
 
-    fn link(&self, address: &Address) -> Result<Arc<Link>, Failure> {
+    fn server(&self, address: &Address) -> Result<Arc<Server>, Failure> {
         let mut map = lock(&self.map);
-        if let Some(link) = map.links.get(address) {
-            return Ok(link.clone());
+        if let Some(server) = map.servers.get(address) {
+            return Ok(server.clone());
         }
-        let link = (self.link)(address)?;
-        map.links.insert(address.clone(), link.clone());
-        Ok(link)
+        let server = (self.server)(address)?;
+        map.servers.insert(address.clone(), server.clone());
+        Ok(server)
     }
 
-    /// The links to all primaries.
-    pub(crate) async fn primaries(&self, end: Instant) -> Result<Vec<Arc<Link>>, Failure> {
+    /// All primaries.
+    pub(crate) async fn primaries(&self, end: Instant) -> Result<Vec<Arc<Server>>, Failure> {
         self.owner(0, end).await?;
         let mut primaries: Vec<Address> =
             lock(&self.map).ranges.iter().map(|range| range.primary.clone()).collect();
         primaries.sort_unstable();
         primaries.dedup();
-        primaries.iter().map(|address| self.link(address)).collect()
+        primaries.iter().map(|address| self.server(address)).collect()
     }
 
-    /// The links to all nodes, those that reply first.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Link>> {
+    /// All nodes, those that reply first.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Server>> {
         let mut nodes = self.known_nodes();
-        nodes.sort_by_key(|(_, link)| link.is_failing());
-        nodes.into_iter().map(|(_, link)| link).collect()
+        nodes.sort_by_key(|(_, server)| server.is_failing());
+        nodes.into_iter().map(|(_, server)| server).collect()
     }
 
-    fn known_nodes(&self) -> Vec<(Address, Arc<Link>)> {
+    fn known_nodes(&self) -> Vec<(Address, Arc<Server>)> {
         let mut all: Vec<Address> = self.seeds.clone();
         for range in &lock(&self.map).ranges {
             all.extend([&range.primary].into_iter().chain(&range.replicas).cloned());
         }
         all.sort_unstable();
         all.dedup();
-        let links = all.into_iter().filter_map(|address| {
-            let link = self.link(&address).ok()?;
-            Some((address, link))
+        let servers = all.into_iter().filter_map(|address| {
+            let server = self.server(&address).ok()?;
+            Some((address, server))
         });
-        links.collect()
+        servers.collect()
     }
 
     /// Reads the map again and again.
@@ -216,7 +216,7 @@ impl Cluster {
         // One that hangs has a fraction of the time.
         let end = now() + self.timeout / 4;
         let nodes = self.known_nodes();
-        let answers = nodes.iter().map(|(address, link)| ask(address, link, end));
+        let answers = nodes.iter().map(|(address, server)| ask(address, server, end));
         let (mut best, mut count) = (None::<(u64, Vec<Range>)>, 0);
         for answer in join_all(answers).await {
             match answer {
@@ -235,20 +235,21 @@ impl Cluster {
         if epoch >= map.epoch || count * 2 > nodes.len() {
             (map.epoch, map.ranges) = (epoch, ranges);
             map.moved.clear();
-            let Map { ranges, links, .. } = &mut *map;
+            let Map { ranges, servers, .. } = &mut *map;
             let is_primary =
                 |address: &Address| ranges.iter().any(|range| range.primary == *address);
             // Calls that wait for a replaced node are sent again, to the other one.
-            links.retain(|address, link| {
-                let stays = is_primary(address) || !link.is_failing();
+            servers.retain(|address, server| {
+                let stays = is_primary(address) || !server.is_failing();
                 if !stays {
-                    link.retire();
+                    server.retire();
                 }
                 stays
             });
         }
-        let is_failing =
-            |range: &Range| map.links.get(&range.primary).is_some_and(|link| link.is_failing());
+        let is_failing = |range: &Range| {
+            map.servers.get(&range.primary).is_some_and(|server| server.is_failing())
+        };
         if map.ranges.is_empty() || map.ranges.iter().any(is_failing) { RETRY } else { PERIOD }
     }
 }
@@ -256,7 +257,7 @@ impl Cluster {
 /// Asks one node for its map and its epoch.
 async fn ask(
     address: &Address,
-    link: &Arc<Link>,
+    server: &Arc<Server>,
     end: Instant,
 ) -> Result<(u64, Vec<Range>), Failure> {
     let command = |what: &str| {
@@ -265,7 +266,7 @@ async fn ask(
         command
     };
     let both = pipeline([command("INFO"), command("SLOTS")]);
-    let mut replies = link.send(Line::Plain, &both, end).await?;
+    let mut replies = server.send(Line::Plain, &both, end).await?;
     let answer = (|| {
         let info = String::from_redis_value(reply_at(&mut replies, 0)?)?;
         let mut lines = info.lines();
@@ -273,7 +274,7 @@ async fn ask(
         let epoch = epoch.and_then(|epoch| epoch.trim().parse().ok()).unwrap_or(0);
         Ok((epoch, ranges(reply_at(&mut replies, 1)?, &address.0)?))
     })();
-    answer.map_err(|cause| Failure { place: Some(link.place.clone()), cause })
+    answer.map_err(|cause| Failure { place: Some(server.place.clone()), cause })
 }
 
 /// The reply to `CLUSTER SLOTS` of the node with this host.
@@ -330,12 +331,12 @@ fn is_redirection(error: &RedisError) -> bool {
 }
 
 /// The node to which an error redirects.
-fn target(error: &RedisError, link: &Link) -> Option<Address> {
+fn target(error: &RedisError, server: &Server) -> Option<Address> {
     let (address, _) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let host = match host {
-        "" => match link.client.get_connection_info().addr() {
+        "" => match server.client.get_connection_info().addr() {
             redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } => {
                 host.clone()
             }

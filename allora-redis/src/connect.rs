@@ -6,9 +6,9 @@ use crate::{
     cluster::Cluster,
     error::{refused, refused_at},
     keys::Keys,
-    link::{Failure, Link},
     script::Scripts,
-    sentinels::{Address, MakeLink, Sentinels},
+    sentinels::{Address, MakeServer, Sentinels},
+    server::{Failure, Server},
     server_info::{Expected, ServerInfo},
     store::Store,
     unused::Unused,
@@ -118,7 +118,7 @@ impl Builder {
     /// The number of replicas that must have a claim before its run starts: a failover loses the
     /// writes that the promoted replica does not have. If they do not confirm within a third of the
     /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. When half of its
-    /// lease is over, it is given back. Default: 0. Range: 0 to 100.
+    /// lease is over, it is released. Default: 0. Range: 0 to 100.
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
@@ -179,8 +179,8 @@ impl Builder {
         let info = connection_info(server, self.certificates.as_ref())?;
         let place = place_of(&info);
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
-        let link = Link::new(client, place.clone(), self.timeout);
-        self.open(Servers::One(link), place, Expected::One).await
+        let server = Server::new(client, place.clone(), self.timeout);
+        self.open(Servers::One(server), place, Expected::One).await
     }
 
     /// Uses an existing client with its settings.
@@ -192,8 +192,8 @@ impl Builder {
     /// As [`connect`](Self::connect).
     pub async fn connect_client(self, client: Client) -> Result<Redis> {
         let place = place_of(client.get_connection_info());
-        let link = Link::new(client, place.clone(), self.timeout);
-        self.open(Servers::One(link), place, Expected::One).await
+        let server = Server::new(client, place.clone(), self.timeout);
+        self.open(Servers::One(server), place, Expected::One).await
     }
 
     /// Connects to the primary that these sentinels watch under the name `master`; when they make
@@ -225,11 +225,11 @@ impl Builder {
                 Some(login) => settings.set_username(&login.user).set_password(&login.password),
                 None => settings,
             };
-            self.link(sentinel.clone().set_redis_settings(settings))
+            self.server(sentinel.clone().set_redis_settings(settings))
         });
         let each = each.collect::<Result<Vec<_>, _>>();
         let each = each.map_err(|failure| refused_at(&place, failure))?;
-        let sentinels = Sentinels::new(each, master, self.links_like(first), self.timeout);
+        let sentinels = Sentinels::new(each, master, self.servers_like(first), self.timeout);
         self.open(Servers::Sentinel(Arc::new(sentinels)), place, Expected::One).await
     }
 
@@ -263,16 +263,16 @@ impl Builder {
             }
             _ => None,
         });
-        let cluster = Cluster::new(seeds.collect(), self.links_like(first), self.timeout);
+        let cluster = Cluster::new(seeds.collect(), self.servers_like(first), self.timeout);
         self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster).await
     }
 
-    fn link(&self, info: ConnectionInfo) -> Result<Arc<Link>, Failure> {
-        link(info, self.timeout)
+    fn server(&self, info: ConnectionInfo) -> Result<Arc<Server>, Failure> {
+        server(info, self.timeout)
     }
 
-    /// Links to servers at other addresses, with the settings of this one.
-    fn links_like(&self, info: &ConnectionInfo) -> MakeLink {
+    /// Servers at other addresses, with the settings of this one.
+    fn servers_like(&self, info: &ConnectionInfo) -> MakeServer {
         let (info, timeout) = (info.clone(), self.timeout);
         Box::new(move |(host, port): &Address| {
             let (host, port) = (host.clone(), *port);
@@ -283,7 +283,7 @@ impl Builder {
                 }
                 _ => ConnectionAddr::Tcp(host, port),
             };
-            link(info.clone().set_addr(address), timeout).map_err(|failure| failure.cause)
+            server(info.clone().set_addr(address), timeout).map_err(|failure| failure.cause)
         })
     }
 
@@ -425,9 +425,9 @@ pub fn connection_info(
     }
 }
 
-fn link(info: ConnectionInfo, timeout: Duration) -> Result<Arc<Link>, Failure> {
+fn server(info: ConnectionInfo, timeout: Duration) -> Result<Arc<Server>, Failure> {
     let place = place_of(&info);
-    Ok(Link::new(Client::open(info)?, place, timeout))
+    Ok(Server::new(Client::open(info)?, place, timeout))
 }
 
 fn address(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {

@@ -1,6 +1,6 @@
 //! The errors of calls and of connecting.
 
-use crate::{link::Failure, store::Store};
+use crate::{server::Failure, store::Store};
 use allora_core::{Error, ErrorKind};
 use redis::{ErrorKind as RedisErrorKind, RedisError, ServerErrorKind};
 

@@ -144,11 +144,11 @@ impl Store {
     }
 
     /// Proves to replicas the claims that these records have since an earlier call, each given by its
-    /// target and its fence. If too few confirm until half of a lease is over, the claim is given back,
+    /// target and its fence. If too few confirm until half of a lease is over, the claim is released,
     /// so that the lease does not end without a run.
     ///
     /// The records are written again first. Their new version stamps make a release of them void that
-    /// is still on its way: a claim that is given back is never granted.
+    /// is still on its way: a claim that is released is never granted.
     async fn prove(
         &self,
         shard: u32,

@@ -13,13 +13,13 @@ mod fast_path;
 #[doc(hidden)]
 pub mod internal;
 mod keys;
-mod link;
 mod notifier;
 mod prune;
 mod queries;
 mod records;
 mod script;
 mod sentinels;
+mod server;
 mod server_info;
 mod shards;
 mod store;

@@ -6,7 +6,7 @@
 
 use crate::{
     driver::{now, until},
-    link::{Failure, Line, Link, is_demoted, is_lost, lock, pipeline, reply_at},
+    server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
 };
 use futures::future::join_all;
@@ -29,14 +29,14 @@ const MAX_AGE: Duration = Duration::from_secs(3);
 /// The host and port of a server.
 pub(crate) type Address = (String, u16);
 
-/// Makes the link to a server from its address.
-pub(crate) type MakeLink = Box<dyn Fn(&Address) -> RedisResult<Arc<Link>> + Send + Sync>;
+/// Makes a server of its address.
+pub(crate) type MakeServer = Box<dyn Fn(&Address) -> RedisResult<Arc<Server>> + Send + Sync>;
 
 pub(crate) struct Sentinels {
-    links: Vec<Arc<Link>>,
+    servers: Vec<Arc<Server>>,
     /// Their name for the primary.
     master: String,
-    primary_link: MakeLink,
+    make_primary: MakeServer,
     timeout: Duration,
     primary: Mutex<Option<Primary>>,
     /// The reason why no primary is known.
@@ -45,7 +45,7 @@ pub(crate) struct Sentinels {
 }
 
 struct Primary {
-    link: Arc<Link>,
+    server: Arc<Server>,
     address: Address,
     epoch: u64,
 }
@@ -58,15 +58,15 @@ struct Answer {
 
 impl Sentinels {
     pub(crate) fn new(
-        links: Vec<Arc<Link>>,
+        servers: Vec<Arc<Server>>,
         master: &str,
-        primary_link: MakeLink,
+        make_primary: MakeServer,
         timeout: Duration,
     ) -> Self {
         Self {
-            links,
+            servers,
             master: master.to_owned(),
-            primary_link,
+            make_primary,
             timeout,
             primary: Mutex::default(),
             failure: Mutex::default(),
@@ -81,9 +81,9 @@ impl Sentinels {
         commands: &Pipeline,
         end: Instant,
     ) -> Result<Vec<Value>, Failure> {
-        let link = self.primary(end).await?;
+        let server = self.primary(end).await?;
         let sent = now();
-        let replies = link.send(line, commands, end).await;
+        let replies = server.send(line, commands, end).await;
         let refused = |error: &RedisError| is_lost(error) || is_demoted(error);
         let server_error = |reply: &Value| match reply {
             Value::ServerError(error) => refused(&error.clone().into()),
@@ -98,34 +98,34 @@ impl Sentinels {
         // by now, and the reply that of a replaced one.
         if replies.is_ok() && sent.elapsed() > self.timeout / 4 {
             self.watcher.check(end).await;
-            if !self.is_primary(&link) {
+            if !self.is_primary(&server) {
                 let cause = RedisError::from((ErrorKind::Io, "another server is the primary"));
-                return Err(Failure { place: Some(link.place.clone()), cause });
+                return Err(Failure { place: Some(server.place.clone()), cause });
             }
         }
         replies
     }
 
-    /// The link to the primary, by a check that is not old.
-    pub(crate) async fn primary(&self, end: Instant) -> Result<Arc<Link>, Failure> {
+    /// The primary, by a check that is not old.
+    pub(crate) async fn primary(&self, end: Instant) -> Result<Arc<Server>, Failure> {
         let recent = now().checked_sub(MAX_AGE);
         if recent.is_some_and(|since| !self.watcher.has_checked_since(since)) {
             self.watcher.check_since(recent.unwrap_or_else(now), end).await;
         }
-        if let Some(link) = self.known() {
-            return Ok(link);
+        if let Some(server) = self.known() {
+            return Ok(server);
         }
         self.watcher.check(end).await;
         let none = || RedisError::from((ErrorKind::Io, "no sentinel has answered yet")).into();
         self.known().ok_or_else(|| lock(&self.failure).clone().unwrap_or_else(none))
     }
 
-    fn known(&self) -> Option<Arc<Link>> {
-        lock(&self.primary).as_ref().map(|primary| primary.link.clone())
+    fn known(&self) -> Option<Arc<Server>> {
+        lock(&self.primary).as_ref().map(|primary| primary.server.clone())
     }
 
-    fn is_primary(&self, link: &Arc<Link>) -> bool {
-        lock(&self.primary).as_ref().is_some_and(|primary| Arc::ptr_eq(&primary.link, link))
+    fn is_primary(&self, server: &Arc<Server>) -> bool {
+        lock(&self.primary).as_ref().is_some_and(|primary| Arc::ptr_eq(&primary.server, server))
     }
 
     /// Follows the sentinels for ever.
@@ -141,7 +141,7 @@ impl Sentinels {
     async fn check(&self) -> Duration {
         // One that hangs has a fraction of the time.
         let end = now() + self.timeout / 4;
-        let answers = join_all(self.links.iter().map(|link| self.ask(link, end))).await;
+        let answers = join_all(self.servers.iter().map(|server| self.ask(server, end))).await;
         let (answers, failures): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
         let answers: Vec<Answer> = answers.into_iter().flatten().collect();
         let count = answers.len();
@@ -160,17 +160,17 @@ impl Sentinels {
                     return PERIOD;
                 }
                 // Sentinels without the last failover; more of them have lost their memory.
-                if best.epoch < known.epoch && count * 2 <= self.links.len() {
+                if best.epoch < known.epoch && count * 2 <= self.servers.len() {
                     return PERIOD;
                 }
-                known.link.retire();
+                known.server.retire();
                 *primary = None;
             }
         }
         match self.connect(&best).await {
-            Ok(link) => {
+            Ok(server) => {
                 let Answer { address, epoch } = best;
-                *lock(&self.primary) = Some(Primary { link, address, epoch });
+                *lock(&self.primary) = Some(Primary { server, address, epoch });
                 PERIOD
             }
             Err(failure) => {
@@ -180,7 +180,7 @@ impl Sentinels {
         }
     }
 
-    async fn ask(&self, link: &Arc<Link>, end: Instant) -> Result<Answer, Failure> {
+    async fn ask(&self, server: &Arc<Server>, end: Instant) -> Result<Answer, Failure> {
         let command = |what: &str| {
             let mut command = redis::cmd("SENTINEL");
             command.arg(what).arg(&self.master);
@@ -188,7 +188,7 @@ impl Sentinels {
         };
         // The first command names a new primary before the second one does, which has the epoch.
         let both = pipeline([command("GET-MASTER-ADDR-BY-NAME"), command("MASTER")]);
-        let mut replies = link.send(Line::Plain, &both, end).await?;
+        let mut replies = server.send(Line::Plain, &both, end).await?;
         let answer = (|| {
             let address = reply_at(&mut replies, 0)?;
             if address == Value::Nil {
@@ -201,24 +201,24 @@ impl Sentinels {
             let epoch = state.get("config-epoch").and_then(|epoch| epoch.parse().ok());
             Ok(Answer { address, epoch: epoch.unwrap_or(0) })
         })();
-        answer.map_err(|cause| Failure { place: Some(link.place.clone()), cause })
+        answer.map_err(|cause| Failure { place: Some(server.place.clone()), cause })
     }
 
-    /// A link to the server, if it is a primary.
-    async fn connect(&self, answer: &Answer) -> Result<Arc<Link>, Failure> {
-        let link = (self.primary_link)(&answer.address)?;
+    /// The server, if it is a primary.
+    async fn connect(&self, answer: &Answer) -> Result<Arc<Server>, Failure> {
+        let server = (self.make_primary)(&answer.address)?;
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let end = now() + self.timeout / 2;
-        let mut replies = link.send(Line::Plain, &pipeline([info]), end).await?;
+        let mut replies = server.send(Line::Plain, &pipeline([info]), end).await?;
         let is_primary = until(end, async {
             let info = String::from_redis_value(reply_at(&mut replies, 0)?)?;
             Ok(info.lines().any(|line| line.trim() == "role:master"))
         });
-        let failed = |cause| Failure { place: Some(link.place.clone()), cause };
+        let failed = |cause| Failure { place: Some(server.place.clone()), cause };
         if !is_primary.await.map_err(failed)? {
             return Err(failed((ErrorKind::Io, "it is not the primary yet").into()));
         }
-        Ok(link)
+        Ok(server)
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum Line {
 }
 
 /// One server.
-pub(crate) struct Link {
+pub(crate) struct Server {
     pub(crate) client: Client,
     pub(crate) place: Arc<str>,
     timeout: Duration,
@@ -60,7 +60,7 @@ struct LineState {
 
 type Attempt = Shared<BoxFuture<'static, RedisResult<(u64, MultiplexedConnection)>>>;
 
-impl Link {
+impl Server {
     pub(crate) fn new(client: Client, place: String, timeout: Duration) -> Arc<Self> {
         let (place, retired) = (place.into(), watch::Sender::new(false));
         Arc::new(Self { client, place, timeout, lines: Default::default(), retired })

@@ -1,6 +1,6 @@
 //! Checks of a server before it is used.
 
-use crate::{client::Connection, link::Failure};
+use crate::{client::Connection, server::Failure};
 use allora_core::{Error, Result};
 use std::collections::HashMap;
 

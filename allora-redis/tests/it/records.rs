@@ -321,7 +321,7 @@ fn a_claim_is_not_granted_before_replicas_confirm_it_also_when_it_is_sent_again(
 }
 
 #[test]
-fn a_claim_that_no_replica_confirms_is_given_back_before_its_lease_ends() {
+fn a_claim_that_no_replica_confirms_is_released_before_its_lease_ends() {
     let Some(server) = Server::start(IN_MEMORY) else { return };
     runtime().block_on(async {
         for history in [0, 100] {
