@@ -115,7 +115,7 @@ impl Cluster {
                         Value::ServerError(error) => Some(RedisError::from(error.clone())),
                         _ => None,
                     });
-                    match error.filter(|error| is_redirection(error)) {
+                    match error.filter(is_redirection) {
                         Some(error) => error,
                         None => return Ok(replies),
                     }

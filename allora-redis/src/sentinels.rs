@@ -5,7 +5,7 @@
 //! not name is left at once, also if it still accepts writes.
 
 use crate::{
-    driver::{now, until},
+    driver::{now, sleep, until},
     server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
 };
@@ -20,7 +20,10 @@ use std::{
 /// The time between two checks of the primary.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The time between two checks while no primary is known.
+/// The wait between two checks of a call for another primary.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The time between two checks while no primary is known, or it fails.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The age of a check after which requests wait for another one.
@@ -74,16 +77,28 @@ impl Sentinels {
         }
     }
 
-    /// Sends these commands to the primary.
+    /// Sends these commands to the primary. If that fails and is replaced in the meantime, sends them to
+    /// the other one: every script compares what it replaces.
     pub(crate) async fn send(
         &self,
         line: Line,
         commands: &Pipeline,
         end: Instant,
     ) -> Result<Vec<Value>, Failure> {
-        let server = self.primary(end).await?;
-        let sent = now();
-        let replies = server.send(line, commands, end).await;
+        // A part of the time is left for the error that names the server.
+        let patience = now() + end.saturating_duration_since(now()).mul_f64(0.75);
+        let mut server = self.primary(end).await?;
+        let (sent, replies) = loop {
+            let sent = now();
+            let replies = server.send(line, commands, end).await;
+            if !replies.as_ref().is_err_and(|failure| is_lost(&failure.cause)) {
+                break (sent, replies);
+            }
+            match self.after(&server, patience).await {
+                Some(other) => server = other,
+                None => break (sent, replies),
+            }
+        };
         let refused = |error: &RedisError| is_lost(error) || is_demoted(error);
         let server_error = |reply: &Value| match reply {
             Value::ServerError(error) => refused(&error.clone().into()),
@@ -118,6 +133,18 @@ impl Sentinels {
         self.watcher.check(end).await;
         let none = || RedisError::from((ErrorKind::Io, "no sentinel has answered yet")).into();
         self.known().ok_or_else(|| lock(&self.failure).clone().unwrap_or_else(none))
+    }
+
+    /// The primary that takes the place of this one, which fails; `None` if there is none in time.
+    async fn after(&self, failing: &Arc<Server>, end: Instant) -> Option<Arc<Server>> {
+        while now() < end {
+            self.watcher.check(end).await;
+            if let Some(other) = self.known().filter(|known| !Arc::ptr_eq(known, failing)) {
+                return Some(other);
+            }
+            sleep(PAUSE).await;
+        }
+        None
     }
 
     fn known(&self) -> Option<Arc<Server>> {
@@ -157,7 +184,7 @@ impl Sentinels {
             if let Some(known) = &mut *primary {
                 if known.address == best.address {
                     known.epoch = known.epoch.max(best.epoch);
-                    return PERIOD;
+                    return if known.server.is_failing() { RETRY } else { PERIOD };
                 }
                 // Sentinels without the last failover; more of them have lost their memory.
                 if best.epoch < known.epoch && count * 2 <= self.servers.len() {

@@ -8,7 +8,7 @@ use crate::{
     server::{ON_DISK, Server},
     stores::{Kind, Place, create, runtime},
 };
-use allora_conformance::environment::patiently;
+use allora_conformance::{environment::patiently, faults::Fleet};
 use allora_core::{
     Backend,
     backend::{Action, Batch, NewSchedule, Operation, TimeSource},
@@ -22,12 +22,17 @@ fn is_primary(server: &Server) -> bool {
     info.is_ok_and(|info| info.contains("role:master"))
 }
 
+/// Two nodes at work. Their leases are short: a failover may lose completions, whose leases then end.
+fn at_work(place: Place) -> Fleet<Settings> {
+    Fleet::new(Settings::of(place), Duration::from_millis(100)).at_work()
+}
+
 #[test]
 fn nodes_leave_a_primary_that_hangs_when_sentinels_have_replaced_it() {
     let Some((primary, replica, sentinels)) = watched(&[]) else { return };
     let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
     let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
-    let fleet = Settings::of(place).at_work();
+    let fleet = at_work(place);
     // The sentinel that is named first hangs, too.
     sentinels[0].signal("-STOP");
     primary.signal("-STOP");
@@ -41,7 +46,7 @@ fn nodes_leave_a_hanging_node_of_a_cluster_when_its_replica_has_replaced_it() {
     let slots = [Some((0, 16_381)), Some((16_382, 16_382)), Some((16_383, 16_383)), None];
     let Some(nodes) = clustered(slots, &[]) else { return };
     follow(&nodes[3], &nodes[0]);
-    let fleet = Settings::of(place(&nodes)).at_work();
+    let fleet = at_work(place(&nodes));
     nodes[0].signal("-STOP");
     patiently("the replica is the primary", || is_primary(&nodes[3]));
     fleet.more_ends(5);
@@ -75,7 +80,7 @@ fn nodes_leave_a_replaced_primary_that_nothing_demotes() {
     let Some((primary, replica, sentinels)) = watched(&renamed) else { return };
     let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
     let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
-    let fleet = Settings::of(place).at_work();
+    let fleet = at_work(place);
     patiently("a failover begins", || {
         sentinels[1].ask::<()>(&["SENTINEL", "FAILOVER", "allora"]).is_ok()
     });
