@@ -107,7 +107,7 @@ impl Builder {
         self
     }
 
-    /// The longest time to wait for a connection, and for a reply; with several shards, half of it, so
+    /// The longest time to wait for a connection, and for a reply; with several shards, three quarters of it, so
     /// that a shard that does not reply does not make the replies of the others late. Default: 1 s.
     /// Range: 10 ms to 1 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {

@@ -170,7 +170,7 @@ impl Store {
         };
         let names = writes.iter().map(|write| write.name);
         let outcomes = self.call_shards(names, |i| writes[i].size(), write).await?;
-        Ok(outcomes.into_iter().flatten().collect())
+        Ok(outcomes.into_iter().map(Result::flatten).collect())
     }
 
     /// Writes the records of one shard that still are as they were read. Claims among them wait for

@@ -128,7 +128,7 @@ impl Server {
                 return Ok((state.number, conn.clone()));
             }
             // A server that failed does not keep every request waiting: the attempt goes on.
-            let end = if state.is_failing { end.min(now() + self.timeout / 8) } else { end };
+            let end = if state.is_failing { end.min(now() + self.timeout / 4) } else { end };
             let begin = || self.clone().attempt(line);
             (state.attempt.get_or_insert_with(begin).clone(), end)
         };

@@ -22,7 +22,7 @@ impl Store {
     /// The longest time to wait for each of several shards.
     pub(crate) fn time_of_shards(&self, shards: usize) -> Duration {
         let timeout = self.connection.timeout;
-        if shards > 1 { timeout / 2 } else { timeout }
+        if shards > 1 { timeout * 3 / 4 } else { timeout }
     }
 
     /// Calls `call` with each part, and returns the results by position. A part has at most [`CHUNK`]

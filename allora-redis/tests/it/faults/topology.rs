@@ -10,7 +10,7 @@ use allora_conformance::{
     faults::{Fleet, LEAST, ONCE},
 };
 use allora_core::{
-    Backend,
+    Backend, ErrorKind,
     backend::{NewSchedule, TimeSource},
     time::from_millis,
 };
@@ -160,6 +160,25 @@ fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
         patiently("the call fails with TRYAGAIN", || refused(one) || refused(two));
         moving.end();
         assert_eq!(asked.await.unwrap().unwrap().kind, "mail");
+    });
+}
+
+#[test]
+fn a_job_whose_key_has_moved_before_its_slot_is_readable_again_after_the_move() {
+    let Some(nodes) = clustered([Some((0, 16_383)), None], &[]) else { return };
+    runtime().block_on(async {
+        let builder = Redis::builder().timeout(Duration::from_secs(2));
+        let store = place(&nodes).connect(builder).await.unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        create(&store, now, "a", NewSchedule::new("mail", "def", None)).await;
+        let moving = Moving::begin(&nodes[0], &nodes[1], "{allora}");
+        moving.one_key("{allora}:job:a");
+        let error = store.queries().unwrap().get("a").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("moving") && text.contains(&nodes[0].url()), "{text}");
+        moving.end();
+        assert_eq!(store.queries().unwrap().get("a").await.unwrap().kind, "mail");
     });
 }
 
