@@ -1,41 +1,36 @@
-//! The connection to the server: opened on first use, and opened again after it failed.
+//! Calls to the servers of a store.
 
-use crate::script::Call;
-use futures::lock::Mutex as AsyncMutex;
+use crate::{
+    cluster::{Cluster, slot_of},
+    driver::{Driver, now, until},
+    script::Call,
+    sentinels::Sentinels,
+    server::{Failure, Line, Server, lock, pipeline, reply_at},
+};
+use allora_core::Result;
+use futures::{
+    StreamExt,
+    channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+    future::select,
+};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError,
-    RedisResult, ServerErrorKind, Value,
-    aio::{ConnectionLike, MultiplexedConnection, PubSub},
-    cluster::ClusterClient,
-    cluster_async::ClusterConnection,
-    cluster_routing::{
-        MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr,
-    },
-    sentinel::SentinelClient,
+    Arg, Cmd, ErrorKind, FromRedisValue, Msg, RedisError, RedisResult, ServerErrorKind, Value,
 };
 use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 /// The servers of an installation.
-pub(crate) enum Target {
-    /// One server.
-    One(Box<Client>),
-    /// The server that the sentinels name as the primary.
-    Sentinel(Box<AsyncMutex<SentinelClient>>),
-    /// The servers of a cluster, each with its slots.
-    Cluster {
-        client: Box<ClusterClient>,
-        /// The nodes that were configured, for subscriptions.
-        nodes: Vec<Client>,
-    },
-}
-
 #[derive(Clone)]
-enum Conn {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
+pub(crate) enum Servers {
+    /// One server.
+    One(Arc<Server>),
+    /// The server that the sentinels name as the primary.
+    Sentinel(Arc<Sentinels>),
+    /// The servers of a cluster, each with its slots.
+    Cluster(Arc<Cluster>),
 }
 
 /// The number of replicas that must have a write before its reply, and the time to wait for them.
@@ -45,208 +40,282 @@ pub(crate) struct Confirm {
     pub(crate) within: Duration,
 }
 
-/// One connection for all calls, to one server or a cluster.
-pub(crate) struct Connection {
-    target: Target,
-    /// The longest time to wait for a connection, and for a reply.
-    timeout: Duration,
-    current: Mutex<Current>,
-    /// Held while one call connects; the others wait for the same connection.
-    connecting: AsyncMutex<()>,
+/// The reply to a request, and the number of replicas that have what it wrote, if that was asked.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) value: Value,
+    pub(crate) replicas: Option<u32>,
 }
+
+/// All connections of a store.
+pub(crate) struct Connection {
+    driver: Driver,
+    servers: Servers,
+    /// The longest time to wait for a connection, and for a reply.
+    pub(crate) timeout: Duration,
+    subscribing: Arc<Mutex<Subscribing>>,
+}
+
+/// The messages of a channel; the first one is `None`, when the subscription begins.
+pub(crate) type Messages = UnboundedReceiver<Option<Msg>>;
 
 #[derive(Default)]
-struct Current {
-    number: u64,
-    conn: Option<Conn>,
-}
-
-/// A call without a reply yet. Dropped in that state, it closes its connection: a connection that
-/// did not reply once may never reply again.
-struct Pending<'a> {
-    connection: &'a Connection,
-    number: u64,
-    has_reply: bool,
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        if !self.has_reply {
-            self.connection.disconnect(self.number);
-        }
-    }
+struct Subscribing {
+    is_running: bool,
+    /// The reason why the last attempt failed.
+    failure: Option<Failure>,
+    /// A subscription that nobody has taken yet.
+    ready: Option<Messages>,
 }
 
 impl Connection {
-    pub(crate) fn new(target: Target, timeout: Duration) -> Self {
-        Self { target, timeout, current: Mutex::default(), connecting: AsyncMutex::new(()) }
+    /// # Errors
+    /// `Other` if the thread of the connections cannot be started.
+    pub(crate) fn new(servers: Servers, timeout: Duration) -> Result<Self> {
+        let driver = Driver::start()?;
+        match &servers {
+            Servers::One(_) => {}
+            Servers::Sentinel(sentinels) => drop(driver.run(sentinels.clone().follow())),
+            Servers::Cluster(cluster) => drop(driver.run(cluster.clone().follow())),
+        }
+        Ok(Self { driver, servers, timeout, subscribing: Arc::default() })
     }
 
     /// Calls a script; sends its text if the server does not know it.
-    pub(crate) async fn call(&self, call: &Call<'_>) -> RedisResult<Value> {
-        match self.send(call.by_hash()).await {
-            Err(error) if is_unknown_script(&error) => self.send(&call.with_text()).await,
-            reply => reply,
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Response, Failure> {
+        let within = call.within.unwrap_or(self.timeout);
+        let send = |command| self.request(command, call.confirm, within);
+        match send(call.first()).await {
+            Err(failure) if is_unknown_script(&failure.cause) => send(call.with_text()).await,
+            response => response,
         }
     }
 
     /// Sends a command; in a cluster, to the server of its first key.
-    pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        self.with(async |conn| {
-            let reply = match conn {
-                Conn::One(conn) => conn.req_packed_command(command).await?,
-                Conn::Cluster(conn) => conn.req_packed_command(command).await?,
-            };
-            match reply {
-                Value::ServerError(error) => Err(error.into()),
-                reply => Ok(reply),
-            }
-        })
-        .await
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        Ok(self.request(command.clone(), None, self.timeout).await?.value)
     }
 
     /// As [`send`](Self::send), with the reply as a `T`.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        Ok(T::from_redis_value(self.send(command).await?)?)
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
+        let value = self.send(command).await?;
+        Ok(T::from_redis_value(value).map_err(RedisError::from)?)
+    }
+
+    async fn request(
+        &self,
+        command: Cmd,
+        confirm: Option<Confirm>,
+        within: Duration,
+    ) -> Result<Response, Failure> {
+        let servers = self.servers.clone();
+        let request = self.driver.run(async move {
+            let end = now() + within;
+            servers.request(command, confirm, end).await
+        });
+        request.await.unwrap_or_else(|_| Err(ended().into()))
     }
 
     /// Sends a command to the server, in a cluster to every primary, and returns each one's reply.
-    pub(crate) async fn ask_each<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<Vec<T>> {
-        let reply = self
-            .with(async |conn| match conn {
-                Conn::One(conn) => conn.req_packed_command(command).await,
-                Conn::Cluster(conn) => {
-                    let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-                    conn.route_command(command.clone(), all).await
-                }
-            })
-            .await?;
-        let each = match (reply.extract_error()?, &self.target) {
-            (Value::Map(each), Target::Cluster { .. }) => {
-                each.into_iter().map(|(_, reply)| reply).collect()
-            }
-            (Value::Array(each), Target::Cluster { .. }) => each,
-            (reply, _) => vec![reply],
-        };
-        each.into_iter().map(|reply| Ok(T::from_redis_value(reply)?)).collect()
-    }
-
-    /// Waits until this many replicas have everything that was written before, and returns how many
-    /// have.
-    ///
-    /// Replicas confirm the writes of one *connection*. A write before the `WAIT` makes them confirm
-    /// also what an earlier connection wrote.
-    pub(crate) async fn confirm(&self, key: &str, confirm: Confirm) -> RedisResult<u32> {
-        let mut both = Pipeline::new();
-        both.cmd("HINCRBY").arg(key).arg("confirmed").arg(1);
-        both.cmd("WAIT").arg(confirm.replicas).arg(confirm.within.as_millis().max(1) as u64);
-        let replies = self
-            .with(async |conn| match conn {
-                Conn::One(conn) => conn.req_packed_commands(&both, 0, 2).await,
-                Conn::Cluster(conn) => {
-                    let route = Route::with_key(key, SlotAddr::Master);
-                    let route = SingleNodeRoutingInfo::SpecificNode(route);
-                    conn.route_pipeline(both.clone(), 0, 2, route).await
-                }
-            })
-            .await?;
-        match replies.into_iter().nth(1) {
-            Some(reply) => Ok(u32::from_redis_value(reply.extract_error()?)?),
-            None => Ok(0),
-        }
-    }
-
-    /// A subscription to one channel.
-    pub(crate) async fn subscribe(&self, channel: &str) -> RedisResult<PubSub> {
-        let mut failed = None;
-        for client in self.listeners().await? {
-            let listening = async {
-                let mut listening = client.get_async_pubsub().await?;
-                listening.subscribe(channel).await?;
-                Ok(listening)
+    pub(crate) async fn ask_each<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+    ) -> Result<Vec<T>, Failure> {
+        let (servers, command, timeout) = (self.servers.clone(), command.clone(), self.timeout);
+        let asking = self.driver.run(async move {
+            let end = now() + timeout;
+            let servers = match &servers {
+                Servers::One(server) => vec![server.clone()],
+                Servers::Sentinel(sentinels) => vec![sentinels.primary(end).await?],
+                Servers::Cluster(cluster) => cluster.primaries(end).await?,
             };
-            match listening.await {
-                Ok(listening) => return Ok(listening),
-                Err(error) => failed = Some(error),
+            let commands = pipeline([command]);
+            let mut each = Vec::with_capacity(servers.len());
+            for server in servers {
+                let mut replies = server.send(Line::Plain, &commands, end).await?;
+                let place = Some(server.place.clone());
+                each.push(reply_at(&mut replies, 0).map_err(|cause| Failure { place, cause })?);
+            }
+            Ok::<_, Failure>(each)
+        });
+        let each: Vec<Value> = asking.await.unwrap_or_else(|_| Err(ended().into()))?;
+        let each = each.into_iter().map(|reply| Ok(T::from_redis_value(reply)?));
+        Ok(each.collect::<RedisResult<_>>()?)
+    }
+
+    /// Publishes a message. Nothing waits for it: it is a hint.
+    pub(crate) fn publish(&self, channel: String, message: String) {
+        let (servers, timeout) = (self.servers.clone(), self.timeout);
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(channel).arg(message);
+        drop(self.driver.run(async move {
+            let end = now() + timeout;
+            // A message to one node of a cluster arrives at the subscribers of every node.
+            let sent = match &servers {
+                Servers::Cluster(cluster) => match cluster.nodes().first() {
+                    Some(node) => node.send(Line::Plain, &pipeline([publish]), end).await,
+                    None => return,
+                },
+                servers => servers.send(Line::Plain, vec![publish], end).await,
+            };
+            drop(sent);
+        }));
+    }
+
+    /// A subscription to one channel, which begins in the background: no call waits for it.
+    ///
+    /// # Errors
+    /// The failure of the last attempt, until one has succeeded.
+    pub(crate) fn subscribe(&self, channel: &str) -> Result<Messages, Failure> {
+        let mut state = lock(&self.subscribing);
+        if let Some(ready) = state.ready.take() {
+            return Ok(ready);
+        }
+        let failure = state.failure.clone();
+        if state.is_running && failure.is_some() {
+            return failure.map_or_else(|| Err(ended().into()), Err);
+        }
+        state.is_running = true;
+        let (sender, messages) = unbounded();
+        let (servers, timeout) = (self.servers.clone(), self.timeout);
+        let (channel, subscribing) = (channel.to_owned(), self.subscribing.clone());
+        let Some(failure) = failure else {
+            drop(self.driver.run(async move {
+                let failed = listen(&servers, &channel, sender, timeout, || {}).await.err();
+                let mut state = lock(&subscribing);
+                (state.is_running, state.failure) = (false, failed);
+            }));
+            return Ok(messages);
+        };
+        // The messages wait for the next subscriber.
+        drop(self.driver.run(async move {
+            let keep = || {
+                let mut state = lock(&subscribing);
+                *state = Subscribing { ready: Some(messages), ..Subscribing::default() };
+            };
+            if let Err(failure) = listen(&servers, &channel, sender, timeout, keep).await {
+                let mut state = lock(&subscribing);
+                (state.is_running, state.failure) = (false, Some(failure));
+            }
+        }));
+        Err(failure)
+    }
+}
+
+impl Servers {
+    /// Sends a command. To be confirmed, it goes with `WAIT` on one connection, so that the server
+    /// that takes the write is the one that asks its replicas.
+    async fn request(
+        &self,
+        command: Cmd,
+        confirm: Option<Confirm>,
+        end: Instant,
+    ) -> Result<Response, Failure> {
+        let Some(Confirm { replicas, within }) = confirm else {
+            let mut replies = self.send(Line::Plain, vec![command], end).await?;
+            return Ok(Response { value: reply_at(&mut replies, 0)?, replicas: None });
+        };
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(replicas).arg(u64::try_from(within.as_millis().max(1)).unwrap_or(u64::MAX));
+        // Replicas confirm the writes of one connection. The first write makes them confirm also what
+        // an earlier connection wrote.
+        let mut mark = redis::cmd("HINCRBY");
+        mark.arg(key_of(&command).unwrap_or_default()).arg("confirmed").arg(1);
+        let mut replies = self.send(Line::Confirming, vec![mark, command, wait], end).await?;
+        reply_at(&mut replies, 0)?;
+        let value = reply_at(&mut replies, 1)?;
+        // A server that became a replica in between refuses to wait.
+        let count = reply_at(&mut replies, 2).and_then(|reply| Ok(u32::from_redis_value(reply)?));
+        let count = count.unwrap_or(0);
+        if count < replicas {
+            match self {
+                Self::One(_) => {}
+                Self::Sentinel(sentinels) => sentinels.watcher.request(),
+                Self::Cluster(cluster) => cluster.watcher.request(),
             }
         }
-        let none = || RedisError::from((ErrorKind::ClusterConnectionNotFound, "no node answers"));
-        Err(failed.unwrap_or_else(none))
+        Ok(Response { value, replicas: Some(count) })
     }
 
-    /// A message to one node of a cluster arrives at the subscribers of every node.
-    async fn listeners(&self) -> RedisResult<Vec<Client>> {
-        match &self.target {
-            Target::One(client) => Ok(vec![(**client).clone()]),
-            Target::Sentinel(sentinel) => Ok(vec![sentinel.lock().await.async_get_client().await?]),
-            Target::Cluster { nodes, .. } => Ok(nodes.clone()),
-        }
-    }
-
-    async fn with<T>(&self, send: impl AsyncFnOnce(&mut Conn) -> RedisResult<T>) -> RedisResult<T> {
-        let (number, mut conn) = self.conn().await?;
-        let mut pending = Pending { connection: self, number, has_reply: false };
-        let reply = send(&mut conn).await;
-        pending.has_reply = !reply.as_ref().is_err_and(is_lost);
-        reply
-    }
-
-    async fn conn(&self) -> RedisResult<(u64, Conn)> {
-        if let Some(conn) = self.ready() {
-            return Ok(conn);
-        }
-        let _connecting = self.connecting.lock().await;
-        if let Some(conn) = self.ready() {
-            return Ok(conn);
-        }
-        let conn = self.connect().await?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.number += 1;
-        current.conn = Some(conn.clone());
-        Ok((current.number, conn))
-    }
-
-    fn ready(&self) -> Option<(u64, Conn)> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.conn.clone().map(|conn| (current.number, conn))
-    }
-
-    fn disconnect(&self, number: u64) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.number == number {
-            current.conn = None;
-        }
-    }
-
-    async fn connect(&self) -> RedisResult<Conn> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(Some(self.timeout));
-        Ok(match &self.target {
-            Target::One(client) => {
-                Conn::One(client.get_multiplexed_async_connection_with_config(&config).await?)
+    async fn send(
+        &self,
+        line: Line,
+        commands: Vec<Cmd>,
+        end: Instant,
+    ) -> Result<Vec<Value>, Failure> {
+        match self {
+            Self::One(server) => server.send(line, &pipeline(commands), end).await,
+            Self::Sentinel(sentinels) => sentinels.send(line, &pipeline(commands), end).await,
+            Self::Cluster(cluster) => {
+                let slot = commands.first().and_then(key_of).map_or(0, |key| slot_of(&key));
+                cluster.send(line, slot, &commands, end).await
             }
-            Target::Sentinel(sentinel) => {
-                let mut sentinel = sentinel.lock().await;
-                Conn::One(sentinel.get_async_connection_with_config(&config).await?)
-            }
-            Target::Cluster { client, .. } => Conn::Cluster(client.get_async_connection().await?),
-        })
+        }
     }
+}
+
+/// Subscribes, and passes messages on until the connection ends, the server is replaced or nobody
+/// listens any more. Calls `begun` when the subscription has begun.
+async fn listen(
+    servers: &Servers,
+    channel: &str,
+    messages: UnboundedSender<Option<Msg>>,
+    timeout: Duration,
+    begun: impl FnOnce(),
+) -> Result<(), Failure> {
+    let servers = match servers {
+        Servers::One(server) => vec![server.clone()],
+        Servers::Sentinel(sentinels) => vec![sentinels.primary(now() + timeout).await?],
+        Servers::Cluster(cluster) => cluster.nodes(),
+    };
+    let none = || RedisError::from((ErrorKind::Io, "no node is known"));
+    let mut failure = Failure::from(none());
+    for server in servers {
+        let subscribed = until(now() + timeout, async {
+            let mut listening = server.client.get_async_pubsub().await?;
+            listening.subscribe(channel).await?;
+            Ok(listening)
+        });
+        match subscribed.await {
+            Ok(listening) => {
+                if messages.unbounded_send(None).is_err() {
+                    return Ok(());
+                }
+                begun();
+                let passing = pin!(async {
+                    let mut received = listening.into_on_message();
+                    while let Some(message) = received.next().await {
+                        if messages.unbounded_send(Some(message)).is_err() {
+                            return;
+                        }
+                    }
+                });
+                select(passing, pin!(server.retired())).await;
+                return Ok(());
+            }
+            Err(cause) => failure = Failure { place: Some(server.place.clone()), cause },
+        }
+    }
+    Err(failure)
+}
+
+/// The first key of a command.
+fn key_of(command: &Cmd) -> Option<Vec<u8>> {
+    let word = |i| match command.args_iter().nth(i) {
+        Some(Arg::Simple(word)) => Some(word.to_vec()),
+        _ => None,
+    };
+    match word(0)?.as_slice() {
+        b"EVAL" | b"EVALSHA" => word(3),
+        _ => word(1),
+    }
+}
+
+/// The thread of the connections has ended: the store is being dropped.
+fn ended() -> RedisError {
+    RedisError::from((ErrorKind::Io, "the thread of the connections has ended"))
 }
 
 fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// True if another connection may succeed: this one is closed, does not reply, or leads to a server
-/// that is no longer primary.
-fn is_lost(error: &RedisError) -> bool {
-    match error.kind() {
-        ErrorKind::Server(kind) => {
-            matches!(kind, ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
-        }
-        ErrorKind::Io | ErrorKind::Parse | ErrorKind::ClusterConnectionNotFound => true,
-        _ => error.is_connection_dropped() || error.is_timeout(),
-    }
 }

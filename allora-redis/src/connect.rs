@@ -2,21 +2,19 @@
 
 use crate::{
     Redis,
-    client::{Confirm, Connection, Target},
-    error::refused,
+    client::{Confirm, Connection, Servers},
+    cluster::Cluster,
+    error::{refused, refused_at},
     keys::Keys,
     script::Scripts,
+    sentinels::{Address, MakeServer, Sentinels},
+    server::{Failure, Server},
     server_info::{Expected, ServerInfo},
     store::Store,
     unused::Unused,
 };
 use allora_core::{Error, ErrorKind, Result};
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, TlsCertificates,
-    TlsMode,
-    cluster::ClusterClient,
-    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
-};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use std::{
     collections::HashMap,
     fmt,
@@ -109,17 +107,18 @@ impl Builder {
         self
     }
 
-    /// The longest time to wait for a connection, and for a reply. Default: 1 s. Range: 10 ms to
-    /// 1 min.
+    /// The longest time to wait for a connection, and for a reply; with several shards, three quarters of it, so
+    /// that a shard that does not reply does not make the replies of the others late. Default: 1 s.
+    /// Range: 10 ms to 1 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
     /// The number of replicas that must have a claim before its run starts: a failover loses the
-    /// writes that the promoted replica does not have. If they do not confirm within half of the
-    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. Default: 0.
-    /// Range: 0 to 100.
+    /// writes that the promoted replica does not have. If they do not confirm within a third of the
+    /// [`timeout`](Self::timeout), the run is not started, and the claim is sent again. When half of its
+    /// lease is over, it is released. Default: 0. Range: 0 to 100.
     pub fn wait_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
@@ -139,12 +138,12 @@ impl Builder {
     /// nodes that have this setting were never all away for more than a quarter of it, and if no node
     /// has claimed, skipped or moved the occurrence. So give days, and more than the longest outage
     /// after which jobs should continue where they were. A paused job is never deleted, nor is one
-    /// without a further occurrence: a job that runs by triggers only, or has ended, would begin
-    /// anew. Stored schedules stay. Nodes search when they poll: give more than ten times their
-    /// `poll_interval`.
+    /// without a further occurrence: a job that runs by triggers only, or has ended, would be registered
+    /// as a new job. Stored schedules stay. Nodes search when they poll: give more than ten times
+    /// their `poll_interval`.
     ///
-    /// The deleted job leaves a tombstone: if its name comes back, the job begins anew, with higher
-    /// fences.
+    /// The deleted job leaves a tombstone. If its name is registered again, it is a new job, whose
+    /// fences are higher than those of the deleted one.
     pub fn forget_unused(mut self, after: Duration) -> Self {
         self.unused = Some(after);
         self
@@ -180,7 +179,8 @@ impl Builder {
         let info = connection_info(server, self.certificates.as_ref())?;
         let place = place_of(&info);
         let client = Client::open(info).map_err(|cause| refused(&place, cause))?;
-        self.open(Target::One(Box::new(client)), place, Expected::One).await
+        let server = Server::new(client, place.clone(), self.timeout);
+        self.open(Servers::One(server), place, Expected::One).await
     }
 
     /// Uses an existing client with its settings.
@@ -192,7 +192,8 @@ impl Builder {
     /// As [`connect`](Self::connect).
     pub async fn connect_client(self, client: Client) -> Result<Redis> {
         let place = place_of(client.get_connection_info());
-        self.open(Target::One(Box::new(client)), place, Expected::One).await
+        let server = Server::new(client, place.clone(), self.timeout);
+        self.open(Servers::One(server), place, Expected::One).await
     }
 
     /// Connects to the primary that these sentinels watch under the name `master`; when they make
@@ -217,10 +218,19 @@ impl Builder {
             .collect::<Result<_>>()?;
         let Some(first) = sentinels.first() else { return Err(none("sentinel")) };
         let place = format!("{} (sentinel of {master:?})", place_of(first));
-        let client = self.sentinels(&sentinels, first, master);
-        let client = client.map_err(|cause| refused(&place, cause))?;
-        let target = Target::Sentinel(Box::new(futures::lock::Mutex::new(client)));
-        self.open(target, place, Expected::One).await
+        let login = self.sentinels.clone();
+        let each = sentinels.iter().map(|sentinel| {
+            let settings = sentinel.redis_settings().clone().set_db(0);
+            let settings = match &login {
+                Some(login) => settings.set_username(&login.user).set_password(&login.password),
+                None => settings,
+            };
+            self.server(sentinel.clone().set_redis_settings(settings))
+        });
+        let each = each.collect::<Result<Vec<_>, _>>();
+        let each = each.map_err(|failure| refused_at(&place, failure))?;
+        let sentinels = Sentinels::new(each, master, self.servers_like(first), self.timeout);
+        self.open(Servers::Sentinel(Arc::new(sentinels)), place, Expected::One).await
     }
 
     /// Connects to the cluster of these nodes; one of them must reply.
@@ -247,83 +257,55 @@ impl Builder {
             let wrong = format!("{place}: a cluster has one database, 0; leave it out");
             return Err(Error::invalid(wrong).op(OP));
         }
-        let each = nodes.iter().map(|node| Client::open(node.clone()));
-        let each = each.collect::<Result<Vec<_>, _>>().map_err(|cause| refused(&place, cause))?;
-        let mut client = ClusterClient::builder(nodes)
-            .connection_timeout(self.timeout)
-            .response_timeout(self.timeout)
-            .overall_response_timeout(Some(self.timeout))
-            // While a slot moves, its keys are in two places, and scripts fail with `TRYAGAIN`. They
-            // are sent again every 25 ms until the time is over; further attempts are core's, with
-            // the same claim ids. The driver's default waits are longer than that time.
-            .min_retry_wait(1)
-            .max_retry_wait(50)
-            .retry_wait_formula(50, 1)
-            .retries(u32::try_from(self.timeout.as_millis() / 25).unwrap_or(u32::MAX));
-        if let Some(certificates) = &self.certificates {
-            client = client.certs(certificates.clone());
-        }
-        let client = client.build().map_err(|cause| refused(&place, cause))?;
-        self.open(
-            Target::Cluster { client: Box::new(client), nodes: each },
-            place,
-            Expected::Cluster,
-        )
-        .await
+        let seeds = nodes.iter().filter_map(|node| match node.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), *port))
+            }
+            _ => None,
+        });
+        let cluster = Cluster::new(seeds.collect(), self.servers_like(first), self.timeout);
+        self.open(Servers::Cluster(Arc::new(cluster)), place, Expected::Cluster).await
     }
 
-    fn sentinels(
-        &self,
-        all: &[ConnectionInfo],
-        first: &ConnectionInfo,
-        master: &str,
-    ) -> Result<SentinelClient, RedisError> {
-        let settings = first.redis_settings();
-        let addresses = all.iter().map(|one| one.addr().clone());
-        let mut client = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?
-            .set_client_to_redis_db(settings.db())
-            .set_client_to_redis_protocol(settings.protocol());
-        if let Some(user) = settings.username() {
-            client = client.set_client_to_redis_username(user);
-        }
-        if let Some(password) = settings.password() {
-            client = client.set_client_to_redis_password(password);
-        }
-        if let ConnectionAddr::TcpTls { insecure, .. } = first.addr() {
-            let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
-            client = client.set_client_to_redis_tls_mode(mode);
-        }
-        if let Some(certificates) = &self.certificates {
-            client = client.set_client_to_redis_certificates(certificates.clone());
-        }
-        let (user, password) = match &self.sentinels {
-            Some(login) => (Some(&*login.user), Some(&*login.password)),
-            None => (settings.username(), settings.password()),
-        };
-        if let Some(user) = user {
-            client = client.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = password {
-            client = client.set_client_to_sentinel_password(password);
-        }
-        client.build()
+    fn server(&self, info: ConnectionInfo) -> Result<Arc<Server>, Failure> {
+        server(info, self.timeout)
     }
 
-    async fn open(self, target: Target, place: String, expected: Expected) -> Result<Redis> {
+    /// Servers at other addresses, with the settings of this one.
+    fn servers_like(&self, info: &ConnectionInfo) -> MakeServer {
+        let (info, timeout) = (info.clone(), self.timeout);
+        Box::new(move |(host, port): &Address| {
+            let (host, port) = (host.clone(), *port);
+            let address = match info.addr() {
+                ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                    let (insecure, tls_params) = (*insecure, tls_params.clone());
+                    ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+                }
+                _ => ConnectionAddr::Tcp(host, port),
+            };
+            server(info.clone().set_addr(address), timeout).map_err(|failure| failure.cause)
+        })
+    }
+
+    async fn open(self, servers: Servers, place: String, expected: Expected) -> Result<Redis> {
         self.check()?;
         install_crypto();
-        let connection = Connection::new(target, self.timeout);
-        let servers = ServerInfo::ask(&connection).await.map_err(|cause| refused(&place, cause))?;
+        let connection = Connection::new(servers, self.timeout)?;
+        let servers = ServerInfo::ask(&connection).await;
+        let servers = servers.map_err(|failure| refused_at(&place, failure))?;
         for server in &servers {
             server.check(&place, expected, self.ephemeral)?;
         }
-        let durability_warning =
-            servers.iter().find_map(|server| server.durability_warning(self.replicas));
+        let mut warnings: Vec<&str> =
+            servers.iter().flat_map(|server| server.durability_warnings(self.replicas)).collect();
+        warnings.sort_unstable();
+        warnings.dedup();
+        let durability_warning = Some(warnings.join("; ")).filter(|all| !all.is_empty());
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|cause| {
             Error::new(ErrorKind::Other, "the system gives no random numbers").op(OP).source(cause)
         })?;
-        let within = self.timeout / 2;
+        let within = self.timeout / 3;
         let store = Store {
             connection,
             keys: Keys { prefix: self.prefix, shards: self.shards },
@@ -336,6 +318,7 @@ impl Builder {
             store_ids: Mutex::new(HashMap::new()),
             writer: random.iter().map(|byte| format!("{byte:02x}")).collect(),
             written: AtomicU64::new(0),
+            kinds: Mutex::default(),
             cache: Mutex::default(),
         };
         store.initialise().await?;
@@ -374,7 +357,8 @@ impl Store {
         let meta = self.keys.meta();
         let mut set = redis::cmd("HSETNX");
         set.arg(&meta).arg("shards").arg(self.keys.shards);
-        self.connection.ask::<bool>(&set).await.map_err(|cause| refused(&self.place, cause))?;
+        let set = self.connection.ask::<bool>(&set).await;
+        set.map_err(|failure| refused_at(&self.place, failure))?;
         let mut get = redis::cmd("HGET");
         let shards: u32 =
             self.connection.ask(get.arg(&meta).arg("shards")).await.map_err(failed)?;
@@ -439,6 +423,11 @@ pub fn connection_info(
             Err(Error::invalid(unreadable).op(OP).source(cause))
         }
     }
+}
+
+fn server(info: ConnectionInfo, timeout: Duration) -> Result<Arc<Server>, Failure> {
+    let place = place_of(&info);
+    Ok(Server::new(Client::open(info)?, place, timeout))
 }
 
 fn address(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {

@@ -1,18 +1,23 @@
 //! The errors of calls and of connecting.
 
-use crate::store::Store;
+use crate::{server::Failure, store::Store};
 use allora_core::{Error, ErrorKind};
 use redis::{ErrorKind as RedisErrorKind, RedisError, ServerErrorKind};
 
 impl Store {
     /// The error of a call that failed, or whose outcome is unknown.
-    pub(crate) fn failed(&self, op: &'static str, cause: RedisError) -> Error {
-        let place = &self.place;
+    pub(crate) fn failed(&self, op: &'static str, failure: Failure) -> Error {
+        let Failure { place, cause } = failure;
+        let place = place.as_deref().unwrap_or(&self.place);
         let (kind, what) = match cause.kind() {
             RedisErrorKind::AuthenticationFailed
             | RedisErrorKind::Server(ServerErrorKind::NoPerm) => {
                 (ErrorKind::Other, format!("{place} does not permit the command to this user"))
             }
+            _ if is_half_moved(&cause) => (
+                ErrorKind::Unavailable,
+                format!("{place} has only some of the keys: their slot is moving to another node"),
+            ),
             RedisErrorKind::Server(_) | RedisErrorKind::Extension => {
                 (ErrorKind::Unavailable, format!("{place} refused the command"))
             }
@@ -26,6 +31,11 @@ impl Store {
         let what = format!("{} returned a reply that no script of allora returns", self.place);
         Error::new(ErrorKind::Other, what).op(op)
     }
+}
+
+/// True if a script did not find all of its keys, because some have moved to another node.
+pub(crate) fn is_half_moved(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("non local key"))
 }
 
 /// The same error for another part of a batch.
@@ -43,6 +53,11 @@ fn mentions(cause: &RedisError, what: &str) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// The error of a connection that failed, to the server that failed if one is known.
+pub(crate) fn refused_at(place: &str, failure: Failure) -> Error {
+    refused(failure.place.as_deref().unwrap_or(place), failure.cause)
 }
 
 /// The error of a connection that failed: its reason, and what to do about it.
@@ -69,6 +84,10 @@ pub fn refused(place: &str, cause: RedisError) -> Error {
         (RedisErrorKind::Parse, _) => {
             (ErrorKind::Invalid, format!("{place} does not reply as a Redis does: is it a Redis?"))
         }
+        (RedisErrorKind::Server(_), _) if detail.contains("cluster support disabled") => (
+            ErrorKind::Invalid,
+            format!("{place} is not a node of a cluster; connect with `Builder::connect`"),
+        ),
         (RedisErrorKind::Server(_), _) if detail.contains("db index") => {
             (ErrorKind::Invalid, format!("{place}: there is no such database"))
         }

@@ -5,12 +5,14 @@ use crate::{
     cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
     error::copy,
     keys::Shard,
+    records::{Write, Written},
     script::Call,
+    shards::Part,
     store::{Store, StoredRecord, Version},
 };
 use allora_core::{
     MAX_NAME, Result, Time,
-    backend::{Action, Batch, Operation, Reply, TimeSource},
+    backend::{Action, Batch, HistoryEntry, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::{FastPath, Loaded, Snapshot},
 };
@@ -18,6 +20,7 @@ use redis::Value;
 use std::{
     collections::{HashMap, hash_map::Entry},
     iter,
+    time::Duration,
 };
 
 const OP: &str = "reschedule";
@@ -47,12 +50,13 @@ impl Store {
     pub(crate) async fn fast_path(&self, batch: Batch<'_>) -> Result<FastPath<Version>> {
         let targets = targets(batch.operations);
         let targets = &targets;
-        let serve = |shard, which: Vec<usize>| async move {
+        let serve = |Part { shard, which, within }| async move {
             let part: Vec<&Target<'_>> = which.iter().map(|i| &targets[*i]).collect();
-            self.serve(shard, &part, batch).await
+            self.serve(shard, &part, batch, within).await
         };
         let names = targets.iter().map(|target| target.name);
         let served = self.call_shards(names, |_| 0, serve).await?;
+        let served: Vec<Result<Served>> = served.into_iter().map(Result::flatten).collect();
         let mut fast = FastPath::none();
         let (mut loaded, mut min_fence) = (Vec::new(), 0);
         for (target, served) in targets.iter().zip(served) {
@@ -84,14 +88,18 @@ impl Store {
         shard: u32,
         targets: &[&Target<'_>],
         batch: Batch<'_>,
-    ) -> Result<Vec<Served>> {
+        within: Duration,
+    ) -> Result<Vec<Result<Served>>> {
         let keys = self.keys.shard(shard);
         let updates = self.updates(targets, batch);
         let stamp = self.version_stamp();
-        let call = match updates.is_empty() {
+        let mut call = match updates.is_empty() {
             true => self.read_call(&keys, targets.iter().map(|target| target.name)),
             false => self.update_call(&keys, targets, batch.time, &updates, &stamp),
         };
+        let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
+        let claims = updates.iter().any(|update| is_claim(targets[update.target].first));
+        (call.within, call.confirm) = (Some(within), self.confirm.filter(|_| claims));
         let (prelude, values) = self.call(OP, shard, &call).await?;
         if values.len() != targets.len() {
             return Err(self.unexpected_response(OP));
@@ -99,7 +107,7 @@ impl Store {
         let now = prelude.now(batch.time);
         let mut updates = updates.into_iter().peekable();
         let (mut served, mut seen) = (Vec::with_capacity(targets.len()), Vec::new());
-        let mut has_claimed = false;
+        let mut again = Vec::new();
         for (i, (target, value)) in targets.iter().zip(values).enumerate() {
             let update = updates.next_if(|update| update.target == i);
             if value == Value::Int(1) {
@@ -109,26 +117,98 @@ impl Store {
                 let operation = &batch.operations[target.first];
                 // As the same operation sent again: its reply is that of the update.
                 let reply = apply_to(cached.slot(), operation, batch.node, now);
-                has_claimed |= matches!(reply, Ok(Reply::Claimed(_)));
+                let reply = match &reply {
+                    Ok(Reply::Claimed(_)) => self.check_confirmed(OP, &prelude).and(reply),
+                    _ => reply,
+                };
                 let head = cached.record().and_then(Record::head);
                 let is_due = matches!(reply, Ok(Reply::Accepted))
                     && head.is_some_and(|head| head.due_at <= now);
                 seen.push((name, cached));
-                served.push(Served::Replied { now, reply, is_due });
+                served.push(Ok(Served::Replied { now, reply, is_due }));
             } else {
                 let stored = StoredRecord::new(target.name, value);
-                has_claimed |= has_claim_of(&stored, target, batch.operations);
+                let claimed = claim_of(&stored, target, batch.operations);
+                if let (Some(fence), Some(_)) = (claimed, self.confirm) {
+                    again.push((i, fence));
+                }
                 if self.history == 0 {
                     seen.extend(stored.cached());
                 }
-                served.push(Served::Loaded(Box::new(stored.loaded(&prelude, now))));
+                served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
             }
         }
         self.remember(seen);
-        if has_claimed {
-            self.confirm(OP, shard).await?;
-        }
+        self.prove(shard, targets, &mut served, again, batch.node, within).await?;
         Ok(served)
+    }
+
+    /// Proves to replicas the claims that these records have since an earlier call, each given by its
+    /// target and its fence. If too few confirm until half of a lease is over, the claim is released,
+    /// so that the lease does not end without a run.
+    ///
+    /// The records are written again first. Their new version stamps make a release of them void that
+    /// is still on its way: a claim that is released is never granted.
+    async fn prove(
+        &self,
+        shard: u32,
+        targets: &[&Target<'_>],
+        served: &mut [Result<Served>],
+        claims: Vec<(usize, i64)>,
+        node: &str,
+        within: Duration,
+    ) -> Result {
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let loaded = |i: usize| match &served[i] {
+            Ok(Served::Loaded(loaded)) => Some(&**loaded),
+            _ => None,
+        };
+        let same = claims.iter().filter_map(|(i, _)| {
+            let loaded = loaded(*i)?;
+            let record = loaded.stored()?;
+            Some(write(targets[*i].name, loaded, record, &[]).proof())
+        });
+        let same: Vec<Write<'_>> = same.collect();
+        let written = self.write(OP, shard, &same.iter().collect::<Vec<_>>(), within).await?;
+        let names: Vec<&str> = claims.iter().map(|(i, _)| targets[*i].name).collect();
+        let (prelude, read) = self.read(OP, shard, &names).await?;
+        let mut released = Vec::new();
+        for (((i, fence), written), stored) in claims.into_iter().zip(written).zip(read) {
+            let now = loaded_at(&served[i]);
+            let loaded = stored.loaded(&prelude, now);
+            let few = match written {
+                Written::Yes => {
+                    served[i] = Ok(Served::Loaded(Box::new(loaded)));
+                    continue;
+                }
+                // Another write came first: the claim is decided anew by the next call.
+                Written::No => 0,
+                Written::Unconfirmed(few) if !is_half_over(loaded.stored(), fence, now) => few,
+                Written::Unconfirmed(few) => {
+                    let mut after = loaded.stored().cloned();
+                    let release = Operation::new(targets[i].name, Action::Release { fence });
+                    let mut history = match self.history {
+                        0 => HistoryBuffer::off(),
+                        _ => HistoryBuffer::kept(),
+                    };
+                    let _ = apply(&mut after, &release, OpContext::new(node, now), &mut history);
+                    let name = targets[i].name;
+                    released.extend(after.map(|after| (name, loaded, after, history.take())));
+                    few
+                }
+            };
+            served[i] = Err(self.unconfirmed(OP, few));
+        }
+        let writes = released
+            .iter()
+            .map(|(name, loaded, after, history)| write(name, loaded, after, history));
+        let writes: Vec<Write<'_>> = writes.collect();
+        if !writes.is_empty() {
+            self.write(OP, shard, &writes.iter().collect::<Vec<_>>(), within).await?;
+        }
+        Ok(())
     }
 
     /// The updates of those targets whose records are cached.
@@ -174,7 +254,7 @@ impl Store {
         updates: &[Update],
         stamp: &str,
     ) -> Call<'_> {
-        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot()]);
+        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot(), keys.kinds()]);
         call.arg(fixed_clock(time).unwrap_or_default());
         let validities = || updates.iter().map(|update| update.update.validity);
         call.optional(validities().filter_map(|validity| validity.from).max());
@@ -272,13 +352,54 @@ fn apply_to(
     apply(slot, operation, OpContext::new(node, now), &mut HistoryBuffer::off())
 }
 
-/// True if the record has the lease of a claim of this target: an earlier copy of it was applied, and
-/// possibly not confirmed.
-fn has_claim_of(stored: &StoredRecord, target: &Target<'_>, operations: &[Operation<'_>]) -> bool {
-    let Some(record) = stored.readable() else { return false };
-    target.positions().any(|i| match &operations[i].action {
-        Action::Claim(claim) => record.leases.iter().any(|lease| lease.claim_id == claim.claim_id),
-        _ => false,
+/// The write of a record in place of a loaded one.
+fn write<'a>(
+    name: &'a str,
+    loaded: &'a Loaded<Version>,
+    after: &'a Record,
+    history: &'a [HistoryEntry],
+) -> Write<'a> {
+    Write {
+        name,
+        version: &loaded.version,
+        before: loaded.stored(),
+        is_unreadable: false,
+        after,
+        history,
+        not_after: None,
+        decided_at: loaded.now.unwrap_or(Time::UNIX_EPOCH),
+        is_proof: false,
+    }
+}
+
+/// True if half of the lease with this fence is over.
+fn is_half_over(record: Option<&Record>, fence: i64, now: Time) -> bool {
+    let lease = record.and_then(|record| record.leases.iter().find(|lease| lease.fence == fence));
+    lease.is_some_and(|lease| now - lease.started_at > lease.until - now)
+}
+
+/// The time at which a record was read.
+fn loaded_at(served: &Result<Served>) -> Time {
+    match served {
+        Ok(Served::Loaded(loaded)) => loaded.now.unwrap_or(Time::UNIX_EPOCH),
+        _ => Time::UNIX_EPOCH,
+    }
+}
+
+/// The fence of the lease of a claim of this target, if the record has one: an earlier copy of the
+/// claim was applied, and possibly not confirmed.
+fn claim_of(
+    stored: &StoredRecord,
+    target: &Target<'_>,
+    operations: &[Operation<'_>],
+) -> Option<i64> {
+    let record = stored.readable()?;
+    target.positions().find_map(|i| match &operations[i].action {
+        Action::Claim(claim) => {
+            let lease = record.leases.iter().find(|lease| lease.claim_id == claim.claim_id);
+            lease.map(|lease| lease.fence)
+        }
+        _ => None,
     })
 }
 

@@ -74,6 +74,11 @@ impl Shard {
         format!("{}:history", self.tag)
     }
 
+    /// The history of one job: a sorted set as [`history`](Self::history).
+    pub(crate) fn history_of(&self, name: &str) -> String {
+        format!("{}:history:{name}", self.tag)
+    }
+
     /// The history: a hash of the entries by their names.
     pub(crate) fn history_entries(&self) -> String {
         format!("{}:entries", self.tag)
@@ -84,7 +89,7 @@ impl Shard {
         format!("{}:due:{kind}", self.tag)
     }
 
-    /// A set of all kinds that were ever in the due index.
+    /// A set of the kinds in the due index; those that are there no more are forgotten when it is read.
     pub(crate) fn kinds(&self) -> String {
         format!("{}:kinds", self.tag)
     }

@@ -4,7 +4,9 @@
 
 mod cache;
 mod client;
+mod cluster;
 mod connect;
+mod driver;
 mod encoding;
 mod error;
 mod fast_path;
@@ -16,10 +18,13 @@ mod prune;
 mod queries;
 mod records;
 mod script;
+mod sentinels;
+mod server;
 mod server_info;
 mod shards;
 mod store;
 mod unused;
+mod watcher;
 
 pub use connect::Builder;
 pub use redis::{Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, TlsCertificates};

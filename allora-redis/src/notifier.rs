@@ -12,20 +12,22 @@ use futures::{StreamExt, stream::BoxStream};
 impl Notifier for Redis {
     async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
         let store = &*self.store;
-        let subscription = store.connection.subscribe(&store.keys.notifications()).await;
-        let subscription = subscription.map_err(|cause| store.failed("subscribe", cause))?;
-        // The stream ends with its connection; the subscriber then subscribes again and reads.
-        Ok(subscription.into_on_message().map(|message| parse(&message)).boxed())
+        let messages = store.connection.subscribe(&store.keys.notifications());
+        let messages = messages.map_err(|failure| store.failed("subscribe", failure))?;
+        // The stream ends with its connection; the subscriber then subscribes again and reads. What
+        // was sent before the subscription began is unknown.
+        let parsed = |message: Option<redis::Msg>| {
+            message.map_or(Notification::Changed, |message| parse(&message))
+        };
+        Ok(messages.map(parsed).boxed())
     }
 }
 
 impl Store {
     /// Sends notifications to all nodes.
-    pub(crate) async fn notify(&self, notifications: Vec<Notification>) {
+    pub(crate) fn notify(&self, notifications: Vec<Notification>) {
         for notification in notifications {
-            let mut publish = redis::cmd("PUBLISH");
-            publish.arg(self.keys.notifications()).arg(notification.to_string());
-            let _ = self.connection.send(&publish).await;
+            self.connection.publish(self.keys.notifications(), notification.to_string());
         }
     }
 }

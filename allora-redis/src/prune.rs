@@ -92,8 +92,9 @@ impl Store {
         if let Some(one) = unused.first() {
             let writes: Vec<Write<'_>> = unused.iter().map(|job| job.write(now)).collect();
             // A job that was claimed in between stays: its hot record is another one.
-            self.write(OP, shard, &writes.iter().collect::<Vec<_>>()).await?;
-            self.notify(vec![Notification::Changed]).await;
+            let writes: Vec<&Write<'_>> = writes.iter().collect();
+            self.write(OP, shard, &writes, self.connection.timeout).await?;
+            self.notify(vec![Notification::Changed]);
             self.purge_tombstones(&[&one.name], now).await?;
         }
         Ok(Some(Place { shard, from }))
@@ -141,6 +142,7 @@ impl Deletion {
             history: &[],
             not_after: None,
             decided_at: now,
+            is_proof: false,
         }
     }
 }

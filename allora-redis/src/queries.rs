@@ -1,6 +1,7 @@
 //! Queries: due jobs, lists, kinds and history, over all shards at the same time.
 
 use crate::{
+    client::Response,
     encoding::{history, ms},
     keys::Shard,
     script::Call,
@@ -13,14 +14,19 @@ use allora_core::{
     record::{Record, codec},
     time::from_millis,
 };
-use futures::future::try_join_all;
-use redis::Value;
+use futures::future::{join_all, try_join_all};
+use redis::{FromRedisValue, Value};
+use std::sync::PoisonError;
 
 /// The most jobs that one query finds in one shard: other clients wait for it.
 const MAX_FOUND: usize = 10 * CHUNK;
 
-/// The number of history entries that one call reads.
+/// The largest number of history entries that one call reads.
 const PAGE: usize = 500;
+
+/// The time after which a search is repeated that one of the shards has failed, in milliseconds. Nodes
+/// search a second ahead.
+const RETRY_MS: i64 = 2_000;
 
 /// A name and its record, or the reason why it cannot be read.
 type Listed = (String, Result<Record, String>);
@@ -41,18 +47,29 @@ impl Store {
         let range = Range { until, skip, limit };
         let shards = self.keys.all().map(|(i, shard)| {
             let (kinds, range) = (&kinds, &range);
-            async move {
-                let found = self.find_due_in(OP, i, &shard, kinds, range, time).await?;
-                Ok::<_, allora_core::Error>((i, found))
-            }
+            async move { (i, self.find_due_in(OP, i, &shard, kinds, range, time).await) }
         });
         let mut entries = Vec::new();
-        let (mut now, mut next) = (time.without_store_clock(), None);
-        for (n, (shard, found)) in try_join_all(shards).await?.into_iter().enumerate() {
-            now = if n == 0 { found.now } else { now.max(found.now) };
-            next = earlier(next, found.next);
-            entries.extend(found.entries.into_iter().map(|entry| (shard, entry)));
+        let (mut now, mut next, mut failure) = (None, None, None);
+        for (shard, found) in join_all(shards).await {
+            match found {
+                Ok(found) => {
+                    now = now.max(Some(found.now));
+                    next = earlier(next, found.next);
+                    entries.extend(found.entries.into_iter().map(|entry| (shard, entry)));
+                }
+                Err(error) => failure = Some(error),
+            }
         }
+        // The jobs of a shard that fails are found by the search after its return.
+        let now = match (now, failure) {
+            (None, Some(error)) => return Err(error),
+            (Some(now), Some(_)) => {
+                next = earlier(next, Some(ms(now) + RETRY_MS));
+                now
+            }
+            (now, None) => now.unwrap_or_else(|| time.without_store_clock()),
+        };
         entries.sort_by(|(_, a), (_, b)| (a.at, &a.stored.name).cmp(&(b.at, &b.stored.name)));
         if let Some((_, beyond)) = entries.get(limit) {
             next = earlier(next, Some(beyond.at));
@@ -95,6 +112,7 @@ impl Store {
             .chain(kinds.iter().map(|kind| shard.due(kind)))
             .collect();
         let mut call = Call::new(&self.scripts.find_due, &keys);
+        call.within = Some(self.time_of_shards(self.keys.shards as usize));
         call.arg(range.until).arg(range.skip).arg(range.limit).arg(shard.job(""));
         let (prelude, values) = self.call(op, i, &call).await?;
         let entries = Vec::with_capacity(values.len());
@@ -177,15 +195,32 @@ impl Store {
     }
 
     pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
-        let shards = self.keys.all().map(|(_, shard)| async move {
-            let mut members = redis::cmd("SMEMBERS");
-            members.arg(shard.kinds());
-            let kinds = self.connection.ask::<Vec<String>>(&members).await;
-            kinds.map_err(|cause| self.failed("kinds", cause))
-        });
+        let shards =
+            self.keys.all().map(|(i, shard)| async move { self.kinds_in(i, &shard).await });
         let mut kinds: Vec<String> = try_join_all(shards).await?.into_iter().flatten().collect();
         kinds.sort_unstable();
         kinds.dedup();
+        Ok(kinds)
+    }
+
+    /// The kinds of a shard; of one that fails, those that it had.
+    async fn kinds_in(&self, i: u32, shard: &Shard) -> Result<Vec<String>> {
+        const OP: &str = "kinds";
+        let mut call = Call::new(&self.scripts.kinds, &[shard.kinds()]);
+        call.arg(shard.due(""));
+        call.within = Some(self.time_of_shards(self.keys.shards as usize));
+        let reply = self.connection.call(&call).await;
+        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds = match reply {
+            Ok(Response { value, .. }) => {
+                Vec::<String>::from_redis_value(value).map_err(|_| self.unexpected_response(OP))?
+            }
+            Err(failure) => {
+                let kinds = known.get(&i).cloned();
+                return kinds.ok_or_else(|| self.failed(OP, failure));
+            }
+        };
+        known.insert(i, kinds.clone());
         Ok(kinds)
     }
 
@@ -211,14 +246,15 @@ impl Store {
     ) -> Result<Vec<HistoryEntry>> {
         let failed = |cause| self.failed("entries", cause);
         let keys = self.keys.shard(shard);
+        let key = name.map_or_else(|| keys.history(), |name| keys.history_of(name));
         let highest = before.map_or("+inf".to_owned(), |before| before.fence.to_string());
         let mut before = before.cloned();
         let mut all = Vec::new();
         let mut skipped = 0;
         while all.len() < limit {
             let mut range = redis::cmd("ZREVRANGEBYSCORE");
-            range.arg(keys.history()).arg(&highest).arg("-inf");
-            range.arg("LIMIT").arg(skipped).arg(PAGE);
+            range.arg(&key).arg(&highest).arg("-inf");
+            range.arg("LIMIT").arg(skipped).arg(PAGE.min(limit - all.len() + 1));
             let members: Vec<Vec<u8>> = self.connection.ask(&range).await.map_err(failed)?;
             if members.is_empty() {
                 break;
@@ -228,7 +264,6 @@ impl Store {
             let mut cursors: Vec<_> = members.iter().filter_map(|m| history::cursor(m)).collect();
             cursors.retain(|at| before.as_ref().is_none_or(|before| at < before));
             before = cursors.last().cloned().or(before);
-            cursors.retain(|at| name.is_none_or(|name| at.name == name));
             if cursors.is_empty() {
                 continue;
             }

@@ -5,6 +5,7 @@ use crate::{
     cache::CachedRecord,
     encoding::{Fields, NAMES, history, ms},
     script::Call,
+    shards::Part,
     store::{Store, StoredRecord, Version},
 };
 use allora_core::{
@@ -19,6 +20,7 @@ use allora_core::{
 };
 use async_trait::async_trait;
 use redis::Value;
+use std::time::Duration;
 
 const OP: &str = "reschedule";
 
@@ -57,7 +59,7 @@ impl RecordStore for Redis {
     }
 
     fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning
+        self.store.durability_warning.as_deref()
     }
 
     fn history_limit(&self) -> u64 {
@@ -77,7 +79,7 @@ impl RecordStore for Redis {
     }
 
     async fn notify(&self, notifications: Vec<Notification>) {
-        self.store.notify(notifications).await;
+        self.store.notify(notifications);
     }
 
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
@@ -109,6 +111,8 @@ pub(crate) struct Write<'a> {
     pub(crate) not_after: Option<Time>,
     /// The time at which the change was decided.
     pub(crate) decided_at: Time,
+    /// It changes nothing but the version stamp, and proves the record to replicas.
+    pub(crate) is_proof: bool,
 }
 
 impl Store {
@@ -117,15 +121,18 @@ impl Store {
         if names.is_empty() {
             return Ok(Snapshot::new(self.now(load.time).await?, Vec::new()));
         }
-        let read = |shard, which: Vec<usize>| async move {
-            let part: Vec<&str> = which.iter().map(|i| names[*i]).collect();
-            let (prelude, read) = self.read(OP, shard, &part).await?;
-            self.remember(read.iter().filter_map(StoredRecord::cached));
+        let read = |Part { shard, which, within }| async move {
+            let names = which.iter().map(|i| names[*i]);
+            let mut call = self.read_call(&self.keys.shard(shard), names.clone());
             // After a lost commit: an earlier copy of a claim may have been applied in between.
+            (call.within, call.confirm) = (Some(within), self.confirm.filter(|_| load.fresh));
+            let (prelude, values) = self.call(OP, shard, &call).await?;
+            let read = self.stored(OP, names, values)?;
+            self.remember(read.iter().filter_map(StoredRecord::cached));
             let is_mine = |lease: &Lease| lease.node == load.node;
             let mut records = read.iter().filter_map(StoredRecord::readable);
             if load.fresh && records.any(|record| record.leases.iter().any(is_mine)) {
-                self.confirm(OP, shard).await?;
+                self.check_confirmed(OP, &prelude)?;
             }
             let now = prelude.now(load.time);
             Ok(read.into_iter().map(|stored| stored.loaded(&prelude, now)).collect())
@@ -149,39 +156,46 @@ impl Store {
         let writes: Vec<Write<'_>> =
             commit.drafts.iter().map(|draft| Write::of(draft, commit.now)).collect();
         let writes = &writes;
-        let write = |shard, which: Vec<usize>| async move {
+        let write = |Part { shard, which, within }| async move {
             let part: Vec<&Write<'_>> = which.iter().map(|i| &writes[*i]).collect();
-            let written = self.write(OP, shard, &part).await?;
-            if part.iter().zip(&written).any(|(write, written)| *written && write.claims()) {
-                self.confirm(OP, shard).await?;
-            }
-            let outcome = |written| match written {
-                true => Outcome::Written { notified: false },
-                false => Outcome::Conflict(None),
+            let written = self.write(OP, shard, &part, within).await?;
+            let outcome = |(written, write): (Written, &&Write<'_>)| match written {
+                Written::Unconfirmed(replicas) if write.claims() => {
+                    Err(self.unconfirmed(OP, replicas))
+                }
+                Written::Yes | Written::Unconfirmed(_) => Ok(Outcome::Written { notified: false }),
+                Written::No => Ok(Outcome::Conflict(None)),
             };
-            Ok(written.into_iter().map(outcome).collect())
+            Ok(written.into_iter().zip(&part).map(outcome).collect())
         };
         let names = writes.iter().map(|write| write.name);
-        self.call_shards(names, |i| writes[i].size(), write).await
+        let outcomes = self.call_shards(names, |i| writes[i].size(), write).await?;
+        Ok(outcomes.into_iter().map(Result::flatten).collect())
     }
 
-    /// Writes the records of one shard that still are as they were read; returns for each whether it
-    /// was written.
+    /// Writes the records of one shard that still are as they were read. Claims among them wait for
+    /// replicas.
     pub(crate) async fn write(
         &self,
         op: &'static str,
         shard: u32,
         writes: &[&Write<'_>],
-    ) -> Result<Vec<bool>> {
+        within: Duration,
+    ) -> Result<Vec<Written>> {
         let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
         let mut all = vec![keys.state(), keys.hot(), keys.names(), keys.tombstones()];
         all.extend([keys.kinds(), keys.history(), keys.history_entries()]);
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.job("")).arg(self.history);
+        call.arg(keys.due("")).arg(keys.job("")).arg(self.history).arg(keys.history_of(""));
         let written: Vec<Fields> =
             writes.iter().map(|write| write.args(&mut call, &stamp)).collect();
-        let reply = self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
-        let Value::Array(replies) = reply else { return Err(self.unexpected_response(op)) };
+        call.within = Some(within);
+        call.confirm = self.confirm.filter(|_| writes.iter().any(|write| write.claims()));
+        let response = self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
+        let few = self.too_few(response.replicas);
+        let Value::Array(replies) = response.value else {
+            return Err(self.unexpected_response(op));
+        };
         if replies.len() != writes.len() {
             return Err(self.unexpected_response(op));
         }
@@ -192,8 +206,23 @@ impl Store {
             Some((write.name.to_owned(), cached))
         });
         self.remember(seen);
-        Ok(replies)
+        let written = |written| match (written, few) {
+            (false, _) => Written::No,
+            (true, None) => Written::Yes,
+            (true, Some(replicas)) => Written::Unconfirmed(replicas),
+        };
+        Ok(replies.into_iter().map(written).collect())
     }
+}
+
+/// The outcome of one write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Written {
+    Yes,
+    /// Only this number of replicas have it.
+    Unconfirmed(u32),
+    /// The record was another one.
+    No,
 }
 
 impl<'a> Write<'a> {
@@ -207,14 +236,23 @@ impl<'a> Write<'a> {
             history: &draft.history,
             not_after: draft.not_after,
             decided_at: draft.loaded.now.unwrap_or(now),
+            is_proof: false,
         }
     }
 
-    /// True if it grants a lease.
+    /// True if it grants a lease, or writes one again.
     fn claims(&self) -> bool {
+        if self.is_proof {
+            return true;
+        }
         let before = self.before.map(|before| before.leases.as_slice()).unwrap_or_default();
         let is_new = |lease: &Lease| before.iter().all(|other| other.claim_id != lease.claim_id);
         self.after.leases.iter().any(is_new)
+    }
+
+    /// The same write, as a proof of the record to replicas.
+    pub(crate) fn proof(self) -> Self {
+        Self { is_proof: true, ..self }
     }
 
     /// The bytes of the large parts that are written.

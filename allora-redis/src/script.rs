@@ -1,12 +1,19 @@
 //! The scripts, and one call of one.
 
+use crate::client::Confirm;
 use redis::{Arg, Cmd, ToRedisArgs};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 /// A script and its hash, by which a server that has seen it finds it.
 #[derive(Debug)]
 pub(crate) struct Script {
     script: redis::Script,
     text: String,
+    /// It was sent with its text.
+    is_sent: AtomicBool,
 }
 
 /// All scripts.
@@ -16,6 +23,7 @@ pub(crate) struct Scripts {
     pub(crate) update: Script,
     pub(crate) write: Script,
     pub(crate) find_due: Script,
+    pub(crate) kinds: Script,
     pub(crate) repair_index: Script,
     pub(crate) purge_tombstones: Script,
     pub(crate) watch_unused: Script,
@@ -25,13 +33,14 @@ impl Default for Scripts {
     fn default() -> Self {
         let script = |body: &str| {
             let text = format!("{}{body}", include_str!("lua/prelude.lua"));
-            Script { script: redis::Script::new(&text), text }
+            Script { script: redis::Script::new(&text), text, is_sent: AtomicBool::new(false) }
         };
         Self {
             read: script(include_str!("lua/read.lua")),
             update: script(include_str!("lua/update.lua")),
             write: script(include_str!("lua/write.lua")),
             find_due: script(include_str!("lua/find_due.lua")),
+            kinds: script(include_str!("lua/kinds.lua")),
             repair_index: script(include_str!("lua/repair_index.lua")),
             purge_tombstones: script(include_str!("lua/purge_tombstones.lua")),
             watch_unused: script(include_str!("lua/watch_unused.lua")),
@@ -44,6 +53,10 @@ pub(crate) struct Call<'a> {
     script: &'a Script,
     /// The call by the script's hash.
     command: Cmd,
+    /// The replicas that must have what it writes.
+    pub(crate) confirm: Option<Confirm>,
+    /// The longest time to wait, if it is not the store's.
+    pub(crate) within: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
@@ -53,7 +66,7 @@ impl<'a> Call<'a> {
         for key in keys {
             command.arg(key);
         }
-        Self { script, command }
+        Self { script, command, confirm: None, within: None }
     }
 
     pub(crate) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
@@ -69,9 +82,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// With the script's hash, which is shorter.
-    pub(crate) fn by_hash(&self) -> &Cmd {
-        &self.command
+    /// The first command to send: with the script's hash, which is shorter. A call that is confirmed
+    /// has the text at first: it would wait for replicas although the server does not know the hash.
+    pub(crate) fn first(&self) -> Cmd {
+        match self.confirm {
+            Some(_) if !self.script.is_sent.swap(true, Ordering::Relaxed) => self.with_text(),
+            _ => self.command.clone(),
+        }
     }
 
     /// With the script's text, for a server that does not know the hash.

@@ -1,8 +1,7 @@
 //! Checks of a server before it is used.
 
-use crate::client::Connection;
+use crate::{client::Connection, server::Failure};
 use allora_core::{Error, Result};
-use redis::RedisResult;
 use std::collections::HashMap;
 
 /// The oldest version that is supported: 6.2, the first whose scripts do all that ours do, and the
@@ -36,12 +35,12 @@ pub(crate) enum Expected {
 
 impl ServerInfo {
     /// Asks the server; in a cluster, every primary.
-    pub(crate) async fn ask(connection: &Connection) -> RedisResult<Vec<Self>> {
+    pub(crate) async fn ask(connection: &Connection) -> std::result::Result<Vec<Self>, Failure> {
         let infos: Vec<String> = connection.ask_each(redis::cmd("INFO").arg("default")).await?;
         let mut servers: Vec<Self> = infos.iter().map(|info| Self::read(info)).collect();
         // Managed servers often forbid `CONFIG`: the settings are unknown there.
         let settings = async |name: &str| -> Vec<Option<String>> {
-            let replies: RedisResult<Vec<HashMap<String, String>>> =
+            let replies: std::result::Result<Vec<HashMap<String, String>>, Failure> =
                 connection.ask_each(redis::cmd("CONFIG").arg("GET").arg(name)).await;
             replies.unwrap_or_default().into_iter().map(|mut reply| reply.remove(name)).collect()
         };
@@ -54,34 +53,36 @@ impl ServerInfo {
         Ok(servers)
     }
 
-    /// The acknowledged writes that it may lose, and the setting that prevents it; `None` if it may
-    /// lose none.
-    pub(crate) fn durability_warning(&self, waits_for: u32) -> Option<&'static str> {
-        if !self.has_file {
-            return Some(match self.has_snapshots {
-                Some(true) => {
-                    "a restart of Redis loses the claims since its last snapshot, and their \
-                     occurrences may run again; set `appendonly yes`"
-                }
-                Some(false) => {
-                    "a restart of Redis loses everything, and all occurrences may run again"
-                }
-                None => {
-                    "it is not known which writes a restart of Redis loses; ask its operator for \
-                         `appendonly yes`"
-                }
-            });
+    /// The acknowledged writes that it may lose, and the settings that prevent it.
+    pub(crate) fn durability_warnings(&self, waits_for: u32) -> Vec<&'static str> {
+        let mut all = Vec::new();
+        match (self.has_file, self.has_snapshots) {
+            (true, _) if self.flushes.as_ref().is_some_and(|flushes| flushes != "always") => {
+                all.push(
+                    "a power cut can make Redis lose the claims of the last second, and their \
+                     occurrences may run again; `appendfsync always` prevents that",
+                );
+            }
+            (true, _) => {}
+            (false, Some(true)) => all.push(
+                "a restart of Redis loses the claims since its last snapshot, and their \
+                 occurrences may run again; set `appendonly yes`",
+            ),
+            (false, Some(false)) => {
+                all.push("a restart of Redis loses everything, and all occurrences may run again")
+            }
+            (false, None) => all.push(
+                "it is not known which writes a restart of Redis loses; ask its operator for \
+                 `appendonly yes`",
+            ),
         }
         if self.replicas > 0 && waits_for == 0 {
-            return Some(
+            all.push(
                 "a failover of Redis can lose the last claims, whose occurrences may then run \
                  again; `wait_replicas` makes that less likely",
             );
         }
-        self.flushes.as_ref().filter(|flushes| *flushes != "always").map(|_| {
-            "a power cut can make Redis lose the claims of the last second, and their occurrences \
-             may run again; `appendfsync always` prevents that"
-        })
+        all
     }
 
     fn read(info: &str) -> Self {
@@ -212,20 +213,22 @@ mod tests {
 
     #[test]
     fn the_writes_that_may_be_lost_are_named() {
-        let warning = |info: &str, snapshots, flushes: &str, waits| {
+        let warnings = |info: &str, snapshots, flushes: &str, waits| {
             let mut server = ServerInfo::read(info);
             (server.has_snapshots, server.flushes) = (snapshots, Some(flushes.to_owned()));
-            server.durability_warning(waits).unwrap_or_default()
+            server.durability_warnings(waits).join("; ")
         };
         let without = GOOD.replace("aof_enabled:1", "aof_enabled:0");
         let followed = format!("{GOOD}connected_slaves:2\r\n");
-        assert_eq!(warning(GOOD, None, "always", 0), "");
-        assert!(warning(GOOD, None, "everysec", 0).contains("power cut"));
-        assert!(warning(&followed, None, "always", 0).contains("failover"));
-        assert_eq!(warning(&followed, None, "always", 1), "");
-        assert!(warning(&without, Some(true), "always", 1).contains("snapshot"));
-        assert!(warning(&without, Some(false), "always", 1).contains("everything"));
-        assert!(warning(&without, None, "always", 1).contains("not known"));
+        assert_eq!(warnings(GOOD, None, "always", 0), "");
+        assert!(warnings(GOOD, None, "everysec", 0).contains("power cut"));
+        assert!(warnings(&followed, None, "always", 0).contains("failover"));
+        assert_eq!(warnings(&followed, None, "always", 1), "");
+        assert!(warnings(&without, Some(true), "always", 1).contains("snapshot"));
+        assert!(warnings(&without, Some(false), "always", 1).contains("everything"));
+        assert!(warnings(&without, None, "always", 1).contains("not known"));
+        let both = warnings(&followed, None, "everysec", 0);
+        assert!(both.contains("power cut") && both.contains("failover"), "{both}");
     }
 
     #[test]

@@ -3,16 +3,31 @@
 use crate::{error::copy, store::Store};
 use allora_core::{Result, record::MAX_DATA};
 use futures::future::join_all;
-use std::{collections::HashMap, future::Future};
+use std::{collections::HashMap, future::Future, time::Duration};
 
 /// The most jobs that one script call handles: other clients wait for it.
 pub(crate) const CHUNK: usize = 1_000;
 
+/// A part of a batch: names of one shard.
+pub(crate) struct Part {
+    pub(crate) shard: u32,
+    /// The positions of the names.
+    pub(crate) which: Vec<usize>,
+    /// The longest time to wait for a reply. A shard that does not reply must not make the replies of
+    /// the others late.
+    pub(crate) within: Duration,
+}
+
 impl Store {
-    /// Calls `call` with each shard and the positions of its names, and returns the results by
-    /// position. A call has at most [`CHUNK`] positions, and, if there are several, at most
-    /// [`MAX_DATA`] bytes by `size`; the calls to one shard are made one after the other. After an
-    /// error the rest of that shard fails with it.
+    /// The longest time to wait for each of several shards.
+    pub(crate) fn time_of_shards(&self, shards: usize) -> Duration {
+        let timeout = self.connection.timeout;
+        if shards > 1 { timeout * 3 / 4 } else { timeout }
+    }
+
+    /// Calls `call` with each part, and returns the results by position. A part has at most [`CHUNK`]
+    /// positions, and, if there are several, at most [`MAX_DATA`] bytes by `size`; the calls to one
+    /// shard are made one after the other. After an error the rest of that shard fails with it.
     ///
     /// # Errors
     /// If every shard failed.
@@ -20,7 +35,7 @@ impl Store {
         &self,
         names: impl Iterator<Item = &'n str>,
         size: impl Fn(usize) -> usize,
-        call: impl Fn(u32, Vec<usize>) -> F,
+        call: impl Fn(Part) -> F,
     ) -> Result<Vec<Result<T>>>
     where
         F: Future<Output = Result<Vec<T>>>,
@@ -31,6 +46,7 @@ impl Store {
             shards.entry(self.keys.shard_of(name)).or_default().push(i);
             count = i + 1;
         }
+        let within = self.time_of_shards(shards.len());
         let (size, call) = (&size, &call);
         let shards = shards.into_iter().map(|(shard, which)| async move {
             let mut results = Vec::with_capacity(which.len());
@@ -38,7 +54,7 @@ impl Store {
             while !rest.is_empty() {
                 let (chunk, after) = rest.split_at(fit(rest, size));
                 rest = after;
-                match call(shard, chunk.to_vec()).await {
+                match call(Part { shard, which: chunk.to_vec(), within }).await {
                     Ok(done) => results.extend(done.into_iter().map(Ok)),
                     Err(error) => {
                         let others = results.len() + 1..which.len();

@@ -28,7 +28,7 @@ pub(crate) struct Store {
     pub(crate) scripts: Scripts,
     /// The server's address without its password, for errors.
     pub(crate) place: String,
-    pub(crate) durability_warning: Option<&'static str>,
+    pub(crate) durability_warning: Option<String>,
     /// The number of history entries that each shard keeps; 0 keeps none.
     pub(crate) history: u64,
     /// When unused jobs are deleted.
@@ -40,6 +40,8 @@ pub(crate) struct Store {
     /// A random word, drawn by each connected store, so that its version stamps are its own.
     pub(crate) writer: String,
     pub(crate) written: AtomicU64,
+    /// The kinds that each shard had when it was last asked.
+    pub(crate) kinds: Mutex<HashMap<u32, Vec<String>>>,
     /// The records that were read or written last.
     pub(crate) cache: Mutex<Cache>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Prelude {
     pub(crate) clock: i64,
     /// The lowest fence of the shard.
     pub(crate) min_fence: i64,
+    /// The number of replicas that have what was written and read, if that was asked.
+    pub(crate) replicas: Option<u32>,
 }
 
 impl Prelude {
@@ -88,11 +92,20 @@ impl Store {
     ) -> Result<(Prelude, Vec<StoredRecord>)> {
         let call = self.read_call(&self.keys.shard(shard), names.iter().copied());
         let (prelude, values) = self.call(op, shard, &call).await?;
-        if values.len() != names.len() {
+        Ok((prelude, self.stored(op, names.iter().copied(), values)?))
+    }
+
+    /// The records of a reply, one for each name.
+    pub(crate) fn stored<'n>(
+        &self,
+        op: &'static str,
+        names: impl Iterator<Item = &'n str> + Clone,
+        values: Vec<Value>,
+    ) -> Result<Vec<StoredRecord>> {
+        if values.len() != names.clone().count() {
             return Err(self.unexpected_response(op));
         }
-        let read = names.iter().zip(values).map(|(name, value)| StoredRecord::new(name, value));
-        Ok((prelude, read.collect()))
+        Ok(names.zip(values).map(|(name, value)| StoredRecord::new(name, value)).collect())
     }
 
     /// Calls a script whose reply begins with a [`Prelude`].
@@ -102,8 +115,10 @@ impl Store {
         shard: u32,
         call: &Call<'_>,
     ) -> Result<(Prelude, Vec<Value>)> {
-        let reply = self.connection.call(call).await.map_err(|cause| self.failed(op, cause))?;
-        let Value::Array(mut values) = reply else { return Err(self.unexpected_response(op)) };
+        let response = self.connection.call(call).await.map_err(|cause| self.failed(op, cause))?;
+        let Value::Array(mut values) = response.value else {
+            return Err(self.unexpected_response(op));
+        };
         if values.len() < 3 {
             return Err(self.unexpected_response(op));
         }
@@ -114,7 +129,7 @@ impl Store {
         let min_fence = prelude.next().flatten().and_then(|fence| number(&fence)).unwrap_or(0);
         let clock = clock.ok_or_else(|| self.unexpected_response(op))?;
         self.check_store_id(op, shard, store_id).await?;
-        Ok((Prelude { clock, min_fence }, rest))
+        Ok((Prelude { clock, min_fence, replicas: response.replicas }, rest))
     }
 
     /// Returns an error once when a shard was emptied; from then on it is a new one.
@@ -164,18 +179,23 @@ impl Store {
         format!("{}.{count:x}", self.writer)
     }
 
-    /// Waits until enough replicas have everything that was written to the shard.
-    pub(crate) async fn confirm(&self, op: &'static str, shard: u32) -> Result {
-        let Some(confirm) = self.confirm else { return Ok(()) };
-        let state = self.keys.shard(shard).state();
-        let have = self.connection.confirm(&state, confirm).await;
-        let have = have.map_err(|cause| self.failed(op, cause))?;
-        if have >= confirm.replicas {
-            return Ok(());
-        }
-        let (place, want) = (&self.place, confirm.replicas);
+    /// The number of replicas that have a write, if they are too few.
+    pub(crate) fn too_few(&self, replicas: Option<u32>) -> Option<u32> {
+        let wanted = self.confirm.map_or(0, |confirm| confirm.replicas);
+        replicas.filter(|replicas| *replicas < wanted)
+    }
+
+    /// The error of a claim that too few replicas have.
+    pub(crate) fn unconfirmed(&self, op: &'static str, have: u32) -> Error {
+        let (place, want) = (&self.place, self.confirm.map_or(0, |confirm| confirm.replicas));
         let few = format!("{place}: {have} of {want} replicas confirmed in time");
-        Err(Error::new(ErrorKind::Unavailable, few).op(op))
+        Error::new(ErrorKind::Unavailable, few).op(op)
+    }
+
+    /// # Errors
+    /// `Unavailable` if too few replicas have what was written and read.
+    pub(crate) fn check_confirmed(&self, op: &'static str, prelude: &Prelude) -> Result {
+        self.too_few(prelude.replicas).map_or(Ok(()), |have| Err(self.unconfirmed(op, have)))
     }
 }
 

@@ -70,8 +70,8 @@ struct Voted {
 
 impl Inner {
     /// Calls `work` with the record of each job, and proposes the result to a majority. `work` may
-    /// run several times; the last run's replies are those to what was committed. `is_likely` says
-    /// whether the record probably changes: then the node votes without reading first.
+    /// run several times; the last run's replies are those to what was committed. If the
+    /// record probably changes, `is_likely` returns true, and the node votes without reading first.
     ///
     /// The jobs must be distinct.
     pub(crate) async fn change(

@@ -6,7 +6,7 @@ use super::{
     proposer::{Reply, latest, majority, next_incarnation, trusted},
     register::{IncarnationVector, Known, MOST},
     round::Responses,
-    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, REJOIN, Response, SCAN, known_text},
+    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, REJOIN, RESET, Response, SCAN, known_text},
     server::Fault,
 };
 use allora_core::{Error, ErrorKind, Result};
@@ -32,7 +32,10 @@ impl Inner {
             return Ok(cluster_id);
         }
         let cluster_id = self.find_cluster_id().await?.ok_or_else(|| {
-            Error::invalid("these servers are not a quorum yet: call `init` once, from one place")
+            Error::invalid(
+                "these servers are not a quorum yet, or most of them have lost their data: call \
+                 `init` once, from one place",
+            )
         })?;
         self.set_cluster_id(cluster_id.clone());
         Ok(cluster_id)
@@ -45,7 +48,9 @@ impl Inner {
     pub(crate) async fn find_cluster_id(self: &Arc<Self>) -> Result<Option<String>> {
         let responses = self.handshake().await?;
         match self.agreed_cluster_id(&responses)? {
-            None if !responses.faults.is_empty() => Err(self.too_few(&responses)),
+            None if !responses.faults.is_empty() || !responses.replies.is_empty() => {
+                Err(self.too_few(&responses))
+            }
             cluster_id => Ok(cluster_id),
         }
     }
@@ -85,16 +90,20 @@ impl Inner {
             let _ = server.info(&*self.runtime, UNHURRIED).await;
         }
         let responses = self.handshake().await?;
-        if !responses.replies.is_empty() {
-            let key = &self.key;
-            let there = format!(
-                "some of these servers are initialised already, and nothing was changed; to begin \
-                 anew, delete the key {key:?} on all of them first"
-            );
-            return Err(Error::new(ErrorKind::AlreadyExists, there));
+        if responses.replies.len() >= majority(n) {
+            return Err(self.has_begun());
         }
-        if responses.empty.len() < n {
+        if responses.empty.len() + responses.replies.len() < n {
             return Err(self.too_few(&responses));
+        }
+        // A minority without any register is the work of an earlier call that was interrupted, or that
+        // met another one.
+        for reply in &responses.replies {
+            match self.fill_call(reply.from, &RESET, Vec::new()).await {
+                Ok(Response::Word(word)) if word == "reset" => {}
+                Ok(_) => return Err(self.has_begun()),
+                Err(fault) => return Err(self.lost(reply.from, fault)),
+            }
         }
         let token = self.token();
         let cluster_id = format!("{:016x}{:016x}", self.runtime.random(), self.runtime.random());
@@ -112,6 +121,15 @@ impl Inner {
         }
         self.set_cluster_id(cluster_id);
         Ok(())
+    }
+
+    fn has_begun(&self) -> Error {
+        let key = &self.key;
+        let there = format!(
+            "some of these servers are initialised already, and nothing was changed; to begin anew, \
+             delete the key {key:?} on all of them first"
+        );
+        Error::new(ErrorKind::AlreadyExists, there)
     }
 
     /// Lets server `k`, which is empty, rejoin: the others store its new incarnation, then their

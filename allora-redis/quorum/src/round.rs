@@ -189,6 +189,13 @@ impl Inner {
         for i in &responses.empty {
             message += &format!("; {} is empty and has not rejoined yet", self.servers[*i].address);
         }
+        if responses.empty.len() > n - majority(n) {
+            let key = &self.key;
+            message += &format!(
+                "; a majority has lost its data, and nothing brings it back: delete the key {key:?} on \
+                 all servers, and call `RedisQuorum::init` once"
+            );
+        }
         Error::new(ErrorKind::Unavailable, message)
     }
 }

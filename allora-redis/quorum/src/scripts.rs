@@ -5,19 +5,27 @@
 //! value. It is one key, so that a server cannot lose a part of its state: eviction, deletion and a
 //! flush remove the whole key, and then the server is empty.
 //!
-//! A server is empty, too, when `m:run` is not its process: then its state may come from an old
-//! file. Every script checks that before anything else.
+//! A server is empty, too, when `m:run` is not its process and replication id: then its state may come
+//! from an old file, or from another server. `REPLICAOF` changes the replication id. A replica is empty
+//! as long as it is one. Every script checks that before anything else.
 
 use super::register::{IncarnationVector, Known, MOST};
 use redis::{Script, Value};
 use std::sync::LazyLock;
+
+/// Reads `run`: the process and the replication id, by which a server knows that its state is its own.
+const RUN: &str = "
+local replication = redis.call('INFO', 'replication')
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  .. '.' .. string.match(replication, 'master_replid:(%x+)')
+if not string.find(replication, 'role:master', 1, true) then run = run .. '.replica' end
+";
 
 /// The beginning of every script that only a member carries out; `reply` is the beginning of its
 /// answer. The time is read after everything else that can fail.
 const MEMBER: &str = "
 local key, place, cluster_id = KEYS[1], ARGV[1], ARGV[2]
 local meta = redis.call('HMGET', key, 'm:run', 'm:place', 'm:cluster_id', 'm:incarnation', 'm:known')
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if meta[1] ~= run then return {'empty', run} end
 if meta[2] ~= place then return {'place', meta[2]} end
 if cluster_id ~= '' and meta[3] ~= cluster_id then return {'cluster_id'} end
@@ -29,7 +37,6 @@ local reply = {'ok', meta[4], meta[5], time[1], time[2]}
 const DRAFTED: &str = "
 local key, token = KEYS[1], ARGV[1]
 local meta = redis.call('HMGET', key, 'm:run', 'm:draft')
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if meta[1] == run or meta[2] ~= token .. ':' .. run then return {'other'} end
 ";
 
@@ -45,11 +52,11 @@ for i = 1, #got do reply[#reply + 1] = got[i] or '' end
 ";
 
 fn member(body: &str) -> Script {
-    Script::new(&format!("{MEMBER}{body}"))
+    Script::new(&format!("{RUN}{MEMBER}{body}"))
 }
 
 fn drafted(body: &str) -> Script {
-    Script::new(&format!("{DRAFTED}{body}"))
+    Script::new(&format!("{RUN}{DRAFTED}{body}"))
 }
 
 /// The server's state. Arguments, as of all scripts of members: place, cluster id (may be empty).
@@ -128,13 +135,24 @@ return reply",
 
 /// `Acceptor::draft`. Arguments: token. Answer: `drafted` and the run, or `other`.
 pub(crate) static DRAFT: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "local key = KEYS[1]
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-if redis.call('HGET', key, 'm:run') == run then return {'other'} end
+    Script::new(&format!(
+        "{RUN}local key = KEYS[1]
+if redis.call('HGET', key, 'm:run') == run then return {{'other'}} end
 redis.call('DEL', key)
 redis.call('HSET', key, 'm:draft', ARGV[1] .. ':' .. run)
-return {'drafted', run}",
+return {{'drafted', run}}"
+    ))
+});
+
+/// Makes a server empty that has never voted on a job. No arguments. Answer: `reset` or `other`.
+pub(crate) static RESET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local key = KEYS[1]
+for _, field in ipairs(redis.call('HKEYS', key)) do
+  if string.sub(field, 1, 2) ~= 'm:' then return {'other'} end
+end
+redis.call('DEL', key)
+return {'reset'}",
     )
 });
 

@@ -9,10 +9,14 @@ local function clock(given)
   return time[1] * 1000000 + time[2]
 end
 
--- The hot record and all fields of a job, or the reason why its key does not have them.
+-- The hot record and all fields of a job, or the reason why its key does not have them. Any other
+-- error, as that of a key that is moving to another node, is that of the whole script.
 local function job(hot, key)
   local read = redis.pcall('HMGET', key, 'cold', 'kind', 'definition', 'data')
-  if read.err then return { hot, read.err } end
+  if read.err then
+    if not string.find(read.err, 'WRONGTYPE', 1, true) then error(read.err, 0) end
+    return { hot, read.err }
+  end
   return { hot, unpack(read, 1, 4) }
 end
 

@@ -1,6 +1,6 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
 -- were computed by the caller, except for the time with which each begins.
--- KEYS: state, hot. ARGV: now, the first and the last time at which the updates hold (empty: no
+-- KEYS: state, hot, kinds. ARGV: now, the first and the last time at which the updates hold (empty: no
 -- limit), version stamp, prefix of job keys, prefix of due keys, the number of jobs; their names;
 -- the cached hot records (empty: none); the rests of the new ones; then for each change of the index:
 -- the number of the job, its kind, when it wants attention (empty: never), the length of its lease
@@ -30,7 +30,10 @@ for e = 8 + 3 * count, #ARGV, 4 do
       index_at = math.min(index_at, math.floor((now + tonumber(ARGV[e + 3])) / 1000))
     end
     if index_at then
-      redis.call('ZADD', due, text(index_at), ARGV[7 + i])
+      -- Without another job in the index, its kind may have been forgotten.
+      if redis.call('ZADD', due, text(index_at), ARGV[7 + i]) == 1 and ARGV[e + 1] ~= '' then
+        redis.call('SADD', KEYS[3], ARGV[e + 1])
+      end
     else
       redis.call('ZREM', due, ARGV[7 + i])
     end

@@ -1,14 +1,15 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
 -- KEYS: state, hot, names, tombstones, kinds, history, history entries. ARGV: prefix of due keys,
--- prefix of job keys, the number of history entries to keep; then for each job: its name, the lowest
+-- prefix of job keys, the number of history entries to keep, prefix of the histories of single jobs;
+-- then for each job: its name, the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
 -- time at which it may be written, `new` to replace the key, the number of other fields and those,
 -- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
 -- removed or `-`, the number of history entries and those. An empty word changes nothing.
-local now, i = clock(''), 3
+local now, i = clock(''), 4
 local due_keys = ARGV[1]
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
-local reply, recorded = {}, false
+local reply, recorded = {}, 0
 
 local function word()
   i = i + 1
@@ -54,8 +55,9 @@ while i < #ARGV do
     end
     for e = 1, #history, 3 do
       redis.call('ZADD', KEYS[6], history[e + 1], history[e])
+      redis.call('ZADD', ARGV[4] .. name, history[e + 1], history[e])
       redis.call('HSET', KEYS[7], history[e], history[e + 2])
-      recorded = true
+      recorded = recorded + 1
     end
     if anew ~= '' then redis.call('DEL', key) end
     if #set > 0 then redis.call('HSET', key, unpack(set)) end
@@ -64,11 +66,16 @@ while i < #ARGV do
   end
 end
 
-if recorded then
-  local old = redis.call('ZRANGE', KEYS[6], 0, -ARGV[3] - 1)
-  for _, entry in ipairs(old) do
-    redis.call('HDEL', KEYS[7], entry)
-    redis.call('ZREM', KEYS[6], entry)
+-- A lowered limit leaves many entries to remove: each call removes some more than it adds.
+if recorded > 0 then
+  local excess = redis.call('ZCARD', KEYS[6]) - ARGV[3]
+  if excess > 0 then
+    local most = math.min(excess, 2 * recorded + 100)
+    for _, entry in ipairs(redis.call('ZRANGE', KEYS[6], 0, most - 1)) do
+      redis.call('HDEL', KEYS[7], entry)
+      redis.call('ZREM', KEYS[6], entry)
+      redis.call('ZREM', ARGV[4] .. string.sub(entry, string.find(entry, ' ', 1, true) + 1), entry)
+    end
   end
 end
 return reply

@@ -205,7 +205,7 @@ fn a7_occurrences_missed_while_no_node_ran_run_once_and_the_schedule_continues()
         node.stop().await;
         let ran = of(runs, "one");
         let period = i64::try_from(PERIOD.as_millis()).unwrap();
-        // What the stopped node released runs first.
+        // The occurrences that the stopped node has released run first.
         let passed_over =
             ran[before.len() - 1..].windows(2).any(|two| two[1] - two[0] >= 5 * period);
         assert!(passed_over, "of many that were missed the latest runs: {ran:?}");

@@ -8,8 +8,8 @@ use allora_conformance::environment::patiently;
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, Operation, Page, Reply,
-        TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, HistoryQuery, NewSchedule, Operation,
+        Page, Reply, Sharing, TimeSource,
     },
     time::from_millis,
 };
@@ -321,6 +321,38 @@ fn a_claim_is_not_granted_before_replicas_confirm_it_also_when_it_is_sent_again(
 }
 
 #[test]
+fn a_claim_that_no_replica_confirms_is_released_before_its_lease_ends() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        for history in [0, 100] {
+            let builder = Redis::builder().prefix(format!("h{history}")).ephemeral();
+            let builder = builder.history(history).wait_replicas(1);
+            let store = builder.connect(server.url()).await.unwrap();
+            let time = |ms| TimeSource::Fixed(at(ms));
+            let first = Some(at(1_000).into());
+            let register = Action::Register { definition: "d", version: 0, first };
+            let register = send(&store, time(500), Operation::new("a", register)).await.unwrap();
+            let fence = register.state().unwrap().fence;
+            let claim = || {
+                let lease = Duration::from_secs(60);
+                let then = Cursor::To(Some(at(2_000).into()));
+                let start = at(1_000).into();
+                let claim = Claim::at_most_once(7, fence, start, then, lease, Sharing::Exclusive);
+                Operation::claim("a", claim)
+            };
+            for (now, leases) in [(1_500, 1), (31_000, 1), (32_000, 0)] {
+                let refused = send(&store, time(now), claim()).await.unwrap_err();
+                assert!(refused.to_string().contains("0 of 1 replicas"), "{refused}");
+                let state = store.queries().unwrap().get("a").await.unwrap();
+                assert_eq!((state.leases.len(), now), (leases, now));
+            }
+            let state = store.queries().unwrap().get("a").await.unwrap();
+            assert_eq!(state.head.unwrap().scheduled_at, at(1_000), "the occurrence is due again");
+        }
+    });
+}
+
+#[test]
 fn replicas_confirm_the_claims_of_a_batch_once() {
     let Some(server) = Server::start(ON_DISK) else { return };
     let port = server.port.to_string();
@@ -345,20 +377,108 @@ fn replicas_confirm_the_claims_of_a_batch_once() {
             let registered = send(store, then, Operation::new(name, register)).await.unwrap();
             fences.push((name, registered.state().unwrap().fence));
         }
+        let scripts = || calls(&server, "evalsha") + calls(&server, "eval");
         // All cached: one call. Some not: read and written by one call each.
-        for (part, scripts) in [(&fences[..2], 1), (&fences[2..], 2)] {
+        for (part, count) in [(&fences[..2], 1), (&fences[2..], 2)] {
             let claims = part.iter().map(|(name, fence)| {
                 let lease = Duration::from_secs(60);
                 let claim = Claim::at_least_once(7, *fence, at(1_000).into(), lease);
                 Operation::claim(name, claim)
             });
             let claims: Vec<_> = claims.collect();
-            let before = (calls(&server, "evalsha"), calls(&server, "wait"));
+            let before = (scripts(), calls(&server, "wait"));
             let applied = one.reschedule(Batch::new("n", now, &claims)).await.unwrap();
             let is_claimed = |reply: &_| matches!(reply, Ok(Reply::Claimed(_)));
             assert!(applied.replies.iter().all(is_claimed), "{applied:?}");
-            let after = (calls(&server, "evalsha"), calls(&server, "wait"));
-            assert_eq!((after.0 - before.0, after.1 - before.1), (scripts, 1));
+            let after = (scripts(), calls(&server, "wait"));
+            assert_eq!((after.0 - before.0, after.1 - before.1), (count, 1));
         }
+    });
+}
+
+#[test]
+fn a_kind_without_schedules_is_forgotten_and_returns_with_its_next_one() {
+    for kind in [Kind::One, Kind::Cluster] {
+        let Some(place) = kind.place() else { continue };
+        runtime().block_on(async {
+            let store = place.open().await;
+            let now = TimeSource::Fixed(at(500));
+            let new = || NewSchedule::new("mail", "d", Some(at(1_000).into()));
+            for name in ["a", "b"] {
+                create(&store, now, name, new()).await;
+            }
+            let kinds = async || store.queries().unwrap().kinds().await.unwrap();
+            assert_eq!(kinds().await, ["mail"]);
+            for (name, left) in [("a", 1), ("b", 0)] {
+                send(&store, now, Operation::new(name, Action::Delete)).await.unwrap();
+                assert_eq!(kinds().await.len(), left);
+            }
+            create(&store, now, "c", new()).await;
+            assert_eq!(kinds().await, ["mail"]);
+            place.clear().await;
+        });
+    }
+}
+
+#[test]
+fn a_lowered_limit_of_the_history_is_reached_by_parts() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    runtime().block_on(async {
+        let open = async |limit| server.place().connect(Redis::builder().history(limit)).await;
+        let store = open(100_000).await.unwrap();
+        let time = |ms| TimeSource::Fixed(at(ms));
+        let trigger = async |store: &Redis, i: i64, name: &str| {
+            let first = Some(at(i).into());
+            let define = Action::Register { definition: "d", version: 0, first };
+            let registered = send(store, time(i), Operation::new(name, define)).await.unwrap();
+            let fence = registered.state().unwrap().fence;
+            let claim = Claim::at_least_once(7, fence, at(i).into(), Duration::from_secs(60));
+            let claimed = send(store, time(i), Operation::claim(name, claim)).await.unwrap();
+            let fence = claimed.claimed().unwrap().fence;
+            let end = Operation::complete(name, fence, Cursor::To(None), Completion::Succeeded);
+            send(store, time(i), end).await.unwrap();
+        };
+        for i in 0..400 {
+            trigger(&store, 1_000 + i, &format!("job{i}")).await;
+        }
+        let entries = || server.ask::<usize>(&["ZCARD", "{allora}:history"]).unwrap();
+        let all = entries();
+        assert!(all >= 400, "{all} entries");
+        let store = open(10).await.unwrap();
+        let mut counts = vec![all];
+        while *counts.last().unwrap() > 10 {
+            let i = counts.len();
+            trigger(&store, 5_000 + i64::try_from(i).unwrap(), &format!("more{i}")).await;
+            counts.push(entries());
+            assert!(counts.len() < 100, "{counts:?}");
+        }
+        assert!(counts.windows(2).all(|two| two[0] - two[1] <= 500), "{counts:?}");
+        assert!(counts.len() > 2, "one call has removed them all: {counts:?}");
+        let of_jobs: Vec<String> = server.ask(&["KEYS", "{allora}:history:*"]).unwrap();
+        assert!(of_jobs.len() <= 10, "{of_jobs:?}");
+        let hash = server.ask::<usize>(&["HLEN", "{allora}:entries"]).unwrap();
+        assert_eq!(hash, entries());
+    });
+}
+
+#[test]
+fn a_page_of_one_job_reads_only_the_entries_of_that_job() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder().history(100_000)).await.unwrap();
+        let entry = |i: usize, name: &str| {
+            let member = format!("{i} {name}");
+            let zadd = |key: String| server.ask::<()>(&["ZADD", &key, &i.to_string(), &member]);
+            zadd("{allora}:history".to_owned()).unwrap();
+            zadd(format!("{{allora}}:history:{name}")).unwrap();
+        };
+        (1..=3).for_each(|i| entry(i, "rare"));
+        (4..=3_000).for_each(|i| entry(i, "busy"));
+        let before = calls(&server, "zrevrangebyscore");
+        let query = HistoryQuery::new(3).name("rare");
+        let read = store.history().unwrap().entries(query).await.unwrap();
+        assert!(read.is_empty(), "the entries are not there");
+        let pages = calls(&server, "zrevrangebyscore") - before;
+        assert!(pages <= 2, "{pages} pages were read for three entries");
     });
 }

@@ -61,8 +61,9 @@ fn lost_answers_at_most_once() {
     holds(&Setting { leases: false, ..Setting::QUICK }, &[Goal::Granted]);
 }
 
-/// One way on which a read fails that believes what a majority has accepted: server 0 has copied
-/// what only server 1 had accepted, and had promised more before it forgot.
+/// A read that believes any value that a majority has accepted shows a value that is lost later.
+/// Server 0 has copied a value that only server 1 had accepted. Before it forgot, server 0 had promised
+/// a higher ballot.
 #[test]
 fn a_read_that_is_not_at_rest_is_missed() {
     let ballots = [1, 2].map(|round| Ballot { round, proposer: round - 1 });

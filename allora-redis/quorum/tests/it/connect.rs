@@ -35,8 +35,8 @@ fn three_or_five_different_servers_make_a_quorum() {
         refused(&[a, b, "http://:hunter2@x"], ErrorKind::Invalid, "URL of server 3").await;
         let secret = a.replace("//", "//:hunter2@");
         refused(&[&secret, b, c], ErrorKind::Invalid, "refused the user").await;
-        let nobody = "redis://:hunter2@127.0.0.1:1";
-        refused(&[a, nobody, "redis://127.0.0.1:2"], ErrorKind::Unavailable, "1 of 3 servers")
+        let unreachable = "redis://:hunter2@127.0.0.1:1";
+        refused(&[a, unreachable, "redis://127.0.0.1:2"], ErrorKind::Unavailable, "1 of 3 servers")
             .await;
     });
 }
@@ -78,5 +78,29 @@ fn a_quorum_is_initialised_once_and_all_servers_must_answer() {
         assert_eq!(other.init().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
         let seen = register(&node, "j", 60).await;
         assert_eq!(read(&other, "j").await, seen);
+    });
+}
+
+#[test]
+fn an_init_that_was_interrupted_is_completed_by_the_next_one() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        // As after an `init` that was interrupted behind the first server.
+        for url in &urls[1..] {
+            super::clear_one(url, "allora").await.unwrap();
+        }
+        let operator = super::join(&urls, "allora").await;
+        super::patient_init(&operator).await.unwrap();
+        let seen = register(&operator, "j", 60).await;
+        let node = super::join(&urls, "allora").await;
+        assert_eq!(read(&node, "j").await, seen);
+        // With a job in it, a server is never emptied.
+        for url in &urls[1..] {
+            super::clear_one(url, "allora").await.unwrap();
+        }
+        let operator = super::join(&urls, "allora").await;
+        let error = super::patient_init(&operator).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     });
 }

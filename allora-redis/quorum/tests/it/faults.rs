@@ -131,7 +131,8 @@ async fn until_rejoined(server: &Server, node: &RedisQuorum) {
             let mut run = redis::cmd("HGET");
             run.arg("allora:quorum").arg("m:run");
             let run: Option<String> = run.query_async(&mut connection).await?;
-            Ok::<_, redis::RedisError>(run.is_some() && run == info.get("run_id"))
+            let process: String = info.get("run_id").unwrap_or_default();
+            Ok::<_, redis::RedisError>(run.is_some_and(|run| run.starts_with(&process)))
         };
         let _ = ask(node, "keeper", &[Operation::read("job 0")], t(0)).await;
         if told.await.is_ok_and(|is_rejoined| is_rejoined) {
@@ -284,7 +285,10 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
         let mut refusals = 0;
         while refusals < 3 {
             let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
-            refusals += usize::from(error.to_string().contains("empty and has not rejoined"));
+            let error_text = error.to_string();
+            let is_told = error_text.contains("a majority has lost its data")
+                && error_text.contains("call `RedisQuorum::init` once");
+            refusals += usize::from(is_told);
             assert!(Instant::now() < end, "{error}");
         }
         let operator = join(&urls(&servers), "allora").await;
@@ -304,5 +308,56 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
             }
         };
         assert_eq!(reply, Reply::Absent);
+    });
+}
+
+/// Lets a server follow another one, until it has its data, and then stand alone again.
+async fn follow_for_a_moment(server: &Server, primary: &Server) {
+    let port = primary.url().rsplit(':').next().unwrap().to_owned();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let replicaof = async |connection: &mut _, words: [&str; 2]| {
+        redis::cmd("REPLICAOF").arg(&words).exec_async(connection).await.unwrap();
+    };
+    replicaof(&mut connection, ["127.0.0.1", &port]).await;
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut info = redis::cmd("INFO");
+        let info: String =
+            info.arg("replication").query_async(&mut connection).await.unwrap_or_default();
+        if info.contains("master_link_status:up") {
+            break;
+        }
+        assert!(Instant::now() < end, "{info}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    replicaof(&mut connection, ["NO", "ONE"]).await;
+}
+
+#[test]
+fn a_server_that_replication_has_rolled_back_does_not_vote() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let Some(copy) = Server::start() else { return };
+        let node = join(&urls(&servers), "allora").await;
+        register(&node, "early", 1).await;
+        follow_for_a_moment(&copy, &servers[0]).await;
+        register(&node, "late", 1).await;
+        // Its state is the one of its own process, and an old one.
+        follow_for_a_moment(&servers[0], &copy).await;
+        let client = redis::Client::open(servers[0].url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            // A node notices that the server is empty, and lets it rejoin.
+            let _ = ask(&node, "n", &[Operation::read("late")], t(1)).await;
+            let mut exists = redis::cmd("HEXISTS");
+            let exists = exists.arg("allora:quorum").arg("a:late");
+            if exists.query_async(&mut connection).await.unwrap_or(false) {
+                break;
+            }
+            assert!(Instant::now() < end, "the server votes without what it had accepted");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     });
 }

@@ -2,6 +2,7 @@
 //! judged by the history checker.
 
 mod cut;
+mod hang;
 mod node;
 mod outage;
 mod topology;

@@ -10,16 +10,16 @@ use allora_conformance::{
     faults::{Fleet, LEAST, ONCE},
 };
 use allora_core::{
-    Backend,
+    Backend, ErrorKind,
     backend::{NewSchedule, TimeSource},
     time::from_millis,
 };
 use allora_redis::Redis;
 use std::time::Duration;
 
-/// The ports of a primary, its replica, and three sentinels that have noticed both.
-fn watched() -> Option<(Server, Server, Vec<Server>)> {
-    let primary = Server::start(ON_DISK)?;
+/// A primary with further arguments, its replica, and three sentinels that have noticed both.
+pub(super) fn watched(arguments: &[&str]) -> Option<(Server, Server, Vec<Server>)> {
+    let primary = Server::start(&[ON_DISK, arguments].concat())?;
     let port = primary.port.to_string();
     let replica = Server::start(&[ON_DISK, &["--replicaof", "127.0.0.1", &port]].concat())?;
     let sentinels: Vec<Server> = (0..3)
@@ -48,7 +48,7 @@ fn watched() -> Option<(Server, Server, Vec<Server>)> {
 
 #[test]
 fn nodes_follow_the_sentinels_to_another_primary() {
-    let Some((mut primary, replica, sentinels)) = watched() else { return };
+    let Some((mut primary, replica, sentinels)) = watched(&[]) else { return };
     let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
     let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
     // Every take is on the replica before its run starts, so that nothing is forgotten here: there
@@ -77,8 +77,12 @@ fn without_replicas_to_confirm_nothing_starts() {
     assert!([LEAST, ONCE].iter().all(|job| fleet.runs(job).0.is_empty()));
 }
 
-/// Nodes of a cluster that know each other; each has the slots of its range, if it has one.
-fn clustered<const N: usize>(slots: [Option<(u32, u32)>; N]) -> Option<Vec<Server>> {
+/// Nodes of a cluster that know each other, with further arguments; each has the slots of its range,
+/// if it has one.
+pub(super) fn clustered<const N: usize>(
+    slots: [Option<(u32, u32)>; N],
+    arguments: &[&str],
+) -> Option<Vec<Server>> {
     let (ports, buses) = (free_ports::<N>(), free_ports::<N>());
     let nodes = ports.iter().zip(buses).map(|(port, bus)| {
         let bus = bus.to_string();
@@ -86,7 +90,7 @@ fn clustered<const N: usize>(slots: [Option<(u32, u32)>; N]) -> Option<Vec<Serve
         // A node that gives its last slot away stays a primary.
         let stays = ["--cluster-allow-replica-migration", "no"];
         let fails = ["--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"];
-        Server::start_at(*port, &[&words, &stays[..], &fails, ON_DISK].concat())
+        Server::start_at(*port, &[&words, &stays[..], &fails, ON_DISK, arguments].concat())
     });
     let nodes: Vec<Server> = nodes.collect::<Option<_>>()?;
     for (node, range) in nodes.iter().zip(slots) {
@@ -108,7 +112,7 @@ fn clustered<const N: usize>(slots: [Option<(u32, u32)>; N]) -> Option<Vec<Serve
     Some(nodes)
 }
 
-fn place(nodes: &[Server]) -> Place {
+pub(super) fn place(nodes: &[Server]) -> Place {
     let urls = nodes.iter().map(Server::url).collect();
     Place { kind: Kind::Cluster, urls, prefix: "allora".into(), shards: 1 }
 }
@@ -117,7 +121,7 @@ fn place(nodes: &[Server]) -> Place {
 fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
     // The first node has all slots but two, so that there are three to elect the replica.
     let slots = [Some((0, 16_381)), Some((16_382, 16_382)), Some((16_383, 16_383)), None];
-    let Some(mut nodes) = clustered(slots) else { return };
+    let Some(mut nodes) = clustered(slots, &[]) else { return };
     let primary = nodes[0].ask::<String>(&["CLUSTER", "MYID"]).unwrap();
     patiently("the last node is a replica", || {
         nodes[3].ask::<()>(&["CLUSTER", "REPLICATE", &primary]).is_ok()
@@ -139,7 +143,7 @@ fn nodes_follow_a_cluster_to_the_replica_of_a_killed_primary() {
 
 #[test]
 fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
-    let Some(nodes) = clustered([Some((0, 16_383)), None]) else { return };
+    let Some(nodes) = clustered([Some((0, 16_383)), None], &[]) else { return };
     let [one, two] = [&nodes[0], &nodes[1]];
     runtime().block_on(async {
         let builder = Redis::builder().timeout(Duration::from_secs(20));
@@ -160,8 +164,27 @@ fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
 }
 
 #[test]
+fn a_job_whose_key_has_moved_before_its_slot_is_readable_again_after_the_move() {
+    let Some(nodes) = clustered([Some((0, 16_383)), None], &[]) else { return };
+    runtime().block_on(async {
+        let builder = Redis::builder().timeout(Duration::from_secs(2));
+        let store = place(&nodes).connect(builder).await.unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        create(&store, now, "a", NewSchedule::new("mail", "def", None)).await;
+        let moving = Moving::begin(&nodes[0], &nodes[1], "{allora}");
+        moving.one_key("{allora}:job:a");
+        let error = store.queries().unwrap().get("a").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("moving") && text.contains(&nodes[0].url()), "{text}");
+        moving.end();
+        assert_eq!(store.queries().unwrap().get("a").await.unwrap().kind, "mail");
+    });
+}
+
+#[test]
 fn a_cluster_whose_slots_move_goes_on() {
-    let Some(nodes) = clustered([Some((0, 16_383)), None]) else { return };
+    let Some(nodes) = clustered([Some((0, 16_383)), None], &[]) else { return };
     let [one, two] = [&nodes[0], &nodes[1]];
     let fleet = Settings::of(place(&nodes)).at_work();
     Moving::begin(one, two, "{allora}").end();

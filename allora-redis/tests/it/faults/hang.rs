@@ -1,0 +1,141 @@
+//! Servers that hang: they keep their connections, and reply nothing.
+
+use super::{
+    node::Settings,
+    topology::{clustered, place, watched},
+};
+use crate::{
+    server::{ON_DISK, Server},
+    stores::{Kind, Place, create, runtime},
+};
+use allora_conformance::{environment::patiently, faults::Fleet};
+use allora_core::{
+    Backend,
+    backend::{Action, Batch, NewSchedule, Operation, TimeSource},
+    time::from_millis,
+};
+use allora_redis::Redis;
+use std::time::Duration;
+
+fn is_primary(server: &Server) -> bool {
+    let info = server.ask::<String>(&["INFO", "replication"]);
+    info.is_ok_and(|info| info.contains("role:master"))
+}
+
+/// Two nodes at work. Their leases are short: a failover may lose completions, whose leases then end.
+fn at_work(place: Place) -> Fleet<Settings> {
+    Fleet::new(Settings::of(place), Duration::from_millis(100)).at_work()
+}
+
+#[test]
+fn nodes_leave_a_primary_that_hangs_when_sentinels_have_replaced_it() {
+    let Some((primary, replica, sentinels)) = watched(&[]) else { return };
+    let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
+    let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
+    let fleet = at_work(place);
+    // The sentinel that is named first hangs, too.
+    sentinels[0].signal("-STOP");
+    primary.signal("-STOP");
+    patiently("the replica is the primary", || is_primary(&replica));
+    // The old primary hangs until the end of the test.
+    fleet.more_ends(5);
+}
+
+#[test]
+fn nodes_leave_a_hanging_node_of_a_cluster_when_its_replica_has_replaced_it() {
+    let slots = [Some((0, 16_381)), Some((16_382, 16_382)), Some((16_383, 16_383)), None];
+    let Some(nodes) = clustered(slots, &[]) else { return };
+    follow(&nodes[3], &nodes[0]);
+    let fleet = at_work(place(&nodes));
+    nodes[0].signal("-STOP");
+    patiently("the replica is the primary", || is_primary(&nodes[3]));
+    fleet.more_ends(5);
+}
+
+/// Makes a node of a cluster the replica of another one.
+fn follow(replica: &Server, primary: &Server) {
+    let id = primary.ask::<String>(&["CLUSTER", "MYID"]).unwrap();
+    patiently("the node becomes a replica", || {
+        replica.ask::<()>(&["CLUSTER", "REPLICATE", &id]).is_ok()
+    });
+    patiently("it follows", || {
+        let info = replica.ask::<String>(&["INFO", "replication"]);
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    });
+}
+
+#[test]
+fn a_store_connects_although_the_first_address_hangs() {
+    let slots = [Some((0, 8_191)), Some((8_192, 16_383)), None];
+    let Some(nodes) = clustered(slots, &[]) else { return };
+    nodes[2].signal("-STOP");
+    let mut hanging_first = place(&nodes);
+    hanging_first.urls.rotate_right(1);
+    runtime().block_on(hanging_first.connect(Redis::builder())).unwrap();
+}
+
+#[test]
+fn nodes_leave_a_replaced_primary_that_nothing_demotes() {
+    let renamed = ["--rename-command", "SLAVEOF", "", "--rename-command", "REPLICAOF", ""];
+    let Some((primary, replica, sentinels)) = watched(&renamed) else { return };
+    let urls: Vec<String> = sentinels.iter().map(Server::url).collect();
+    let place = Place { kind: Kind::Sentinel, urls, prefix: "allora".into(), shards: 1 };
+    let fleet = at_work(place);
+    patiently("a failover begins", || {
+        sentinels[1].ask::<()>(&["SENTINEL", "FAILOVER", "allora"]).is_ok()
+    });
+    patiently("the replica is the primary", || is_primary(&replica));
+    let runs = |server: &Server| {
+        let hot: Vec<String> = server.ask(&["HVALS", "{allora}:hot"]).unwrap();
+        hot.into_iter().max()
+    };
+    let before = runs(&replica);
+    patiently("runs are claimed on the new primary", || runs(&replica) != before);
+    assert!(is_primary(&primary), "nothing has demoted the old primary");
+    let left = runs(&primary);
+    fleet.more_ends(10);
+    assert_eq!(runs(&primary), left, "no node writes to the old primary");
+}
+
+#[test]
+fn jobs_of_reachable_shards_are_answered_while_another_shard_hangs() {
+    let slots = [Some((0, 5_460)), Some((5_461, 10_922)), Some((10_923, 16_383))];
+    let partial = ["--cluster-require-full-coverage", "no"];
+    let Some(nodes) = clustered(slots, &partial) else { return };
+    runtime().block_on(async {
+        let place = Place { shards: 8, ..place(&nodes) };
+        let store = place.connect(Redis::builder().timeout(Duration::from_secs(2))).await.unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        let names: Vec<String> = (0..32).map(|i| format!("job{i}")).collect();
+        for name in &names {
+            create(&store, now, name, NewSchedule::new("mail", "def", None)).await;
+        }
+        nodes[1].signal("-STOP");
+        let pause = |name| Operation::new(name, Action::Pause { note: "" });
+        let operations: Vec<Operation<'_>> = names.iter().map(|name| pause(name)).collect();
+        for _ in 0..4 {
+            // A node gives the whole batch as long as one call.
+            let batch = store.reschedule(Batch::new("n", now, &operations));
+            let applied = tokio::time::timeout(Duration::from_secs(2), batch).await;
+            let replies = applied.expect("the batch is answered in time").unwrap().replies;
+            let failed: Vec<_> = replies.iter().filter_map(|reply| reply.as_ref().err()).collect();
+            assert!((1..=24).contains(&failed.len()), "{} of 32 failed", failed.len());
+            let place = nodes[1].url();
+            for error in failed {
+                assert!(error.to_string().contains(&place), "{error} does not name {place}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_subscription_does_not_wait_for_a_server_that_hangs() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder()).await.unwrap();
+        server.signal("-STOP");
+        let subscribing = store.notifier().unwrap().subscribe();
+        let subscribed = tokio::time::timeout(Duration::from_millis(500), subscribing).await;
+        assert!(subscribed.is_ok(), "subscribing waits for the server");
+    });
+}
