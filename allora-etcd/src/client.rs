@@ -2,7 +2,7 @@
 //!
 //! A call that one member does not answer is sent to the next. This layer knows nothing of jobs.
 
-use crate::error::{failed, may_succeed_elsewhere, timed_out};
+use crate::error::{failed, is_token_outdated, may_succeed_elsewhere, timed_out};
 use allora_core::{Error, ErrorKind, Result};
 use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
@@ -38,11 +38,18 @@ struct Members {
     timeout: Duration,
 }
 
+/// The most often that a request is sent to one member: after a login, a role may have changed again.
+const MAX_LOGINS: usize = 3;
+
 /// One member; or, with a client of the user's, all the members of that client.
 struct Member {
     endpoint: String,
     options: ConnectOptions,
     client: tokio::sync::Mutex<Option<etcd_client::Client>>,
+    /// The number of renewed logins.
+    logins: AtomicUsize,
+    /// Held during a login, so that concurrent calls log in once.
+    login: tokio::sync::Mutex<()>,
 }
 
 /// The way to the members.
@@ -68,17 +75,12 @@ impl Client {
         let list = match endpoints {
             Endpoints::Addresses(addresses, options) => addresses
                 .into_iter()
-                .map(|endpoint| Member {
-                    endpoint,
-                    options: (*options).clone(),
-                    client: tokio::sync::Mutex::default(),
-                })
+                .map(|endpoint| Member::new(endpoint, (*options).clone(), None))
                 .collect(),
-            Endpoints::Client(client) => vec![Member {
-                endpoint: "the given client".into(),
-                options: ConnectOptions::new(),
-                client: tokio::sync::Mutex::new(Some(*client)),
-            }],
+            Endpoints::Client(client) => {
+                let endpoint = "the given client".into();
+                vec![Member::new(endpoint, ConnectOptions::new(), Some(*client))]
+            }
         };
         let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });
         let (handle, thread) = match handle {
@@ -214,8 +216,7 @@ impl Members {
             let mut last = None;
             for i in first..first + self.list.len() {
                 current.store(i, Ordering::Relaxed);
-                let sent = async { request(self.list[i % self.list.len()].client().await?).await };
-                match sent.await {
+                match self.list[i % self.list.len()].send(&request).await {
                     Ok(reply) => {
                         if i != first {
                             self.active.store(i % self.list.len(), Ordering::Relaxed);
@@ -243,6 +244,45 @@ impl Members {
 }
 
 impl Member {
+    fn new(endpoint: String, options: ConnectOptions, client: Option<etcd_client::Client>) -> Self {
+        let (client, login) = (tokio::sync::Mutex::new(client), tokio::sync::Mutex::default());
+        Self { endpoint, options, client, logins: AtomicUsize::new(0), login }
+    }
+
+    /// Sends a request; again after a new login if the token is not valid any more. A token ends by
+    /// its time, and a signed one with every change of any user or role.
+    async fn send<T, F, Fut>(&self, request: &F) -> Result<T, etcd_client::Error>
+    where
+        F: Fn(etcd_client::Client) -> Fut,
+        Fut: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let client = self.client().await?;
+        for _ in 1..MAX_LOGINS {
+            let logins = self.logins.load(Ordering::Relaxed);
+            match request(client.clone()).await {
+                Err(cause) if is_token_outdated(&cause) => {
+                    self.renew_login(&client, logins).await?
+                }
+                reply => return reply,
+            }
+        }
+        request(client).await
+    }
+
+    /// Logs in again, unless another call has done so since there were this many logins.
+    async fn renew_login(
+        &self,
+        client: &etcd_client::Client,
+        logins: usize,
+    ) -> Result<(), etcd_client::Error> {
+        let _guard = self.login.lock().await;
+        if self.logins.load(Ordering::Relaxed) == logins {
+            client.refresh_token().await?;
+            self.logins.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     async fn client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
         let mut client = self.client.lock().await;
         if let Some(client) = &*client {

@@ -209,7 +209,7 @@ impl Builder {
             options = options.with_tls(self.tls.clone().unwrap_or_default().options());
         }
         if let Some((user, password)) = &self.login {
-            options = options.with_user(user, password).with_auto_token_refresh(true);
+            options = options.with_user(user, password);
         }
         self.open(Endpoints::Addresses(endpoints, Box::new(options))).await
     }

@@ -10,7 +10,7 @@ use allora_core::{
     backend::{Notification, Notifier},
 };
 use async_trait::async_trait;
-use etcd_client::{EventType, KeyValue, WatchOptions, WatchStream};
+use etcd_client::{EventType, KeyValue, Txn, TxnOp, WatchOptions, WatchStream};
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
 use std::{
     sync::{Arc, Weak},
@@ -51,8 +51,7 @@ async fn watch(
     while let Some(strong) = store.upgrade() {
         let timeout = strong.client.timeout();
         let stream = match tokio::time::timeout(timeout, open(&strong)).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(cause)) => Err(failed(OP, cause)),
+            Ok(stream) => stream,
             Err(_) => Err(timed_out(OP, timeout)),
         };
         match (stream, opened.take()) {
@@ -81,7 +80,14 @@ async fn watch(
     }
 }
 
-async fn open(store: &Store) -> Result<WatchStream, etcd_client::Error> {
+async fn open(store: &Store) -> Result<WatchStream> {
+    // A call renews a login that is not valid any more; the stream does not.
+    let read = TxnOp::get(store.keys.notification(), None);
+    store.client.txn(OP, Txn::new().and_then([read])).await?;
+    open_stream(store).await.map_err(|cause| failed(OP, cause))
+}
+
+async fn open_stream(store: &Store) -> Result<WatchStream, etcd_client::Error> {
     let client = store.client.stream_client().await?;
     let mut stream = client.watch_client().watch(store.keys.notification(), None).await?;
     stream.watch(store.keys.sessions(), Some(WatchOptions::new().with_prefix())).await?;
@@ -89,6 +95,9 @@ async fn open(store: &Store) -> Result<WatchStream, etcd_client::Error> {
     let mut created = 0;
     while created < 2 {
         match stream.message().await? {
+            Some(message) if message.canceled() => {
+                return Err(etcd_client::Error::WatchError(message.cancel_reason().to_owned()));
+            }
             Some(message) if message.created() => created += 1,
             Some(_) => {}
             None => return Err(etcd_client::Error::WatchError("the stream ended".into())),
