@@ -162,12 +162,17 @@ impl Store {
     }
 
     /// Removes a node without a session and without leases from the nodes that may have left runs.
+    /// Both are compared: the node may have come back, and may have died with a run again.
     async fn remove_node(&self, node: &str, left: &str) -> Result {
         let session = format!("{}{node}", self.keys.sessions());
         let node = format!("{}{node}", self.keys.nodes());
         let (low, lows) = (self.keys.low_mark(left), DeleteOptions::new().with_prefix());
+        let nothing_left = Compare::create_revision(left, CompareOp::Equal, 0);
         let remove = Txn::new()
-            .when([Compare::create_revision(session, CompareOp::Equal, 0)])
+            .when([
+                Compare::create_revision(session, CompareOp::Equal, 0),
+                nothing_left.with_range(end_of(left)),
+            ])
             .and_then([TxnOp::delete(node, None), TxnOp::delete(low, Some(lows))]);
         self.client.txn(FIND_DUE, remove).await.map(drop)
     }

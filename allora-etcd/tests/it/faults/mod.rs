@@ -7,6 +7,7 @@ mod lost;
 pub(crate) mod members;
 mod node;
 mod proxy;
+mod returning;
 mod space;
 
 use crate::stores::{now, pause};

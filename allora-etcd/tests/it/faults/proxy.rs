@@ -1,9 +1,9 @@
-//! A way to a member that can be cut.
+//! A way to a member that can be cut and slowed down.
 
 use crate::stores::{pause, runtime};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -16,6 +16,8 @@ struct Gates {
     mute: AtomicBool,
     /// Nothing passes back.
     deaf: AtomicBool,
+    /// Milliseconds that everything takes on the way back.
+    delay: AtomicU64,
 }
 
 pub(super) struct Proxy {
@@ -34,8 +36,9 @@ impl Proxy {
                 runtime().spawn(async move {
                     let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { return };
                     let (near, far) = (near.into_split(), far.into_split());
-                    let there = pass(near.0, far.1, |gates| &gates.mute, &gates);
-                    let back = pass(far.0, near.1, |gates| &gates.deaf, &gates);
+                    let none = AtomicU64::new(0);
+                    let there = pass(near.0, far.1, &gates.mute, &none);
+                    let back = pass(far.0, near.1, &gates.deaf, &gates.delay);
                     futures::future::select(Box::pin(there), Box::pin(back)).await;
                 });
             }
@@ -53,6 +56,11 @@ impl Proxy {
         self.hold_replies(cut);
     }
 
+    /// Replies take this long.
+    pub(super) fn delay_replies(&self, ms: u64) {
+        self.gates.delay.store(ms, Ordering::SeqCst);
+    }
+
     /// Replies do not pass.
     pub(super) fn hold_replies(&self, deaf: bool) {
         self.gates.deaf.store(deaf, Ordering::SeqCst);
@@ -62,12 +70,13 @@ impl Proxy {
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    gate: impl Fn(&Gates) -> &AtomicBool,
-    gates: &Gates,
+    gate: &AtomicBool,
+    delay: &AtomicU64,
 ) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(read) = from.read(&mut buffer).await {
-        while gate(gates).load(Ordering::SeqCst) {
+        pause(delay.load(Ordering::SeqCst)).await;
+        while gate.load(Ordering::SeqCst) {
             pause(10).await;
         }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
