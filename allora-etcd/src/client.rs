@@ -2,7 +2,10 @@
 //!
 //! A call that one member does not answer is sent to the next. This layer knows nothing of jobs.
 
-use crate::error::{failed, is_token_outdated, may_succeed_elsewhere, timed_out};
+use crate::{
+    error::{failed, is_token_outdated, may_succeed_elsewhere, timed_out},
+    timeline::Timeline,
+};
 use allora_core::{Error, ErrorKind, Result};
 use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
@@ -27,6 +30,7 @@ pub(crate) struct Client {
     members: Arc<Members>,
     /// The number of operations that the members allow in one transaction.
     max_operations: usize,
+    timeline: Arc<Timeline>,
     /// Dropping it ends the thread.
     _thread: Option<oneshot::Sender<()>>,
 }
@@ -87,7 +91,8 @@ impl Client {
             Some(handle) => (handle, None),
             None => own_thread().map(|(handle, stop)| (handle, Some(stop)))?,
         };
-        Ok(Self { handle, members, max_operations, _thread: thread })
+        let timeline = Arc::default();
+        Ok(Self { handle, members, max_operations, timeline, _thread: thread })
     }
 
     /// The deadline of one call.
@@ -98,6 +103,11 @@ impl Client {
     /// The number of operations that the members allow in one transaction.
     pub(crate) fn max_operations(&self) -> usize {
         self.max_operations
+    }
+
+    /// The number of the timeline that the last replies belong to.
+    pub(crate) fn timeline(&self) -> u64 {
+        self.timeline.number()
     }
 
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &str> {
@@ -167,11 +177,18 @@ impl Client {
         txn: Txn,
     ) -> impl Future<Output = Result<(TxnResponse, bool)>> + Send + use<> {
         let sent = Arc::new(AtomicUsize::new(0));
-        let counted = sent.clone();
+        let (counted, timeline) = (sent.clone(), self.timeline.clone());
         let reply = self.call(op, move |client| {
-            let txn = txn.clone();
+            let (txn, timeline) = (txn.clone(), timeline.clone());
             counted.fetch_add(1, Ordering::Relaxed);
-            async move { kv(&client).txn(txn).await }
+            async move {
+                let before = timeline.before();
+                let reply = kv(&client).txn(txn).await?;
+                if let Some(header) = reply.header() {
+                    timeline.on_reply(before, header);
+                }
+                Ok(reply)
+            }
         });
         reply.map_ok(move |reply| (reply, sent.load(Ordering::Relaxed) > 1))
     }

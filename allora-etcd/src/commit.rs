@@ -1,6 +1,7 @@
 //! Drafts as transactions: one for each record, nested in as few as the members allow.
 
 use crate::{
+    cache::Place,
     client::{Pipeline, gets},
     encoding::Stored,
     error::unexpected_response,
@@ -125,6 +126,8 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
 struct Committer<'a> {
     node: &'a str,
     time: TimeSource,
+    /// The number of the timeline before the commit is sent.
+    timeline: u64,
 }
 
 impl Store {
@@ -133,7 +136,8 @@ impl Store {
         &self,
         commit: Commit<'_, Version>,
     ) -> Result<Vec<Result<Outcome<Version>>>> {
-        let by = Committer { node: commit.node, time: commit.time };
+        let by =
+            Committer { node: commit.node, time: commit.time, timeline: self.client.timeline() };
         let mut transactions: Vec<Transaction<'_>> = Vec::new();
         for draft in commit.drafts {
             let change = self.change(draft, by);
@@ -282,7 +286,8 @@ impl Store {
             let written = Ok(Outcome::Written { notified: true });
             if reply.succeeded() {
                 self.appended.fetch_add(change.entries as u64, Ordering::Relaxed);
-                self.cache.put(change.name, Some(change.after), revision);
+                let at = Place { timeline: by.timeline, revision };
+                self.cache.put(change.name, Some(change.after), at);
                 outcomes.push(written);
                 continue;
             }
@@ -291,7 +296,8 @@ impl Store {
                 return Err(unexpected_response(OP));
             };
             let stored = Stored::decode(&job, &data);
-            self.cache.replace(change.name, stored.record().cloned(), stored.revision);
+            let at = Place { timeline: by.timeline, revision: stored.revision };
+            self.cache.replace(change.name, stored.record().cloned(), at);
             if resent && change.is_in(&stored) {
                 outcomes.push(written);
                 continue;

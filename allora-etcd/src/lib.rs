@@ -5,6 +5,7 @@
 // The client layer: connections, transactions, errors.
 mod client;
 mod error;
+mod timeline;
 // Keys and values in the store.
 mod encoding;
 mod keys;

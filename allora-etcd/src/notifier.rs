@@ -58,7 +58,12 @@ async fn watch(
             (Ok(stream), first) => {
                 match first {
                     Some(first) => drop(first.send(Ok(()))),
-                    None => drop(subscriber.unbounded_send(Notification::Changed)),
+                    None => {
+                        // The members may have been replaced by those of a restored backup, whose
+                        // revisions have caught up before anything was sent.
+                        strong.cache.clear();
+                        drop(subscriber.unbounded_send(Notification::Changed));
+                    }
                 }
                 drop(strong);
                 forward(&store, stream, &subscriber).await;

@@ -4,7 +4,7 @@
 //! under which it was read. Cached records save the read: the commit proves them.
 
 use crate::{
-    cache::CachedRecord,
+    cache::{CachedRecord, Place},
     client::{Pipeline, gets},
     encoding::{Stored, number},
     error::unexpected_response,
@@ -125,7 +125,7 @@ impl Store {
         let view = View::new(load.node, load.time);
         let cached = match load.fresh {
             true => load.names.iter().map(|_| None).collect(),
-            false => self.cache.get(load.names),
+            false => self.cache.get(load.names, self.client.timeline()),
         };
         let missing = load.names.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
         let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
@@ -148,6 +148,7 @@ impl Store {
 
     /// Reads the records of these names with their data, the minimum fence and the sessions.
     pub(crate) async fn read(&self, op: &'static str, names: &[&str]) -> Result<Vec<Row>> {
+        let timeline = self.client.timeline();
         let mut pipeline = Pipeline::new();
         for chunk in names.chunks((self.client.max_operations() - 2) / 2) {
             let mut ops = vec![TxnOp::get(self.keys.min_fence(), None), self.sessions.read()];
@@ -171,7 +172,8 @@ impl Store {
             }
         }
         for (name, row) in names.iter().zip(&rows) {
-            self.cache.put(name, row.stored.record().cloned(), row.stored.revision);
+            let at = Place { timeline, revision: row.stored.revision };
+            self.cache.put(name, row.stored.record().cloned(), at);
         }
         Ok(rows)
     }

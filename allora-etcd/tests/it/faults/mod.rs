@@ -7,6 +7,7 @@ mod lost;
 pub(crate) mod members;
 mod node;
 mod proxy;
+mod restore;
 mod returning;
 mod space;
 
