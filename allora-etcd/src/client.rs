@@ -12,7 +12,7 @@ use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -48,12 +48,64 @@ const MAX_LOGINS: usize = 3;
 /// One member; or, with a client of the user's, all the members of that client.
 struct Member {
     endpoint: String,
-    options: ConnectOptions,
-    client: tokio::sync::Mutex<Option<etcd_client::Client>>,
+    /// `None` for a client of the user's, which cannot be opened again.
+    options: Option<ConnectOptions>,
+    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     /// The number of renewed logins.
     logins: AtomicUsize,
     /// Held during a login, so that concurrent calls log in once.
     login: tokio::sync::Mutex<()>,
+}
+
+/// The connection to a member.
+pub(crate) struct Connection {
+    pub(crate) client: etcd_client::Client,
+    /// The number of replies to calls.
+    replies: AtomicUsize,
+    is_silent: AtomicBool,
+}
+
+impl Connection {
+    fn new(client: etcd_client::Client) -> Arc<Self> {
+        Arc::new(Self { client, replies: AtomicUsize::new(0), is_silent: AtomicBool::new(false) })
+    }
+
+    /// True if a call has timed out and nothing has come back during the call: the connection may be
+    /// lost without an error, and is replaced.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+}
+
+/// A request on a connection. It is dropped before its reply only if its time is up.
+struct Pending<'a> {
+    connection: &'a Connection,
+    /// The number of replies when the request was sent.
+    replies: usize,
+    since: Instant,
+    /// The longest silence that is no sign of a lost connection.
+    patience: Duration,
+}
+
+impl<'a> Pending<'a> {
+    fn new(connection: &'a Connection, patience: Duration) -> Self {
+        let replies = connection.replies.load(Ordering::Relaxed);
+        Self { connection, replies, since: monotonic_now(), patience }
+    }
+
+    fn on_reply(&self) {
+        self.connection.replies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let is_same = self.connection.replies.load(Ordering::Relaxed) == self.replies;
+        let silence = monotonic_now().saturating_duration_since(self.since);
+        if is_same && silence >= self.patience {
+            self.connection.is_silent.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The way to the members.
@@ -79,11 +131,11 @@ impl Client {
         let list = match endpoints {
             Endpoints::Addresses(addresses, options) => addresses
                 .into_iter()
-                .map(|endpoint| Member::new(endpoint, (*options).clone(), None))
+                .map(|endpoint| Member::new(endpoint, Some((*options).clone()), None))
                 .collect(),
             Endpoints::Client(client) => {
                 let endpoint = "the given client".into();
-                vec![Member::new(endpoint, ConnectOptions::new(), Some(*client))]
+                vec![Member::new(endpoint, None, Some(Connection::new(*client)))]
             }
         };
         let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });
@@ -209,10 +261,10 @@ impl Client {
         Ok(replies)
     }
 
-    /// A client for a lasting stream, of the member that answered last.
-    pub(crate) async fn stream_client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
+    /// The connection for a lasting stream, to the member that answered last.
+    pub(crate) async fn stream_connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
         let members = &self.members;
-        members.list[members.active.load(Ordering::Relaxed) % members.list.len()].client().await
+        members.list[members.active.load(Ordering::Relaxed) % members.list.len()].connection().await
     }
 
     /// Opens the next stream at another member.
@@ -233,7 +285,7 @@ impl Members {
             let mut last = None;
             for i in first..first + self.list.len() {
                 current.store(i, Ordering::Relaxed);
-                match self.list[i % self.list.len()].send(&request).await {
+                match self.list[i % self.list.len()].send(&request, self.timeout / 2).await {
                     Ok(reply) => {
                         if i != first {
                             self.active.store(i % self.list.len(), Ordering::Relaxed);
@@ -261,29 +313,42 @@ impl Members {
 }
 
 impl Member {
-    fn new(endpoint: String, options: ConnectOptions, client: Option<etcd_client::Client>) -> Self {
-        let (client, login) = (tokio::sync::Mutex::new(client), tokio::sync::Mutex::default());
-        Self { endpoint, options, client, logins: AtomicUsize::new(0), login }
+    fn new(
+        endpoint: String,
+        options: Option<ConnectOptions>,
+        connection: Option<Arc<Connection>>,
+    ) -> Self {
+        let (connection, login) =
+            (tokio::sync::Mutex::new(connection), tokio::sync::Mutex::default());
+        Self { endpoint, options, connection, logins: AtomicUsize::new(0), login }
     }
 
     /// Sends a request; again after a new login if the token is not valid any more. A token ends by
     /// its time, and a signed one with every change of any user or role.
-    async fn send<T, F, Fut>(&self, request: &F) -> Result<T, etcd_client::Error>
+    async fn send<T, F, Fut>(
+        &self,
+        request: &F,
+        patience: Duration,
+    ) -> Result<T, etcd_client::Error>
     where
         F: Fn(etcd_client::Client) -> Fut,
         Fut: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let client = self.client().await?;
-        for _ in 1..MAX_LOGINS {
+        let connection = self.connection().await?;
+        let mut sent = 0;
+        loop {
             let logins = self.logins.load(Ordering::Relaxed);
-            match request(client.clone()).await {
-                Err(cause) if is_token_outdated(&cause) => {
-                    self.renew_login(&client, logins).await?
+            let pending = Pending::new(&connection, patience);
+            let reply = request(connection.client.clone()).await;
+            pending.on_reply();
+            sent += 1;
+            match reply {
+                Err(cause) if is_token_outdated(&cause) && sent < MAX_LOGINS => {
+                    self.renew_login(&connection.client, logins).await?;
                 }
                 reply => return reply,
             }
         }
-        request(client).await
     }
 
     /// Logs in again, unless another call has done so since there were this many logins.
@@ -300,14 +365,16 @@ impl Member {
         Ok(())
     }
 
-    async fn client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
+    /// The connection; a new one if there is none or it is silent.
+    async fn connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
+        let mut connection = self.connection.lock().await;
+        if let Some(open) = &*connection
+            && (!open.is_silent() || self.options.is_none())
+        {
+            return Ok(open.clone());
         }
-        let opened =
-            etcd_client::Client::connect([&self.endpoint], Some(self.options.clone())).await?;
-        Ok(client.insert(opened).clone())
+        let client = etcd_client::Client::connect([&self.endpoint], self.options.clone()).await?;
+        Ok(connection.insert(Connection::new(client)).clone())
     }
 }
 

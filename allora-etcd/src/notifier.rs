@@ -1,7 +1,7 @@
 //! Notifications: one key that every notification is written to, and the sessions of the nodes.
 
 use crate::{
-    client::sleep,
+    client::{Connection, sleep},
     error::{failed, timed_out, unexpected_response},
     store::{Etcd, Store},
 };
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The silence of the stream after which it is asked for a sign of life.
-const MAX_SILENCE: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 const OP: &str = "subscribe";
 
@@ -55,7 +55,7 @@ async fn watch(
             Err(_) => Err(timed_out(OP, timeout)),
         };
         match (stream, opened.take()) {
-            (Ok(stream), first) => {
+            (Ok((stream, connection)), first) => {
                 match first {
                     Some(first) => drop(first.send(Ok(()))),
                     None => {
@@ -66,7 +66,7 @@ async fn watch(
                     }
                 }
                 drop(strong);
-                forward(&store, stream, &subscriber).await;
+                forward(&store, stream, &connection, &subscriber).await;
             }
             (Err(error), Some(first)) => {
                 strong.client.switch_member();
@@ -85,16 +85,17 @@ async fn watch(
     }
 }
 
-async fn open(store: &Store) -> Result<WatchStream> {
+async fn open(store: &Store) -> Result<(WatchStream, Arc<Connection>)> {
     // A call renews a login that is not valid any more; the stream does not.
     let read = TxnOp::get(store.keys.notification(), None);
     store.client.txn(OP, Txn::new().and_then([read])).await?;
     open_stream(store).await.map_err(|cause| failed(OP, cause))
 }
 
-async fn open_stream(store: &Store) -> Result<WatchStream, etcd_client::Error> {
-    let client = store.client.stream_client().await?;
-    let mut stream = client.watch_client().watch(store.keys.notification(), None).await?;
+async fn open_stream(store: &Store) -> Result<(WatchStream, Arc<Connection>), etcd_client::Error> {
+    let connection = store.client.stream_connection().await?;
+    let mut stream =
+        connection.client.watch_client().watch(store.keys.notification(), None).await?;
     stream.watch(store.keys.sessions(), Some(WatchOptions::new().with_prefix())).await?;
     // Both watches exist before the caller reads anything.
     let mut created = 0;
@@ -108,18 +109,24 @@ async fn open_stream(store: &Store) -> Result<WatchStream, etcd_client::Error> {
             None => return Err(etcd_client::Error::WatchError("the stream ended".into())),
         }
     }
-    Ok(stream)
+    Ok((stream, connection))
 }
 
 /// Forwards until the stream breaks or hangs, or the subscriber is dropped.
-async fn forward(store: &Weak<Store>, mut stream: WatchStream, subscriber: &Subscriber) {
+async fn forward(
+    store: &Weak<Store>,
+    mut stream: WatchStream,
+    connection: &Connection,
+    subscriber: &Subscriber,
+) {
     let mut was_asked = false;
     loop {
         let message = match tokio::time::timeout(MAX_SILENCE, stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(_) => return,
             Err(_) => {
-                if was_asked || subscriber.is_closed() || stream.request_progress().await.is_err() {
+                let is_over = was_asked || connection.is_silent() || subscriber.is_closed();
+                if is_over || stream.request_progress().await.is_err() {
                     return;
                 }
                 was_asked = true;

@@ -9,6 +9,7 @@ mod node;
 mod proxy;
 mod restore;
 mod returning;
+mod silent;
 mod space;
 
 use crate::stores::{now, pause};
