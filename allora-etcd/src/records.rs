@@ -82,10 +82,8 @@ impl RecordStore for Etcd {
     }
 
     async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        if !deleted.is_empty() {
-            self.store.prune_tombstones(now).await?;
-        }
-        self.store.prune_history().await
+        self.store.start_pruning(!deleted.is_empty(), now);
+        Ok(())
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {

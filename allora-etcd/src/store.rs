@@ -1,10 +1,15 @@
 //! The parts of a store: one namespace of one cluster.
 
-use crate::{cache::Cache, client::Client, due_index::DueIndex, keys::Keys, sessions::Sessions};
+use crate::{
+    cache::Cache, client::Client, due_index::DueIndex, keys::Keys, prune::Page, sessions::Sessions,
+};
 use chrono::TimeDelta;
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 /// A store in etcd. A clone shares its connections.
@@ -25,6 +30,9 @@ pub(crate) struct Store {
     pub(crate) history_limit: usize,
     /// The number of history entries that were written since the last pruning.
     pub(crate) appended: AtomicU64,
+    /// The page of the history that was removed last.
+    pub(crate) pruned: Mutex<Page>,
+    pub(crate) is_pruning: AtomicBool,
 }
 
 impl Etcd {
@@ -48,6 +56,8 @@ impl Store {
             cache: Cache::default(),
             history_limit,
             appended: AtomicU64::new(0),
+            pruned: Mutex::default(),
+            is_pruning: AtomicBool::new(false),
             client,
             keys,
             namespace,

@@ -16,7 +16,7 @@ use crate::stores::{now, pause};
 use std::time::Duration;
 
 /// Asks twenty times a second for up to a minute.
-async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
+pub(crate) async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
     let end = now() + Duration::from_secs(60);
     while !asked().await {
         assert!(now() < end, "in vain: {what}");
