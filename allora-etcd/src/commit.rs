@@ -16,6 +16,7 @@ use allora_core::{
     store::{Commit, Draft, Outcome},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use futures::FutureExt;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     sync::atomic::Ordering,
@@ -121,6 +122,16 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
     }
 }
 
+/// The error of a change that is larger than a transaction should be.
+fn too_large(change: &Change<'_>, error: &Error) -> Error {
+    let (name, mib) = (change.name, change.bytes as f64 / f64::from(1 << 20));
+    let text = format!(
+        "the record {name:?} needs a request of {mib:.1} MiB, which etcd did not accept ({error}); \
+         shorten its data, dismiss dead letters, or raise the members' --max-request-bytes"
+    );
+    Error::new(error.kind(), text).op(OP)
+}
+
 /// The node that commits.
 #[derive(Clone, Copy)]
 struct Committer<'a> {
@@ -151,12 +162,22 @@ impl Store {
         let mut pipeline = Pipeline::new();
         for transaction in &mut transactions {
             let txn = self.transaction(transaction, by.node);
-            pipeline.push(self.client.txn_or_resent(OP, txn)).await?;
+            pipeline.push(self.client.txn_or_resent(OP, txn).map(Ok)).await?;
         }
         let mut outcomes = Vec::new();
-        for (transaction, (reply, resent)) in
-            transactions.into_iter().zip(pipeline.replies().await?)
-        {
+        for (transaction, reply) in transactions.into_iter().zip(pipeline.replies().await?) {
+            let (reply, resent) = match reply {
+                Ok(reply) => reply,
+                // It was sent alone, and harms no other.
+                Err(error)
+                    if transaction.bytes > MAX_BYTES && error.kind() == ErrorKind::Invalid =>
+                {
+                    let large = |change: &Change<'_>| Err(too_large(change, &error));
+                    outcomes.extend(transaction.changes.iter().map(large));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             self.outcomes(transaction, &reply, resent, by, &mut outcomes)?;
         }
         Ok(outcomes)

@@ -31,6 +31,12 @@ pub(crate) fn failed(op: &'static str, cause: etcd_client::Error) -> Error {
             code::INVALID_ARGUMENT if status.message().contains("authentication failed") => {
                 (ErrorKind::Invalid, "etcd rejected the user and the password of the login")
             }
+            code::INVALID_ARGUMENT | code::RESOURCE_EXHAUSTED
+                if status.message().contains("too large")
+                    || status.message().contains("larger than max") =>
+            {
+                (ErrorKind::Invalid, "the request is too large for etcd")
+            }
             code::INVALID_ARGUMENT => (ErrorKind::Invalid, "etcd rejected the request"),
             code::RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => (
                 ErrorKind::Unavailable,

@@ -81,7 +81,8 @@ impl Store {
         let states = self.found_states(&parts, &query, view, &names);
         let mut shown = Vec::with_capacity(names.len());
         for (name, (state, revision)) in names.iter().zip(states.await?) {
-            if state.as_ref().is_none_or(|state| state.unreadable.is_some()) {
+            // A record that cannot be read stays: a newer build may read it.
+            if state.is_none() {
                 self.remove_from_index(name, revision, &found.keys).await?;
             }
             shown.extend(state);
@@ -192,8 +193,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the index entries of a record that does not exist or cannot be read, so that it is
-    /// found once.
+    /// Removes the index entries of a record that does not exist.
     async fn remove_from_index(
         &self,
         name: &str,
