@@ -35,6 +35,8 @@ struct Change<'a> {
     needs_session: bool,
     /// The new kind, if it differs from the old one.
     kind: Option<String>,
+    /// The old kind, which may have lost its last schedule.
+    left_kind: Option<String>,
     /// The new key in the due index.
     index_key: Option<IndexKey>,
     notification: Option<Notification>,
@@ -101,7 +103,7 @@ impl<'a> Transaction<'a> {
     fn add(&mut self, mut change: Change<'a>) {
         self.bytes += change.bytes;
         self.widest = self.widest.max(change.compares.len()).max(change.ops.len());
-        self.kinds.extend(change.kind.take().filter(|kind| !kind.is_empty()));
+        self.kinds.extend(change.kind.take());
         if let Some(key) = change.index_key.take() {
             let first = self.parts.entry(key.part).or_insert_with(|| key.at.clone());
             *first = key.at.min(std::mem::take(first));
@@ -233,14 +235,23 @@ impl Store {
             !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
         };
         let grants = after.leases.iter().any(|lease| lease.node == by.node && is_new(lease));
-        let had = before.map_or("", |before| &before.kind);
+        let kind_of = |record: &Record| {
+            let is_stored = record.is_live() && !record.kind.is_empty();
+            is_stored.then(|| record.kind.clone())
+        };
+        let (had, has) = (before.and_then(kind_of), kind_of(&after));
+        let has_moved = had != has;
+        let (left_kind, kind) = (had.filter(|_| has_moved), has.filter(|_| has_moved));
+        ops.extend(left_kind.iter().map(|kind| TxnOp::delete(keys.of_kind(kind, name), None)));
+        ops.extend(kind.iter().map(|kind| TxnOp::put(keys.of_kind(kind, name), "", None)));
         Change {
             name,
             compares,
             ops,
             bytes,
             needs_session: grants && by.time.is_store(),
-            kind: Some(after.kind.clone()).filter(|kind| *kind != had),
+            kind,
+            left_kind,
             index_key,
             notification,
             entries: fences.len(),
@@ -307,6 +318,7 @@ impl Store {
             let written = Ok(Outcome::Written { notified: true });
             if reply.succeeded() {
                 self.appended.fetch_add(change.entries as u64, Ordering::Relaxed);
+                self.left_kinds().extend(change.left_kind);
                 let at = Place { timeline: by.timeline, revision };
                 self.cache.put(change.name, Some(change.after), at);
                 outcomes.push(written);

@@ -91,9 +91,14 @@ impl Keys {
         self.under("nodes/")
     }
 
-    /// A kind that stored schedules have, or had.
+    /// A kind that stored schedules have.
     pub(crate) fn kind(&self, kind: &str) -> String {
         self.under(&format!("kind/{kind}"))
+    }
+
+    /// A schedule of a kind: a kind without any is forgotten.
+    pub(crate) fn of_kind(&self, kind: &str, name: &str) -> String {
+        self.under(&format!("of_kind/{kind}\0{name}"))
     }
 
     /// The records of a kind that want attention, by time.

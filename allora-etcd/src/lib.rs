@@ -13,6 +13,7 @@ mod keys;
 mod cache;
 mod due_index;
 mod liveness;
+mod name_pages;
 mod sessions;
 mod store;
 // The record layer: one file for each group of calls.

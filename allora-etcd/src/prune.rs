@@ -1,6 +1,6 @@
-//! Pruning: tombstones whose time is over, and history beyond its limit.
+//! Pruning: tombstones whose time is over, kinds without schedules, and history beyond its limit.
 //!
-//! Both run beside the batches, on the driver's thread, one at a time and a part of the work at a
+//! All of it runs beside the batches, on the driver's thread, one at a time and a part of the work at a
 //! time: no reply waits for them.
 
 use crate::{
@@ -15,7 +15,10 @@ use allora_core::{
     time::saturating_add,
 };
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
-use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
+};
 
 /// The number of tombstones that one call removes.
 const TOMBSTONES_PER_CALL: i64 = 20;
@@ -37,10 +40,17 @@ impl Store {
         let store = Arc::downgrade(self);
         self.client.spawn(async move {
             let Some(store) = store.upgrade() else { return };
-            if let Err(error) = store.prune(has_deleted, now).await {
-                tracing::debug!(%error, "pruning failed; a later batch tries again");
+            loop {
+                if let Err(error) = store.prune(has_deleted, now).await {
+                    tracing::debug!(%error, "pruning failed; a later batch tries again");
+                }
+                store.is_pruning.store(false, Ordering::Relaxed);
+                // A batch that ended meanwhile has started nothing.
+                let is_done = store.left_kinds().is_empty();
+                if is_done || store.is_pruning.swap(true, Ordering::Relaxed) {
+                    return;
+                }
             }
-            store.is_pruning.store(false, Ordering::Relaxed);
         });
     }
 
@@ -48,7 +58,43 @@ impl Store {
         if has_deleted {
             self.prune_tombstones(now).await?;
         }
+        let left = std::mem::take(&mut *self.left_kinds());
+        for kind in left {
+            self.forget_kind(&kind).await?;
+        }
         self.prune_history().await
+    }
+
+    pub(crate) fn left_kinds(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.left_kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn examples(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
+        self.examples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets a kind without schedules. One schedule of it is remembered: etcd counts all of a range
+    /// to find any.
+    async fn forget_kind(&self, kind: &str) -> Result {
+        let example = self.examples().get(kind).cloned();
+        if let Some(example) = example {
+            let read = self.client.get_all(OP, vec![TxnOp::get(example, None)]).await?;
+            if read.iter().any(|read| read.count() > 0) {
+                return Ok(());
+            }
+        }
+        let all = self.keys.of_kind(kind, "");
+        let any = GetOptions::new().with_range(end_of(&all)).with_keys_only().with_limit(1);
+        let read = self.client.get_all(OP, vec![TxnOp::get(all.clone(), Some(any))]).await?;
+        let found = read.first().and_then(|read| Some(read.kvs().first()?.key().to_vec()));
+        if let Some(found) = found {
+            self.examples().insert(kind.to_owned(), found);
+            return Ok(());
+        }
+        self.examples().remove(kind);
+        let none = Compare::create_revision(&*all, CompareOp::Equal, 0).with_range(end_of(&all));
+        let forget = Txn::new().when([none]).and_then([TxnOp::delete(self.keys.kind(kind), None)]);
+        self.client.txn(OP, forget).await.map(drop)
     }
 
     /// Removes tombstones whose time is over. The minimum fence guards their names from then on.

@@ -240,7 +240,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The kinds that stored schedules have, or had.
+    /// The kinds that stored schedules have; shortly after the last deletion, also one that they had.
     pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
         let range = GetOptions::new().with_prefix().with_keys_only();
         let all = self.keys.kind("");

@@ -187,12 +187,25 @@ impl Store {
         is_wanted: impl Fn(&Stored) -> bool,
     ) -> Result<Names> {
         let jobs = self.keys.job("");
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let range = GetOptions::new().with_range(end_of(&self.keys.job(prefix))).with_limit(limit);
-        let reply =
-            self.client.txn(op, Txn::new().and_then([TxnOp::get(from, Some(range))])).await?;
+        let end = end_of(&self.keys.job(prefix));
+        let mut ends = self.name_pages.ends();
+        let (mut from, mut read) = (from, Vec::new());
+        while read.len() < limit {
+            let to = from.strip_prefix(jobs.as_bytes()).and_then(|from| ends.next(from));
+            let to = to.map(|to| [jobs.as_bytes(), &to].concat()).filter(|to| *to < end);
+            let missing = i64::try_from(limit - read.len()).unwrap_or(i64::MAX);
+            let range = GetOptions::new().with_range(to.as_ref().unwrap_or(&end).clone());
+            let get = TxnOp::get(from, Some(range.with_limit(missing)));
+            let reply = self.client.txn(op, Txn::new().and_then([get])).await?;
+            read.extend(gets(&reply).iter().flat_map(|rows| rows.kvs().to_vec()));
+            let Some(to) = to else { break };
+            from = to;
+        }
+        if let (Some(first), Some(last)) = (read.first(), read.last()) {
+            self.name_pages.on_page(&first.key()[jobs.len()..], &last.key()[jobs.len()..]);
+        }
         let (mut names, mut next) = (Vec::new(), None);
-        for kv in gets(&reply).iter().flat_map(|rows| rows.kvs()) {
+        for kv in &read {
             next = Some([kv.key(), &[0]].concat());
             let Some(Ok(name)) = kv.key().strip_prefix(jobs.as_bytes()).map(str::from_utf8) else {
                 continue;

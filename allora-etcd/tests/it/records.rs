@@ -1,6 +1,7 @@
 //! Damaged records and index entries: each harms one job, and is shown.
 
-use crate::stores::{Single, members, patient, runtime};
+use crate::faults::patiently;
+use crate::stores::{Single, members, now, patient, runtime};
 use allora_core::{
     Backend, ErrorKind, Result, Time,
     backend::{
@@ -159,5 +160,62 @@ fn a_hostile_fence_harms_no_other_record() {
         assert!(bad.is_ok(), "{bad:?}");
         assert!(matches!(good, Ok(Reply::Claimed(_))), "{good:?}");
         apply(&store, "bad", Action::Delete).await.unwrap();
+    });
+}
+
+#[test]
+fn a_kind_is_forgotten_with_its_last_schedule_and_known_again_with_the_next() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("q{:x}", std::process::id());
+        let store = patient(Etcd::builder().prefix(&prefix)).connect(urls.clone()).await.unwrap();
+        let kinds = async || store.queries().unwrap().kinds().await.unwrap();
+        for _ in 0..2 {
+            for name in ["a", "b", "c"] {
+                create(&store, name).await.unwrap();
+            }
+            let pause = Action::Pause { note: "" };
+            apply(&store, "c", pause).await.unwrap();
+            for name in ["a", "b"] {
+                apply(&store, name, Action::Delete).await.unwrap();
+                assert_eq!(kinds().await, ["mail"], "the paused one is left");
+            }
+            apply(&store, "c", Action::Delete).await.unwrap();
+            patiently("the kind is forgotten", async || kinds().await.is_empty()).await;
+        }
+    });
+}
+
+/// A measurement: `--run-ignored only --no-capture`.
+#[test]
+#[ignore = "a measurement, which takes a minute"]
+#[expect(clippy::print_stderr, reason = "its result is figures")]
+fn pages_of_a_hundred_among_a_hundred_thousand_schedules() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("p{:x}", std::process::id());
+        let store = patient(Etcd::builder().prefix(&prefix)).connect(urls).await.unwrap();
+        let names: Vec<String> = (0..100_000).map(|i| format!("job-{i:06}")).collect();
+        for names in names.chunks(2_000) {
+            let create = |name| {
+                let new = NewSchedule::new("mail", "x", Some(at(60).into()));
+                Operation::new(name, Action::Create(new))
+            };
+            let operations: Vec<Operation<'_>> = names.iter().map(|name| create(name)).collect();
+            let batch = Batch::new("n", TimeSource::Fixed(at(0)), &operations);
+            assert!(store.reschedule(batch).await.unwrap().replies.iter().all(Result::is_ok));
+        }
+        let mut after: Option<String> = None;
+        for i in 0..100 {
+            let page = Page::first(100);
+            let page = after.as_deref().map_or(page, |after| page.after(after));
+            let begun = now();
+            let listed = store.queries().unwrap().list(page).await.unwrap();
+            if i % 10 < 2 {
+                eprintln!("page {i}: {:?}", begun.elapsed());
+            }
+            assert_eq!(listed[0].name, names[i * 100]);
+            after = listed.last().map(|state| state.name.clone());
+        }
     });
 }
