@@ -9,20 +9,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The newest state of the cluster that a reply has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     timeline: u64,
     cluster: u64,
     term: u64,
     revision: i64,
 }
 
-/// What the replies to transactions have shown: these are linearizable, so that none may be older
-/// than one that was received before its request was sent.
+/// The newest state that replies to transactions have shown. These are linearizable: none may be
+/// older than one that was received before its request was sent.
 #[derive(Debug, Default)]
-pub(crate) struct Timeline(Mutex<Seen>);
+pub(crate) struct Timeline(Mutex<Observed>);
 
 impl Timeline {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Observed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -32,13 +32,13 @@ impl Timeline {
     }
 
     /// The state before a request is sent.
-    pub(crate) fn before(&self) -> Seen {
+    pub(crate) fn before(&self) -> Observed {
         *self.seen()
     }
 
     /// Takes the reply to a request. Another cluster, or an older state, begins a new timeline.
-    pub(crate) fn on_reply(&self, before: Seen, header: &ResponseHeader) {
-        let shown = Seen {
+    pub(crate) fn on_reply(&self, before: Observed, header: &ResponseHeader) {
+        let shown = Observed {
             timeline: before.timeline,
             cluster: header.cluster_id(),
             term: header.raft_term(),
@@ -55,7 +55,7 @@ impl Timeline {
     }
 
     /// True if this begins a new timeline.
-    fn takes(&self, before: Seen, shown: Seen) -> bool {
+    fn takes(&self, before: Observed, shown: Observed) -> bool {
         let mut seen = self.seen();
         if seen.timeline != before.timeline {
             // A late reply of a former timeline, or one that another reply has begun.
@@ -66,11 +66,11 @@ impl Timeline {
             && shown.term >= before.term
             && shown.revision >= before.revision;
         if is_known && !is_same {
-            *seen = Seen { timeline: seen.timeline + 1, ..shown };
+            *seen = Observed { timeline: seen.timeline + 1, ..shown };
             return true;
         }
         let (term, revision) = (seen.term.max(shown.term), seen.revision.max(shown.revision));
-        *seen = Seen { term, revision, ..shown };
+        *seen = Observed { term, revision, ..shown };
         false
     }
 }
@@ -82,10 +82,10 @@ mod tests {
     /// A reply of this cluster, term and revision to a request that was sent when `before` was seen.
     fn takes(
         timeline: &Timeline,
-        before: Seen,
+        before: Observed,
         (cluster, term, revision): (u64, u64, i64),
     ) -> bool {
-        timeline.takes(before, Seen { timeline: before.timeline, cluster, term, revision })
+        timeline.takes(before, Observed { timeline: before.timeline, cluster, term, revision })
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
             assert!(!takes(&timeline, before, restored));
             assert!(!takes(&timeline, before, (7, 2, 90)));
             assert_eq!(timeline.before().revision, restored.2);
-            *timeline.seen() = Seen { timeline: before.timeline + 1, ..before };
+            *timeline.seen() = Observed { timeline: before.timeline + 1, ..before };
         }
     }
 }
