@@ -1,8 +1,8 @@
 //! The number of exchanges with etcd that a batch needs: each waits for the members' disks.
 
 use crate::{
-    faults::{members::Members, patiently},
-    stores::{patient, runtime},
+    faults::members::Members,
+    stores::{patient, patiently, runtime},
 };
 use allora_core::{
     Backend, Time,

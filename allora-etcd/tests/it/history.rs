@@ -1,8 +1,8 @@
 //! The history: what a page reads, and how it is pruned.
 
 use crate::{
-    faults::{members::Members, patiently},
-    stores::{patient, runtime},
+    faults::members::Members,
+    stores::{patient, patiently, runtime},
 };
 use allora_core::{
     Backend, Time,

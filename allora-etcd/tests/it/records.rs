@@ -1,7 +1,6 @@
 //! Damaged records and index entries: each harms one job, and is shown.
 
-use crate::faults::patiently;
-use crate::stores::{Single, members, patient, runtime};
+use crate::stores::{Single, members, patient, patiently, runtime};
 use allora_core::{
     Backend, ErrorKind, Result, Time,
     backend::{
