@@ -13,7 +13,23 @@ const CAPACITY: usize = 100_000;
 
 #[derive(Default)]
 pub(crate) struct Cache {
-    records: Mutex<HashMap<String, CachedRecord>>,
+    contents: Mutex<Contents>,
+}
+
+#[derive(Default)]
+struct Contents {
+    records: HashMap<String, CachedRecord>,
+    /// The number of the timeline that the records belong to.
+    timeline: u64,
+}
+
+/// The place of a record in the history of the cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// The number of the timeline when the request was sent.
+    pub(crate) timeline: u64,
+    /// The revision under which the record was read or written.
+    pub(crate) revision: i64,
 }
 
 /// A record with its revision; without the data.
@@ -26,30 +42,36 @@ pub(crate) struct CachedRecord {
 }
 
 impl Cache {
-    fn records(&self) -> MutexGuard<'_, HashMap<String, CachedRecord>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The records of these names that are cached and need not be read, by position.
-    pub(crate) fn get(&self, names: &[&str]) -> Vec<Option<CachedRecord>> {
-        let records = self.records();
+    pub(crate) fn get(&self, names: &[&str], timeline: u64) -> Vec<Option<CachedRecord>> {
+        let mut contents = self.contents();
+        contents.enter(timeline);
+        let records = &contents.records;
         let get = |name: &&str| records.get(*name).filter(|cached| !cached.must_read).cloned();
         names.iter().map(get).collect()
     }
 
     /// Has the next load read these records.
     pub(crate) fn must_read<'a>(&self, names: impl Iterator<Item = &'a str>) {
-        let mut records = self.records();
+        let mut contents = self.contents();
         for name in names {
-            if let Some(cached) = records.get_mut(name) {
+            if let Some(cached) = contents.records.get_mut(name) {
                 cached.must_read = true;
             }
         }
     }
 
-    /// Keeps what was read or written at this revision, unless something newer is there.
-    pub(crate) fn put(&self, name: &str, record: Option<Record>, revision: i64) {
-        let mut records = self.records();
+    /// Keeps what was read or written, unless something newer is there.
+    pub(crate) fn put(&self, name: &str, record: Option<Record>, at: Place) {
+        let mut contents = self.contents();
+        if !contents.enter(at.timeline) {
+            return;
+        }
+        let (records, revision) = (&mut contents.records, at.revision);
         let Some(record) = record else {
             records.remove(name);
             return;
@@ -67,15 +89,19 @@ impl Cache {
         records.insert(name.to_owned(), CachedRecord { record, revision, must_read: false });
     }
 
-    /// Keeps what was read instead of what a commit has disproved, whatever its revision: revisions
-    /// start again after a backup was restored.
-    pub(crate) fn replace(&self, name: &str, record: Option<Record>, revision: i64) {
+    /// Keeps what was read instead of what a commit has disproved, whatever its revision: a backup
+    /// may have been restored, and revisions start again then.
+    pub(crate) fn replace(&self, name: &str, record: Option<Record>, at: Place) {
         self.remove(name);
-        self.put(name, record, revision);
+        self.put(name, record, at);
     }
 
     pub(crate) fn remove(&self, name: &str) {
-        self.records().remove(name);
+        self.contents().records.remove(name);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.contents().records.clear();
     }
 
     /// The jobs that this node runs, by its id as it is in the keys.
@@ -83,9 +109,19 @@ impl Cache {
         let is_leased = |cached: &CachedRecord| {
             cached.record.leases.iter().any(|lease| escape(&lease.node) == node)
         };
-        let records = self.records();
-        let leased = records.iter().filter(|(_, cached)| is_leased(cached));
+        let contents = self.contents();
+        let leased = contents.records.iter().filter(|(_, cached)| is_leased(cached));
         leased.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Contents {
+    /// Drops the records of an earlier timeline; `false` if this one is earlier itself.
+    fn enter(&mut self, timeline: u64) -> bool {
+        if timeline > self.timeline {
+            *self = Self { records: HashMap::new(), timeline };
+        }
+        timeline == self.timeline
     }
 }
 
@@ -97,30 +133,45 @@ mod tests {
         Some(Record { fence, data: b"data".to_vec(), ..Record::default() })
     }
 
+    fn at(revision: i64) -> Place {
+        Place { timeline: 1, revision }
+    }
+
     fn fence_of(cache: &Cache) -> Option<i64> {
-        cache.get(&["job"])[0].as_ref().map(|cached| cached.record.fence)
+        cache.get(&["job"], 1)[0].as_ref().map(|cached| cached.record.fence)
     }
 
     #[test]
     fn an_older_revision_replaces_only_what_a_commit_has_disproved() {
         let cache = Cache::default();
-        cache.put("job", fenced(2), 20);
-        cache.put("job", fenced(1), 10);
+        cache.put("job", fenced(2), at(20));
+        cache.put("job", fenced(1), at(10));
         assert_eq!(fence_of(&cache), Some(2));
-        cache.replace("job", fenced(1), 10);
+        cache.replace("job", fenced(1), at(10));
         assert_eq!(fence_of(&cache), Some(1));
-        cache.put("job", None, 30);
+        cache.put("job", None, at(30));
         assert_eq!(fence_of(&cache), None);
+    }
+
+    #[test]
+    fn records_of_an_earlier_timeline_are_dropped_and_not_kept() {
+        let cache = Cache::default();
+        cache.put("job", fenced(2), at(20));
+        assert!(cache.get(&["job"], 2)[0].is_none());
+        cache.put("job", fenced(2), at(20));
+        assert!(cache.get(&["job"], 2)[0].is_none());
+        cache.put("job", fenced(1), Place { timeline: 2, revision: 10 });
+        assert!(cache.get(&["job"], 2)[0].is_some());
     }
 
     #[test]
     fn what_must_be_read_is_not_cached_until_then_and_never_with_its_data() {
         let cache = Cache::default();
-        cache.put("job", fenced(1), 10);
-        assert_eq!(cache.get(&["job"])[0].as_ref().unwrap().record.data, b"");
+        cache.put("job", fenced(1), at(10));
+        assert_eq!(cache.get(&["job"], 1)[0].as_ref().unwrap().record.data, b"");
         cache.must_read(["job", "other"].into_iter());
         assert_eq!(fence_of(&cache), None);
-        cache.put("job", fenced(1), 10);
+        cache.put("job", fenced(1), at(10));
         assert_eq!(fence_of(&cache), Some(1));
     }
 }

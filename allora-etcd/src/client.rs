@@ -2,14 +2,17 @@
 //!
 //! A call that one member does not answer is sent to the next. This layer knows nothing of jobs.
 
-use crate::error::{failed, may_succeed_elsewhere, timed_out};
+use crate::{
+    error::{failed, is_token_outdated, may_succeed_elsewhere, timed_out},
+    timeline::Timeline,
+};
 use allora_core::{Error, ErrorKind, Result};
 use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,6 +30,7 @@ pub(crate) struct Client {
     members: Arc<Members>,
     /// The number of operations that the members allow in one transaction.
     max_operations: usize,
+    timeline: Arc<Timeline>,
     /// Dropping it ends the thread.
     _thread: Option<oneshot::Sender<()>>,
 }
@@ -38,11 +42,70 @@ struct Members {
     timeout: Duration,
 }
 
+/// The most often that a request is sent to one member: after a login, a role may have changed again.
+const MAX_LOGINS: usize = 3;
+
 /// One member; or, with a client of the user's, all the members of that client.
 struct Member {
     endpoint: String,
-    options: ConnectOptions,
-    client: tokio::sync::Mutex<Option<etcd_client::Client>>,
+    /// `None` for a client of the user's, which cannot be opened again.
+    options: Option<ConnectOptions>,
+    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    /// The number of renewed logins.
+    logins: AtomicUsize,
+    /// Held during a login, so that concurrent calls log in once.
+    login: tokio::sync::Mutex<()>,
+}
+
+/// The connection to a member.
+pub(crate) struct Connection {
+    pub(crate) client: etcd_client::Client,
+    /// The number of replies to calls.
+    replies: AtomicUsize,
+    is_silent: AtomicBool,
+}
+
+impl Connection {
+    fn new(client: etcd_client::Client) -> Arc<Self> {
+        Arc::new(Self { client, replies: AtomicUsize::new(0), is_silent: AtomicBool::new(false) })
+    }
+
+    /// True if a call has timed out and nothing has come back during the call: the connection may be
+    /// lost without an error, and is replaced.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+}
+
+/// A request on a connection. It is dropped before its reply only if its time is up.
+struct Pending<'a> {
+    connection: &'a Connection,
+    /// The number of replies when the request was sent.
+    replies: usize,
+    since: Instant,
+    /// The longest silence that is no sign of a lost connection.
+    patience: Duration,
+}
+
+impl<'a> Pending<'a> {
+    fn new(connection: &'a Connection, patience: Duration) -> Self {
+        let replies = connection.replies.load(Ordering::Relaxed);
+        Self { connection, replies, since: monotonic_now(), patience }
+    }
+
+    fn on_reply(&self) {
+        self.connection.replies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let is_same = self.connection.replies.load(Ordering::Relaxed) == self.replies;
+        let silence = monotonic_now().saturating_duration_since(self.since);
+        if is_same && silence >= self.patience {
+            self.connection.is_silent.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The way to the members.
@@ -68,24 +131,20 @@ impl Client {
         let list = match endpoints {
             Endpoints::Addresses(addresses, options) => addresses
                 .into_iter()
-                .map(|endpoint| Member {
-                    endpoint,
-                    options: (*options).clone(),
-                    client: tokio::sync::Mutex::default(),
-                })
+                .map(|endpoint| Member::new(endpoint, Some((*options).clone()), None))
                 .collect(),
-            Endpoints::Client(client) => vec![Member {
-                endpoint: "the given client".into(),
-                options: ConnectOptions::new(),
-                client: tokio::sync::Mutex::new(Some(*client)),
-            }],
+            Endpoints::Client(client) => {
+                let endpoint = "the given client".into();
+                vec![Member::new(endpoint, None, Some(Connection::new(*client)))]
+            }
         };
         let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });
         let (handle, thread) = match handle {
             Some(handle) => (handle, None),
             None => own_thread().map(|(handle, stop)| (handle, Some(stop)))?,
         };
-        Ok(Self { handle, members, max_operations, _thread: thread })
+        let timeline = Arc::default();
+        Ok(Self { handle, members, max_operations, timeline, _thread: thread })
     }
 
     /// The deadline of one call.
@@ -96,6 +155,11 @@ impl Client {
     /// The number of operations that the members allow in one transaction.
     pub(crate) fn max_operations(&self) -> usize {
         self.max_operations
+    }
+
+    /// The number of the timeline that the last replies belong to.
+    pub(crate) fn timeline(&self) -> u64 {
+        self.timeline.number()
     }
 
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &str> {
@@ -165,11 +229,18 @@ impl Client {
         txn: Txn,
     ) -> impl Future<Output = Result<(TxnResponse, bool)>> + Send + use<> {
         let sent = Arc::new(AtomicUsize::new(0));
-        let counted = sent.clone();
+        let (counted, timeline) = (sent.clone(), self.timeline.clone());
         let reply = self.call(op, move |client| {
-            let txn = txn.clone();
+            let (txn, timeline) = (txn.clone(), timeline.clone());
             counted.fetch_add(1, Ordering::Relaxed);
-            async move { kv(&client).txn(txn).await }
+            async move {
+                let before = timeline.before();
+                let reply = kv(&client).txn(txn).await?;
+                if let Some(header) = reply.header() {
+                    timeline.on_reply(before, header);
+                }
+                Ok(reply)
+            }
         });
         reply.map_ok(move |reply| (reply, sent.load(Ordering::Relaxed) > 1))
     }
@@ -190,10 +261,10 @@ impl Client {
         Ok(replies)
     }
 
-    /// A client for a lasting stream, of the member that answered last.
-    pub(crate) async fn stream_client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
+    /// The connection for a lasting stream, to the member that answered last.
+    pub(crate) async fn stream_connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
         let members = &self.members;
-        members.list[members.active.load(Ordering::Relaxed) % members.list.len()].client().await
+        members.list[members.active.load(Ordering::Relaxed) % members.list.len()].connection().await
     }
 
     /// Opens the next stream at another member.
@@ -214,8 +285,7 @@ impl Members {
             let mut last = None;
             for i in first..first + self.list.len() {
                 current.store(i, Ordering::Relaxed);
-                let sent = async { request(self.list[i % self.list.len()].client().await?).await };
-                match sent.await {
+                match self.list[i % self.list.len()].send(&request, self.timeout / 2).await {
                     Ok(reply) => {
                         if i != first {
                             self.active.store(i % self.list.len(), Ordering::Relaxed);
@@ -243,14 +313,68 @@ impl Members {
 }
 
 impl Member {
-    async fn client(&self) -> Result<etcd_client::Client, etcd_client::Error> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
+    fn new(
+        endpoint: String,
+        options: Option<ConnectOptions>,
+        connection: Option<Arc<Connection>>,
+    ) -> Self {
+        let (connection, login) =
+            (tokio::sync::Mutex::new(connection), tokio::sync::Mutex::default());
+        Self { endpoint, options, connection, logins: AtomicUsize::new(0), login }
+    }
+
+    /// Sends a request; again after a new login if the token is not valid any more. A token ends by
+    /// its time, and a signed one with every change of any user or role.
+    async fn send<T, F, Fut>(
+        &self,
+        request: &F,
+        patience: Duration,
+    ) -> Result<T, etcd_client::Error>
+    where
+        F: Fn(etcd_client::Client) -> Fut,
+        Fut: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let connection = self.connection().await?;
+        let mut sent = 0;
+        loop {
+            let logins = self.logins.load(Ordering::Relaxed);
+            let pending = Pending::new(&connection, patience);
+            let reply = request(connection.client.clone()).await;
+            pending.on_reply();
+            sent += 1;
+            match reply {
+                Err(cause) if is_token_outdated(&cause) && sent < MAX_LOGINS => {
+                    self.renew_login(&connection.client, logins).await?;
+                }
+                reply => return reply,
+            }
         }
-        let opened =
-            etcd_client::Client::connect([&self.endpoint], Some(self.options.clone())).await?;
-        Ok(client.insert(opened).clone())
+    }
+
+    /// Logs in again, unless another call has done so since there were this many logins.
+    async fn renew_login(
+        &self,
+        client: &etcd_client::Client,
+        logins: usize,
+    ) -> Result<(), etcd_client::Error> {
+        let _guard = self.login.lock().await;
+        if self.logins.load(Ordering::Relaxed) == logins {
+            client.refresh_token().await?;
+            self.logins.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The connection; a new one if there is none or it is silent.
+    async fn connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
+        let mut connection = self.connection.lock().await;
+        if let Some(open) = &*connection
+            && (!open.is_silent() || self.options.is_none())
+        {
+            return Ok(open.clone());
+        }
+        let client = etcd_client::Client::connect([&self.endpoint], self.options.clone()).await?;
+        Ok(connection.insert(Connection::new(client)).clone())
     }
 }
 

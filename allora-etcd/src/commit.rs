@@ -1,6 +1,7 @@
 //! Drafts as transactions: one for each record, nested in as few as the members allow.
 
 use crate::{
+    cache::Place,
     client::{Pipeline, gets},
     encoding::Stored,
     error::unexpected_response,
@@ -15,6 +16,7 @@ use allora_core::{
     store::{Commit, Draft, Outcome},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use futures::FutureExt;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     sync::atomic::Ordering,
@@ -33,6 +35,8 @@ struct Change<'a> {
     needs_session: bool,
     /// The new kind, if it differs from the old one.
     kind: Option<String>,
+    /// The old kind, which may have lost its last schedule.
+    left_kind: Option<String>,
     /// The new key in the due index.
     index_key: Option<IndexKey>,
     notification: Option<Notification>,
@@ -99,7 +103,7 @@ impl<'a> Transaction<'a> {
     fn add(&mut self, mut change: Change<'a>) {
         self.bytes += change.bytes;
         self.widest = self.widest.max(change.compares.len()).max(change.ops.len());
-        self.kinds.extend(change.kind.take().filter(|kind| !kind.is_empty()));
+        self.kinds.extend(change.kind.take());
         if let Some(key) = change.index_key.take() {
             let first = self.parts.entry(key.part).or_insert_with(|| key.at.clone());
             *first = key.at.min(std::mem::take(first));
@@ -120,11 +124,23 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
     }
 }
 
+/// The error of a change that is larger than a transaction should be.
+fn too_large(change: &Change<'_>, error: &Error) -> Error {
+    let (name, mib) = (change.name, change.bytes as f64 / f64::from(1 << 20));
+    let text = format!(
+        "the record {name:?} needs a request of {mib:.1} MiB, which etcd did not accept ({error}); \
+         shorten its data, dismiss dead letters, or raise the members' --max-request-bytes"
+    );
+    Error::new(error.kind(), text).op(OP)
+}
+
 /// The node that commits.
 #[derive(Clone, Copy)]
 struct Committer<'a> {
     node: &'a str,
     time: TimeSource,
+    /// The number of the timeline before the commit is sent.
+    timeline: u64,
 }
 
 impl Store {
@@ -133,7 +149,8 @@ impl Store {
         &self,
         commit: Commit<'_, Version>,
     ) -> Result<Vec<Result<Outcome<Version>>>> {
-        let by = Committer { node: commit.node, time: commit.time };
+        let by =
+            Committer { node: commit.node, time: commit.time, timeline: self.client.timeline() };
         let mut transactions: Vec<Transaction<'_>> = Vec::new();
         for draft in commit.drafts {
             let change = self.change(draft, by);
@@ -147,12 +164,22 @@ impl Store {
         let mut pipeline = Pipeline::new();
         for transaction in &mut transactions {
             let txn = self.transaction(transaction, by.node);
-            pipeline.push(self.client.txn_or_resent(OP, txn)).await?;
+            pipeline.push(self.client.txn_or_resent(OP, txn).map(Ok)).await?;
         }
         let mut outcomes = Vec::new();
-        for (transaction, (reply, resent)) in
-            transactions.into_iter().zip(pipeline.replies().await?)
-        {
+        for (transaction, reply) in transactions.into_iter().zip(pipeline.replies().await?) {
+            let (reply, resent) = match reply {
+                Ok(reply) => reply,
+                // It was sent alone, and harms no other.
+                Err(error)
+                    if transaction.bytes > MAX_BYTES && error.kind() == ErrorKind::Invalid =>
+                {
+                    let large = |change: &Change<'_>| Err(too_large(change, &error));
+                    outcomes.extend(transaction.changes.iter().map(large));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             self.outcomes(transaction, &reply, resent, by, &mut outcomes)?;
         }
         Ok(outcomes)
@@ -208,14 +235,23 @@ impl Store {
             !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
         };
         let grants = after.leases.iter().any(|lease| lease.node == by.node && is_new(lease));
-        let had = before.map_or("", |before| &before.kind);
+        let kind_of = |record: &Record| {
+            let is_stored = record.is_live() && !record.kind.is_empty();
+            is_stored.then(|| record.kind.clone())
+        };
+        let (had, has) = (before.and_then(kind_of), kind_of(&after));
+        let has_moved = had != has;
+        let (left_kind, kind) = (had.filter(|_| has_moved), has.filter(|_| has_moved));
+        ops.extend(left_kind.iter().map(|kind| TxnOp::delete(keys.of_kind(kind, name), None)));
+        ops.extend(kind.iter().map(|kind| TxnOp::put(keys.of_kind(kind, name), "", None)));
         Change {
             name,
             compares,
             ops,
             bytes,
             needs_session: grants && by.time.is_store(),
-            kind: Some(after.kind.clone()).filter(|kind| *kind != had),
+            kind,
+            left_kind,
             index_key,
             notification,
             entries: fences.len(),
@@ -282,7 +318,9 @@ impl Store {
             let written = Ok(Outcome::Written { notified: true });
             if reply.succeeded() {
                 self.appended.fetch_add(change.entries as u64, Ordering::Relaxed);
-                self.cache.put(change.name, Some(change.after), revision);
+                self.left_kinds().extend(change.left_kind);
+                let at = Place { timeline: by.timeline, revision };
+                self.cache.put(change.name, Some(change.after), at);
                 outcomes.push(written);
                 continue;
             }
@@ -291,7 +329,8 @@ impl Store {
                 return Err(unexpected_response(OP));
             };
             let stored = Stored::decode(&job, &data);
-            self.cache.replace(change.name, stored.record().cloned(), stored.revision);
+            let at = Place { timeline: by.timeline, revision: stored.revision };
+            self.cache.replace(change.name, stored.record().cloned(), at);
             if resent && change.is_in(&stored) {
                 outcomes.push(written);
                 continue;

@@ -203,19 +203,22 @@ impl Builder {
         let mut options = ConnectOptions::new()
             .with_require_leader(true)
             .with_connect_timeout(self.connect_timeout.min(self.timeout))
+            // Members reject pings that come more often than every five seconds. A call that times out
+            // closes a silent connection sooner.
             .with_keep_alive(Duration::from_secs(10), Duration::from_secs(3))
             .with_tcp_keepalive(Duration::from_secs(10));
         if endpoints[0].starts_with("https") {
             options = options.with_tls(self.tls.clone().unwrap_or_default().options());
         }
         if let Some((user, password)) = &self.login {
-            options = options.with_user(user, password).with_auto_token_refresh(true);
+            options = options.with_user(user, password);
         }
         self.open(Endpoints::Addresses(endpoints, Box::new(options))).await
     }
 
     /// Uses an existing client, with its members, its login and its certificates. It must have been
     /// made on the runtime whose [`handle`](Self::handle) is given, or on one that lives as long.
+    /// The store cannot open its connections again: give the client a keep-alive of its own.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

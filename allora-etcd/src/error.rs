@@ -16,21 +16,26 @@ mod code {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
+const NO_PERMISSION: &str = "the etcd user lacks permission; grant it readwrite on every key under \
+                             the prefix and a slash";
+
 /// The error of a call, for its caller.
 pub(crate) fn failed(op: &'static str, cause: etcd_client::Error) -> Error {
     let (kind, text) = match &cause {
         etcd_client::Error::GRpcStatus(status) => match status.code() as i32 {
-            code::PERMISSION_DENIED => (
-                ErrorKind::Invalid,
-                "the etcd user lacks permission; grant it readwrite on every key under the prefix \
-                 and a slash",
-            ),
+            code::PERMISSION_DENIED => (ErrorKind::Invalid, NO_PERMISSION),
             code::UNAUTHENTICATED => (ErrorKind::Invalid, "etcd rejected the login"),
             code::INVALID_ARGUMENT if status.message().contains("user name is empty") => {
                 (ErrorKind::Invalid, "etcd requires a login; give a user and a password")
             }
             code::INVALID_ARGUMENT if status.message().contains("authentication failed") => {
                 (ErrorKind::Invalid, "etcd rejected the user and the password of the login")
+            }
+            code::INVALID_ARGUMENT | code::RESOURCE_EXHAUSTED
+                if status.message().contains("too large")
+                    || status.message().contains("larger than max") =>
+            {
+                (ErrorKind::Invalid, "the request is too large for etcd")
             }
             code::INVALID_ARGUMENT => (ErrorKind::Invalid, "etcd rejected the request"),
             code::RESOURCE_EXHAUSTED if status.message().contains("space exceeded") => (
@@ -39,6 +44,9 @@ pub(crate) fn failed(op: &'static str, cause: etcd_client::Error) -> Error {
             ),
             _ => (ErrorKind::Unavailable, "etcd did not answer, or has no leader"),
         },
+        etcd_client::Error::WatchError(reason) if reason.contains("permission denied") => {
+            (ErrorKind::Invalid, NO_PERMISSION)
+        }
         etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_) => {
             (ErrorKind::Unavailable, "etcd cannot be reached")
         }
@@ -72,6 +80,18 @@ pub(crate) fn may_succeed_elsewhere(cause: &etcd_client::Error) -> bool {
                 | code::UNAVAILABLE
         ),
         etcd_client::Error::TransportError(_) | etcd_client::Error::IoError(_) => true,
+        _ => false,
+    }
+}
+
+/// True if a new login may let the same request succeed.
+pub(crate) fn is_token_outdated(cause: &etcd_client::Error) -> bool {
+    match cause {
+        etcd_client::Error::GRpcStatus(status) => {
+            status.code() as i32 == code::UNAUTHENTICATED
+                || status.message().contains("revision of auth store is old")
+                || status.message().contains("invalid auth token")
+        }
         _ => false,
     }
 }

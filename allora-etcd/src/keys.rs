@@ -91,9 +91,14 @@ impl Keys {
         self.under("nodes/")
     }
 
-    /// A kind that stored schedules have, or had.
+    /// A kind that stored schedules have.
     pub(crate) fn kind(&self, kind: &str) -> String {
         self.under(&format!("kind/{kind}"))
+    }
+
+    /// A schedule of a kind: a kind without any is forgotten.
+    pub(crate) fn of_kind(&self, kind: &str, name: &str) -> String {
+        self.under(&format!("of_kind/{kind}\0{name}"))
     }
 
     /// The records of a kind that want attention, by time.
@@ -145,13 +150,25 @@ impl Keys {
     /// A history entry. The highest cursor comes first: fence and name have the opposite order, the
     /// name by the complement of its bytes, and behind them the one of a byte that ends every name.
     pub(crate) fn history_entry(&self, at: &HistoryCursor) -> Vec<u8> {
-        let fence = format!("{}{}", self.history(), digits(i64::MAX - at.fence.max(0)));
+        let fence = self.history_up_to(at.fence);
         let name = at.name.bytes().chain([0]).map(|byte| !byte);
         fence.into_bytes().into_iter().chain(name).collect()
     }
 
     pub(crate) fn history(&self) -> String {
         self.under("history/")
+    }
+
+    /// The first key of the history entries up to this fence.
+    pub(crate) fn history_up_to(&self, fence: i64) -> String {
+        format!("{}{}", self.history(), digits(i64::MAX - fence.max(0)))
+    }
+
+    /// The fence of a history entry.
+    pub(crate) fn history_fence(&self, key: &[u8]) -> Option<i64> {
+        let digits = key.strip_prefix(self.history().as_bytes())?.get(..16)?;
+        let number = i64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        Some(i64::MAX - number)
     }
 
     /// The time and the name at the end of a key that begins with `part`.

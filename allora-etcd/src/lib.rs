@@ -5,6 +5,7 @@
 // The client layer: connections, transactions, errors.
 mod client;
 mod error;
+mod timeline;
 // Keys and values in the store.
 mod encoding;
 mod keys;
@@ -12,6 +13,7 @@ mod keys;
 mod cache;
 mod due_index;
 mod liveness;
+mod name_pages;
 mod sessions;
 mod store;
 // The record layer: one file for each group of calls.

@@ -1,7 +1,7 @@
 //! Notifications: one key that every notification is written to, and the sessions of the nodes.
 
 use crate::{
-    client::sleep,
+    client::{Connection, sleep},
     error::{failed, timed_out, unexpected_response},
     store::{Etcd, Store},
 };
@@ -10,7 +10,7 @@ use allora_core::{
     backend::{Notification, Notifier},
 };
 use async_trait::async_trait;
-use etcd_client::{EventType, KeyValue, WatchOptions, WatchStream};
+use etcd_client::{EventType, KeyValue, Txn, TxnOp, WatchOptions, WatchStream};
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
 use std::{
     sync::{Arc, Weak},
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The silence of the stream after which it is asked for a sign of life.
-const MAX_SILENCE: Duration = Duration::from_secs(5);
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 const OP: &str = "subscribe";
 
@@ -51,18 +51,22 @@ async fn watch(
     while let Some(strong) = store.upgrade() {
         let timeout = strong.client.timeout();
         let stream = match tokio::time::timeout(timeout, open(&strong)).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(cause)) => Err(failed(OP, cause)),
+            Ok(stream) => stream,
             Err(_) => Err(timed_out(OP, timeout)),
         };
         match (stream, opened.take()) {
-            (Ok(stream), first) => {
+            (Ok((stream, connection)), first) => {
                 match first {
                     Some(first) => drop(first.send(Ok(()))),
-                    None => drop(subscriber.unbounded_send(Notification::Changed)),
+                    None => {
+                        // The members may have been replaced by those of a restored backup, whose
+                        // revisions have caught up before anything was sent.
+                        strong.cache.clear();
+                        drop(subscriber.unbounded_send(Notification::Changed));
+                    }
                 }
                 drop(strong);
-                forward(&store, stream, &subscriber).await;
+                forward(&store, stream, &connection, &subscriber).await;
             }
             (Err(error), Some(first)) => {
                 strong.client.switch_member();
@@ -81,31 +85,48 @@ async fn watch(
     }
 }
 
-async fn open(store: &Store) -> Result<WatchStream, etcd_client::Error> {
-    let client = store.client.stream_client().await?;
-    let mut stream = client.watch_client().watch(store.keys.notification(), None).await?;
+async fn open(store: &Store) -> Result<(WatchStream, Arc<Connection>)> {
+    // A call renews a login that is not valid any more; the stream does not.
+    let read = TxnOp::get(store.keys.notification(), None);
+    store.client.txn(OP, Txn::new().and_then([read])).await?;
+    open_stream(store).await.map_err(|cause| failed(OP, cause))
+}
+
+async fn open_stream(store: &Store) -> Result<(WatchStream, Arc<Connection>), etcd_client::Error> {
+    let connection = store.client.stream_connection().await?;
+    let mut stream =
+        connection.client.watch_client().watch(store.keys.notification(), None).await?;
     stream.watch(store.keys.sessions(), Some(WatchOptions::new().with_prefix())).await?;
     // Both watches exist before the caller reads anything.
     let mut created = 0;
     while created < 2 {
         match stream.message().await? {
+            Some(message) if message.canceled() => {
+                return Err(etcd_client::Error::WatchError(message.cancel_reason().to_owned()));
+            }
             Some(message) if message.created() => created += 1,
             Some(_) => {}
             None => return Err(etcd_client::Error::WatchError("the stream ended".into())),
         }
     }
-    Ok(stream)
+    Ok((stream, connection))
 }
 
 /// Forwards until the stream breaks or hangs, or the subscriber is dropped.
-async fn forward(store: &Weak<Store>, mut stream: WatchStream, subscriber: &Subscriber) {
+async fn forward(
+    store: &Weak<Store>,
+    mut stream: WatchStream,
+    connection: &Connection,
+    subscriber: &Subscriber,
+) {
     let mut was_asked = false;
     loop {
         let message = match tokio::time::timeout(MAX_SILENCE, stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(_) => return,
             Err(_) => {
-                if was_asked || subscriber.is_closed() || stream.request_progress().await.is_err() {
+                let is_over = was_asked || connection.is_silent() || subscriber.is_closed();
+                if is_over || stream.request_progress().await.is_err() {
                     return;
                 }
                 was_asked = true;

@@ -1,4 +1,7 @@
-//! Pruning: tombstones whose time is over, and history beyond its limit.
+//! Pruning: tombstones whose time is over, kinds without schedules, and history beyond its limit.
+//!
+//! All of it runs beside the batches, on the driver's thread, one at a time and a part of the work at a
+//! time: no reply waits for them.
 
 use crate::{
     client::gets,
@@ -12,16 +15,90 @@ use allora_core::{
     time::saturating_add,
 };
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
-use std::sync::atomic::Ordering;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
+};
 
 /// The number of tombstones that one call removes.
 const TOMBSTONES_PER_CALL: i64 = 20;
 
+/// The most history entries that one transaction removes.
+const HISTORY_PAGE: usize = 1_000;
+
+/// The number of such transactions in one call.
+const PAGES_PER_CALL: usize = 10;
+
 const OP: &str = "prune";
 
 impl Store {
+    /// Prunes in the background, unless that is under way. What fails is done after a later batch.
+    pub(crate) fn start_pruning(self: &Arc<Self>, has_deleted: bool, now: Time) {
+        if self.is_pruning.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let store = Arc::downgrade(self);
+        self.client.spawn(async move {
+            let Some(store) = store.upgrade() else { return };
+            loop {
+                if let Err(error) = store.prune(has_deleted, now).await {
+                    tracing::debug!(%error, "pruning failed; a later batch tries again");
+                }
+                store.is_pruning.store(false, Ordering::Relaxed);
+                // A batch that ended meanwhile has started nothing.
+                let is_done = store.left_kinds().is_empty();
+                if is_done || store.is_pruning.swap(true, Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn prune(&self, has_deleted: bool, now: Time) -> Result {
+        if has_deleted {
+            self.prune_tombstones(now).await?;
+        }
+        let left = std::mem::take(&mut *self.left_kinds());
+        for kind in left {
+            self.forget_kind(&kind).await?;
+        }
+        self.prune_history().await
+    }
+
+    pub(crate) fn left_kinds(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.left_kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn examples(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
+        self.examples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets a kind without schedules. One schedule of it is remembered: etcd counts all of a range
+    /// to find any.
+    async fn forget_kind(&self, kind: &str) -> Result {
+        let example = self.examples().get(kind).cloned();
+        if let Some(example) = example {
+            let read = self.client.get_all(OP, vec![TxnOp::get(example, None)]).await?;
+            if read.iter().any(|read| read.count() > 0) {
+                return Ok(());
+            }
+        }
+        let all = self.keys.of_kind(kind, "");
+        let any = GetOptions::new().with_range(end_of(&all)).with_keys_only().with_limit(1);
+        let read = self.client.get_all(OP, vec![TxnOp::get(all.clone(), Some(any))]).await?;
+        let found = read.first().and_then(|read| Some(read.kvs().first()?.key().to_vec()));
+        if let Some(found) = found {
+            self.examples().insert(kind.to_owned(), found);
+            return Ok(());
+        }
+        self.examples().remove(kind);
+        let none = Compare::create_revision(&*all, CompareOp::Equal, 0).with_range(end_of(&all));
+        let forget = Txn::new().when([none]).and_then([TxnOp::delete(self.keys.kind(kind), None)]);
+        self.client.txn(OP, forget).await.map(drop)
+    }
+
     /// Removes tombstones whose time is over. The minimum fence guards their names from then on.
-    pub(crate) async fn prune_tombstones(&self, now: Time) -> Result {
+    async fn prune_tombstones(&self, now: Time) -> Result {
         let old = now.timestamp_millis() - i64::try_from(TOMBSTONE.as_millis()).unwrap_or(i64::MAX);
         let prefix = self.keys.tombstones();
         let range = GetOptions::new().with_range(format!("{prefix}{}", digits(old)));
@@ -66,25 +143,159 @@ impl Store {
         Ok(())
     }
 
-    /// Removes history beyond the limit; not every time.
-    pub(crate) async fn prune_history(&self) -> Result {
+    /// Removes a part of the history beyond the limit; not every time.
+    async fn prune_history(&self) -> Result {
         let every = (self.history_limit as u64 / 10).max(1);
         if self.history_limit == 0 || self.appended.load(Ordering::Relaxed) < every {
             return Ok(());
         }
         self.appended.store(0, Ordering::Relaxed);
-        let (first, end) = (self.keys.history(), end_of(&self.keys.history()));
-        let limit = i64::try_from(self.history_limit).unwrap_or(i64::MAX).saturating_add(1);
-        let range = GetOptions::new().with_range(end.clone()).with_keys_only().with_limit(limit);
-        let op = TxnOp::get(first, Some(range));
+        let newest = GetOptions::new().with_prefix().with_keys_only().with_limit(1);
+        let op = TxnOp::get(self.keys.history(), Some(newest));
         let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
         let pages = gets(&reply);
-        let Some(page) = pages.first().filter(|page| page.kvs().len() > self.history_limit) else {
-            return Ok(());
+        let Some(page) = pages.first() else { return Ok(()) };
+        let newest = page.kvs().first().and_then(|kv| self.keys.history_fence(kv.key()));
+        let mut excess = usize::try_from(page.count()).unwrap_or(0);
+        excess = excess.saturating_sub(self.history_limit);
+        for _ in 0..PAGES_PER_CALL {
+            let Some(newest) = newest.filter(|_| excess > 0) else { return Ok(()) };
+            let removed = self.prune_page(newest, excess).await?;
+            if removed == 0 {
+                return Ok(());
+            }
+            excess = excess.saturating_sub(removed);
+        }
+        if excess > 0 {
+            // The next call removes more.
+            self.appended.fetch_add(every, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Removes some of the oldest entries, at most this number. Returns how many.
+    async fn prune_page(&self, newest: i64, excess: usize) -> Result<usize> {
+        let mut search = OldestPage::new(*self.oldest_page(), newest, excess);
+        while let Some(fence) = search.next() {
+            let counted = GetOptions::new().with_range(end_of(&self.keys.history()));
+            let op = TxnOp::get(self.keys.history_up_to(fence), Some(counted.with_count_only()));
+            let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
+            let count = gets(&reply).first().map_or(0, |page| page.count());
+            search.on_count(fence, usize::try_from(count).unwrap_or(0));
+        }
+        let Some((fence, count)) = search.found else {
+            *self.oldest_page() = Page::default();
+            return Ok(0);
         };
-        let Some(oldest) = page.kvs().last() else { return Ok(()) };
-        let rest = DeleteOptions::new().with_range(end);
-        let delete = TxnOp::delete(oldest.key(), Some(rest));
-        self.client.txn(OP, Txn::new().and_then([delete])).await.map(drop)
+        let rest = DeleteOptions::new().with_range(end_of(&self.keys.history()));
+        let delete = TxnOp::delete(self.keys.history_up_to(fence), Some(rest));
+        self.client.txn(OP, Txn::new().and_then([delete])).await?;
+        let mut page = self.oldest_page();
+        *page = Page { removed: fence, span: fence.saturating_sub(page.removed) };
+        Ok(count)
+    }
+
+    fn oldest_page(&self) -> MutexGuard<'_, Page> {
+        self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The page of the history that was removed last.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Page {
+    /// No entry has this fence or a lower one.
+    removed: i64,
+    /// The distance to the page before it.
+    span: i64,
+}
+
+/// The search for the fence up to which there are some entries, but not too many. etcd counts what
+/// is behind a key without limit, so that the search begins where little is.
+struct OldestPage {
+    /// Nothing is up to this fence.
+    none: i64,
+    /// Too much is up to this fence: so many entries, if they were counted.
+    many: (i64, Option<usize>),
+    /// The distance of the first guess; 0 if there is none.
+    guess: i64,
+    /// No more may be removed.
+    excess: usize,
+    /// The fence, and the number of entries up to it.
+    found: Option<(i64, usize)>,
+}
+
+impl OldestPage {
+    fn new(last: Page, newest: i64, excess: usize) -> Self {
+        let none = if last.removed < newest { last.removed } else { 0 };
+        Self { none, many: (newest, None), guess: last.span, excess, found: None }
+    }
+
+    /// The next fence to count up to.
+    fn next(&mut self) -> Option<i64> {
+        let (many, count) = self.many;
+        let between = many - self.none;
+        if self.found.is_none() && between <= 1 {
+            // All of them have one fence: jobs that were claimed in one microsecond.
+            let count = count.filter(|count| *count <= self.excess);
+            self.found = count.map(|count| (many, count));
+            return None;
+        }
+        if self.found.is_some() {
+            return None;
+        }
+        let guess = std::mem::take(&mut self.guess);
+        let guess = if guess > 0 { guess.min(between - 1) } else { between / 2 };
+        Some(self.none + guess)
+    }
+
+    fn on_count(&mut self, fence: i64, count: usize) {
+        match count {
+            0 => self.none = fence,
+            some if some <= self.excess.min(HISTORY_PAGE) => self.found = Some((fence, some)),
+            many => self.many = (fence, Some(many)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of the entries that are removed as a page, and of those that are counted for it.
+    fn page(last: Page, fences: &[i64], excess: usize) -> (usize, usize) {
+        let mut search = OldestPage::new(last, *fences.iter().max().unwrap(), excess);
+        let mut counted = 0;
+        while let Some(up_to) = search.next() {
+            let count = fences.iter().filter(|fence| **fence <= up_to).count();
+            counted += count;
+            search.on_count(up_to, count);
+        }
+        (search.found.map_or(0, |(_, count)| count), counted)
+    }
+
+    #[test]
+    fn a_page_is_found_by_counting_little_more_than_there_is() {
+        const NOW: i64 = 1_893_456_000_000_000;
+        let fences: Vec<i64> = (0..100_000).map(|i| NOW + i * 1_000).collect();
+        let (removed, counted) = page(Page::default(), &fences, 50_000);
+        assert!((1..=HISTORY_PAGE).contains(&removed) && counted < 200_000, "{removed} {counted}");
+        let last = Page { removed: NOW - 1, span: 900_000 };
+        assert_eq!(page(last, &fences, 50_000), (900, 900), "the same distance again");
+        assert!(page(last, &fences, 5).0 <= 5, "no more than the excess");
+    }
+
+    #[test]
+    fn entries_with_one_fence_are_removed_together_if_all_of_them_may_be() {
+        let fences: Vec<i64> = [[7; 2_000].as_slice(), &[9; 3]].concat();
+        assert_eq!(page(Page::default(), &fences, 2_001).0, 2_000);
+        assert_eq!(page(Page::default(), &fences, 1_999).0, 0);
+    }
+
+    #[test]
+    fn hostile_fences_end_the_search() {
+        for fences in [&[i64::MAX, 5, 6][..], &[0, 0, 0], &[7, 7, 7], &[i64::MAX; 9]] {
+            assert!(page(Page::default(), fences, 2).0 <= 2, "{fences:?}");
+            assert!(page(Page { removed: 6, span: i64::MAX }, fences, 2).0 <= 2, "{fences:?}");
+        }
     }
 }

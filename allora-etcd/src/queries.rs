@@ -81,7 +81,8 @@ impl Store {
         let states = self.found_states(&parts, &query, view, &names);
         let mut shown = Vec::with_capacity(names.len());
         for (name, (state, revision)) in names.iter().zip(states.await?) {
-            if state.as_ref().is_none_or(|state| state.unreadable.is_some()) {
+            // A record that cannot be read stays: a newer build may read it.
+            if state.is_none() {
                 self.remove_from_index(name, revision, &found.keys).await?;
             }
             shown.extend(state);
@@ -162,12 +163,17 @@ impl Store {
     }
 
     /// Removes a node without a session and without leases from the nodes that may have left runs.
+    /// Both are compared: the node may have come back, and may have died with a run again.
     async fn remove_node(&self, node: &str, left: &str) -> Result {
         let session = format!("{}{node}", self.keys.sessions());
         let node = format!("{}{node}", self.keys.nodes());
         let (low, lows) = (self.keys.low_mark(left), DeleteOptions::new().with_prefix());
+        let nothing_left = Compare::create_revision(left, CompareOp::Equal, 0);
         let remove = Txn::new()
-            .when([Compare::create_revision(session, CompareOp::Equal, 0)])
+            .when([
+                Compare::create_revision(session, CompareOp::Equal, 0),
+                nothing_left.with_range(end_of(left)),
+            ])
             .and_then([TxnOp::delete(node, None), TxnOp::delete(low, Some(lows))]);
         self.client.txn(FIND_DUE, remove).await.map(drop)
     }
@@ -187,8 +193,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the index entries of a record that does not exist or cannot be read, so that it is
-    /// found once.
+    /// Removes the index entries of a record that does not exist.
     async fn remove_from_index(
         &self,
         name: &str,
@@ -235,7 +240,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The kinds that stored schedules have, or had.
+    /// The kinds that stored schedules have; shortly after the last deletion, also one that they had.
     pub(crate) async fn kinds(&self) -> Result<Vec<String>> {
         let range = GetOptions::new().with_prefix().with_keys_only();
         let all = self.keys.kind("");

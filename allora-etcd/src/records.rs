@@ -4,7 +4,7 @@
 //! under which it was read. Cached records save the read: the commit proves them.
 
 use crate::{
-    cache::CachedRecord,
+    cache::{CachedRecord, Place},
     client::{Pipeline, gets},
     encoding::{Stored, number},
     error::unexpected_response,
@@ -82,10 +82,8 @@ impl RecordStore for Etcd {
     }
 
     async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        if !deleted.is_empty() {
-            self.store.prune_tombstones(now).await?;
-        }
-        self.store.prune_history().await
+        self.store.start_pruning(!deleted.is_empty(), now);
+        Ok(())
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {
@@ -125,7 +123,7 @@ impl Store {
         let view = View::new(load.node, load.time);
         let cached = match load.fresh {
             true => load.names.iter().map(|_| None).collect(),
-            false => self.cache.get(load.names),
+            false => self.cache.get(load.names, self.client.timeline()),
         };
         let missing = load.names.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
         let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
@@ -148,6 +146,7 @@ impl Store {
 
     /// Reads the records of these names with their data, the minimum fence and the sessions.
     pub(crate) async fn read(&self, op: &'static str, names: &[&str]) -> Result<Vec<Row>> {
+        let timeline = self.client.timeline();
         let mut pipeline = Pipeline::new();
         for chunk in names.chunks((self.client.max_operations() - 2) / 2) {
             let mut ops = vec![TxnOp::get(self.keys.min_fence(), None), self.sessions.read()];
@@ -171,7 +170,8 @@ impl Store {
             }
         }
         for (name, row) in names.iter().zip(&rows) {
-            self.cache.put(name, row.stored.record().cloned(), row.stored.revision);
+            let at = Place { timeline, revision: row.stored.revision };
+            self.cache.put(name, row.stored.record().cloned(), at);
         }
         Ok(rows)
     }
@@ -187,12 +187,25 @@ impl Store {
         is_wanted: impl Fn(&Stored) -> bool,
     ) -> Result<Names> {
         let jobs = self.keys.job("");
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let range = GetOptions::new().with_range(end_of(&self.keys.job(prefix))).with_limit(limit);
-        let reply =
-            self.client.txn(op, Txn::new().and_then([TxnOp::get(from, Some(range))])).await?;
+        let end = end_of(&self.keys.job(prefix));
+        let mut ends = self.name_pages.ends();
+        let (mut from, mut read) = (from, Vec::new());
+        while read.len() < limit {
+            let to = from.strip_prefix(jobs.as_bytes()).and_then(|from| ends.next(from));
+            let to = to.map(|to| [jobs.as_bytes(), &to].concat()).filter(|to| *to < end);
+            let missing = i64::try_from(limit - read.len()).unwrap_or(i64::MAX);
+            let range = GetOptions::new().with_range(to.as_ref().unwrap_or(&end).clone());
+            let get = TxnOp::get(from, Some(range.with_limit(missing)));
+            let reply = self.client.txn(op, Txn::new().and_then([get])).await?;
+            read.extend(gets(&reply).iter().flat_map(|rows| rows.kvs().to_vec()));
+            let Some(to) = to else { break };
+            from = to;
+        }
+        if let (Some(first), Some(last)) = (read.first(), read.last()) {
+            self.name_pages.on_page(&first.key()[jobs.len()..], &last.key()[jobs.len()..]);
+        }
         let (mut names, mut next) = (Vec::new(), None);
-        for kv in gets(&reply).iter().flat_map(|rows| rows.kvs()) {
+        for kv in &read {
             next = Some([kv.key(), &[0]].concat());
             let Some(Ok(name)) = kv.key().strip_prefix(jobs.as_bytes()).map(str::from_utf8) else {
                 continue;

@@ -54,6 +54,8 @@ struct Session {
 struct SessionState {
     /// The etcd lease.
     lease: Option<i64>,
+    /// The number of the timeline in which the etcd lease was granted.
+    timeline: u64,
     /// The length of the etcd lease.
     duration: Duration,
     /// The start of the last exchange that confirmed it.
@@ -75,6 +77,7 @@ impl SessionState {
         let now = monotonic_now();
         Self {
             lease: None,
+            timeline: 0,
             duration: MIN_SESSION,
             confirmed: now,
             needed_until: now,
@@ -82,8 +85,9 @@ impl SessionState {
         }
     }
 
-    fn covers(&self, lease: Duration) -> bool {
+    fn covers(&self, lease: Duration, timeline: u64) -> bool {
         self.lease.is_some()
+            && self.timeline == timeline
             && after(self.confirmed, self.duration) >= after(monotonic_now(), lease)
     }
 }
@@ -168,7 +172,7 @@ impl Sessions {
         {
             let mut state = session.state();
             state.needed_until = state.needed_until.max(after(monotonic_now(), lease));
-            if state.covers(lease) {
+            if state.covers(lease, self.client.timeline()) {
                 return Ok(true);
             }
         }
@@ -178,10 +182,14 @@ impl Sessions {
         }
         let needed = lease.saturating_add(lease / 2).clamp(MIN_SESSION, max_session());
         let state = *session.state();
-        if state.covers(lease) {
+        let timeline = self.client.timeline();
+        if state.covers(lease, timeline) {
             return Ok(true);
         }
-        if state.duration >= needed && self.renew(op, session, node).await? {
+        if state.duration >= needed
+            && state.timeline == timeline
+            && self.renew(op, session, node).await?
+        {
             return Ok(true);
         }
         self.open(op, session, node, needed.max(state.duration)).await?;
@@ -204,7 +212,7 @@ impl Sessions {
     ) -> Result {
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
         let ttl = i64::try_from(seconds.min(MAX_SESSION)).unwrap_or(i64::MAX);
-        let started = monotonic_now();
+        let (started, timeline) = (monotonic_now(), self.client.timeline());
         let granted = self
             .client
             .call(op, move |client| async move { client.lease_client().grant(ttl, None).await });
@@ -218,6 +226,7 @@ impl Sessions {
         self.client.txn(op, txn).await?;
         let mut state = session.state();
         state.lease = Some(lease);
+        state.timeline = timeline;
         state.duration = Duration::from_secs(seconds);
         state.confirmed = started;
         Ok(())

@@ -1,10 +1,17 @@
 //! The parts of a store: one namespace of one cluster.
 
-use crate::{cache::Cache, client::Client, due_index::DueIndex, keys::Keys, sessions::Sessions};
+use crate::{
+    cache::Cache, client::Client, due_index::DueIndex, keys::Keys, name_pages::NamePages,
+    prune::Page, sessions::Sessions,
+};
 use chrono::TimeDelta;
 use std::{
+    collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 /// A store in etcd. A clone shares its connections.
@@ -21,10 +28,18 @@ pub(crate) struct Store {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) due_index: DueIndex,
     pub(crate) cache: Cache,
+    pub(crate) name_pages: NamePages,
     /// The number of history entries to keep.
     pub(crate) history_limit: usize,
     /// The number of history entries that were written since the last pruning.
     pub(crate) appended: AtomicU64,
+    /// The kinds that may have lost their last schedule.
+    pub(crate) left_kinds: Mutex<BTreeSet<String>>,
+    /// A schedule of each kind that was looked for, to begin with the next time.
+    pub(crate) examples: Mutex<HashMap<String, Vec<u8>>>,
+    /// The page of the history that was removed last.
+    pub(crate) pruned: Mutex<Page>,
+    pub(crate) is_pruning: AtomicBool,
 }
 
 impl Etcd {
@@ -46,8 +61,13 @@ impl Store {
             sessions: Arc::new(Sessions::new(client.clone(), keys.clone())),
             due_index: DueIndex::new(client.clone(), keys.clone()),
             cache: Cache::default(),
+            name_pages: NamePages::default(),
             history_limit,
             appended: AtomicU64::new(0),
+            left_kinds: Mutex::default(),
+            examples: Mutex::default(),
+            pruned: Mutex::default(),
+            is_pruning: AtomicBool::new(false),
             client,
             keys,
             namespace,

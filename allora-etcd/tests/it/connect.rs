@@ -2,7 +2,7 @@
 
 use crate::{
     faults::members::{Members, Papers},
-    stores::{Single, members, patient, runtime},
+    stores::{Single, members, patient, pause, runtime},
 };
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
@@ -51,6 +51,25 @@ async fn apply(store: &Etcd, name: &str, action: Action<'_>) -> Result<Reply> {
     let operations = [Operation::new(name, action)];
     let batch = Batch::new("n", TimeSource::Fixed(Time::UNIX_EPOCH), &operations);
     store.reschedule(batch).await?.single()
+}
+
+/// Has a member require logins: of "root", and of "jobs", which may use the prefix "mine".
+async fn require_login(members: &Members) {
+    let mut root = members.client(0).await;
+    root.user_add("root", "root", None).await.unwrap();
+    root.user_grant_role("root", "root").await.unwrap();
+    root.user_add("jobs", SENTINEL, None).await.unwrap();
+    root.role_add("jobs").await.unwrap();
+    let mine = Permission::read_write("mine/").with_prefix();
+    root.role_grant_permission("jobs", mine).await.unwrap();
+    root.user_grant_role("jobs", "jobs").await.unwrap();
+    root.auth_enable().await.unwrap();
+}
+
+/// The administrator of a member that requires logins.
+async fn administrator(members: &Members) -> Client {
+    let options = ConnectOptions::new().with_user("root", "root");
+    Client::connect([members.url(0)], Some(options)).await.unwrap()
 }
 
 /// It reads and it writes.
@@ -156,15 +175,7 @@ fn a_certificate_that_is_not_trusted_is_refused() {
 fn a_login_is_asked_for_checked_and_kept_to_its_prefix() {
     runtime().block_on(async {
         let Some(members) = Members::start(1, &[]).await else { return };
-        let mut root = members.client(0).await;
-        root.user_add("root", "root", None).await.unwrap();
-        root.user_grant_role("root", "root").await.unwrap();
-        root.user_add("jobs", SENTINEL, None).await.unwrap();
-        root.role_add("jobs").await.unwrap();
-        let mine = Permission::read_write("mine/").with_prefix();
-        root.role_grant_permission("jobs", mine).await.unwrap();
-        root.user_grant_role("jobs", "jobs").await.unwrap();
-        root.auth_enable().await.unwrap();
+        require_login(&members).await;
         let url = members.url(0);
         let ok = || patient(Etcd::builder()).prefix("mine");
         let (kind, said) = refused(ok(), &url).await;
@@ -187,13 +198,59 @@ fn a_login_is_asked_for_checked_and_kept_to_its_prefix() {
         apply(&store, "stored", Action::Delete).await.unwrap();
         drop(notifications);
         // A permission that is revoked is reported; granted again, the store works.
-        let options = ConnectOptions::new().with_user("root", "root");
-        let mut root = Client::connect([members.url(0)], Some(options)).await.unwrap();
+        let mut root = administrator(&members).await;
         root.user_revoke_role("jobs", "jobs").await.unwrap();
         let error = apply(&store, "job", Action::Read).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{}", chain(&error));
         root.user_grant_role("jobs", "jobs").await.unwrap();
         apply(&store, "job", Action::Read).await.unwrap();
+    });
+}
+
+#[test]
+fn a_changed_role_or_user_does_not_stop_nodes_that_have_a_token_of_before() {
+    runtime().block_on(async {
+        let key = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(key.path(), "a key of this test").unwrap();
+        let key = key.path().display();
+        // The time after which a token is invalid in any case.
+        let token = format!("--auth-token=jwt,sign-method=HS256,ttl=10s,priv-key={key}");
+        let Some(members) = Members::start(1, &[&token]).await else { return };
+        require_login(&members).await;
+        let builder = patient(Etcd::builder()).prefix("mine").login("jobs", SENTINEL);
+        let store = builder.clone().connect(members.urls()).await.unwrap();
+        let options = ConnectOptions::new().with_user("jobs", SENTINEL);
+        let client = Client::connect([members.url(0)], Some(options)).await.unwrap();
+        let handle = runtime().handle().clone();
+        let given = builder.handle(handle).client(client).await.unwrap();
+        for change in 0..4 {
+            // Its own token ends with each change, too.
+            let mut root = administrator(&members).await;
+            match change {
+                0 => drop(root.role_add("other").await.unwrap()),
+                1 => drop(root.user_add("other", "other", None).await.unwrap()),
+                2 => drop(root.user_grant_role("other", "other").await.unwrap()),
+                _ => pause(11_000).await,
+            }
+            for store in [&store, &given] {
+                let opened = store.notifier().unwrap().subscribe().await;
+                assert!(opened.is_ok(), "after change {change}");
+                let read = || apply(store, "job", Action::Read);
+                let both = futures::join!(read(), read());
+                both.0.unwrap();
+                both.1.unwrap();
+            }
+            if change == 2 {
+                let mut root = administrator(&members).await;
+                root.user_change_password("jobs", "another").await.unwrap();
+                // A password is checked again.
+                let error = apply(&store, "job", Action::Read).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{}", chain(&error));
+                assert!(chain(&error).contains("password"), "{}", chain(&error));
+                let mut root = administrator(&members).await;
+                root.user_change_password("jobs", SENTINEL).await.unwrap();
+            }
+        }
     });
 }
 

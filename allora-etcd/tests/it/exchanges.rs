@@ -2,7 +2,7 @@
 
 use crate::{
     faults::members::Members,
-    stores::{patient, runtime},
+    stores::{patient, patiently, runtime},
 };
 use allora_core::{
     Backend, Time,
@@ -139,9 +139,15 @@ fn a_schedule_is_created_and_deleted_by_a_read_and_a_write() {
         assert!(matches!(created[..], [Reply::State(_)]));
         let trigger = Action::Trigger { id: "once", scheduled_at: None };
         node.apply(2, &[Operation::new("stored", trigger)]).await;
-        // The third one looks for old tombstones.
-        let deleted = node.apply(3, &[Operation::new("stored", Action::Delete)]).await;
-        assert_eq!(deleted, [Reply::Deleted]);
+        let before = members.transactions(0);
+        let delete = [Operation::new("stored", Action::Delete)];
+        let time = TimeSource::Store { fallback: at(60) };
+        let batch = Batch::new(node.id, time, &delete);
+        let deleted = node.store.reschedule(batch).await.unwrap().single().unwrap();
+        assert_eq!(deleted, Reply::Deleted);
+        // The others look for old tombstones and other schedules of the kind, and delay no reply.
+        let sent = async || members.transactions(0) - before == 5;
+        patiently("the store is tidied", sent).await;
     });
 }
 

@@ -10,6 +10,8 @@ mod connect;
 mod exchanges;
 #[cfg(unix)]
 mod faults;
+#[cfg(unix)]
+mod history;
 mod index;
 mod records;
 mod runtimes;

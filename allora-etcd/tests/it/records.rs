@@ -1,10 +1,10 @@
 //! Damaged records and index entries: each harms one job, and is shown.
 
-use crate::stores::{Single, members, patient, runtime};
+use crate::stores::{Single, members, patient, patiently, runtime};
 use allora_core::{
     Backend, ErrorKind, Result, Time,
     backend::{
-        Action, Batch, Claim, Due, DueQuery, JobState, NewSchedule, Operation, Page, Reply,
+        Action, Batch, Claim, Due, DueQuery, Edit, JobState, NewSchedule, Operation, Page, Reply,
         TimeSource,
     },
     time::from_millis,
@@ -72,8 +72,10 @@ fn a_record_that_cannot_be_read_is_shown_and_harms_no_other() {
             found.map(|state| (state.name, state.unreadable.is_some())).collect::<Vec<_>>()
         };
         let good = ("good".to_owned(), false);
-        assert_eq!(found().await, [("bad".to_owned(), true), good.clone()], "shown");
-        assert_eq!(found().await, [good], "once");
+        for _ in 0..2 {
+            // Another node may be able to read it.
+            assert_eq!(found().await, [("bad".to_owned(), true), good.clone()]);
+        }
         apply(&store, "bad", Action::Delete).await.unwrap();
         assert!(create(&store, "bad").await.unwrap().incarnation > created.incarnation);
     });
@@ -90,5 +92,126 @@ fn an_index_entry_without_a_record_is_removed() {
         client.kv_client().put(key.clone(), "", None).await.unwrap();
         assert_eq!(find_due(&store).await.found, []);
         assert_eq!(client.kv_client().get(key, None).await.unwrap().count(), 0);
+    });
+}
+
+/// The replies to a batch of two operations.
+async fn apply_both(store: &Etcd, operations: [Operation<'_>; 2]) -> [Result<Reply>; 2] {
+    let batch = Batch::new("n", TimeSource::Store { fallback: at(60) }, &operations);
+    store.reschedule(batch).await.unwrap().replies.try_into().unwrap()
+}
+
+#[test]
+fn a_record_that_is_too_large_for_etcd_fails_alone_and_says_what_to_do() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("l{:x}", std::process::id());
+        let store = patient(Etcd::builder().prefix(&prefix)).connect(urls.clone()).await.unwrap();
+        let client = Client::connect(&urls, None).await.unwrap();
+        create(&store, "large").await.unwrap();
+        // As an import with many long dead letters would be.
+        let key = format!("{prefix}/job/large");
+        let record = client.kv_client().get(key.clone(), None).await.unwrap();
+        let record = String::from_utf8(record.kvs()[0].value().to_vec()).unwrap();
+        let record = record.replace("\"x\"", &format!("\"{}\"", "x".repeat(1_200_000)));
+        client.kv_client().put(key, record, None).await.unwrap();
+        let data = vec![b'x'; 1 << 20];
+        let large = apply(&store, "large", Action::Read).await.unwrap().state().unwrap();
+        let mut edit = Edit::of(large.generation);
+        edit.data = Some(&data);
+        let new = NewSchedule::new("mail", "x", Some(at(60).into()));
+        let modify = Operation::new("large", Action::Modify(edit));
+        let both = [modify, Operation::new("other", Action::Create(new))];
+        let [large, other] = apply_both(&store, both).await;
+        let error = large.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(
+            error.to_string().contains("large") && error.to_string().contains("MiB"),
+            "{error}"
+        );
+        other.unwrap();
+    });
+}
+
+#[test]
+fn a_hostile_fence_harms_no_other_record() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("f{:x}", std::process::id());
+        let builder = patient(Etcd::builder().prefix(&prefix)).history(10);
+        let store = builder.connect(urls.clone()).await.unwrap();
+        let client = Client::connect(&urls, None).await.unwrap();
+        let created = create(&store, "bad").await.unwrap();
+        let good = create(&store, "good").await.unwrap();
+        let key = format!("{prefix}/job/bad");
+        let record = client.kv_client().get(key.clone(), None).await.unwrap();
+        let record = String::from_utf8(record.kvs()[0].value().to_vec()).unwrap();
+        let hostile = record.replace(&created.fence.to_string(), &i64::MAX.to_string());
+        assert_ne!(hostile, record);
+        client.kv_client().put(key, hostile, None).await.unwrap();
+        let lease = Duration::from_secs(30);
+        let claim = |id, fence| Claim::at_least_once(id, fence, at(60).into(), lease);
+        let claims = [
+            Operation::claim("bad", claim(1, i64::MAX)),
+            Operation::claim("good", claim(2, good.fence)),
+        ];
+        let [bad, good] = apply_both(&store, claims).await;
+        assert!(bad.is_ok(), "{bad:?}");
+        assert!(matches!(good, Ok(Reply::Claimed(_))), "{good:?}");
+        apply(&store, "bad", Action::Delete).await.unwrap();
+    });
+}
+
+#[test]
+fn a_kind_is_forgotten_with_its_last_schedule_and_known_again_with_the_next() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("q{:x}", std::process::id());
+        let store = patient(Etcd::builder().prefix(&prefix)).connect(urls.clone()).await.unwrap();
+        let kinds = async || store.queries().unwrap().kinds().await.unwrap();
+        for _ in 0..2 {
+            for name in ["a", "b", "c"] {
+                create(&store, name).await.unwrap();
+            }
+            let pause = Action::Pause { note: "" };
+            apply(&store, "c", pause).await.unwrap();
+            for name in ["a", "b"] {
+                apply(&store, name, Action::Delete).await.unwrap();
+                assert_eq!(kinds().await, ["mail"], "the paused one is left");
+            }
+            apply(&store, "c", Action::Delete).await.unwrap();
+            patiently("the kind is forgotten", async || kinds().await.is_empty()).await;
+        }
+    });
+}
+
+#[test]
+fn pages_of_schedules_show_each_name_once() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("p{:x}", std::process::id());
+        let store = patient(Etcd::builder().prefix(&prefix)).connect(urls).await.unwrap();
+        let names: Vec<String> = (0..2_000).map(|i| format!("job-{i:06}")).collect();
+        for names in names.chunks(500) {
+            let create = |name| {
+                let new = NewSchedule::new("mail", "x", Some(at(60).into()));
+                Operation::new(name, Action::Create(new))
+            };
+            let operations: Vec<Operation<'_>> = names.iter().map(|name| create(name)).collect();
+            let batch = Batch::new("n", TimeSource::Fixed(at(0)), &operations);
+            assert!(store.reschedule(batch).await.unwrap().replies.iter().all(Result::is_ok));
+        }
+        for limit in [100, 33] {
+            let (mut listed, mut after) = (Vec::new(), None::<String>);
+            loop {
+                let page = Page::first(limit);
+                let page = after.as_deref().map_or(page, |after| page.after(after));
+                let page = store.queries().unwrap().list(page).await.unwrap();
+                listed.extend(page.iter().map(|state| state.name.clone()));
+                let Some(last) = page.last() else { break };
+                after = Some(last.name.clone());
+            }
+            assert_eq!(listed, names);
+        }
     });
 }

@@ -109,3 +109,12 @@ pub(crate) fn now() -> std::time::Instant {
 pub(crate) async fn pause(ms: u64) {
     tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
 }
+
+/// Asks twenty times a second for up to a minute.
+pub(crate) async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
+    let end = now() + std::time::Duration::from_secs(60);
+    while !asked().await {
+        assert!(now() < end, "in vain: {what}");
+        pause(50).await;
+    }
+}

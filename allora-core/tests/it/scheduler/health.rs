@@ -231,11 +231,11 @@ fn an_unreadable_record_is_seen_until_it_can_be_read() {
 fn a_definition_of_another_node_is_seen_until_they_agree() {
     let scene = Scene::new(7, ten);
     scene.lab.until(15.0);
-    let other =
-        start(&scene.lab, &scene.store, |seat, b| b.add("job", seat.job(every(secs(7)), ms(0))));
+    let own = |after: Time| Some(after + secs(7));
+    let other = start(&scene.lab, &scene.store, |seat, b| b.add("job", seat.job(own, ms(0))));
     scene.lab.until(60.0);
     assert_eq!(scene.problems(), ["job: definition conflict"]);
-    assert!(scene.lines("job job: ")[0].contains("deploy one definition on all nodes"));
+    assert!(scene.lines("job job: ")[0].contains("deploy one build on all nodes"));
     other.handle.stop();
     start(&scene.lab, &scene.store, ten);
     scene.lab.until(200.0);
@@ -304,7 +304,7 @@ fn a_stored_schedule_that_no_node_can_run_is_seen_until_it_is_edited_or_deleted(
         } else {
             let good = StoredSchedule::new("bad", "t", "@every 10s");
             let read = scene.lab.sim.block_on(scene.schedules().get("bad")).unwrap();
-            let good = good.read_at(read.generation);
+            let good = good.read_at(read.generation).gap(Gap::Missed);
             scene.lab.sim.block_on(scene.schedules().modify(&good)).map(drop).unwrap();
         }
         scene.lab.until(45.0);

@@ -5,9 +5,10 @@ use allora_conformance::environment;
 use allora_etcd::etcd_client::{Client, ConnectOptions};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::{
+    ffi::OsStr,
     io::{Read, Write},
     net::TcpStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -167,6 +168,39 @@ impl Members {
         self.processes[i] = Some(member.spawn().unwrap());
     }
 
+    /// Writes a backup of the first member to a file; false, with a line that says so, where the
+    /// program for it is not installed.
+    pub(crate) fn back_up(&self, file: &Path) -> bool {
+        let Some(folder) = environment::program("etcd", "etcdctl", Vec::new()) else {
+            return false;
+        };
+        let mut command = command_of(folder.join("etcdctl"));
+        command.args(["--endpoints", &self.url(0), "snapshot", "save"]).arg(file);
+        assert!(command.status().unwrap().success());
+        true
+    }
+
+    /// Stops the only member, and starts it with the data of a backup instead of its own. The token
+    /// is a part of the cluster's id.
+    pub(crate) fn restore(&mut self, file: &Path, token: &str) {
+        self.kill(0);
+        std::fs::remove_dir_all(self.data(0)).unwrap();
+        // From 3.6 on, only the first one restores; before 3.5, only the other.
+        let mut programs = ["etcdutl", "etcdctl"].into_iter().map(command_of);
+        let has =
+            |of: &mut Command| of.arg("version").status().is_ok_and(|status| status.success());
+        let program = programs.find_map(|mut of| has(&mut of).then(|| of.get_program().to_owned()));
+        let peer = format!("http://127.0.0.1:{}", self.ports[0].1);
+        let mut command = command_of(program.unwrap());
+        command.args(["snapshot", "restore"]).arg(file);
+        command.arg("--name=m0").arg(format!("--data-dir={}", self.data(0).display()));
+        command.arg(format!("--initial-cluster=m0={peer}"));
+        command.arg(format!("--initial-advertise-peer-urls={peer}"));
+        command.arg(format!("--initial-cluster-token={token}"));
+        assert!(command.status().unwrap().success());
+        self.serve(0);
+    }
+
     /// SIGKILL, which also ends a frozen one.
     pub(crate) fn kill(&mut self, i: usize) {
         if let Some(mut process) = self.processes[i].take() {
@@ -225,4 +259,11 @@ impl Members {
         .await;
         leader.unwrap()
     }
+}
+
+/// A command of etcd's that speaks its third protocol, in silence.
+fn command_of(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("ETCDCTL_API", "3").stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }

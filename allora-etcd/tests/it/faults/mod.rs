@@ -7,16 +7,9 @@ mod lost;
 pub(crate) mod members;
 mod node;
 mod proxy;
+mod restore;
+mod returning;
+mod silent;
 mod space;
 
-use crate::stores::{now, pause};
-use std::time::Duration;
-
-/// Asks twenty times a second for up to a minute.
-async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
-    let end = now() + Duration::from_secs(60);
-    while !asked().await {
-        assert!(now() < end, "in vain: {what}");
-        pause(50).await;
-    }
-}
+use crate::stores::patiently;

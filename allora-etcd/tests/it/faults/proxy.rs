@@ -1,9 +1,9 @@
-//! A way to a member that can be cut.
+//! A way to a member that can be cut and slowed down.
 
 use crate::stores::{pause, runtime};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -16,6 +16,12 @@ struct Gates {
     mute: AtomicBool,
     /// Nothing passes back.
     deaf: AtomicBool,
+    /// Milliseconds that everything takes on the way back.
+    delay: AtomicU64,
+    /// The number of connections so far.
+    connections: AtomicU64,
+    /// Nothing passes on the connections before this one.
+    lost: AtomicU64,
 }
 
 pub(super) struct Proxy {
@@ -31,11 +37,16 @@ impl Proxy {
         runtime().spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let gates = gates.clone();
+                let number = gates.connections.fetch_add(1, Ordering::SeqCst);
                 runtime().spawn(async move {
                     let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { return };
                     let (near, far) = (near.into_split(), far.into_split());
-                    let there = pass(near.0, far.1, |gates| &gates.mute, &gates);
-                    let back = pass(far.0, near.1, |gates| &gates.deaf, &gates);
+                    let none = AtomicU64::new(0);
+                    let lost = |gate: &AtomicBool| {
+                        gate.load(Ordering::SeqCst) || number < gates.lost.load(Ordering::SeqCst)
+                    };
+                    let there = pass(near.0, far.1, || lost(&gates.mute), &none);
+                    let back = pass(far.0, near.1, || lost(&gates.deaf), &gates.delay);
                     futures::future::select(Box::pin(there), Box::pin(back)).await;
                 });
             }
@@ -53,6 +64,18 @@ impl Proxy {
         self.hold_replies(cut);
     }
 
+    /// Nothing passes any more on the connections that are open, and neither side receives an error:
+    /// as behind a firewall that has forgotten them. New ones are passed on.
+    pub(super) fn lose_connections(&self) {
+        let all = self.gates.connections.load(Ordering::SeqCst);
+        self.gates.lost.store(all, Ordering::SeqCst);
+    }
+
+    /// Replies take this long.
+    pub(super) fn delay_replies(&self, ms: u64) {
+        self.gates.delay.store(ms, Ordering::SeqCst);
+    }
+
     /// Replies do not pass.
     pub(super) fn hold_replies(&self, deaf: bool) {
         self.gates.deaf.store(deaf, Ordering::SeqCst);
@@ -62,12 +85,13 @@ impl Proxy {
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    gate: impl Fn(&Gates) -> &AtomicBool,
-    gates: &Gates,
+    is_shut: impl Fn() -> bool,
+    delay: &AtomicU64,
 ) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(read) = from.read(&mut buffer).await {
-        while gate(gates).load(Ordering::SeqCst) {
+        pause(delay.load(Ordering::SeqCst)).await;
+        while is_shut() {
             pause(10).await;
         }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
