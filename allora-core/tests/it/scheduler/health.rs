@@ -7,6 +7,7 @@ use allora_core::{
     Schedules, StorePart, StoredSchedule, Time,
     backend::{Action, NewSchedule, Outcome},
     every, job,
+    stored::Gap,
 };
 use std::sync::{
     Arc,
