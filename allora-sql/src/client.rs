@@ -2,7 +2,7 @@
 
 use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
-    driver::{Driver, Row, Statement, Value},
+    driver::{Conn, Driver, Row, Statement, Value},
     encoding::{JOB, StoredRow, stored},
     url::Url,
 };
@@ -33,12 +33,9 @@ macro_rules! retry {
 
 pub(crate) use retry;
 
-/// One set of tables behind a pool.
+/// One set of tables behind connections.
 pub(crate) struct Client {
     pub(crate) driver: Box<dyn Driver>,
-    /// Beside a given pool, a connection that the application cannot keep busy: it reads records,
-    /// extends leases and ends runs.
-    pub(crate) beside: Option<Box<dyn Driver>>,
     pub(crate) dialect: Dialect,
     /// The database without its password, for errors.
     pub(crate) place: Url,
@@ -69,49 +66,22 @@ pub(crate) enum SingleStatementReply {
 }
 
 impl Client {
-    /// The connection that the application cannot keep busy.
-    pub(crate) fn own(&self) -> &dyn Driver {
-        self.beside.as_deref().unwrap_or(&*self.driver)
-    }
-
     /// Rows of the job table, with the clock and the number that were read beside them.
-    pub(crate) async fn read(
-        &self,
-        driver: &dyn Driver,
-        op: &'static str,
-        statement: Statement,
-    ) -> Result<ReadRows> {
-        let rows = retry!(self, op, driver.rows(statement.clone()))?;
+    pub(crate) async fn read(&self, op: &'static str, statement: Statement) -> Result<ReadRows> {
+        let rows = retry!(self, op, self.driver.rows(statement.clone()))?;
         Ok(read_rows(rows))
     }
 
     /// Runs many claims or completions in one statement.
     pub(crate) async fn single_statement(
         &self,
-        driver: &dyn Driver,
         op: &'static str,
         statement: SingleStatement,
     ) -> Result<SingleStatementReply> {
         retry!(self, op, async {
-            let mut writer = driver.writer().await?;
-            let conn = writer.conn();
-            match &statement {
-                SingleStatement::Returning(write) => {
-                    Ok(SingleStatementReply::Rows(conn.rows(write.clone()).await?))
-                }
-                SingleStatement::Counted(write) => {
-                    let ran = conn.run(write.clone()).await?;
-                    let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
-                    Ok(SingleStatementReply::Counted { rows: ran.rows, clock })
-                }
-                SingleStatement::ReadBack { write, read } => {
-                    let rows = match conn.run(write.clone()).await?.rows {
-                        0 => Vec::new(),
-                        _ => conn.rows(read.clone()).await?,
-                    };
-                    Ok(SingleStatementReply::Rows(rows))
-                }
-            }
+            let mut lent = self.driver.writer().await?;
+            let done = reply(lent.conn()?, &statement).await;
+            self.driver.end(lent, done)
         })
     }
 
@@ -120,7 +90,7 @@ impl Client {
         match time {
             TimeSource::Fixed(at) => Ok(at),
             TimeSource::Store { .. } => {
-                let rows = retry!(self, op, self.own().rows(self.dialect.now()))?;
+                let rows = retry!(self, op, self.driver.rows(self.dialect.now()))?;
                 Ok(decides(time, number(rows)))
             }
         }
@@ -150,6 +120,28 @@ impl Client {
         }
         Ok(())
     }
+}
+
+async fn reply(
+    conn: &mut dyn Conn,
+    statement: &SingleStatement,
+) -> sqlx::Result<SingleStatementReply> {
+    Ok(match statement {
+        SingleStatement::Returning(write) => {
+            SingleStatementReply::Rows(conn.rows(write.clone()).await?)
+        }
+        SingleStatement::Counted(write) => {
+            let ran = conn.run(write.clone()).await?;
+            let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
+            SingleStatementReply::Counted { rows: ran.rows, clock }
+        }
+        SingleStatement::ReadBack { write, read } => {
+            SingleStatementReply::Rows(match conn.run(write.clone()).await?.rows {
+                0 => Vec::new(),
+                _ => conn.rows(read.clone()).await?,
+            })
+        }
+    })
 }
 
 /// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not.

@@ -30,7 +30,7 @@ impl Client {
         let mut due: Vec<(Time, StoredRow)> = Vec::new();
         for kinds in kinds.chunks(self.dialect.flavour.kinds_at_once()) {
             let range = DueRange { kinds, until: millis_up(until), skip, limit };
-            let read = self.read(&*self.driver, OP, self.dialect.find_due(&range)).await?;
+            let read = self.read(OP, self.dialect.find_due(&range)).await?;
             clock = clock.max(read.clock);
             next_due = next_due.into_iter().chain(read.beside.and_then(from_millis)).min();
             due.extend(read.rows.into_iter().filter_map(|row| Some((row.due_at()?, row))));
@@ -54,7 +54,7 @@ impl Client {
         &self,
         page: Page<'_>,
     ) -> Result<Vec<(String, Result<Record, String>)>> {
-        let read = self.read(&*self.driver, "list", self.dialect.list(&page)).await?;
+        let read = self.read("list", self.dialect.list(&page)).await?;
         Ok(read.rows.into_iter().map(|row| (row.name, row.record)).collect())
     }
 

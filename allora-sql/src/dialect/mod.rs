@@ -52,11 +52,17 @@ pub(crate) trait Flavour: Send + Sync {
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.
     fn table_exists(&self, table: &str) -> String;
-    /// Keeps other nodes from migrating at the same time, until [`unlock`](Self::unlock) or the end
-    /// of the transaction; `None` where the transaction does.
+    /// Keeps other nodes from migrating at the same time, until the end of the transaction or of the
+    /// session, and returns 1; `None` where the transaction does.
     fn lock(&self, prefix: &str) -> Option<String>;
-    /// The end of [`lock`](Self::lock), where a transaction's end is not.
-    fn unlock(&self, prefix: &str) -> Option<String>;
+    /// Ends the time limit of statements in a transaction that migrates.
+    fn unlimited(&self) -> Option<&'static str> {
+        None
+    }
+    /// True if a migration changes the session, which must not be used for anything else then.
+    fn ends_migration_with_session(&self) -> bool {
+        false
+    }
     /// Waits this number of milliseconds, where nothing else delays the next attempt.
     fn pause(&self, ms: u64) -> Option<String>;
     /// The part of a `WHERE` that limits the due index to rows that are in it.

@@ -68,8 +68,12 @@ impl Flavour for MySqlFlavour {
         Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 30)"))
     }
 
-    fn unlock(&self, prefix: &str) -> Option<String> {
-        Some(format!("SELECT RELEASE_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224))"))
+    fn unlimited(&self) -> Option<&'static str> {
+        Some("SET /*M!100300 SESSION max_statement_time = 0, */ @allora_migrates = 1")
+    }
+
+    fn ends_migration_with_session(&self) -> bool {
+        true
     }
 
     fn pause(&self, ms: u64) -> Option<String> {

@@ -59,11 +59,14 @@ impl Flavour for PostgresFlavour {
     }
 
     fn lock(&self, prefix: &str) -> Option<String> {
-        Some(format!("SELECT pg_advisory_xact_lock(hashtext('allora'), hashtext('{prefix}'))"))
+        Some(format!(
+            "SELECT 1::BIGINT FROM (\
+               SELECT pg_advisory_xact_lock(hashtext('allora'), hashtext('{prefix}')) OFFSET 0) l"
+        ))
     }
 
-    fn unlock(&self, _: &str) -> Option<String> {
-        None
+    fn unlimited(&self) -> Option<&'static str> {
+        Some("SET LOCAL statement_timeout = 0")
     }
 
     fn pause(&self, ms: u64) -> Option<String> {

@@ -57,10 +57,6 @@ impl Flavour for SqliteFlavour {
         None
     }
 
-    fn unlock(&self, _: &str) -> Option<String> {
-        None
-    }
-
     fn pause(&self, _: u64) -> Option<String> {
         // The busy timeout has waited already.
         None

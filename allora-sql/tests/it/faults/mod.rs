@@ -7,6 +7,8 @@ mod kill;
 mod node;
 mod outage;
 mod pooler;
+mod read_only;
 mod server;
 mod settings;
+mod silence;
 mod tls;
