@@ -36,7 +36,7 @@ impl Client {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
                     format!(
-                        "another node has been changing the tables {}_* in {} for 30 s, or their \
+                        "another node has been changing the tables {}_* in {} for 10 s, or their \
                          lock was refused: connect again",
                         self.dialect.prefix, self.place
                     ),

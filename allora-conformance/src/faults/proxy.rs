@@ -94,6 +94,11 @@ impl Proxy {
         self.silence.fuse.store(answers, Ordering::SeqCst);
     }
 
+    /// `true` if connections have fallen silent.
+    pub fn is_silent(&self) -> bool {
+        self.silence.below.load(Ordering::SeqCst) > 0
+    }
+
     /// Number of connections so far.
     pub fn connections(&self) -> u64 {
         self.silence.connections.load(Ordering::SeqCst)

@@ -65,7 +65,7 @@ impl Flavour for MySqlFlavour {
         // Every DDL statement commits, so that a transaction holds nothing here. The names of such
         // locks belong to the whole server and have at most 64 characters. MySQL 9.6 has no MD5 any
         // more.
-        Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 30)"))
+        Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 10)"))
     }
 
     fn unlimited(&self) -> Option<&'static str> {

@@ -1,6 +1,6 @@
 //! The store's own connections to one database.
 //!
-//! A connection that was not given back after a call is closed: the call failed, or was dropped in
+//! A connection that was not released after a call is closed: the call failed, or was dropped in
 //! the middle of it, and nothing is known of the connection then. The pool of sqlx would test it,
 //! without a time limit, before another call gets its place; over a line that swallows everything
 //! no call ever does. That pool is only used as the source of connections here.
@@ -203,7 +203,7 @@ impl<D: Database> Drop for Waiting<D> {
     }
 }
 
-/// A lent connection. Dropped without being given back, it is closed.
+/// A lent connection. Dropped without being released, it is closed.
 pub(crate) struct Slot<D: Database> {
     place: Option<Place<D::Connection>>,
     since: Instant,
@@ -265,7 +265,7 @@ where
         self.raw().map(|conn| conn as &mut dyn Conn)
     }
 
-    fn give_back(mut self: Box<Self>) {
+    fn release(mut self: Box<Self>) {
         let Some(mut place) = self.place.take() else { return };
         if let Some(live) = &mut place.live {
             live.used = Instant::now();

@@ -68,7 +68,7 @@ async fn run(
 ) -> sqlx::Result<()> {
     let mut slot = connections.lend().await?;
     query.execute(slot.raw()?).await?;
-    Box::new(slot).give_back();
+    Box::new(slot).release();
     Ok(())
 }
 

@@ -129,12 +129,12 @@ pub trait Conn: Send {
     async fn script(&mut self, sql: SqlStr) -> sqlx::Result<()>;
 }
 
-/// A connection that is lent to one call. Dropped without being given back, it is closed.
+/// A connection that is lent to one call. Dropped without being released, it is closed.
 pub(crate) trait Lent: Send {
     fn conn(&mut self) -> sqlx::Result<&mut dyn Conn>;
 
     /// Makes it free for the next call.
-    fn give_back(self: Box<Self>);
+    fn release(self: Box<Self>);
 }
 
 /// A database behind the store's own connections.
@@ -194,7 +194,7 @@ impl dyn Driver + '_ {
             Err(error) => self.is_sound_after(error),
         };
         if is_sound {
-            lent.give_back();
+            lent.release();
         }
         done
     }
@@ -223,7 +223,7 @@ impl dyn Driver + '_ {
 
 /// Opens the first connection.
 pub(crate) async fn opened(driver: &dyn Driver) -> sqlx::Result<()> {
-    driver.writer().await.map(Lent::give_back)
+    driver.writer().await.map(Lent::release)
 }
 
 /// A transaction. Dropped, it ends with its connection, and is rolled back.
@@ -249,7 +249,7 @@ impl Tx<'_> {
                 if self.driver.is_sound_after(&error)
                     && self.lent.conn()?.script(crate::dialect::sql("ROLLBACK")).await.is_ok()
                 {
-                    self.lent.give_back();
+                    self.lent.release();
                 }
                 Err(error)
             }

@@ -99,7 +99,7 @@ impl Driver for MySqlDriver {
                 sqlx::query_scalar("SELECT @@global.read_only").fetch_one(&mut *conn).await?;
             let settings: Vec<(String, String)> =
                 sqlx::query_as(SETTINGS).fetch_all(&mut *conn).await?;
-            Box::new(slot).give_back();
+            Box::new(slot).release();
             sqlx::Result::Ok((moves, read_only, settings))
         };
         let (moves, read_only, settings) = ask.await.map_err(super::no_settings)?;

@@ -74,7 +74,7 @@ impl Driver for PostgresDriver {
             let text = "SELECT pg_is_in_recovery(), current_setting('fsync'), \
                         current_setting('full_page_writes')";
             let settings = sqlx::query_as(text).fetch_one(slot.raw()?).await?;
-            Box::new(slot).give_back();
+            Box::new(slot).release();
             Ok(settings)
         };
         let (in_recovery, fsync, pages): (bool, String, String) =

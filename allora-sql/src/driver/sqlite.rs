@@ -48,7 +48,7 @@ impl Driver for SqliteDriver {
                 sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *conn).await?;
             let synchronous: i64 =
                 sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
-            Box::new(slot).give_back();
+            Box::new(slot).release();
             sqlx::Result::Ok((journal, synchronous))
         };
         let (journal, synchronous) = ask.await.map_err(super::no_settings)?;

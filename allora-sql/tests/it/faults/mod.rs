@@ -2,6 +2,7 @@
 //! history checker.
 
 mod cut;
+mod frozen;
 mod full;
 mod kill;
 mod node;
