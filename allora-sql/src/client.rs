@@ -52,6 +52,8 @@ pub(crate) struct ReadRows {
     /// The number beside the clock: the lowest fence, or the first time in the due index after the
     /// range that was read.
     pub(crate) beside: Option<i64>,
+    /// Behind the columns of a due query: the first time in the due index of a row that was left out.
+    pub(crate) left_out: Option<i64>,
     pub(crate) rows: Vec<StoredRow>,
 }
 
@@ -144,10 +146,20 @@ async fn reply(
     })
 }
 
-/// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not.
+/// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not, and a
+/// number or not.
 pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
-    let mut read = ReadRows { clock: None, beside: None, rows: Vec::with_capacity(rows.len()) };
+    let mut read = ReadRows {
+        clock: None,
+        beside: None,
+        left_out: None,
+        rows: Vec::with_capacity(rows.len()),
+    };
     for mut row in rows {
+        if row.len() > JOB.len() + 3 {
+            let left_out = row.pop().and_then(Value::into_int);
+            read.left_out = read.left_out.into_iter().chain(left_out).min();
+        }
         let beside = if row.len() > JOB.len() + 2 { 2 } else { 1 };
         let columns = row.split_off(beside);
         read.clock = read.clock.max(row.pop().and_then(Value::into_int));

@@ -262,12 +262,16 @@ pub(crate) fn write_of(
     }
 }
 
+/// The most bytes of the values of one statement: with its text, it fits into a packet of 1 MiB. A
+/// single record may be larger.
+const STATEMENT: usize = MAX_DATA - (128 << 10);
+
 /// Number of writes, in this order, that fit into one statement by number and by size.
 fn fitting(order: &[usize], writes: &[Option<Write>]) -> usize {
     let mut bytes = 0;
     let mut fits = |i: &&usize| {
         bytes += writes[**i].as_ref().map_or(0, Write::len);
-        bytes <= MAX_DATA
+        bytes <= STATEMENT
     };
     order.iter().take(CHUNK).take_while(|i| fits(i)).count().max(1)
 }

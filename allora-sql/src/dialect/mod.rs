@@ -73,19 +73,16 @@ pub(crate) trait Flavour: Send + Sync {
     fn due(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> Due {
         Due::of_each_kind(dialect, due, args)
     }
-    /// The join of the rows `j` whose names are in `f`.
-    fn rows_of_names(&self, prefix: &str) -> String {
-        format!("LEFT JOIN {prefix}_job j ON j.name = f.name")
+    /// The join of the rows `j` whose names are in `f`, of those that meet a condition.
+    fn rows_of_names(&self, prefix: &str, condition: &str) -> String {
+        format!("LEFT JOIN {prefix}_job j ON j.name = f.name AND {condition}")
     }
     /// The condition that `column` is one of these names, whose parameters begin with `first`; and
     /// the parameters.
     fn is_any(&self, column: &str, names: &[&[u8]], first: usize) -> (String, Vec<Value>) {
-        // A power of two, so that few different statements are prepared: a name that is there
-        // twice changes nothing.
-        let len = names.len().next_power_of_two();
-        let last = names.last().copied().unwrap_or_default();
-        let all = names.iter().copied().chain(std::iter::repeat(last)).take(len);
-        let args: Vec<Value> = all.map(Value::bytes).collect();
+        // A power of two, so that few different statements are prepared: nothing is equal to NULL.
+        let mut args: Vec<Value> = names.iter().map(Value::bytes).collect();
+        args.resize(names.len().next_power_of_two(), Value::Bytes(None));
         let mut text = format!("{column} IN (");
         for i in 0..args.len() {
             text.push_str(if i == 0 { "" } else { ", " });

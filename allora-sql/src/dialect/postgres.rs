@@ -98,7 +98,7 @@ impl Flavour for PostgresFlavour {
                ORDER BY kind, index_at LIMIT 1) l"
         );
         let names = format!(
-            "SELECT d.name FROM unnest({kinds}) AS k (kind), LATERAL (\
+            "SELECT d.name, d.index_at FROM unnest({kinds}) AS k (kind), LATERAL (\
                SELECT name, index_at FROM {jobs} WHERE index_at IS NOT NULL \
                  AND (kind, index_at) >= (k.kind, '{first}'::BIGINT) AND (kind, index_at) < (k.kind, {until}) \
                ORDER BY kind, index_at, name LIMIT {limit} OFFSET {skip}) d \
@@ -110,9 +110,10 @@ impl Flavour for PostgresFlavour {
 
     /// By a subquery for each name, which no plan can turn round: a planner without statistics would
     /// rather join all jobs with all data than so few.
-    fn rows_of_names(&self, prefix: &str) -> String {
+    fn rows_of_names(&self, prefix: &str, condition: &str) -> String {
         format!(
-            "LEFT JOIN LATERAL (SELECT * FROM {prefix}_job WHERE name = f.name OFFSET 0) j ON TRUE"
+            "LEFT JOIN LATERAL (\
+               SELECT * FROM {prefix}_job WHERE name = f.name AND {condition} OFFSET 0) j ON TRUE"
         )
     }
 

@@ -11,8 +11,9 @@ use std::sync::LazyLock;
 /// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
 static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
 
-/// The shape of a found row: the first later time, the clock, the columns, the data.
-static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
+/// The shape of a found row: the first later time, the clock, the columns, the data, and the time of a
+/// record that is left out.
+static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"bi"].concat());
 
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
@@ -35,11 +36,13 @@ pub(crate) struct DueRange<'a> {
     pub(crate) skip: i64,
     /// The most rows.
     pub(crate) limit: i64,
+    /// The most bytes of data, except that one row is always found.
+    pub(crate) bytes: i64,
 }
 
 /// Subqueries of a due query.
 pub(crate) struct Due {
-    /// The names, the earliest first.
+    /// The names and their times, the earliest first.
     pub(super) names: String,
     /// The first time in the index at or after the end of the range.
     pub(super) later: String,
@@ -79,7 +82,9 @@ impl Due {
             [only] => only.clone(),
             all => {
                 let (all, limit) = (all.join(" UNION ALL "), bind(Value::int(due.limit)));
-                format!("SELECT name FROM ({all}) k ORDER BY index_at, name LIMIT {limit}")
+                format!(
+                    "SELECT name, index_at FROM ({all}) k ORDER BY index_at, name LIMIT {limit}"
+                )
             }
         };
         let later = match later.as_slice() {
@@ -158,19 +163,21 @@ impl Dialect {
         )
     }
 
-    /// The records with these names, from a `SELECT` that reads the names alone. `beside` is a row
-    /// that is there also if nothing is found.
-    fn records(&self, beside: &str, names: &str, order: &str) -> String {
+    /// The records with these names, from a `SELECT` that reads the names alone, of those that meet a
+    /// condition. `beside` is a row that is there also if nothing is found.
+    fn records(&self, beside: &str, names: &str, condition: &str, more: &str) -> String {
         let columns = columns_of("j");
-        let rows = self.flavour.rows_of_names(&self.prefix);
+        let rows = self.flavour.rows_of_names(&self.prefix, condition);
         let data = self.data();
         format!(
-            "SELECT c.*, {columns}, {data} FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}{order}"
+            "SELECT c.*, {columns}, {data}{more} \
+             FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}"
         )
     }
 
     /// The jobs of these kinds that are in the due index before a time, the earliest first; and the
-    /// first time in the index from then on.
+    /// first time in the index from then on. Those whose data would be too much are left out, except
+    /// for their times.
     pub(crate) fn find_due(&self, due: &DueRange<'_>) -> Statement {
         let mut args = Vec::new();
         // Names first, from the index alone: rows that are carried through derived tables are
@@ -179,7 +186,27 @@ impl Dialect {
         let Due { names, later } = self.flavour.due(self, due, &mut args);
         let clock = self.flavour.clock();
         let beside = format!("SELECT ({later}) AS later_at, {clock} AS db_now");
-        Statement::new(self.records(&beside, &names, ""), args, &FOUND_SHAPE)
+        // The sizes are those of what is stored, whose bytes no database reads for that.
+        // The limit keeps MariaDB from merging this into what is around it, where it then does not find
+        // the columns.
+        let sized = format!(
+            "SELECT n.name, n.index_at, COALESCE((\
+               SELECT LENGTH(d.data) FROM {}_data d WHERE d.name = n.name \
+               ORDER BY d.generation DESC LIMIT 1), 0) AS bytes \
+             FROM ({names}) n LIMIT {}",
+            self.prefix,
+            i32::MAX,
+        );
+        let summed = format!(
+            "SELECT s.name, s.index_at, SUM(s.bytes) OVER (\
+               ORDER BY s.index_at, s.name ROWS UNBOUNDED PRECEDING) - s.bytes AS before_it \
+             FROM ({sized}) s"
+        );
+        args.push(Value::int(due.bytes));
+        let mut fits = "f.before_it < ".to_owned();
+        self.flavour.placeholder(&mut fits, args.len());
+        let left_out = ", CASE WHEN j.name IS NULL THEN f.index_at END";
+        Statement::new(self.records(&beside, &summed, &fits, left_out), args, &FOUND_SHAPE)
     }
 
     /// The next kinds after this one in the due index, at most [`KINDS`]: a step of the index for
@@ -226,7 +253,8 @@ impl Dialect {
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         also(" ORDER BY name LIMIT ", Value::int(limit));
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
-        Statement::new(self.records(&beside, &names, " ORDER BY j.name"), args, &LISTED_SHAPE)
+        let text = self.records(&beside, &names, "1 = 1", "") + " ORDER BY j.name";
+        Statement::new(text, args, &LISTED_SHAPE)
     }
 
     /// A page of the history.

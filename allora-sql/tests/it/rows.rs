@@ -18,6 +18,7 @@ use std::time::Duration;
 on_every_database! {
     a_row_that_cannot_be_read_stays_visible_beside_the_others
     thousands_of_kinds_are_found
+    large_records_are_found_a_few_at_a_time
     names_and_payloads_survive_exactly
     the_databases_clock_decides
     a_claim_by_the_databases_clock_returns_the_fence_that_ends_it
@@ -96,6 +97,30 @@ async fn thousands_of_kinds_are_found(place: Place) {
     let query = DueQuery::new(&kinds[..1], at(9_000), 10);
     let due = queries.find_due(query, TimeSource::Fixed(at(9_000))).await.unwrap();
     assert_eq!((due.found.len(), due.next_due), (1, None));
+}
+
+/// 20 records of the largest size, in as many kinds as take several statements on some databases.
+async fn large_records_are_found_a_few_at_a_time(place: Place) {
+    let sql = place.open().await;
+    let kinds: Vec<String> = (1..=20).map(|i| format!("kind {i}")).collect();
+    let data = vec![7; 1 << 20];
+    for (i, kind) in (1..).zip(&kinds) {
+        let new = NewSchedule::new(kind, "def", Some(at(i).into())).data(&data);
+        create(&sql, kind, new, TimeSource::Fixed(at(0))).await.unwrap();
+    }
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let query = DueQuery::new(&kinds, at(100), 1_000);
+    let mut found = Vec::new();
+    for (count, next_due) in [(16, Some(at(17))), (4, None)] {
+        let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+        assert_eq!((due.found.len(), due.next_due), (count, next_due));
+        for state in due.found {
+            assert!(state.data == data);
+            delete(&sql, &state.name, TimeSource::Fixed(at(0))).await.unwrap();
+            found.push(state.name);
+        }
+    }
+    assert_eq!(found, kinds);
 }
 
 async fn names_and_payloads_survive_exactly(place: Place) {

@@ -7,6 +7,7 @@ mod full;
 mod kill;
 mod node;
 mod outage;
+mod packets;
 mod pooler;
 mod read_only;
 mod server;
