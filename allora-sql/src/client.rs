@@ -4,11 +4,12 @@ use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
     driver::{Conn, Driver, Row, Statement, Value},
     encoding::{JOB, StoredRow, stored},
+    prune::Pruning,
     url::Url,
 };
 use allora_core::{Result, Time, backend::TimeSource};
 use chrono::DateTime;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, atomic::AtomicU64};
 
 /// Number of attempts of a statement that conflicts with another node.
 const MAX_ATTEMPTS: u32 = 8;
@@ -43,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) history_limit: u64,
     /// History entries written since the last pruning.
     pub(crate) appended: AtomicU64,
+    /// The progress of the pruning; `None` while a call continues it.
+    pub(crate) pruning: Mutex<Option<Pruning>>,
 }
 
 /// Rows of the job table with the clock.

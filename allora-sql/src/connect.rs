@@ -7,11 +7,12 @@ use crate::{
     driver::{self, Connections, Driver},
     error::refused,
     migrate::Migrate,
+    prune::Pruning,
     url::System,
 };
 use allora_core::{Error, Result};
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -202,6 +203,7 @@ impl Builder {
             place,
             history_limit: self.history,
             appended: AtomicU64::new(0),
+            pruning: Mutex::new(Some(Pruning::default())),
         };
         client.open(self.migrate).await?;
         Ok(Sql { client: Arc::new(client), durability_warning })

@@ -1,7 +1,7 @@
 //! Queries that the indexes answer.
 
 use crate::{
-    client::{Client, decides, number, retry},
+    client::{Client, decides, retry},
     dialect::{DueRange, KINDS},
     driver::Value,
     encoding::{StoredRow, history_entry},
@@ -100,12 +100,6 @@ impl Client {
         let rows = retry!(self, "entries", self.driver.rows(statement.clone()))?;
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())
-    }
-
-    /// The fence of the newest history entry beyond the limit.
-    pub(crate) async fn history_edge(&self, op: &'static str) -> Result<Option<i64>> {
-        let edge = self.dialect.history_edge(self.history_limit.cast_signed());
-        Ok(number(retry!(self, op, self.driver.rows(edge.clone()))?))
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) trait Flavour: Send + Sync {
     fn for_update(&self) -> &'static str;
     /// The tail of an `INSERT` that replaces these columns where the key exists.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
+    /// Text that deletes the rows of a condition with an order and a limit.
+    fn delete_some(&self, table: &str, condition: &str) -> String;
     /// Text that reads one row of the number 1 if the index exists.
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.

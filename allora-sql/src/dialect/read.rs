@@ -4,6 +4,7 @@ use super::{Dialect, names, shape};
 use crate::{
     driver::{Statement, Value},
     encoding::{DELETED, HISTORY, JOB},
+    prune::Place,
 };
 use allora_core::backend::{HistoryQuery, Page};
 use std::sync::LazyLock;
@@ -262,20 +263,13 @@ impl Dialect {
         let columns = names(HISTORY);
         let mut text = format!("SELECT {columns} FROM {}_history WHERE 1 = 1", self.prefix);
         let mut args = Vec::new();
-        let mut and = |condition: &str, value: Value| {
-            args.push(value);
-            text.push_str(condition);
-            self.flavour.placeholder(&mut text, args.len());
-        };
         if let Some(name) = query.name {
-            and(" AND name = ", Value::bytes(name));
+            args.push(Value::bytes(name));
+            text.push_str(" AND name = ");
+            self.flavour.placeholder(&mut text, args.len());
         }
         if let Some(before) = query.before {
-            // The first condition is for the index.
-            and(" AND fence <= ", Value::int(before.fence));
-            and(" AND (fence < ", Value::int(before.fence));
-            and(" OR name < ", Value::bytes(&before.name));
-            text.push(')');
+            self.below(&mut text, &mut args, before.fence, before.name.as_bytes());
         }
         text.push_str(" ORDER BY fence DESC, name DESC LIMIT ");
         args.push(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
@@ -283,14 +277,32 @@ impl Dialect {
         Statement::new(text, args, &HISTORY_SHAPE)
     }
 
-    /// The fence of the `limit`th newest history entry.
-    pub(crate) fn history_edge(&self, limit: i64) -> Statement {
-        let mut text = format!(
-            "SELECT fence FROM {}_history ORDER BY fence DESC LIMIT 1 OFFSET ",
-            self.prefix
-        );
-        self.flavour.placeholder(&mut text, 1);
-        Statement::new(text, vec![Value::int(limit)], b"i")
+    /// The condition that an entry of the history is below this one, in the order of the key.
+    pub(super) fn below(&self, text: &mut String, args: &mut Vec<Value>, fence: i64, name: &[u8]) {
+        let mut and = |condition: &str, value: Value| {
+            args.push(value);
+            text.push_str(condition);
+            self.flavour.placeholder(text, args.len());
+        };
+        // The first condition is for the index.
+        and(" AND fence <= ", Value::int(fence));
+        and(" AND (fence < ", Value::int(fence));
+        and(" OR name < ", Value::bytes(name));
+        text.push(')');
+    }
+
+    /// The place of the entry that is so many entries below another, or of the newest ones the one of
+    /// this number.
+    pub(crate) fn history_place(&self, below: Option<&Place>, entries: u64) -> Statement {
+        let mut text = format!("SELECT fence, name FROM {}_history WHERE 1 = 1", self.prefix);
+        let mut args = Vec::new();
+        if let Some((fence, name)) = below {
+            self.below(&mut text, &mut args, *fence, name);
+        }
+        text.push_str(" ORDER BY fence DESC, name DESC LIMIT 1 OFFSET ");
+        args.push(Value::int(entries.saturating_sub(1).cast_signed()));
+        self.flavour.placeholder(&mut text, args.len());
+        Statement::new(text, args, b"ib")
     }
 
     /// Names and fences of tombstones whose time is over; the rows are locked.

@@ -15,15 +15,19 @@ use allora_core::{
 use allora_sql::Sql;
 use std::time::Duration;
 
-/// Numbers from 1 to a million, named `i`.
-fn million(place: &Place) -> &'static str {
+const MILLION: u32 = 1_000_000;
+
+/// Numbers from 1 to this one, named `i`.
+fn numbers(place: &Place, last: u32) -> String {
     if place.url.starts_with("postgres") {
-        "generate_series(1, 1000000) AS n (i)"
+        format!("generate_series(1, {last}) AS n (i)")
     } else if place.url.starts_with("mysql") {
-        "(SELECT seq AS i FROM seq_1_to_1000000) n"
+        format!("(SELECT seq AS i FROM seq_1_to_{last}) n")
     } else {
-        "(WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) \
-          SELECT i FROM n) n"
+        format!(
+            "(WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {last}) \
+              SELECT i FROM n) n"
+        )
     }
 }
 
@@ -75,7 +79,7 @@ async fn a_due_query(place: Place) {
            skipped, missed, lost, expired, cursor_scheduled_at, cursor_due_at) \
          SELECT {name}, 1, 1, {kind}, i, {def}, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, i, i FROM {from}",
         def = bytes(&place, "'@hourly'"),
-        from = million(&place),
+        from = numbers(&place, MILLION),
     );
     run(&place, &fill).await.unwrap();
     let kinds: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
@@ -87,8 +91,8 @@ async fn a_due_query(place: Place) {
     assert_eq!(due.await.found.len(), 1_000);
 }
 
-/// Fills the history with a million entries.
-async fn fill_history(place: &Place) {
+/// Fills the history with this number of entries.
+pub(crate) async fn fill_history(place: &Place, entries: u32) {
     let name = bytes(place, &concat(place, "job ", "(i % 1000)"));
     let fill = format!(
         "INSERT INTO {{p}}_history (fence, name, kind, scheduled_at, attempt, node, outcome) \
@@ -96,7 +100,7 @@ async fn fill_history(place: &Place) {
         kind = bytes(place, "'k'"),
         node = bytes(place, "'node'"),
         outcome = bytes(place, "'succeeded'"),
-        from = million(place),
+        from = numbers(place, entries),
     );
     run(place, &fill).await.unwrap();
 }
@@ -107,7 +111,7 @@ async fn opened(place: &Place, limit: u64) -> Sql {
 
 async fn a_page_of_the_history(place: Place) {
     let sql = opened(&place, 2_000_000).await;
-    fill_history(&place).await;
+    fill_history(&place, MILLION).await;
     let history = sql.history().unwrap();
     let all = measure("a page of 100 of 1 M entries", async || {
         history.entries(HistoryQuery::new(100)).await.unwrap()
@@ -143,7 +147,29 @@ macro_rules! measurements {
     )*};
 }
 
+/// A limit that is lowered from a million entries, and the batches of a job that runs on.
+async fn pruning(place: Place) {
+    let sql = opened(&place, 1_000).await;
+    fill_history(&place, MILLION).await;
+    let mut left = usize::MAX;
+    let mut batches = 0;
+    let clock = Tokio::current().unwrap();
+    let mut longest = Duration::ZERO;
+    crate::rows::begin_runs(&sql).await;
+    while left > 1_100 {
+        for _ in 0..50 {
+            let before = clock.now();
+            crate::rows::run_once(&sql, batches).await;
+            longest = longest.max(clock.now() - before);
+            batches += 1;
+        }
+        left = sql.history().unwrap().entries(HistoryQuery::new(1_200)).await.unwrap().len();
+    }
+    eprintln!("1 M entries were removed in {batches} runs; the longest took {longest:?}");
+}
+
 measurements! {
     a_due_query
     a_page_of_the_history
+    pruning
 }

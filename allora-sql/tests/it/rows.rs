@@ -8,17 +8,19 @@ use crate::{
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, OnExpiry, Operation, Page,
-        Reply, Sharing, TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, HistoryQuery, NewSchedule, OnExpiry,
+        Operation, Page, Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
+use allora_sql::Sql;
 use std::time::Duration;
 
 on_every_database! {
     a_row_that_cannot_be_read_stays_visible_beside_the_others
     thousands_of_kinds_are_found
     large_records_are_found_a_few_at_a_time
+    history_beyond_a_lowered_limit_is_removed_bit_by_bit
     names_and_payloads_survive_exactly
     the_databases_clock_decides
     a_claim_by_the_databases_clock_returns_the_fence_that_ends_it
@@ -97,6 +99,43 @@ async fn thousands_of_kinds_are_found(place: Place) {
     let query = DueQuery::new(&kinds[..1], at(9_000), 10);
     let due = queries.find_due(query, TimeSource::Fixed(at(9_000))).await.unwrap();
     assert_eq!((due.found.len(), due.next_due), (1, None));
+}
+
+/// Creates the job of [`run_once`].
+pub(crate) async fn begin_runs(sql: &Sql) {
+    create(sql, "runs", NewSchedule::new("k", "def", Some(at(0).into())), STORE).await.unwrap();
+}
+
+/// One run of that job, which writes a history entry.
+pub(crate) async fn run_once(sql: &Sql, number: u32) {
+    let (number, lease) = (i64::from(number), Duration::from_secs(60));
+    let fence = get(sql, "runs").await.unwrap().fence;
+    let id = number as u128 + 1;
+    let claim = Claim::at_least_once(id, fence, at(number).into(), lease);
+    let reply = send(sql, "n", STORE, Operation::claim("runs", claim)).await.unwrap();
+    let then = Cursor::To(Some(at(number + 1).into()));
+    let fence = reply.claimed().unwrap().fence;
+    let end = Operation::complete("runs", fence, then, Completion::Succeeded);
+    assert!(send(sql, "n", STORE, end).await.unwrap().is_accepted());
+}
+
+/// A statement that removed all of it would take longer than any reply may.
+async fn history_beyond_a_lowered_limit_is_removed_bit_by_bit(place: Place) {
+    let sql = place.builder().history(100).connect(&place.url).await.unwrap();
+    crate::measurements::fill_history(&place, 10_000).await;
+    begin_runs(&sql).await;
+    let count = async || {
+        let query = HistoryQuery::new(100_000);
+        sql.history().unwrap().entries(query).await.unwrap().len()
+    };
+    let mut before = count().await;
+    for number in 0..50 {
+        run_once(&sql, number).await;
+        let left = count().await;
+        assert!(before < left + 2_001, "{before} became {left}");
+        before = left;
+    }
+    assert!(before <= 110, "{before} entries are left");
 }
 
 /// 20 records of the largest size, in as many kinds as take several statements on some databases.
