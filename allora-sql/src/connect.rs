@@ -137,6 +137,7 @@ impl Builder {
         let url = Url::of_pool(System::Postgres, database);
         let source = driver::like(&pool, self.connections);
         let driver = self.postgres_driver(source, Some(pool));
+        driver.open().await.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
 
@@ -257,7 +258,7 @@ impl Builder {
             pool.acquire_timeout(self.timeout).connect_lazy_with(options.clone())
         };
         let driver = self.sqlite_driver(pool(1), pool(self.connections), None);
-        driver::opened(&*driver).await.map_err(|cause| refused(url, cause))?;
+        driver.open().await.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::sqlite::SqliteFlavour)))
     }
 
@@ -309,7 +310,7 @@ impl Builder {
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.postgres_driver(source, None);
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(driver::opened(&*driver), probe).await;
+        let opened = either(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::postgres::PostgresFlavour)))
     }
@@ -359,7 +360,7 @@ impl Builder {
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.mysql_driver(source, None);
         let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(driver::opened(&*driver), probe).await;
+        let opened = either(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::mysql::MySqlFlavour)))
     }

@@ -148,6 +148,11 @@ pub(crate) trait Driver: Send + Sync {
         self.writer().await
     }
 
+    /// Opens the first connection.
+    async fn open(&self) -> sqlx::Result<()> {
+        self.writer().await.map(Lent::release)
+    }
+
     /// The statement that starts a transaction that may write.
     fn begin(&self) -> &'static str;
 
@@ -219,11 +224,6 @@ impl dyn Driver + '_ {
             _ => false,
         }
     }
-}
-
-/// Opens the first connection.
-pub(crate) async fn opened(driver: &dyn Driver) -> sqlx::Result<()> {
-    driver.writer().await.map(Lent::release)
 }
 
 /// A transaction. Dropped, it ends with its connection, and is rolled back.

@@ -6,7 +6,9 @@ use super::{
 };
 use allora_core::Result;
 use async_trait::async_trait;
-use sqlx::{PgConnection, PgPool, Postgres, postgres::PgArguments, query::Query};
+use sqlx::{
+    Executor as _, PgConnection, PgPool, Postgres, Row as _, postgres::PgArguments, query::Query,
+};
 use std::{
     sync::{
         Arc,
@@ -27,6 +29,36 @@ pub(crate) struct PostgresDriver {
 impl PostgresDriver {
     pub(crate) fn new(connections: Connections<Postgres>, listeners: PgPool) -> Self {
         Self { connections, listeners, undelivered: Arc::default() }
+    }
+}
+
+impl PostgresDriver {
+    /// Refuses a pooler that lends its connections for one transaction: settings would be those of
+    /// other clients, and prepared statements be missing. Of two sessions, each has one process of the
+    /// server, and never the other's.
+    async fn refuse_pooler(&self) -> sqlx::Result<()> {
+        let (mut one, mut other) =
+            futures::try_join!(self.listeners.acquire(), self.listeners.acquire())?;
+        let mut processes = Vec::new();
+        for _ in 0..3 {
+            for conn in [&mut one, &mut other] {
+                let row = conn.fetch_one(sqlx::raw_sql("SELECT pg_backend_pid()")).await?;
+                processes.push(row.try_get::<i32, _>(0)?);
+            }
+        }
+        let is_session =
+            |first: usize| processes.iter().skip(first).step_by(2).all(|p| *p == processes[first]);
+        let are_sessions = is_session(0) && is_session(1) && processes[0] != processes[1];
+        // Errors of the line leave nothing to do.
+        let _ = futures::join!(one.close(), other.close());
+        if !are_sessions {
+            return Err(sqlx::Error::Configuration(
+                "there is a pooler between that lends its connections for one transaction: let it pool \
+                 whole sessions (PgBouncer: pool_mode = session), or connect past it"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -62,6 +94,12 @@ fn bind(query: Query<'_, Postgres, PgArguments>, value: Value) -> Query<'_, Post
 impl Driver for PostgresDriver {
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
         Ok(Box::new(self.connections.lend().await?))
+    }
+
+    async fn open(&self) -> sqlx::Result<()> {
+        // Before a session is set up: behind a pooler it may be another client's next.
+        self.refuse_pooler().await?;
+        self.writer().await.map(Lent::release)
     }
 
     fn begin(&self) -> &'static str {

@@ -132,7 +132,8 @@ async fn history_beyond_a_lowered_limit_is_removed_bit_by_bit(place: Place) {
     for number in 0..50 {
         run_once(&sql, number).await;
         let left = count().await;
-        assert!(before < left + 2_001, "{before} became {left}");
+        // A claim and a completion are two batches.
+        assert!(before <= left + 4_000, "{before} became {left}");
         before = left;
     }
     assert!(before <= 110, "{before} entries are left");
