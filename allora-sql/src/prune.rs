@@ -3,6 +3,7 @@
 use crate::{
     client::{Client, number, retry},
     driver::{Conn, Value},
+    encoding::plausible,
 };
 use allora_core::{Result, Time};
 use std::sync::{MutexGuard, PoisonError, atomic::Ordering};
@@ -61,9 +62,10 @@ impl Client {
         let lowest = number(conn.rows(self.dialect.meta("min_fence", true)).await?);
         let rows = conn.rows(self.dialect.old_tombstones(now.timestamp_millis())).await?;
         let mut names = Vec::new();
-        let mut highest = lowest.unwrap_or_default();
+        let mut highest = lowest.and_then(plausible).unwrap_or_default();
         for mut row in rows {
-            highest = highest.max(row.pop().and_then(Value::into_int).unwrap_or_default());
+            let fence = row.pop().and_then(Value::into_int).and_then(plausible);
+            highest = highest.max(fence.unwrap_or_default());
             names.extend(row.pop().and_then(Value::into_bytes));
         }
         let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();

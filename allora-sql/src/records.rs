@@ -5,7 +5,7 @@ use crate::{
     client::{Client, decides, number, retry},
     dialect::{CHUNK, NewData, Write},
     driver::{Conn, Value},
-    encoding::{StoredRow, columns, history_columns},
+    encoding::{StoredRow, columns, history_columns, plausible},
 };
 use allora_core::{
     Error, Result, Time,
@@ -115,7 +115,7 @@ impl Client {
         for names in load.names.chunks(CHUNK) {
             let read = self.read("load", self.dialect.load(names)).await?;
             clock = clock.max(read.clock);
-            min_fence = min_fence.max(read.beside.unwrap_or_default());
+            min_fence = min_fence.max(read.beside.and_then(plausible).unwrap_or_default());
             known.extend(read.rows.into_iter().map(|row| (row.name.clone(), row)));
         }
         let now = match load.names {
@@ -251,7 +251,7 @@ pub(crate) fn write_of(
         data = Some(NewData { generation: data_generation, data: after.data.clone() });
     }
     // A new row begins where no row of this name has been: fences never return.
-    let version = read_version.map_or(after.fence, |version| version + 1);
+    let version = read_version.map_or(after.fence, |version| version.wrapping_add(1));
     Write {
         name: name.as_bytes().to_vec(),
         read_version,

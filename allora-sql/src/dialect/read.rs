@@ -2,8 +2,8 @@
 
 use super::{Dialect, names, shape};
 use crate::{
-    driver::{Statement, Value},
-    encoding::{DELETED, HISTORY, JOB},
+    driver::{Statement, Type, Value},
+    encoding::{DELETED, HISTORY, JOB, LONGEST},
     prune::Place,
 };
 use allora_core::backend::{HistoryQuery, Page};
@@ -158,8 +158,8 @@ impl Dialect {
     /// the whole table once than a row of it for each job.
     fn data(&self) -> String {
         format!(
-            "(SELECT d.data FROM {}_data d \
-             WHERE d.name = j.name AND d.generation = j.data_generation)",
+            "(SELECT {} FROM {}_data d WHERE d.name = j.name AND d.generation = j.data_generation)",
+            bounded("d.data", "NULL"),
             self.prefix
         )
     }
@@ -327,7 +327,22 @@ impl Dialect {
     }
 }
 
+/// The columns of the job table. Values that are too long are not read: a server would refuse the whole
+/// result, or send it for minutes.
 fn columns_of(table: &str) -> String {
-    let names: Vec<String> = JOB.iter().map(|(name, _)| format!("{table}.{name}")).collect();
-    names.join(", ")
+    let columns = JOB.iter().map(|(name, of)| {
+        let column = format!("{table}.{name}");
+        match (*name, of) {
+            // NULL is a record without these parts.
+            ("more", _) => bounded(&column, "''"),
+            (_, Type::Bytes | Type::BytesOrNull) => bounded(&column, "NULL"),
+            _ => column,
+        }
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A column, or something else in its place if its value is too long.
+fn bounded(column: &str, instead: &str) -> String {
+    format!("CASE WHEN LENGTH({column}) > {LONGEST} THEN {instead} ELSE {column} END")
 }

@@ -1,5 +1,6 @@
 //! Times of statements on large tables without statistics, to be read and not to be checked:
-//! `cargo test -p allora-sql --all-features --release -- --ignored --nocapture measurements`.
+//! `ALLORA_MEASURE=1 cargo test -p allora-sql --all-features -- --nocapture measurements`.
+#![expect(clippy::print_stderr, reason = "figures are shown")]
 
 use crate::{
     calls::STORE,
@@ -123,25 +124,29 @@ async fn a_page_of_the_history(place: Place) {
     assert_eq!(one.await.len(), 100);
 }
 
+/// Measures, if that is asked for.
+fn measured(db: Db, work: impl AsyncFnOnce(Place)) {
+    if std::env::var_os("ALLORA_MEASURE").is_some() {
+        on(db, work);
+    }
+}
+
 macro_rules! measurements {
     ($($name:ident)*) => {$(
         mod $name {
             use super::*;
 
             #[test]
-            #[ignore = "a measurement"]
             fn sqlite() {
-                on(Db::Sqlite, super::$name);
+                measured(Db::Sqlite, super::$name);
             }
             #[test]
-            #[ignore = "a measurement"]
             fn postgres() {
-                on(Db::Postgres, super::$name);
+                measured(Db::Postgres, super::$name);
             }
             #[test]
-            #[ignore = "a measurement"]
             fn mysql() {
-                on(Db::MySql, super::$name);
+                measured(Db::MySql, super::$name);
             }
         }
     )*};

@@ -41,7 +41,6 @@ async fn others_write_on(place: Place) {
     let direct = place.builder().history(1_000).connect(&place.url).await.unwrap();
     create(&direct, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
     let clock = Tokio::current().unwrap();
-    let mut longest = Duration::ZERO;
     for replies in 0..6 {
         let (proxy, through) = before(&place);
         let values = [("URL", through.url.clone()), ("PREFIX", place.prefix.clone())];
@@ -61,11 +60,9 @@ async fn others_write_on(place: Place) {
         while let Err(error) = change(&direct, "a", Action::Pause { note: "b" }, STORE).await {
             assert!(clock.now() - since < LONGEST, "after {replies} replies: {error:?}");
         }
-        longest = longest.max(clock.now() - since);
         proxy.fall_silent_after(Proxy::NEVER);
         node.kill();
     }
-    eprintln!("a frozen node kept others from its record for {longest:?} at most");
 }
 
 mod a_node_that_is_frozen_in_a_write_keeps_no_other_from_its_record {
