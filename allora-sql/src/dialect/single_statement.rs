@@ -392,3 +392,60 @@ fn micros(duration: Duration) -> Option<i64> {
     let whole = duration.subsec_nanos().is_multiple_of(1_000);
     i64::try_from(duration.as_micros()).ok().filter(|us| whole && *us < i64::MAX / 2)
 }
+
+#[cfg(all(test, feature = "mysql"))]
+mod tests {
+    use super::*;
+    use crate::dialect::mysql::MySqlFlavour;
+
+    /// The columns and the expressions of assignments.
+    fn assignments(set: &str) -> Vec<(String, String)> {
+        let mut depth = 0;
+        let mut parts = vec![String::new()];
+        for c in set.chars() {
+            depth += match c {
+                '(' => 1,
+                ')' => -1,
+                _ => 0,
+            };
+            match c {
+                ',' if depth == 0 => parts.push(String::new()),
+                _ => parts.last_mut().unwrap().push(c),
+            }
+        }
+        let pair = |part: String| {
+            let (column, expression) = part.split_once('=').unwrap();
+            (column.trim().to_owned(), expression.to_owned())
+        };
+        parts.into_iter().map(pair).collect()
+    }
+
+    fn reads(expression: &str, column: &str) -> bool {
+        let mut words = expression.split(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c));
+        words.any(|word| word == format!("j.{column}"))
+    }
+
+    /// MariaDB computes the assignments of several tables from the old row, and those of one table from
+    /// left to right; the manual promises neither.
+    #[test]
+    fn no_assignment_reads_a_column_that_was_assigned_before_it() {
+        let flavour = &MySqlFlavour;
+        for set in [SimpleClaim::set(flavour), SimpleCompletion::set(flavour, "j.version + 1")] {
+            let all = assignments(&set);
+            assert!(all.len() > 15, "{all:?}");
+            for (i, (_, expression)) in all.iter().enumerate() {
+                for (before, _) in &all[..i] {
+                    assert!(!reads(expression, before), "{before} is read by {expression}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fence_of_a_claim_is_computed_from_no_column() {
+        let all = assignments(&SimpleClaim::set(&MySqlFlavour));
+        for (_, expression) in all.iter().filter(|(column, _)| column.ends_with("fence")) {
+            assert!(!expression.contains("j."), "{expression}");
+        }
+    }
+}
