@@ -114,10 +114,12 @@ fn a_pooler_of_transactions_is_refused_with_its_remedy_and_one_of_sessions_works
         let row = client.fetch_one(sqlx::raw_sql("SHOW statement_timeout")).await.unwrap();
         assert_eq!(row.get::<String, _>(0), "0");
 
-        let url = url.replacen("/postgres", "/session", 1);
-        let sql = Sql::builder().history(10).connect(&url).await.unwrap();
+        let Some(mut place) = Db::Postgres.place() else { return };
+        place.url = url.replacen("/postgres", "/session", 1);
+        let sql = place.builder().history(10).connect(&place.url).await.unwrap();
         create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
         assert_eq!(get(&sql, "a").await.unwrap().kind, "k");
         sql.close().await;
+        place.clear().await;
     });
 }
