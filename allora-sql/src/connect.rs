@@ -63,7 +63,7 @@ impl Builder {
         self
     }
 
-    /// The scheduler's [`store_timeout`](allora_core::scheduler::Builder::store_timeout): the server
+    /// The scheduler's [`store_timeout`](allora_core::Builder::store_timeout): the server
     /// ends a statement that takes longer, because no caller waits for it any more. MySQL ends
     /// only those that read, SQLite none. Default: 1 s. Range: 10 ms to 60 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {

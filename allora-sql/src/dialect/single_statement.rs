@@ -410,11 +410,11 @@ mod tests {
             };
             match c {
                 ',' if depth == 0 => parts.push(String::new()),
-                _ => parts.last_mut().unwrap().push(c),
+                _ => parts.last_mut().expect("one part").push(c),
             }
         }
         let pair = |part: String| {
-            let (column, expression) = part.split_once('=').unwrap();
+            let (column, expression) = part.split_once('=').expect("an assignment");
             (column.trim().to_owned(), expression.to_owned())
         };
         parts.into_iter().map(pair).collect()
