@@ -2,13 +2,14 @@
 
 use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
-    driver::{Driver, Row, Statement, Value},
+    driver::{Conn, Driver, Row, Statement, Value},
     encoding::{JOB, StoredRow, stored},
+    prune::Pruning,
     url::Url,
 };
 use allora_core::{Result, Time, backend::TimeSource};
 use chrono::DateTime;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, atomic::AtomicU64};
 
 /// Number of attempts of a statement that conflicts with another node.
 const MAX_ATTEMPTS: u32 = 8;
@@ -33,12 +34,9 @@ macro_rules! retry {
 
 pub(crate) use retry;
 
-/// One set of tables behind a pool.
+/// One set of tables behind connections.
 pub(crate) struct Client {
     pub(crate) driver: Box<dyn Driver>,
-    /// Beside a given pool, a connection that the application cannot keep busy: it reads records,
-    /// extends leases and ends runs.
-    pub(crate) beside: Option<Box<dyn Driver>>,
     pub(crate) dialect: Dialect,
     /// The database without its password, for errors.
     pub(crate) place: Url,
@@ -46,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) history_limit: u64,
     /// History entries written since the last pruning.
     pub(crate) appended: AtomicU64,
+    /// The progress of the pruning; `None` while a call continues it.
+    pub(crate) pruning: Mutex<Option<Pruning>>,
 }
 
 /// Rows of the job table with the clock.
@@ -55,6 +55,8 @@ pub(crate) struct ReadRows {
     /// The number beside the clock: the lowest fence, or the first time in the due index after the
     /// range that was read.
     pub(crate) beside: Option<i64>,
+    /// Behind the columns of a due query: the first time in the due index of a row that was left out.
+    pub(crate) left_out: Option<i64>,
     pub(crate) rows: Vec<StoredRow>,
 }
 
@@ -69,49 +71,22 @@ pub(crate) enum SingleStatementReply {
 }
 
 impl Client {
-    /// The connection that the application cannot keep busy.
-    pub(crate) fn own(&self) -> &dyn Driver {
-        self.beside.as_deref().unwrap_or(&*self.driver)
-    }
-
     /// Rows of the job table, with the clock and the number that were read beside them.
-    pub(crate) async fn read(
-        &self,
-        driver: &dyn Driver,
-        op: &'static str,
-        statement: Statement,
-    ) -> Result<ReadRows> {
-        let rows = retry!(self, op, driver.rows(statement.clone()))?;
+    pub(crate) async fn read(&self, op: &'static str, statement: Statement) -> Result<ReadRows> {
+        let rows = retry!(self, op, self.driver.rows(statement.clone()))?;
         Ok(read_rows(rows))
     }
 
     /// Runs many claims or completions in one statement.
     pub(crate) async fn single_statement(
         &self,
-        driver: &dyn Driver,
         op: &'static str,
         statement: SingleStatement,
     ) -> Result<SingleStatementReply> {
         retry!(self, op, async {
-            let mut writer = driver.writer().await?;
-            let conn = writer.conn();
-            match &statement {
-                SingleStatement::Returning(write) => {
-                    Ok(SingleStatementReply::Rows(conn.rows(write.clone()).await?))
-                }
-                SingleStatement::Counted(write) => {
-                    let ran = conn.run(write.clone()).await?;
-                    let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
-                    Ok(SingleStatementReply::Counted { rows: ran.rows, clock })
-                }
-                SingleStatement::ReadBack { write, read } => {
-                    let rows = match conn.run(write.clone()).await?.rows {
-                        0 => Vec::new(),
-                        _ => conn.rows(read.clone()).await?,
-                    };
-                    Ok(SingleStatementReply::Rows(rows))
-                }
-            }
+            let mut lent = self.driver.writer().await?;
+            let done = reply(lent.conn()?, &statement).await;
+            self.driver.end(lent, done)
         })
     }
 
@@ -120,7 +95,7 @@ impl Client {
         match time {
             TimeSource::Fixed(at) => Ok(at),
             TimeSource::Store { .. } => {
-                let rows = retry!(self, op, self.own().rows(self.dialect.now()))?;
+                let rows = retry!(self, op, self.driver.rows(self.dialect.now()))?;
                 Ok(decides(time, number(rows)))
             }
         }
@@ -152,10 +127,42 @@ impl Client {
     }
 }
 
-/// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not.
+async fn reply(
+    conn: &mut dyn Conn,
+    statement: &SingleStatement,
+) -> sqlx::Result<SingleStatementReply> {
+    Ok(match statement {
+        SingleStatement::Returning(write) => {
+            SingleStatementReply::Rows(conn.rows(write.clone()).await?)
+        }
+        SingleStatement::Counted(write) => {
+            let ran = conn.run(write.clone()).await?;
+            let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
+            SingleStatementReply::Counted { rows: ran.rows, clock }
+        }
+        SingleStatement::ReadBack { write, read } => {
+            SingleStatementReply::Rows(match conn.run(write.clone()).await?.rows {
+                0 => Vec::new(),
+                _ => conn.rows(read.clone()).await?,
+            })
+        }
+    })
+}
+
+/// Rows as the dialect selects them: a number or not, the clock, the columns, the data or not, and a
+/// number or not.
 pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
-    let mut read = ReadRows { clock: None, beside: None, rows: Vec::with_capacity(rows.len()) };
+    let mut read = ReadRows {
+        clock: None,
+        beside: None,
+        left_out: None,
+        rows: Vec::with_capacity(rows.len()),
+    };
     for mut row in rows {
+        if row.len() > JOB.len() + 3 {
+            let left_out = row.pop().and_then(Value::into_int);
+            read.left_out = read.left_out.into_iter().chain(left_out).min();
+        }
         let beside = if row.len() > JOB.len() + 2 { 2 } else { 1 };
         let columns = row.split_off(beside);
         read.clock = read.clock.max(row.pop().and_then(Value::into_int));

@@ -4,14 +4,15 @@ use crate::{
     Sql, Url,
     client::Client,
     dialect::{Dialect, Flavour},
-    driver::Driver,
+    driver::{self, Connections, Driver},
     error::refused,
     migrate::Migrate,
+    prune::Pruning,
     url::System,
 };
-use allora_core::{Error, Result, backend::TimeSource};
+use allora_core::{Error, Result};
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -22,6 +23,7 @@ pub struct Builder {
     prefix: String,
     connections: u32,
     timeout: Duration,
+    store_timeout: Duration,
     history: u64,
     migrate: Migrate,
 }
@@ -32,6 +34,7 @@ impl Default for Builder {
             prefix: "allora".into(),
             connections: 5,
             timeout: Duration::from_secs(5),
+            store_timeout: Duration::from_secs(1),
             history: 0,
             migrate: Migrate::Yes,
         }
@@ -47,7 +50,7 @@ impl Builder {
     }
 
     /// The most connections. Default: 5. Range: 1 to 1000. SQLite has one more, for writing;
-    /// PostgreSQL has one more for the notifications of each scheduler. Not used with a given pool.
+    /// PostgreSQL has one more for the notifications of each scheduler.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
         self
@@ -57,6 +60,14 @@ impl Builder {
     /// given pool.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// The scheduler's [`store_timeout`](allora_core::Builder::store_timeout): the server
+    /// ends a statement that takes longer, because no caller waits for it any more. MySQL ends
+    /// only those that read, SQLite none. Default: 1 s. Range: 10 ms to 60 s.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
         self
     }
 
@@ -96,11 +107,11 @@ impl Builder {
     pub async fn connect_to(self, url: Url) -> Result<Sql> {
         self.check()?;
         let (driver, flavour) = self.driver(&url).await?;
-        self.open(driver, None, flavour, url).await
+        self.open(driver, flavour, url).await
     }
 
-    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
-    /// used as they are. Refused: an SQLite without WAL and `synchronous = FULL`.
+    /// Connects [as a pool of the application does](crate#a-given-pool). Refused: an SQLite without
+    /// WAL and `synchronous = FULL`.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -109,16 +120,13 @@ impl Builder {
         self.check()?;
         let file = pool.connect_options().get_filename().to_string_lossy().into_owned();
         let url = Url::of_pool(System::Sqlite, file);
-        let driver = |pool: sqlx::SqlitePool| -> Box<dyn Driver> {
-            Box::new(crate::driver::sqlite::SqliteDriver { writer: pool.clone(), readers: pool })
-        };
-        let beside = driver(crate::driver::beside(&pool, 1));
-        let flavour = Arc::new(crate::dialect::sqlite::SqliteFlavour);
-        self.open(driver(pool), Some(beside), flavour, url).await
+        let writer = driver::like(&pool, 1);
+        let readers = driver::like(&pool, self.connections);
+        let driver = self.sqlite_driver(writer, readers, Some(pool));
+        self.open(driver, Arc::new(crate::dialect::sqlite::SqliteFlavour), url).await
     }
 
-    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
-    /// used as they are. Refused: a PostgreSQL with `synchronous_commit` off.
+    /// Connects [as a pool of the application does](crate#a-given-pool).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -127,16 +135,13 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::Postgres, database);
-        let driver = |pool| -> Box<dyn Driver> {
-            Box::new(crate::driver::postgres::PostgresDriver::new(pool))
-        };
-        let beside = driver(crate::driver::beside(&pool, 1));
-        let flavour = Arc::new(crate::dialect::postgres::PostgresFlavour);
-        self.open(driver(pool), Some(beside), flavour, url).await
+        let source = driver::like(&pool, self.connections);
+        let driver = self.postgres_driver(source, Some(pool));
+        driver.open().await.map_err(|cause| refused(&url, cause))?;
+        self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
 
-    /// Works over a pool of the application, [and beside it](crate#a-given-pool). Its sessions are
-    /// used as they are. Refused: a MySQL session whose time zone is not `+00:00` (sqlx sets it so).
+    /// Connects [as a pool of the application does](crate#a-given-pool).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -145,12 +150,9 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::MySql, database);
-        let driver = |pool| -> Box<dyn Driver> {
-            Box::new(crate::driver::mysql::MySqlDriver { pool, ours: false })
-        };
-        let beside = driver(crate::driver::beside(&pool, 1));
-        let flavour = Arc::new(crate::dialect::mysql::MySqlFlavour);
-        self.open(driver(pool), Some(beside), flavour, url).await
+        let source = driver::like(&pool, self.connections);
+        let driver = self.mysql_driver(source, Some(pool));
+        self.open(driver, Arc::new(crate::dialect::mysql::MySqlFlavour), url).await
     }
 
     fn check(&self) -> Result {
@@ -176,6 +178,12 @@ impl Builder {
             let wrong = format!("a connect timeout of {asked:?}; give 100 ms to 10 min");
             return Err(Error::invalid(wrong).op("connect"));
         }
+        let range = Duration::from_millis(10)..=Duration::from_secs(60);
+        if !range.contains(&self.store_timeout) {
+            let asked = self.store_timeout;
+            let wrong = format!("a store timeout of {asked:?}; give 10 ms to 60 s");
+            return Err(Error::invalid(wrong).op("connect"));
+        }
         if i64::try_from(self.history).is_err() {
             let wrong = format!("{} history entries; give at most {}", self.history, i64::MAX);
             return Err(Error::invalid(wrong).op("connect"));
@@ -186,24 +194,18 @@ impl Builder {
     async fn open(
         self,
         driver: Box<dyn Driver>,
-        beside: Option<Box<dyn Driver>>,
         flavour: Arc<dyn Flavour>,
         place: Url,
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
         let client = Client {
             driver,
-            beside,
             dialect: Dialect { prefix: self.prefix, flavour },
             place,
             history_limit: self.history,
             appended: AtomicU64::new(0),
+            pruning: Mutex::new(Some(Pruning::default())),
         };
-        if client.beside.is_some() {
-            // Connected now: an extension has no time to lose.
-            let time = TimeSource::Store { fallback: allora_core::time::end_of_time() };
-            client.now("connect", time).await?;
-        }
         client.open(self.migrate).await?;
         Ok(Sql { client: Arc::new(client), durability_warning })
     }
@@ -248,24 +250,36 @@ impl Builder {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
-            .busy_timeout(Duration::from_secs(5))
+            .busy_timeout(self.store_timeout)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full);
         let pool = |connections| {
-            SqlitePoolOptions::new().max_connections(connections).acquire_timeout(self.timeout)
+            let pool = SqlitePoolOptions::new().max_connections(connections);
+            pool.acquire_timeout(self.timeout).connect_lazy_with(options.clone())
         };
-        let opened = pool(1).connect_with(options.clone()).await;
-        let writer = opened.map_err(|cause| refused(url, cause))?;
-        let readers = pool(self.connections).connect_lazy_with(options);
-        let driver = crate::driver::sqlite::SqliteDriver { writer, readers };
-        Ok((Box::new(driver), Arc::new(crate::dialect::sqlite::SqliteFlavour)))
+        let driver = self.sqlite_driver(pool(1), pool(self.connections), None);
+        driver.open().await.map_err(|cause| refused(url, cause))?;
+        Ok((driver, Arc::new(crate::dialect::sqlite::SqliteFlavour)))
+    }
+
+    fn sqlite_driver(
+        &self,
+        writer: sqlx::SqlitePool,
+        readers: sqlx::SqlitePool,
+        given: Option<sqlx::SqlitePool>,
+    ) -> Box<dyn Driver> {
+        let of = |source, connections| {
+            Connections::new(source, given.clone(), connections, self.store_timeout, Vec::new())
+        };
+        let (writer, readers) = (of(writer, 1), of(readers, self.connections));
+        Box::new(driver::sqlite::SqliteDriver { writer, readers })
     }
 }
 
 #[cfg(feature = "postgres")]
 impl Builder {
     async fn postgres(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
-        use crate::{driver::postgres::SESSION, url::Tls};
+        use crate::url::Tls;
         use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
         let mut options = PgConnectOptions::new_without_pgpass()
             .database(&url.database)
@@ -292,27 +306,32 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_root_cert(ca);
         }
-        let opening = PgPoolOptions::new()
-            .max_connections(self.connections)
-            .acquire_timeout(self.timeout)
-            .after_connect(|conn, _| {
-                Box::pin(async move {
-                    sqlx::Executor::execute(conn, sqlx::raw_sql(SESSION)).await.map(drop)
-                })
-            })
-            .connect_with(options.clone());
+        let source = PgPoolOptions::new().max_connections(self.connections);
+        let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
+        let driver = self.postgres_driver(source, None);
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(opening, probe).await;
-        let pool = opened.map_err(|cause| refused(url, cause))?;
-        let driver = crate::driver::postgres::PostgresDriver::new(pool);
-        Ok((Box::new(driver), Arc::new(crate::dialect::postgres::PostgresFlavour)))
+        let opened = either(driver.open(), probe).await;
+        opened.map_err(|cause| refused(url, cause))?;
+        Ok((driver, Arc::new(crate::dialect::postgres::PostgresFlavour)))
+    }
+
+    fn postgres_driver(
+        &self,
+        source: sqlx::PgPool,
+        given: Option<sqlx::PgPool>,
+    ) -> Box<dyn Driver> {
+        let listeners = driver::like(&source, 1_000);
+        let session = driver::postgres::session(self.store_timeout);
+        let connections =
+            Connections::new(source, given, self.connections, self.store_timeout, session);
+        Box::new(driver::postgres::PostgresDriver::new(connections, listeners))
     }
 }
 
 #[cfg(feature = "mysql")]
 impl Builder {
     async fn mysql(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
-        use crate::{driver::mysql::SESSION, url::Tls};
+        use crate::url::Tls;
         use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
         let mut options =
             MySqlConnectOptions::new().database(&url.database).ssl_mode(match url.tls {
@@ -337,28 +356,29 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_ca(ca);
         }
-        let opening = MySqlPoolOptions::new()
-            .max_connections(self.connections)
-            .acquire_timeout(self.timeout)
-            .after_connect(|conn, _| {
-                Box::pin(async move {
-                    for text in SESSION {
-                        sqlx::Executor::execute(&mut *conn, sqlx::raw_sql(*text)).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .connect_with(options.clone());
+        let source = MySqlPoolOptions::new().max_connections(self.connections);
+        let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
+        let driver = self.mysql_driver(source, None);
         let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(opening, probe).await;
-        let pool = opened.map_err(|cause| refused(url, cause))?;
-        let driver = crate::driver::mysql::MySqlDriver { pool, ours: true };
-        Ok((Box::new(driver), Arc::new(crate::dialect::mysql::MySqlFlavour)))
+        let opened = either(driver.open(), probe).await;
+        opened.map_err(|cause| refused(url, cause))?;
+        Ok((driver, Arc::new(crate::dialect::mysql::MySqlFlavour)))
+    }
+
+    fn mysql_driver(
+        &self,
+        source: sqlx::MySqlPool,
+        given: Option<sqlx::MySqlPool>,
+    ) -> Box<dyn Driver> {
+        let session = driver::mysql::session(self.store_timeout);
+        let connections =
+            Connections::new(source, given, self.connections, self.store_timeout, session);
+        Box::new(driver::mysql::MySqlDriver { connections })
     }
 }
 
-/// Opens a pool. Where no server listens, a pool tries until its time is up, and then does not return
-/// the reason; one connection beside it does.
+/// Opens a connection. Where no server listens, its source tries until its time is up, and then does
+/// not return the reason; a connection beside it does.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 async fn either<P, C>(
     opening: impl Future<Output = sqlx::Result<P>>,

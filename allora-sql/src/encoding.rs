@@ -79,6 +79,18 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
 pub(crate) const DATA: &[(&str, Type)] =
     &[("name", Type::Name), ("generation", Type::Int), ("data", Type::Bytes)];
 
+/// The highest fence of a record that allora wrote, in any year up to 9999 and with as many claims
+/// again. Behind a higher one, and behind a negative one, there is no room for those of its claims.
+const HIGHEST_FENCE: i64 = i64::MAX / 2;
+
+/// The most bytes of a column that are read.
+pub(crate) const LONGEST: usize = 8 << 20;
+
+/// A fence that was read, if allora can have written it.
+pub(crate) fn plausible(fence: i64) -> Option<i64> {
+    (0..=HIGHEST_FENCE).contains(&fence).then_some(fence)
+}
+
 /// The kind of tombstones in the due index. No kind is equal to it, because it is not UTF-8.
 pub(crate) const DELETED: &[u8] = &[0xFF];
 
@@ -201,7 +213,14 @@ pub(crate) fn stored(row: Row) -> Option<StoredRow> {
     let fence = cells.int_or_null().unwrap_or_default();
     let index_at = cells.time().ok().flatten();
     let data_generation = cells.int_or_null();
-    let record = cells.record(fence, data_generation.filter(|_| with_data).is_some());
+    let record = match plausible(fence) {
+        Some(fence) => cells.record(fence, data_generation.filter(|_| with_data).is_some()),
+        None => Err(format!(
+            "its fence {fence} is not one that allora gives: delete it, or restore its row"
+        )),
+    };
+    // The fences of a later record of this name begin again.
+    let fence = plausible(fence).unwrap_or_default();
     let name = String::from_utf8_lossy(&name).into_owned();
     Some(StoredRow { name, version, fence, index_at, data_generation, record })
 }
@@ -241,11 +260,14 @@ impl Cells {
         let deleted_at = self.time()?;
         let more = match self.bytes() {
             None => Record::default(),
+            Some(more) if more.is_empty() => {
+                return Err(too_long("its retries and dead letters are"));
+            }
             Some(more) => codec::decode(&more).map_err(|why| why.to_string())?,
         };
         let data = self.bytes();
         if has_data && data.is_none() {
-            return Err("its data is missing".to_owned());
+            return Err(too_long("its data is missing, or"));
         }
         Ok(Record {
             kind,
@@ -319,8 +341,14 @@ impl Cells {
     }
 }
 
+/// The reason of a value that was not read because of its size.
+fn too_long(what: &str) -> String {
+    let mib = LONGEST >> 20;
+    format!("{what} longer than {mib} MiB: delete it, or restore its row")
+}
+
 fn text(what: &str, bytes: Option<Vec<u8>>) -> Result<String, String> {
-    let bytes = bytes.ok_or_else(|| format!("its {what} is missing"))?;
+    let bytes = bytes.ok_or_else(|| too_long(&format!("its {what} is missing, or")))?;
     String::from_utf8(bytes).map_err(|_| format!("its {what} is not text"))
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn refused(url: &Url, cause: sqlx::Error) -> Error {
                  authority known, or named by ca=FILE? tls=off in the URL is plain text"
             ),
         ),
+        (sqlx::Error::Configuration(why), _) => (ErrorKind::Invalid, format!("{url}: {why}")),
         (sqlx::Error::PoolTimedOut, _) => {
             (ErrorKind::Unavailable, format!("{url} did not answer within the connect timeout"))
         }

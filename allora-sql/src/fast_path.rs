@@ -40,11 +40,10 @@ impl Client {
         // In one order on every node, so that two statements cannot wait for each other.
         ends.sort_unstable_by_key(|end| end.name);
         claims.sort_unstable_by_key(|claim| claim.name);
-        // Ends first, through the connection that the application cannot keep busy: a claim may
-        // have to wait for a connection, and a lease cannot.
+        // Ends first: a lease cannot wait.
         for ends in ends.chunks(single_statement::CHUNK) {
             let statement = self.dialect.flavour.completions(&self.dialect, &context, ends);
-            match self.single_statement(self.own(), "complete", statement).await? {
+            match self.single_statement("complete", statement).await? {
                 SingleStatementReply::Rows(rows) => {
                     for end in rows.into_iter().filter_map(ended) {
                         let Some(i) = single(&end.name) else { continue };
@@ -64,7 +63,7 @@ impl Client {
         }
         for claims in claims.chunks(single_statement::CHUNK) {
             let statement = self.dialect.flavour.claims(&self.dialect, &context, claims);
-            let reply = self.single_statement(&*self.driver, "claim", statement).await?;
+            let reply = self.single_statement("claim", statement).await?;
             let SingleStatementReply::Rows(rows) = reply else { continue };
             for (name, clock, claimed) in rows.into_iter().filter_map(claimed) {
                 let Some(i) = single(&name) else { continue };

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, number, retry},
-    dialect::{SCHEMA, Step},
+    dialect::{SCHEMA, Step, sql},
     driver::{Conn, Statement},
     error::permanent,
 };
@@ -32,7 +32,17 @@ impl Client {
                 ))
                 .op(OP));
             }
-            retry!(self, OP, self.migrate()).map_err(permanent)?;
+            if !retry!(self, OP, self.migrate()).map_err(permanent)? {
+                return Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!(
+                        "another node has been changing the tables {}_* in {} for 10 s, or their \
+                         lock was refused: connect again",
+                        self.dialect.prefix, self.place
+                    ),
+                )
+                .op(OP));
+            }
         }
         let found = self.version().await?;
         if found != SCHEMA {
@@ -59,19 +69,32 @@ impl Client {
         Ok(number(rows))
     }
 
-    async fn migrate(&self) -> sqlx::Result<()> {
-        let mut tx = self.driver.begin().await?;
+    /// Brings the tables up to date; `false` if another node kept this one from it.
+    ///
+    /// On MySQL, the lock and the settings belong to the session, which ends here, also if this call
+    /// is dropped.
+    async fn migrate(&self) -> sqlx::Result<bool> {
         let flavour = &self.dialect.flavour;
-        if let Some(text) = flavour.lock(&self.dialect.prefix) {
-            tx.conn().run(Statement::new(text, Vec::new(), b"")).await?;
+        let mut tx = self.driver.transaction().await?;
+        let done = self.migrate_in(tx.conn()?).await;
+        match flavour.ends_migration_with_session() {
+            true => done,
+            false => tx.end(done).await,
         }
-        let done = self.bring_up_to_date(tx.conn()).await;
-        // A lock of the session would stay with the connection in the pool.
-        if let Some(text) = flavour.unlock(&self.dialect.prefix) {
-            tx.conn().run(Statement::new(text, Vec::new(), b"")).await?;
+    }
+
+    async fn migrate_in(&self, conn: &mut dyn Conn) -> sqlx::Result<bool> {
+        let flavour = &self.dialect.flavour;
+        if let Some(text) = flavour.unlimited() {
+            conn.script(sql(text)).await?;
         }
-        done?;
-        tx.commit().await
+        if let Some(text) = flavour.lock(&self.dialect.prefix)
+            && one(conn, Statement::new(text, Vec::new(), b"i")).await? != Some(1)
+        {
+            return Ok(false);
+        }
+        self.bring_up_to_date(conn).await?;
+        Ok(true)
     }
 
     async fn bring_up_to_date(&self, conn: &mut dyn Conn) -> sqlx::Result<()> {
@@ -84,7 +107,7 @@ impl Client {
             version += 1;
             for step in self.dialect.migration(version) {
                 match step {
-                    Step::Run(sql) => conn.script(sql).await?,
+                    Step::Run(text) => conn.script(text).await?,
                     Step::Index { exists, create } => {
                         if one(conn, exists).await?.is_none() {
                             conn.script(create).await?;

@@ -1,7 +1,7 @@
 //! Queries that the indexes answer.
 
 use crate::{
-    client::{Client, decides, number, retry},
+    client::{Client, decides, retry},
     dialect::{DueRange, KINDS},
     driver::Value,
     encoding::{StoredRow, history_entry},
@@ -9,9 +9,16 @@ use crate::{
 use allora_core::{
     Result, Time,
     backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
-    record::Record,
+    record::{MAX_DATA, Record},
     time::from_millis,
 };
+
+/// The most bytes of data that a due query returns: some large records, and all small ones.
+const BYTES: usize = 16 * MAX_DATA;
+
+/// The number of records from which a due query may return as many bytes more: the caller asks for
+/// those because it has the others.
+const RECORDS: usize = 1_000;
 
 impl Client {
     /// The records that want attention, the earliest first.
@@ -24,22 +31,31 @@ impl Client {
             return Ok(Due::new(self.now(OP, time).await?, Vec::new(), None));
         }
         let (limit, skip) = (i64_of(query.limit.saturating_add(1)), i64_of(query.skip));
+        let bytes = BYTES + query.limit.saturating_sub(RECORDS).saturating_mul(MAX_DATA);
         let mut until = query.until;
         let mut clock = None;
         let mut next_due: Option<Time> = None;
         let mut due: Vec<(Time, StoredRow)> = Vec::new();
         for kinds in kinds.chunks(self.dialect.flavour.kinds_at_once()) {
-            let range = DueRange { kinds, until: millis_up(until), skip, limit };
-            let read = self.read(&*self.driver, OP, self.dialect.find_due(&range)).await?;
+            let range =
+                DueRange { kinds, until: millis_up(until), skip, limit, bytes: i64_of(bytes) };
+            let read = self.read(OP, self.dialect.find_due(&range)).await?;
             clock = clock.max(read.clock);
             next_due = next_due.into_iter().chain(read.beside.and_then(from_millis)).min();
+            let left_out = read.left_out.and_then(from_millis);
             due.extend(read.rows.into_iter().filter_map(|row| Some((row.due_at()?, row))));
             due.sort_by(|(at, a), (bt, b)| (at, &a.name).cmp(&(bt, &b.name)));
-            if let Some((first_left_out, _)) = due.get(query.limit) {
+            let before_left_out = match left_out {
+                Some(left_out) => due.partition_point(|(at, _)| *at <= left_out),
+                None => due.len(),
+            };
+            let fitting = fitting(&due, bytes).min(query.limit).min(before_left_out);
+            let first_left_out = due.get(fitting).map(|(at, _)| *at);
+            if let Some(first_left_out) = first_left_out.into_iter().chain(left_out).min() {
                 // Of the other kinds only earlier rows are among the first.
-                until = until.min(*first_left_out);
-                next_due = next_due.into_iter().chain([*first_left_out]).min();
-                due.truncate(query.limit);
+                until = until.min(first_left_out);
+                next_due = next_due.into_iter().chain([first_left_out]).min();
+                due.truncate(fitting);
             }
         }
         let found = due.into_iter().map(|(_, StoredRow { name, record, .. })| match record {
@@ -54,7 +70,7 @@ impl Client {
         &self,
         page: Page<'_>,
     ) -> Result<Vec<(String, Result<Record, String>)>> {
-        let read = self.read(&*self.driver, "list", self.dialect.list(&page)).await?;
+        let read = self.read("list", self.dialect.list(&page)).await?;
         Ok(read.rows.into_iter().map(|row| (row.name, row.record)).collect())
     }
 
@@ -85,12 +101,18 @@ impl Client {
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())
     }
+}
 
-    /// The fence of the newest history entry beyond the limit.
-    pub(crate) async fn history_edge(&self, op: &'static str) -> Result<Option<i64>> {
-        let edge = self.dialect.history_edge(self.history_limit.cast_signed());
-        Ok(number(retry!(self, op, self.driver.rows(edge.clone()))?))
-    }
+/// Number of the first rows with so many bytes of data, and at least one.
+fn fitting(due: &[(Time, StoredRow)], bytes: usize) -> usize {
+    let mut before = 0;
+    due.iter()
+        .take_while(|(_, row)| {
+            let fits = before < bytes;
+            before += row.record.as_ref().map_or(0, |record| record.data.len());
+            fits
+        })
+        .count()
 }
 
 fn i64_of(number: usize) -> i64 {

@@ -4,8 +4,8 @@ use crate::{
     Sql,
     client::{Client, decides, number, retry},
     dialect::{CHUNK, NewData, Write},
-    driver::{Conn, Driver, Value},
-    encoding::{StoredRow, columns, history_columns},
+    driver::{Conn, Value},
+    encoding::{StoredRow, columns, history_columns, plausible},
 };
 use allora_core::{
     Error, Result, Time,
@@ -113,9 +113,9 @@ impl Client {
     async fn load(&self, load: Load<'_>) -> Result<Snapshot<Version>> {
         let (mut clock, mut min_fence, mut known) = (None, 0, HashMap::new());
         for names in load.names.chunks(CHUNK) {
-            let read = self.read(self.own(), "load", self.dialect.load(names)).await?;
+            let read = self.read("load", self.dialect.load(names)).await?;
             clock = clock.max(read.clock);
-            min_fence = min_fence.max(read.beside.unwrap_or_default());
+            min_fence = min_fence.max(read.beside.and_then(plausible).unwrap_or_default());
             known.extend(read.rows.into_iter().map(|row| (row.name.clone(), row)));
         }
         let now = match load.names {
@@ -132,10 +132,6 @@ impl Client {
         // In one order on every node, so that two commits cannot wait for each other.
         let mut order: Vec<usize> = (0..writes.len()).collect();
         order.sort_unstable_by(|a, b| writes[*a].name.cmp(&writes[*b].name));
-        let driver = match commit.drafts.iter().all(is_of_a_run) {
-            true => self.own(),
-            false => &*self.driver,
-        };
         let mut outcomes: Vec<Option<Result<Outcome<Version>>>> =
             writes.iter().map(|_| None).collect();
         let mut slots: Vec<Option<Write>> = writes.into_iter().map(Some).collect();
@@ -143,7 +139,7 @@ impl Client {
         while !rest.is_empty() {
             let (chunk, more) = rest.split_at(fitting(rest, &slots));
             let writes: Vec<Write> = chunk.iter().filter_map(|i| slots[*i].take()).collect();
-            let written = match retry!(self, "commit", self.write(driver, &writes)) {
+            let written = match retry!(self, "commit", self.write(&writes)) {
                 Ok(written) => written,
                 Err(error) => {
                     // The others would wait for the same database.
@@ -170,15 +166,25 @@ impl Client {
     }
 
     /// Writes records whose rows still have the versions that were read, and returns their names.
-    async fn write(&self, driver: &dyn Driver, writes: &[Write]) -> sqlx::Result<HashSet<Vec<u8>>> {
+    async fn write(&self, writes: &[Write]) -> sqlx::Result<HashSet<Vec<u8>>> {
         if let Some(statement) = self.dialect.flavour.write(&self.dialect, writes) {
-            let mut writer = driver.writer().await?;
-            let rows = writer.conn().rows(statement).await?;
+            let mut lent = self.driver.writer().await?;
+            let done = lent.conn()?.rows(statement).await;
+            let rows = self.driver.end(lent, done)?;
             return Ok(rows.into_iter().flatten().filter_map(Value::into_bytes).collect());
         }
-        let mut tx = driver.begin().await?;
+        let mut tx = self.driver.transaction().await?;
+        let done = self.write_in(tx.conn()?, writes).await;
+        tx.end(done).await
+    }
+
+    async fn write_in(
+        &self,
+        conn: &mut dyn Conn,
+        writes: &[Write],
+    ) -> sqlx::Result<HashSet<Vec<u8>>> {
         let names: Vec<&[u8]> = writes.iter().map(|write| &write.name[..]).collect();
-        let rows = tx.conn().rows(self.dialect.lock_versions(&names)).await?;
+        let rows = conn.rows(self.dialect.lock_versions(&names)).await?;
         let mut versions = HashMap::new();
         let mut clock = None;
         for row in rows {
@@ -187,14 +193,13 @@ impl Client {
             versions.insert(name.into_bytes().unwrap_or_default(), version.into_int());
         }
         if clock.is_none() && writes.iter().any(|write| write.not_after.is_some()) {
-            clock = number(tx.conn().rows(self.dialect.now()).await?);
+            clock = number(conn.rows(self.dialect.now()).await?);
         }
         let in_time = |write: &&Write| write.not_after.is_none_or(|end| clock <= Some(end));
         let is_current =
             |write: &&Write| versions.get(&write.name).copied().flatten() == write.read_version;
         let current: Vec<&Write> = writes.iter().filter(is_current).filter(in_time).collect();
-        self.put(tx.conn(), &current).await?;
-        tx.commit().await?;
+        self.put(conn, &current).await?;
         Ok(current.into_iter().map(|write| write.name.clone()).collect())
     }
 
@@ -246,7 +251,7 @@ pub(crate) fn write_of(
         data = Some(NewData { generation: data_generation, data: after.data.clone() });
     }
     // A new row begins where no row of this name has been: fences never return.
-    let version = read_version.map_or(after.fence, |version| version + 1);
+    let version = read_version.map_or(after.fence, |version| version.wrapping_add(1));
     Write {
         name: name.as_bytes().to_vec(),
         read_version,
@@ -257,24 +262,16 @@ pub(crate) fn write_of(
     }
 }
 
-/// True if a draft extends leases or ends runs, and nothing else: it draws no fence, and leaves no
-/// lease that was not there.
-fn is_of_a_run(draft: &Draft<'_, Version>) -> bool {
-    draft.loaded.stored().is_some_and(|before| {
-        let after = &draft.after;
-        let had = |fence| before.leases.iter().any(|lease| lease.fence == fence);
-        after.fence == before.fence
-            && after.leases != before.leases
-            && after.leases.iter().all(|lease| had(lease.fence))
-    })
-}
+/// The most bytes of the values of one statement: with its text, it fits into a packet of 1 MiB. A
+/// single record may be larger.
+const STATEMENT: usize = MAX_DATA - (128 << 10);
 
 /// Number of writes, in this order, that fit into one statement by number and by size.
 fn fitting(order: &[usize], writes: &[Option<Write>]) -> usize {
     let mut bytes = 0;
     let mut fits = |i: &&usize| {
         bytes += writes[**i].as_ref().map_or(0, Write::len);
-        bytes <= MAX_DATA
+        bytes <= STATEMENT
     };
     order.iter().take(CHUNK).take_while(|i| fits(i)).count().max(1)
 }

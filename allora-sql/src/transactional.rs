@@ -148,14 +148,11 @@ impl Sql {
         retry!(client, "ping", client.driver.rows(client.dialect.now())).map(drop)
     }
 
-    /// Closes the connections; every later call is `Unavailable`. A given pool is closed too.
+    /// Closes the connections; every later call is `Unavailable`. A given pool stays open.
     ///
     /// # Cancel safety
     /// Some connections may be open still.
     pub async fn close(&self) {
-        if let Some(beside) = &self.client.beside {
-            beside.close().await;
-        }
         self.client.driver.close().await;
     }
 }

@@ -1,5 +1,5 @@
-//! A line between a node and its server that is cut when the server has answered and the node has
-//! not heard it.
+//! A line between a node and its server that is cut, or falls silent, when the server has answered
+//! and the node has not received it.
 
 use std::{
     io::{self, Read, Write},
@@ -19,6 +19,28 @@ pub struct Proxy {
     fuse: Arc<AtomicI64>,
     /// Number of answers that were cut off.
     cuts: Arc<AtomicU64>,
+    silence: Arc<Silence>,
+}
+
+/// Connections that pass nothing on any more, and stay open.
+#[derive(Debug)]
+struct Silence {
+    /// Number of answers that go through before the connections fall silent.
+    fuse: AtomicI64,
+    /// The connections of lower numbers are silent.
+    below: AtomicU64,
+    /// Number of connections so far.
+    connections: AtomicU64,
+}
+
+impl Silence {
+    fn begin(&self) {
+        self.below.store(self.connections.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    fn holds(&self, connection: u64) -> bool {
+        connection < self.below.load(Ordering::SeqCst)
+    }
 }
 
 impl Proxy {
@@ -35,7 +57,12 @@ impl Proxy {
         let port = listener.local_addr()?.port();
         let fuse = Arc::new(AtomicI64::new(every));
         let cuts: Arc<AtomicU64> = Arc::default();
-        let shared = (fuse.clone(), cuts.clone());
+        let silence = Arc::new(Silence {
+            fuse: AtomicI64::new(Self::NEVER),
+            below: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+        });
+        let shared = (fuse.clone(), cuts.clone(), silence.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // A server that is down is for the client to notice.
@@ -43,7 +70,7 @@ impl Proxy {
                     .and_then(|server| join(client, server, every, shared.clone()));
             }
         });
-        Ok(Self { port, fuse, cuts })
+        Ok(Self { port, fuse, cuts, silence })
     }
 
     /// The port of this machine to connect to.
@@ -56,6 +83,27 @@ impl Proxy {
         self.fuse.store(answers, Ordering::SeqCst);
     }
 
+    /// Makes the present connections fall silent: each stays open and passes nothing on any more,
+    /// in either direction. Later connections work.
+    pub fn fall_silent(&self) {
+        self.silence.begin();
+    }
+
+    /// As [`fall_silent`](Self::fall_silent), after so many answers; the one after them is lost.
+    pub fn fall_silent_after(&self, answers: i64) {
+        self.silence.fuse.store(answers, Ordering::SeqCst);
+    }
+
+    /// `true` if connections have fallen silent.
+    pub fn is_silent(&self) -> bool {
+        self.silence.below.load(Ordering::SeqCst) > 0
+    }
+
+    /// Number of connections so far.
+    pub fn connections(&self) -> u64 {
+        self.silence.connections.load(Ordering::SeqCst)
+    }
+
     /// Number of answers that were cut off so far.
     pub fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::SeqCst)
@@ -66,29 +114,53 @@ fn join(
     client: TcpStream,
     server: TcpStream,
     every: i64,
-    (fuse, cuts): (Arc<AtomicI64>, Arc<AtomicU64>),
+    (fuse, cuts, silence): (Arc<AtomicI64>, Arc<AtomicU64>, Arc<Silence>),
 ) -> io::Result<()> {
     let questions = (client.try_clone()?, server.try_clone()?);
-    thread::spawn(move || pass(questions.0, questions.1, || true));
+    let connection = silence.connections.fetch_add(1, Ordering::SeqCst);
+    let is_silent = silence.clone();
+    thread::spawn(move || {
+        pass(questions.0, questions.1, || match is_silent.holds(connection) {
+            true => Fate::Lost,
+            false => Fate::Passed,
+        });
+    });
     thread::spawn(move || {
         pass(server, client, || {
-            let whole = fuse.fetch_sub(1, Ordering::SeqCst) != 0;
-            if !whole {
-                fuse.store(every, Ordering::SeqCst);
-                cuts.fetch_add(1, Ordering::SeqCst);
+            if !silence.holds(connection) && silence.fuse.fetch_sub(1, Ordering::SeqCst) == 0 {
+                silence.begin();
             }
-            whole
+            if silence.holds(connection) {
+                return Fate::Lost;
+            }
+            if fuse.fetch_sub(1, Ordering::SeqCst) != 0 {
+                return Fate::Passed;
+            }
+            fuse.store(every, Ordering::SeqCst);
+            cuts.fetch_add(1, Ordering::SeqCst);
+            Fate::Cut
         });
     });
     Ok(())
 }
 
+/// The fate of bytes that were read.
+enum Fate {
+    Passed,
+    /// The connection stays open.
+    Lost,
+    /// The connection ends.
+    Cut,
+}
+
 /// Passes bytes on until there are no more, or until it may not.
-fn pass(mut from: TcpStream, mut to: TcpStream, may: impl Fn() -> bool) {
+fn pass(mut from: TcpStream, mut to: TcpStream, fate: impl Fn() -> Fate) {
     let mut bytes = [0; 65_536];
     while let Ok(read @ 1..) = from.read(&mut bytes) {
-        if !may() || to.write_all(&bytes[..read]).is_err() {
-            break;
+        match fate() {
+            Fate::Lost => {}
+            Fate::Passed if to.write_all(&bytes[..read]).is_ok() => {}
+            Fate::Passed | Fate::Cut => break,
         }
     }
     // Either may be closed already.

@@ -48,15 +48,23 @@ pub(crate) trait Flavour: Send + Sync {
     fn for_update(&self) -> &'static str;
     /// The tail of an `INSERT` that replaces these columns where the key exists.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
+    /// Text that deletes the rows of a condition with an order and a limit.
+    fn delete_some(&self, table: &str, condition: &str) -> String;
     /// Text that reads one row of the number 1 if the index exists.
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.
     fn table_exists(&self, table: &str) -> String;
-    /// Keeps other nodes from migrating at the same time, until [`unlock`](Self::unlock) or the end
-    /// of the transaction; `None` where the transaction does.
+    /// Keeps other nodes from migrating at the same time, until the end of the transaction or of the
+    /// session, and returns 1; `None` where the transaction does.
     fn lock(&self, prefix: &str) -> Option<String>;
-    /// The end of [`lock`](Self::lock), where a transaction's end is not.
-    fn unlock(&self, prefix: &str) -> Option<String>;
+    /// Ends the time limit of statements in a transaction that migrates.
+    fn unlimited(&self) -> Option<&'static str> {
+        None
+    }
+    /// True if a migration changes the session, which must not be used for anything else then.
+    fn ends_migration_with_session(&self) -> bool {
+        false
+    }
     /// Waits this number of milliseconds, where nothing else delays the next attempt.
     fn pause(&self, ms: u64) -> Option<String>;
     /// The part of a `WHERE` that limits the due index to rows that are in it.
@@ -67,19 +75,16 @@ pub(crate) trait Flavour: Send + Sync {
     fn due(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> Due {
         Due::of_each_kind(dialect, due, args)
     }
-    /// The join of the rows `j` whose names are in `f`.
-    fn rows_of_names(&self, prefix: &str) -> String {
-        format!("LEFT JOIN {prefix}_job j ON j.name = f.name")
+    /// The join of the rows `j` whose names are in `f`, of those that meet a condition.
+    fn rows_of_names(&self, prefix: &str, condition: &str) -> String {
+        format!("LEFT JOIN {prefix}_job j ON j.name = f.name AND {condition}")
     }
     /// The condition that `column` is one of these names, whose parameters begin with `first`; and
     /// the parameters.
     fn is_any(&self, column: &str, names: &[&[u8]], first: usize) -> (String, Vec<Value>) {
-        // A power of two, so that few different statements are prepared: a name that is there
-        // twice changes nothing.
-        let len = names.len().next_power_of_two();
-        let last = names.last().copied().unwrap_or_default();
-        let all = names.iter().copied().chain(std::iter::repeat(last)).take(len);
-        let args: Vec<Value> = all.map(Value::bytes).collect();
+        // A power of two, so that few different statements are prepared: nothing is equal to NULL.
+        let mut args: Vec<Value> = names.iter().map(Value::bytes).collect();
+        args.resize(names.len().next_power_of_two(), Value::Bytes(None));
         let mut text = format!("{column} IN (");
         for i in 0..args.len() {
             text.push_str(if i == 0 { "" } else { ", " });

@@ -47,6 +47,10 @@ impl Flavour for MySqlFlavour {
         format!(" ON DUPLICATE KEY UPDATE {}", set.join(", "))
     }
 
+    fn delete_some(&self, table: &str, condition: &str) -> String {
+        format!("DELETE FROM {table} {condition}")
+    }
+
     fn index_exists(&self, table: &str, index: &str) -> String {
         format!(
             "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() \
@@ -65,11 +69,15 @@ impl Flavour for MySqlFlavour {
         // Every DDL statement commits, so that a transaction holds nothing here. The names of such
         // locks belong to the whole server and have at most 64 characters. MySQL 9.6 has no MD5 any
         // more.
-        Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 30)"))
+        Some(format!("SELECT GET_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224), 10)"))
     }
 
-    fn unlock(&self, prefix: &str) -> Option<String> {
-        Some(format!("SELECT RELEASE_LOCK(SHA2(CONCAT('allora/', DATABASE(), '/{prefix}'), 224))"))
+    fn unlimited(&self) -> Option<&'static str> {
+        Some("SET /*M!100300 SESSION max_statement_time = 0, */ @allora_migrates = 1")
+    }
+
+    fn ends_migration_with_session(&self) -> bool {
+        true
     }
 
     fn pause(&self, ms: u64) -> Option<String> {

@@ -47,6 +47,10 @@ impl Flavour for PostgresFlavour {
         format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
     }
 
+    fn delete_some(&self, table: &str, condition: &str) -> String {
+        format!("DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} {condition}))")
+    }
+
     fn index_exists(&self, table: &str, index: &str) -> String {
         format!(
             "SELECT 1::BIGINT FROM pg_index WHERE indrelid = to_regclass('{table}') \
@@ -59,11 +63,14 @@ impl Flavour for PostgresFlavour {
     }
 
     fn lock(&self, prefix: &str) -> Option<String> {
-        Some(format!("SELECT pg_advisory_xact_lock(hashtext('allora'), hashtext('{prefix}'))"))
+        Some(format!(
+            "SELECT 1::BIGINT FROM (\
+               SELECT pg_advisory_xact_lock(hashtext('allora'), hashtext('{prefix}')) OFFSET 0) l"
+        ))
     }
 
-    fn unlock(&self, _: &str) -> Option<String> {
-        None
+    fn unlimited(&self) -> Option<&'static str> {
+        Some("SET LOCAL statement_timeout = 0")
     }
 
     fn pause(&self, ms: u64) -> Option<String> {
@@ -95,7 +102,7 @@ impl Flavour for PostgresFlavour {
                ORDER BY kind, index_at LIMIT 1) l"
         );
         let names = format!(
-            "SELECT d.name FROM unnest({kinds}) AS k (kind), LATERAL (\
+            "SELECT d.name, d.index_at FROM unnest({kinds}) AS k (kind), LATERAL (\
                SELECT name, index_at FROM {jobs} WHERE index_at IS NOT NULL \
                  AND (kind, index_at) >= (k.kind, '{first}'::BIGINT) AND (kind, index_at) < (k.kind, {until}) \
                ORDER BY kind, index_at, name LIMIT {limit} OFFSET {skip}) d \
@@ -107,9 +114,10 @@ impl Flavour for PostgresFlavour {
 
     /// By a subquery for each name, which no plan can turn round: a planner without statistics would
     /// rather join all jobs with all data than so few.
-    fn rows_of_names(&self, prefix: &str) -> String {
+    fn rows_of_names(&self, prefix: &str, condition: &str) -> String {
         format!(
-            "LEFT JOIN LATERAL (SELECT * FROM {prefix}_job WHERE name = f.name OFFSET 0) j ON TRUE"
+            "LEFT JOIN LATERAL (\
+               SELECT * FROM {prefix}_job WHERE name = f.name AND {condition} OFFSET 0) j ON TRUE"
         )
     }
 

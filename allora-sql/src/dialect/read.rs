@@ -2,8 +2,9 @@
 
 use super::{Dialect, names, shape};
 use crate::{
-    driver::{Statement, Value},
-    encoding::{DELETED, HISTORY, JOB},
+    driver::{Statement, Type, Value},
+    encoding::{DELETED, HISTORY, JOB, LONGEST},
+    prune::Place,
 };
 use allora_core::backend::{HistoryQuery, Page};
 use std::sync::LazyLock;
@@ -11,8 +12,9 @@ use std::sync::LazyLock;
 /// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
 static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
 
-/// The shape of a found row: the first later time, the clock, the columns, the data.
-static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
+/// The shape of a found row: the first later time, the clock, the columns, the data, and the time of a
+/// record that is left out.
+static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"bi"].concat());
 
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
@@ -35,11 +37,13 @@ pub(crate) struct DueRange<'a> {
     pub(crate) skip: i64,
     /// The most rows.
     pub(crate) limit: i64,
+    /// The most bytes of data, except that one row is always found.
+    pub(crate) bytes: i64,
 }
 
 /// Subqueries of a due query.
 pub(crate) struct Due {
-    /// The names, the earliest first.
+    /// The names and their times, the earliest first.
     pub(super) names: String,
     /// The first time in the index at or after the end of the range.
     pub(super) later: String,
@@ -79,7 +83,9 @@ impl Due {
             [only] => only.clone(),
             all => {
                 let (all, limit) = (all.join(" UNION ALL "), bind(Value::int(due.limit)));
-                format!("SELECT name FROM ({all}) k ORDER BY index_at, name LIMIT {limit}")
+                format!(
+                    "SELECT name, index_at FROM ({all}) k ORDER BY index_at, name LIMIT {limit}"
+                )
             }
         };
         let later = match later.as_slice() {
@@ -152,25 +158,27 @@ impl Dialect {
     /// the whole table once than a row of it for each job.
     fn data(&self) -> String {
         format!(
-            "(SELECT d.data FROM {}_data d \
-             WHERE d.name = j.name AND d.generation = j.data_generation)",
+            "(SELECT {} FROM {}_data d WHERE d.name = j.name AND d.generation = j.data_generation)",
+            bounded("d.data", "NULL"),
             self.prefix
         )
     }
 
-    /// The records with these names, from a `SELECT` that reads the names alone. `beside` is a row
-    /// that is there also if nothing is found.
-    fn records(&self, beside: &str, names: &str, order: &str) -> String {
+    /// The records with these names, from a `SELECT` that reads the names alone, of those that meet a
+    /// condition. `beside` is a row that is there also if nothing is found.
+    fn records(&self, beside: &str, names: &str, condition: &str, more: &str) -> String {
         let columns = columns_of("j");
-        let rows = self.flavour.rows_of_names(&self.prefix);
+        let rows = self.flavour.rows_of_names(&self.prefix, condition);
         let data = self.data();
         format!(
-            "SELECT c.*, {columns}, {data} FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}{order}"
+            "SELECT c.*, {columns}, {data}{more} \
+             FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}"
         )
     }
 
     /// The jobs of these kinds that are in the due index before a time, the earliest first; and the
-    /// first time in the index from then on.
+    /// first time in the index from then on. Those whose data would be too much are left out, except
+    /// for their times.
     pub(crate) fn find_due(&self, due: &DueRange<'_>) -> Statement {
         let mut args = Vec::new();
         // Names first, from the index alone: rows that are carried through derived tables are
@@ -179,7 +187,27 @@ impl Dialect {
         let Due { names, later } = self.flavour.due(self, due, &mut args);
         let clock = self.flavour.clock();
         let beside = format!("SELECT ({later}) AS later_at, {clock} AS db_now");
-        Statement::new(self.records(&beside, &names, ""), args, &FOUND_SHAPE)
+        // The sizes are those of what is stored, whose bytes no database reads for that.
+        // The limit keeps MariaDB from merging this into what is around it, where it then does not find
+        // the columns.
+        let sized = format!(
+            "SELECT n.name, n.index_at, COALESCE((\
+               SELECT LENGTH(d.data) FROM {}_data d WHERE d.name = n.name \
+               ORDER BY d.generation DESC LIMIT 1), 0) AS bytes \
+             FROM ({names}) n LIMIT {}",
+            self.prefix,
+            i32::MAX,
+        );
+        let summed = format!(
+            "SELECT s.name, s.index_at, SUM(s.bytes) OVER (\
+               ORDER BY s.index_at, s.name ROWS UNBOUNDED PRECEDING) - s.bytes AS before_it \
+             FROM ({sized}) s"
+        );
+        args.push(Value::int(due.bytes));
+        let mut fits = "f.before_it < ".to_owned();
+        self.flavour.placeholder(&mut fits, args.len());
+        let left_out = ", CASE WHEN j.name IS NULL THEN f.index_at END";
+        Statement::new(self.records(&beside, &summed, &fits, left_out), args, &FOUND_SHAPE)
     }
 
     /// The next kinds after this one in the due index, at most [`KINDS`]: a step of the index for
@@ -226,7 +254,8 @@ impl Dialect {
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         also(" ORDER BY name LIMIT ", Value::int(limit));
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
-        Statement::new(self.records(&beside, &names, " ORDER BY j.name"), args, &LISTED_SHAPE)
+        let text = self.records(&beside, &names, "1 = 1", "") + " ORDER BY j.name";
+        Statement::new(text, args, &LISTED_SHAPE)
     }
 
     /// A page of the history.
@@ -234,20 +263,13 @@ impl Dialect {
         let columns = names(HISTORY);
         let mut text = format!("SELECT {columns} FROM {}_history WHERE 1 = 1", self.prefix);
         let mut args = Vec::new();
-        let mut and = |condition: &str, value: Value| {
-            args.push(value);
-            text.push_str(condition);
-            self.flavour.placeholder(&mut text, args.len());
-        };
         if let Some(name) = query.name {
-            and(" AND name = ", Value::bytes(name));
+            args.push(Value::bytes(name));
+            text.push_str(" AND name = ");
+            self.flavour.placeholder(&mut text, args.len());
         }
         if let Some(before) = query.before {
-            // The first condition is for the index.
-            and(" AND fence <= ", Value::int(before.fence));
-            and(" AND (fence < ", Value::int(before.fence));
-            and(" OR name < ", Value::bytes(&before.name));
-            text.push(')');
+            self.below(&mut text, &mut args, before.fence, before.name.as_bytes());
         }
         text.push_str(" ORDER BY fence DESC, name DESC LIMIT ");
         args.push(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
@@ -255,14 +277,32 @@ impl Dialect {
         Statement::new(text, args, &HISTORY_SHAPE)
     }
 
-    /// The fence of the `limit`th newest history entry.
-    pub(crate) fn history_edge(&self, limit: i64) -> Statement {
-        let mut text = format!(
-            "SELECT fence FROM {}_history ORDER BY fence DESC LIMIT 1 OFFSET ",
-            self.prefix
-        );
-        self.flavour.placeholder(&mut text, 1);
-        Statement::new(text, vec![Value::int(limit)], b"i")
+    /// The condition that an entry of the history is below this one, in the order of the key.
+    pub(super) fn below(&self, text: &mut String, args: &mut Vec<Value>, fence: i64, name: &[u8]) {
+        let mut and = |condition: &str, value: Value| {
+            args.push(value);
+            text.push_str(condition);
+            self.flavour.placeholder(text, args.len());
+        };
+        // The first condition is for the index.
+        and(" AND fence <= ", Value::int(fence));
+        and(" AND (fence < ", Value::int(fence));
+        and(" OR name < ", Value::bytes(name));
+        text.push(')');
+    }
+
+    /// The place of the entry that is so many entries below another, or of the newest ones the one of
+    /// this number.
+    pub(crate) fn history_place(&self, below: Option<&Place>, entries: u64) -> Statement {
+        let mut text = format!("SELECT fence, name FROM {}_history WHERE 1 = 1", self.prefix);
+        let mut args = Vec::new();
+        if let Some((fence, name)) = below {
+            self.below(&mut text, &mut args, *fence, name);
+        }
+        text.push_str(" ORDER BY fence DESC, name DESC LIMIT 1 OFFSET ");
+        args.push(Value::int(entries.saturating_sub(1).cast_signed()));
+        self.flavour.placeholder(&mut text, args.len());
+        Statement::new(text, args, b"ib")
     }
 
     /// Names and fences of tombstones whose time is over; the rows are locked.
@@ -287,7 +327,22 @@ impl Dialect {
     }
 }
 
+/// The columns of the job table. Values that are too long are not read: a server would refuse the whole
+/// result, or send it for minutes.
 fn columns_of(table: &str) -> String {
-    let names: Vec<String> = JOB.iter().map(|(name, _)| format!("{table}.{name}")).collect();
-    names.join(", ")
+    let columns = JOB.iter().map(|(name, of)| {
+        let column = format!("{table}.{name}");
+        match (*name, of) {
+            // NULL is a record without these parts.
+            ("more", _) => bounded(&column, "''"),
+            (_, Type::Bytes | Type::BytesOrNull) => bounded(&column, "NULL"),
+            _ => column,
+        }
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A column, or something else in its place if its value is too long.
+fn bounded(column: &str, instead: &str) -> String {
+    format!("CASE WHEN LENGTH({column}) > {LONGEST} THEN {instead} ELSE {column} END")
 }

@@ -68,6 +68,10 @@ pub(crate) type Columns = [(&'static str, Type)];
 /// Rows to a statement: a whole batch of a scheduler.
 pub(crate) const CHUNK: usize = 1 << 10;
 
+/// Numbers from here on are not counted further by a statement: the overflow of one would be the error
+/// of all. The general path has them.
+const NEAR_END: i64 = 9_000_000_000_000_000_000;
+
 /// An expression for the time that decides, from the row of [`Dialect::request_context`].
 pub(super) const NOW: &str = "COALESCE(c.request_now, c.db_now)";
 
@@ -165,11 +169,12 @@ impl<'a> SimpleClaim<'a> {
         ]
     }
 
-    /// The assignments. A column from which another one is computed is set after that: one database
-    /// reads the new value.
+    /// The assignments. A column from which another one is computed is set after that, so that it does
+    /// not matter whether a database reads the old values or the new ones. No order at all may change
+    /// a fence: the one that was read is the request's.
     pub(super) fn set(flavour: &dyn Flavour) -> String {
         let until = until(flavour);
-        let fence = flavour.greatest("j.fence + 1", NOW);
+        let fence = flavour.greatest("t.read_fence + 1", NOW);
         let wake = earlier(flavour, &until, "t.then_due");
         let over = flavour.whole_division();
         format!(
@@ -189,11 +194,13 @@ impl<'a> SimpleClaim<'a> {
     /// The condition under which they are made.
     pub(super) fn condition(flavour: &dyn Flavour) -> String {
         let due = flavour.greatest("j.cursor_due_at", "t.expected");
+        let over = flavour.whole_division();
         format!(
             "j.name = t.of_name AND j.fence = t.read_fence AND j.cursor_scheduled_at = t.expected \
              AND j.lease_fence IS NULL AND j.more IS NULL AND j.deleted_at IS NULL \
              AND (j.last_started IS NULL OR j.last_started < j.cursor_scheduled_at) \
-             AND {due} * 1000 <= {NOW}"
+             AND j.fence < {NEAR_END} AND j.version < {NEAR_END} AND j.started < {NEAR_END} \
+             AND {due} <= {NOW} {over} 1000"
         )
     }
 
@@ -319,6 +326,7 @@ impl<'a> SimpleCompletion<'a> {
 
     /// The condition under which they are made.
     pub(super) const CONDITION: &'static str = "j.name = t.of_name AND j.lease_fence = t.read_fence \
+         AND j.version < 9000000000000000000 AND j.succeeded < 9000000000000000000 \
          AND j.more IS NULL AND j.deleted_at IS NULL \
          AND (t.then_at IS NULL OR t.then_at > j.lease_scheduled_at) \
          AND (t.duration IS NOT NULL OR t.moves = 1 OR j.cursor_scheduled_at IS NULL \
@@ -333,7 +341,7 @@ impl<'a> SimpleCompletion<'a> {
     #[cfg(feature = "postgres")]
     pub(super) fn is_due() -> String {
         format!(
-            "CASE WHEN j.lease_until IS NULL AND {} AND j.cursor_due_at * 1000 <= {NOW} \
+            "CASE WHEN j.lease_until IS NULL AND {} AND j.cursor_due_at <= {NOW} / 1000 \
              THEN CAST(1 AS BIGINT) END",
             starts("j.cursor_scheduled_at")
         )
@@ -383,4 +391,61 @@ fn whole(at: Time) -> Option<i64> {
 fn micros(duration: Duration) -> Option<i64> {
     let whole = duration.subsec_nanos().is_multiple_of(1_000);
     i64::try_from(duration.as_micros()).ok().filter(|us| whole && *us < i64::MAX / 2)
+}
+
+#[cfg(all(test, feature = "mysql"))]
+mod tests {
+    use super::*;
+    use crate::dialect::mysql::MySqlFlavour;
+
+    /// The columns and the expressions of assignments.
+    fn assignments(set: &str) -> Vec<(String, String)> {
+        let mut depth = 0;
+        let mut parts = vec![String::new()];
+        for c in set.chars() {
+            depth += match c {
+                '(' => 1,
+                ')' => -1,
+                _ => 0,
+            };
+            match c {
+                ',' if depth == 0 => parts.push(String::new()),
+                _ => parts.last_mut().expect("one part").push(c),
+            }
+        }
+        let pair = |part: String| {
+            let (column, expression) = part.split_once('=').expect("an assignment");
+            (column.trim().to_owned(), expression.to_owned())
+        };
+        parts.into_iter().map(pair).collect()
+    }
+
+    fn reads(expression: &str, column: &str) -> bool {
+        let mut words = expression.split(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c));
+        words.any(|word| word == format!("j.{column}"))
+    }
+
+    /// MariaDB computes the assignments of several tables from the old row, and those of one table from
+    /// left to right; the manual promises neither.
+    #[test]
+    fn no_assignment_reads_a_column_that_was_assigned_before_it() {
+        let flavour = &MySqlFlavour;
+        for set in [SimpleClaim::set(flavour), SimpleCompletion::set(flavour, "j.version + 1")] {
+            let all = assignments(&set);
+            assert!(all.len() > 15, "{all:?}");
+            for (i, (_, expression)) in all.iter().enumerate() {
+                for (before, _) in &all[..i] {
+                    assert!(!reads(expression, before), "{before} is read by {expression}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fence_of_a_claim_is_computed_from_no_column() {
+        let all = assignments(&SimpleClaim::set(&MySqlFlavour));
+        for (_, expression) in all.iter().filter(|(column, _)| column.ends_with("fence")) {
+            assert!(!expression.contains("j."), "{expression}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use super::{CHUNK, Dialect, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DATA, HISTORY, JOB},
+    prune::Place,
 };
 
 /// One record to write in place of another.
@@ -89,11 +90,16 @@ impl Dialect {
         Statement::new(text, args, b"")
     }
 
-    /// Removes the history entries up to this fence.
-    pub(crate) fn prune_history(&self, fence: i64) -> Statement {
-        let mut text = format!("DELETE FROM {}_history WHERE fence <= ", self.prefix);
-        self.flavour.placeholder(&mut text, 1);
-        Statement::new(text, vec![Value::int(fence)], b"")
+    /// Removes the oldest history entries below this one, at most so many.
+    pub(crate) fn prune_history(&self, (fence, name): &Place, entries: u64) -> Statement {
+        let history = format!("{}_history", self.prefix);
+        let mut condition = "WHERE 1 = 1".to_owned();
+        let mut args = Vec::new();
+        self.below(&mut condition, &mut args, *fence, name);
+        condition.push_str(" ORDER BY fence, name LIMIT ");
+        args.push(Value::int(entries.cast_signed()));
+        self.flavour.placeholder(&mut condition, args.len());
+        Statement::new(self.flavour.delete_some(&history, &condition), args, b"")
     }
 
     /// Writes a number of the whole namespace.

@@ -1,13 +1,17 @@
 //! Notifications of PostgreSQL, and the probe that shows whether they arrive: a pooler that lends a
 //! connection for one transaction accepts a `LISTEN` and never delivers.
 
-use super::Payloads;
+use super::{Connections, Lent, Payloads};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, pending, select},
     stream,
 };
-use sqlx::{PgPool, postgres::PgListener};
+use sqlx::{
+    PgPool, Postgres,
+    postgres::{PgArguments, PgListener},
+    query::Query,
+};
 use std::{
     pin::pin,
     sync::{
@@ -36,25 +40,36 @@ impl Probe {
     /// A probe that is sent as soon as the subscriber listens; `None` if there is no random number
     /// to tell it from others.
     pub(super) fn sent(
-        pool: &PgPool,
+        connections: &Connections<Postgres>,
         channel: &str,
         undelivered: &Arc<AtomicBool>,
     ) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let payload = format!("{PROBE}{:032x}", u128::from_le_bytes(random));
-        let (pool, channel, text) = (pool.clone(), channel.to_owned(), payload.clone());
+        let connections = connections.clone();
+        let (channel, text) = (channel.to_owned(), payload.clone());
         // The server does the waiting: this crate has no timer.
         let timeout = async move {
             let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(text);
-            notify.execute(&pool).await?;
+            run(&connections, notify).await?;
             for _ in 0..WAITS {
-                sqlx::query("SELECT pg_sleep(0.05)").execute(&pool).await?;
+                run(&connections, sqlx::query("SELECT pg_sleep(0.05)")).await?;
             }
             Ok(())
         };
         Some(Self { payload, timeout: timeout.boxed(), undelivered: undelivered.clone() })
     }
+}
+
+async fn run(
+    connections: &Connections<Postgres>,
+    query: Query<'_, Postgres, PgArguments>,
+) -> sqlx::Result<()> {
+    let mut slot = connections.lend().await?;
+    query.execute(slot.raw()?).await?;
+    Box::new(slot).release();
+    Ok(())
 }
 
 /// The payloads of a channel. The stream ends with a connection that cannot be made again, or if

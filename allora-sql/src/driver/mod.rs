@@ -1,6 +1,7 @@
 //! The common interface of the databases: statements with numbers and bytes in, rows of numbers and
 //! bytes out.
 
+mod connections;
 #[cfg(feature = "postgres")]
 mod listen;
 #[cfg(feature = "mysql")]
@@ -11,6 +12,7 @@ pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
 use async_trait::async_trait;
+pub(crate) use connections::Connections;
 use futures::stream::BoxStream;
 use sqlx::SqlStr;
 use std::sync::Arc;
@@ -127,29 +129,32 @@ pub trait Conn: Send {
     async fn script(&mut self, sql: SqlStr) -> sqlx::Result<()>;
 }
 
-/// A transaction; dropped, it is rolled back.
-#[async_trait]
-pub(crate) trait Tx: Send {
-    fn conn(&mut self) -> &mut dyn Conn;
-    async fn commit(self: Box<Self>) -> sqlx::Result<()>;
-}
-
-/// A connection of a pool.
+/// A connection that is lent to one call. Dropped without being released, it is closed.
 pub(crate) trait Lent: Send {
-    fn conn(&mut self) -> &mut dyn Conn;
+    fn conn(&mut self) -> sqlx::Result<&mut dyn Conn>;
+
+    /// Makes it free for the next call.
+    fn release(self: Box<Self>);
 }
 
-/// A database behind a pool.
+/// A database behind the store's own connections.
 #[async_trait]
 pub(crate) trait Driver: Send + Sync {
-    /// Starts a transaction that may write.
-    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>>;
-
-    /// Runs one statement by itself that reads.
-    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>>;
-
-    /// Lends the connection for what writes by one statement.
+    /// Lends a connection for a call that writes.
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>>;
+
+    /// Lends a connection for a call that reads.
+    async fn reader(&self) -> sqlx::Result<Box<dyn Lent>> {
+        self.writer().await
+    }
+
+    /// Opens the first connection.
+    async fn open(&self) -> sqlx::Result<()> {
+        self.writer().await.map(Lent::release)
+    }
+
+    /// The statement that starts a transaction that may write.
+    fn begin(&self) -> &'static str;
 
     /// Checks the settings that cannot be set from here: an error names the one that makes the
     /// server unfit, a warning those by which it may lose acknowledged writes.
@@ -157,6 +162,12 @@ pub(crate) trait Driver: Send + Sync {
 
     /// True if the statement may be run again: it conflicted with another node and changed nothing.
     fn is_conflict(&self, error: &sqlx::Error) -> bool;
+
+    /// True if this server takes no writes any more, or has ended the session: the connection is of
+    /// no use.
+    fn is_spent(&self, _error: &sqlx::Error) -> bool {
+        false
+    }
 
     /// True if [`listen`](Self::listen) works.
     fn has_notifications(&self) -> bool {
@@ -172,7 +183,81 @@ pub(crate) trait Driver: Send + Sync {
     async fn close(&self);
 }
 
-/// Implements [`Conn`] and [`Tx`] for the types of one database; `$id` reads `LAST_INSERT_ID`.
+impl dyn Driver + '_ {
+    /// Runs one statement by itself that reads.
+    pub(crate) async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
+        let mut lent = self.reader().await?;
+        let done = lent.conn()?.rows(statement).await;
+        self.end(lent, done)
+    }
+
+    /// Gives a connection back after a call, if the connection is as before: an error of the line,
+    /// or of the server as a whole, says that it is not.
+    pub(crate) fn end<T>(&self, lent: Box<dyn Lent>, done: sqlx::Result<T>) -> sqlx::Result<T> {
+        let is_sound = match &done {
+            Ok(_) => true,
+            Err(error) => self.is_sound_after(error),
+        };
+        if is_sound {
+            lent.release();
+        }
+        done
+    }
+
+    /// Starts a transaction.
+    pub(crate) async fn transaction(&self) -> sqlx::Result<Tx<'_>> {
+        let mut lent = self.writer().await?;
+        match lent.conn()?.script(crate::dialect::sql(self.begin())).await {
+            Ok(()) => Ok(Tx { driver: self, lent }),
+            Err(error) => self.end(lent, Err(error)),
+        }
+    }
+
+    fn is_sound_after(&self, error: &sqlx::Error) -> bool {
+        match error {
+            sqlx::Error::Database(_) => !self.is_spent(error),
+            // The reply was read, and was not as expected.
+            sqlx::Error::RowNotFound
+            | sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::Decode(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A transaction. Dropped, it ends with its connection, and is rolled back.
+pub(crate) struct Tx<'a> {
+    driver: &'a dyn Driver,
+    lent: Box<dyn Lent>,
+}
+
+impl Tx<'_> {
+    pub(crate) fn conn(&mut self) -> sqlx::Result<&mut dyn Conn> {
+        self.lent.conn()
+    }
+
+    /// Commits what was done in it, or rolls it back after an error.
+    pub(crate) async fn end<T>(mut self, done: sqlx::Result<T>) -> sqlx::Result<T> {
+        match done {
+            Ok(value) => {
+                let committed = self.lent.conn()?.script(crate::dialect::sql("COMMIT")).await;
+                self.driver.end(self.lent, committed).map(|()| value)
+            }
+            Err(error) => {
+                // SQLite may have ended it by itself, and refuses then.
+                if self.driver.is_sound_after(&error)
+                    && self.lent.conn()?.script(crate::dialect::sql("ROLLBACK")).await.is_ok()
+                {
+                    self.lent.release();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Implements [`Conn`] for the types of one database; `$id` reads `LAST_INSERT_ID`.
 macro_rules! connection {
     ($db:ty, $conn:ty, $bind:path, $id:expr) => {
         #[async_trait::async_trait]
@@ -212,32 +297,15 @@ macro_rules! connection {
                 sqlx::Executor::execute(self, sqlx::raw_sql(sql)).await.map(drop)
             }
         }
-
-        impl $crate::driver::Lent for sqlx::pool::PoolConnection<$db> {
-            fn conn(&mut self) -> &mut dyn $crate::driver::Conn {
-                &mut **self
-            }
-        }
-
-        #[async_trait::async_trait]
-        impl $crate::driver::Tx for sqlx::Transaction<'static, $db> {
-            fn conn(&mut self) -> &mut dyn $crate::driver::Conn {
-                &mut **self
-            }
-
-            async fn commit(self: Box<Self>) -> sqlx::Result<()> {
-                sqlx::Transaction::commit(*self).await
-            }
-        }
     };
 }
 
 pub(crate) use connection;
 
-/// A pool of other connections to the same server, with the settings of this one, and kept.
-pub(crate) fn beside<D: sqlx::Database>(pool: &sqlx::Pool<D>, connections: u32) -> sqlx::Pool<D> {
+/// Connections that have the settings of the application's pool; none of that pool's own is used.
+pub(crate) fn like<D: sqlx::Database>(pool: &sqlx::Pool<D>, connections: u32) -> sqlx::Pool<D> {
     let options = pool.options().clone().min_connections(0).max_connections(connections);
-    let options = options.idle_timeout(None);
+    let options = options.idle_timeout(None).max_lifetime(None);
     options.connect_lazy_with((*pool.connect_options()).clone())
 }
 

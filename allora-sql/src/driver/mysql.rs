@@ -1,31 +1,37 @@
 //! MySQL and MariaDB.
 
-use super::{Conn, Driver, Lent, Row, Statement, Tx, Value, connection};
+use super::{Conn, Connections, Driver, Lent, Statement, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
 use sqlx::{
-    MySql, MySqlConnection, MySqlPool,
+    MySql, MySqlConnection,
     mysql::{MySqlArguments, MySqlDatabaseError, MySqlQueryResult},
     query::Query,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub(crate) struct MySqlDriver {
-    pub(crate) pool: MySqlPool,
-    /// True if the pool's sessions belong to this store, and are set up by [`SESSION`].
-    pub(crate) ours: bool,
+    pub(crate) connections: Connections<MySql>,
 }
 
-/// The settings of each session that belongs to this store. Under the default isolation, a row that
-/// does not exist is locked as a gap, and two nodes that register at once stop each other. MariaDB
-/// ends a transaction whose node has fallen silent with its rows locked; MySQL takes that line for a
-/// comment.
-pub(crate) const SESSION: &[&str] = &[
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    "SET SESSION innodb_lock_wait_timeout = 2, \
-     /*M!100300 idle_transaction_timeout = 10, idle_write_transaction_timeout = 10, */ \
-     time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
-];
+/// The settings of each session. Under the default isolation, a row that does not exist is locked as
+/// a gap, and two nodes that register at once stop each other.
+///
+/// A transaction whose node has fallen silent with its rows locked is ended by MariaDB after 2 s. MySQL
+/// has no such limit; a comment with `M` is one for MySQL alone.
+pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
+    let (seconds, ms) = (store_timeout.as_secs_f64(), store_timeout.as_millis());
+    vec![
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!(
+            "SET SESSION innodb_lock_wait_timeout = 2, net_read_timeout = 5, net_write_timeout = 5, \
+             /*M!100300 idle_transaction_timeout = 2, idle_write_transaction_timeout = 2, \
+             idle_readonly_transaction_timeout = 2, max_statement_time = {seconds}, */ \
+             /*!80019 max_execution_time = {ms}, */ \
+             time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+        ),
+    ]
+}
 
 /// The settings that decide how durable a commit is. Some servers lack some of them.
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
@@ -72,33 +78,18 @@ fn bind(query: Query<'_, MySql, MySqlArguments>, value: Value) -> Query<'_, MySq
 
 #[async_trait]
 impl Driver for MySqlDriver {
-    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>> {
-        if self.ours {
-            return Ok(Box::new(self.pool.begin().await?));
-        }
-        let mut conn = self.pool.acquire().await?;
-        // For the next transaction only.
-        Conn::script(
-            &mut *conn,
-            crate::dialect::sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
-        )
-        .await?;
-        Ok(Box::new(sqlx::Transaction::begin(conn, None).await?))
-    }
-
-    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
-        Conn::rows(&mut *self.pool.acquire().await?, statement).await
-    }
-
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
-        Ok(Box::new(self.pool.acquire().await?))
+        Ok(Box::new(self.connections.lend().await?))
+    }
+
+    fn begin(&self) -> &'static str {
+        "BEGIN"
     }
 
     async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
-            let mut conn = self.pool.acquire().await?;
-            let zone: String =
-                sqlx::query_scalar("SELECT @@session.time_zone").fetch_one(&mut *conn).await?;
+            let mut slot = self.connections.lend().await?;
+            let conn = slot.raw()?;
             let clock = crate::dialect::mysql::CLOCK;
             let twice = format!("SELECT {clock}, SLEEP(0.01), {clock}");
             let twice = Statement::new(twice, Vec::new(), b"iii");
@@ -108,15 +99,10 @@ impl Driver for MySqlDriver {
                 sqlx::query_scalar("SELECT @@global.read_only").fetch_one(&mut *conn).await?;
             let settings: Vec<(String, String)> =
                 sqlx::query_as(SETTINGS).fetch_all(&mut *conn).await?;
-            sqlx::Result::Ok((zone, moves, read_only, settings))
+            Box::new(slot).release();
+            sqlx::Result::Ok((moves, read_only, settings))
         };
-        let (zone, moves, read_only, settings) = ask.await.map_err(super::no_settings)?;
-        if zone != "+00:00" {
-            return Err(Error::invalid(format!(
-                "the sessions of this pool have the time zone {zone:?}, in which an hour of the \
-                 autumn exists twice: set it to '+00:00'"
-            )));
-        }
+        let (moves, read_only, settings) = ask.await.map_err(super::no_settings)?;
         if !moves {
             return Err(Error::invalid(
                 "this server runs with sysdate-is-now: its clock stands still while a statement \
@@ -131,14 +117,23 @@ impl Driver for MySqlDriver {
     }
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
-        let error = error.as_database_error();
-        let number = error.and_then(|e| e.try_downcast_ref::<MySqlDatabaseError>());
         // Deadlock, lock timeout, and a name that another node was faster to create. A lock timeout
-        // undoes the statement only; the dropped transaction is rolled back.
-        number.is_some_and(|error| matches!(error.number(), 1213 | 1205 | 1062))
+        // undoes the statement only; the transaction is rolled back.
+        matches!(number(error), Some(1213 | 1205 | 1062))
+    }
+
+    fn is_spent(&self, error: &sqlx::Error) -> bool {
+        // Read-only by an option, by the transaction, or as a whole; the server stops; the session
+        // was ended.
+        matches!(number(error), Some(1290 | 1792 | 1836 | 1053 | 1927 | 3169 | 4031))
     }
 
     async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
+}
+
+fn number(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(error.number())
 }

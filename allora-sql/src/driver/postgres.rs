@@ -1,44 +1,83 @@
 //! PostgreSQL.
 
 use super::{
-    Conn, Driver, Lent, Payloads, Row, Statement, Tx, Value, connection,
+    Connections, Driver, Lent, Payloads, Value, connection,
     listen::{Probe, listen},
 };
 use allora_core::Result;
 use async_trait::async_trait;
-use sqlx::{PgConnection, PgPool, Postgres, postgres::PgArguments, query::Query};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use sqlx::{
+    Executor as _, PgConnection, PgPool, Postgres, Row as _, postgres::PgArguments, query::Query,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 pub(crate) struct PostgresDriver {
-    pool: PgPool,
-    /// Connections that wait for notifications: a pool of one would have none left for work.
+    connections: Connections<Postgres>,
+    /// Connections that wait for notifications: a store with one connection would have none left for
+    /// work.
     listeners: PgPool,
     /// True if a notification was sent and did not arrive.
     undelivered: Arc<AtomicBool>,
 }
 
 impl PostgresDriver {
-    pub(crate) fn new(pool: PgPool) -> Self {
-        let listeners = super::beside(&pool, 1_000);
-        Self { pool, listeners, undelivered: Arc::default() }
+    pub(crate) fn new(connections: Connections<Postgres>, listeners: PgPool) -> Self {
+        Self { connections, listeners, undelivered: Arc::default() }
     }
 }
 
-/// The settings of each session that belongs to this store. A default of SERIALIZABLE would turn
-/// every lost race into an error; `synchronous_commit = off` would lose acknowledged writes. No
-/// statement gains by a bitmap: each reads rows by their key, or the first rows of an index in its
-/// order, which a planner without statistics would rather collect and sort.
-pub(crate) const SESSION: &str = "\
-    SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
-    SET lock_timeout = '2s'; SET statement_timeout = '10s'; \
-    SET idle_in_transaction_session_timeout = '10s'; SET TIME ZONE 'UTC'; \
-    SET enable_bitmapscan = off; \
-    SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
-    WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
-    false)";
+impl PostgresDriver {
+    /// Refuses a pooler that lends its connections for one transaction: settings would be those of
+    /// other clients, and prepared statements be missing. Of two sessions, each has one process of the
+    /// server, and never the other's.
+    async fn refuse_pooler(&self) -> sqlx::Result<()> {
+        let (mut one, mut other) =
+            futures::try_join!(self.listeners.acquire(), self.listeners.acquire())?;
+        let mut processes = Vec::new();
+        for _ in 0..3 {
+            for conn in [&mut one, &mut other] {
+                let row = conn.fetch_one(sqlx::raw_sql("SELECT pg_backend_pid()")).await?;
+                processes.push(row.try_get::<i32, _>(0)?);
+            }
+        }
+        let is_session =
+            |first: usize| processes.iter().skip(first).step_by(2).all(|p| *p == processes[first]);
+        let are_sessions = is_session(0) && is_session(1) && processes[0] != processes[1];
+        // Errors of the line leave nothing to do.
+        let _ = futures::join!(one.close(), other.close());
+        if !are_sessions {
+            return Err(sqlx::Error::Configuration(
+                "there is a pooler between that lends its connections for one transaction: let it pool \
+                 whole sessions (PgBouncer: pool_mode = session), or connect past it"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The settings of each session. A default of SERIALIZABLE would turn every lost race into an error;
+/// `synchronous_commit = off` would lose acknowledged writes. No statement gains by a bitmap: each
+/// reads rows by their key, or the first rows of an index in its order, which a planner without
+/// statistics would rather collect and sort.
+pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
+    vec![format!(
+        "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
+         SET lock_timeout = '2s'; SET statement_timeout = {}; \
+         SET idle_in_transaction_session_timeout = '2s'; SET TIME ZONE 'UTC'; \
+         SET enable_bitmapscan = off; \
+         SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
+         WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' \
+         ELSE current_setting('synchronous_commit') END, false)",
+        store_timeout.as_millis()
+    )]
+}
 
 connection!(Postgres, PgConnection, bind, |_: &_| 0);
 
@@ -53,38 +92,34 @@ fn bind(query: Query<'_, Postgres, PgArguments>, value: Value) -> Query<'_, Post
 
 #[async_trait]
 impl Driver for PostgresDriver {
-    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>> {
-        // A pool that was given to us may have other defaults.
-        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
-        Ok(Box::new(self.pool.begin_with(begin).await?))
-    }
-
-    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
-        Conn::rows(&mut *self.pool.acquire().await?, statement).await
-    }
-
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
-        Ok(Box::new(self.pool.acquire().await?))
+        Ok(Box::new(self.connections.lend().await?))
+    }
+
+    async fn open(&self) -> sqlx::Result<()> {
+        // Before a session is set up: behind a pooler it may be another client's next.
+        self.refuse_pooler().await?;
+        self.writer().await.map(Lent::release)
+    }
+
+    fn begin(&self) -> &'static str {
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     }
 
     async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
-            let mut conn = self.pool.acquire().await?;
-            let text = "SELECT pg_is_in_recovery(), current_setting('synchronous_commit'), \
-                        current_setting('fsync'), current_setting('full_page_writes')";
-            sqlx::query_as(text).fetch_one(&mut *conn).await
+            let mut slot = self.connections.lend().await?;
+            let text = "SELECT pg_is_in_recovery(), current_setting('fsync'), \
+                        current_setting('full_page_writes')";
+            let settings = sqlx::query_as(text).fetch_one(slot.raw()?).await?;
+            Box::new(slot).release();
+            Ok(settings)
         };
-        let (in_recovery, commit, fsync, pages): (bool, String, String, String) =
+        let (in_recovery, fsync, pages): (bool, String, String) =
             ask.await.map_err(super::no_settings)?;
         if in_recovery {
             return Err(allora_core::Error::invalid(
                 "this PostgreSQL server is a standby; connect to the primary",
-            ));
-        }
-        if commit == "off" {
-            return Err(allora_core::Error::invalid(
-                "this pool commits with synchronous_commit off, so that a claim would not be durable: \
-                 set it on for the pool's connections",
             ));
         }
         let mut warnings = Vec::new();
@@ -110,6 +145,14 @@ impl Driver for PostgresDriver {
         code.is_some_and(|code| matches!(&*code, "40001" | "40P01" | "55P03" | "23505"))
     }
 
+    fn is_spent(&self, error: &sqlx::Error) -> bool {
+        // Read-only; the server stops, or has ended the session.
+        let code = error.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| {
+            code == "25006" || code == "25P03" || code.starts_with("57P") || code.starts_with("08")
+        })
+    }
+
     fn has_notifications(&self) -> bool {
         true
     }
@@ -118,12 +161,12 @@ impl Driver for PostgresDriver {
         if self.undelivered.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let probe = Probe::sent(&self.pool, channel, &self.undelivered);
+        let probe = Probe::sent(&self.connections, channel, &self.undelivered);
         Ok(Some(listen(&self.listeners, channel, probe).await?))
     }
 
     async fn close(&self) {
         self.listeners.close().await;
-        self.pool.close().await;
+        self.connections.close().await;
     }
 }

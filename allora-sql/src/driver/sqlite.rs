@@ -1,18 +1,15 @@
 //! SQLite: one writer and a few readers per process.
 
-use super::{Driver, Lent, Row, Statement, Tx, Value, connection};
+use super::{Connections, Driver, Lent, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
-use sqlx::{
-    Connection, Sqlite, SqliteConnection, SqlitePool, pool::PoolConnection, query::Query,
-    sqlite::SqliteArguments,
-};
+use sqlx::{Sqlite, SqliteConnection, query::Query, sqlite::SqliteArguments};
 use std::sync::Arc;
 
 pub(crate) struct SqliteDriver {
     /// One connection: writers of one process queue here, and not in SQLite's busy loop.
-    pub(crate) writer: SqlitePool,
-    pub(crate) readers: SqlitePool,
+    pub(crate) writer: Connections<Sqlite>,
+    pub(crate) readers: Connections<Sqlite>,
 }
 
 connection!(Sqlite, SqliteConnection, bind, |_: &_| 0);
@@ -28,44 +25,30 @@ fn bind(
     }
 }
 
-impl SqliteDriver {
-    /// The writers' connection, or another one in its place. On a full disk SQLite rolls a
-    /// transaction back by itself; sqlx does not notice, takes the transaction for open, and never
-    /// begins another on that connection.
-    async fn sound(&self) -> sqlx::Result<PoolConnection<Sqlite>> {
-        loop {
-            let conn = self.writer.acquire().await?;
-            if !conn.is_in_transaction() {
-                return Ok(conn);
-            }
-            conn.close().await?;
-        }
-    }
-}
-
 #[async_trait]
 impl Driver for SqliteDriver {
-    async fn begin(&self) -> sqlx::Result<Box<dyn Tx>> {
-        // Not a deferred one: that fails at once when it wants to write after another has written.
-        let begin = crate::dialect::sql("BEGIN IMMEDIATE");
-        Ok(Box::new(sqlx::Transaction::begin(self.sound().await?, Some(begin)).await?))
-    }
-
-    async fn rows(&self, statement: Statement) -> sqlx::Result<Vec<Row>> {
-        super::Conn::rows(&mut *self.readers.acquire().await?, statement).await
-    }
-
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
-        Ok(Box::new(self.sound().await?))
+        Ok(Box::new(self.writer.lend().await?))
+    }
+
+    async fn reader(&self) -> sqlx::Result<Box<dyn Lent>> {
+        Ok(Box::new(self.readers.lend().await?))
+    }
+
+    fn begin(&self) -> &'static str {
+        // Not a deferred one: that fails at once when it wants to write after another has written.
+        "BEGIN IMMEDIATE"
     }
 
     async fn inspect(&self) -> Result<Option<Arc<str>>> {
         let ask = async {
-            let mut conn = self.writer.acquire().await?;
+            let mut slot = self.writer.lend().await?;
+            let conn = slot.raw()?;
             let journal: String =
                 sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *conn).await?;
             let synchronous: i64 =
                 sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *conn).await?;
+            Box::new(slot).release();
             sqlx::Result::Ok((journal, synchronous))
         };
         let (journal, synchronous) = ask.await.map_err(super::no_settings)?;

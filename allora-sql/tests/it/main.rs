@@ -9,6 +9,7 @@ mod desk;
 mod differential;
 #[cfg(unix)]
 mod faults;
+mod measurements;
 mod parity;
 mod pools;
 mod rows;

@@ -8,16 +8,20 @@ use crate::{
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DueQuery, NewSchedule, OnExpiry, Operation, Page,
-        Reply, Sharing, TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DueQuery, HistoryQuery, NewSchedule, OnExpiry,
+        Operation, Page, Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
+use allora_sql::Sql;
 use std::time::Duration;
 
 on_every_database! {
     a_row_that_cannot_be_read_stays_visible_beside_the_others
     thousands_of_kinds_are_found
+    hostile_values_concern_no_other_record
+    large_records_are_found_a_few_at_a_time
+    history_beyond_a_lowered_limit_is_removed_bit_by_bit
     names_and_payloads_survive_exactly
     the_databases_clock_decides
     a_claim_by_the_databases_clock_returns_the_fence_that_ends_it
@@ -72,6 +76,103 @@ async fn a_row_that_cannot_be_read_stays_visible_beside_the_others(place: Place)
     assert!(state.fence > fence);
 }
 
+/// Values that no build of allora writes. Sums of some have no room, or have no time.
+async fn hostile_values_concern_no_other_record(place: Place) {
+    for limit in [0, 1_000] {
+        let place = place.beside(limit);
+        let sql = place.builder().history(limit).connect(&place.url).await.unwrap();
+        for (i, (set, reason)) in [
+            ("fence = 9223372036854775807", Some("its fence 9223372036854775807")),
+            ("fence = -1", Some("its fence -1")),
+            ("version = 9223372036854775807", None),
+            ("started = 9223372036854775807, succeeded = 9223372036854775807", None),
+            ("cursor_due_at = 9223372036854775807", Some("the time 9223372036854775807")),
+            ("cursor_due_at = -9223372036854775807", Some("the time -9223372036854775807")),
+            ("cursor_due_at = NULL", Some("cursor")),
+            ("last_started = 9223372036854775807", Some("the time 9223372036854775807")),
+            ("lease_fence = 1", Some("lease")),
+            ("ended_fence = 1, ended_how = 7", Some("ended_how")),
+            ("last_outcome = 'strange'", Some("outcome")),
+            ("definition = LONG", Some("definition")),
+            ("more = LONG", Some("dead letters are longer")),
+            ("more = SHORT", Some("")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let names = ["bad", "good"].map(|name| format!("{name} {i}"));
+            for name in &names {
+                let new = NewSchedule::new("k", "def", Some(at(1_000).into()));
+                create(&sql, name, new, STORE).await.unwrap();
+            }
+            spoil(&place, &names[0], set).await;
+            // As read before, or as it is now.
+            let fences = [get(&sql, &names[0]).await.unwrap().fence, i64::MAX];
+            for (j, bad) in (0..).zip(fences) {
+                let good = get(&sql, &names[1]).await.unwrap().fence;
+                let expected = at(1_000 + j);
+                let lease = Duration::from_secs(60);
+                let operations: Vec<Operation<'_>> = names
+                    .iter()
+                    .zip([bad, good])
+                    .map(|(name, fence)| {
+                        let id = 7_000 + 10 * i as u128 + j as u128;
+                        let claim = Claim::at_least_once(id, fence, expected.into(), lease);
+                        Operation::claim(name, claim)
+                    })
+                    .collect();
+                let replies = replies(&sql, STORE, &operations).await;
+                let claimed = replies[1].clone().claimed().unwrap();
+                if let (Some(reason), Reply::State(state)) = (reason, &replies[0]) {
+                    let said = state.unreadable.as_deref().unwrap_or_default();
+                    assert!(said.contains(reason) && !said.is_empty(), "{set}: {said}");
+                } else {
+                    assert!(reason.is_none(), "{set}: {:?}", replies[0]);
+                }
+                let then = Cursor::To(Some(at(1_001 + j).into()));
+                let ends = [(&names[0], 5), (&names[1], claimed.fence)].map(|(name, fence)| {
+                    Operation::complete(name, fence, then, Completion::Succeeded)
+                });
+                let replies = replies_of(&sql, &ends).await;
+                assert!(matches!(&replies[1], Ok(Reply::Accepted)), "{set}: {replies:?}");
+            }
+            // What the reason says to do, and what a new record of the name is then.
+            delete(&sql, &names[0], STORE).await.unwrap();
+            let new = NewSchedule::new("k", "def", Some(at(1_000).into()));
+            let state = create(&sql, &names[0], new, STORE).await.unwrap();
+            assert!(state.fence < i64::MAX / 2, "{set}: {}", state.fence);
+        }
+        place.clear().await;
+    }
+}
+
+/// Sets columns of a row by hand.
+async fn spoil(place: &Place, name: &str, set: &str) {
+    let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
+    let (name, long) = (hex(name), 9 << 20);
+    let [name, short, long] = match &place.url {
+        url if url.starts_with("postgres") => [
+            format!("'\\x{name}'"),
+            "'\\x00'".to_owned(),
+            format!("convert_to(repeat('x', {long}), 'UTF8')"),
+        ],
+        url if url.starts_with("mysql") => {
+            [format!("X'{name}'"), "X'00'".to_owned(), format!("REPEAT('x', {long})")]
+        }
+        _ => [format!("X'{name}'"), "X'00'".to_owned(), format!("zeroblob({long})")],
+    };
+    let set = set.replace("LONG", &long).replace("SHORT", &short);
+    let set = match place.url.starts_with("sqlite") {
+        true => set.replace("'strange'", "X'7374'"),
+        false => set,
+    };
+    run(place, &format!("UPDATE {{p}}_job SET {set} WHERE name = {name}")).await.unwrap();
+}
+
+async fn replies_of(sql: &Sql, operations: &[Operation<'_>]) -> Vec<allora_core::Result<Reply>> {
+    sql.reschedule(Batch::new("n", STORE, operations)).await.unwrap().replies
+}
+
 async fn thousands_of_kinds_are_found(place: Place) {
     let sql = place.open().await;
     let queries = sql.queries().unwrap();
@@ -96,6 +197,68 @@ async fn thousands_of_kinds_are_found(place: Place) {
     let query = DueQuery::new(&kinds[..1], at(9_000), 10);
     let due = queries.find_due(query, TimeSource::Fixed(at(9_000))).await.unwrap();
     assert_eq!((due.found.len(), due.next_due), (1, None));
+}
+
+/// Creates the job of [`run_once`].
+pub(crate) async fn begin_runs(sql: &Sql) {
+    create(sql, "runs", NewSchedule::new("k", "def", Some(at(0).into())), STORE).await.unwrap();
+}
+
+/// One run of that job, which writes a history entry.
+pub(crate) async fn run_once(sql: &Sql, number: u32) {
+    let (number, lease) = (i64::from(number), Duration::from_secs(60));
+    let fence = get(sql, "runs").await.unwrap().fence;
+    let id = number as u128 + 1;
+    let claim = Claim::at_least_once(id, fence, at(number).into(), lease);
+    let reply = send(sql, "n", STORE, Operation::claim("runs", claim)).await.unwrap();
+    let then = Cursor::To(Some(at(number + 1).into()));
+    let fence = reply.claimed().unwrap().fence;
+    let end = Operation::complete("runs", fence, then, Completion::Succeeded);
+    assert!(send(sql, "n", STORE, end).await.unwrap().is_accepted());
+}
+
+/// A statement that removed all of it would take longer than any reply may.
+async fn history_beyond_a_lowered_limit_is_removed_bit_by_bit(place: Place) {
+    let sql = place.builder().history(100).connect(&place.url).await.unwrap();
+    crate::measurements::fill_history(&place, 10_000).await;
+    begin_runs(&sql).await;
+    let count = async || {
+        let query = HistoryQuery::new(100_000);
+        sql.history().unwrap().entries(query).await.unwrap().len()
+    };
+    let mut before = count().await;
+    for number in 0..50 {
+        run_once(&sql, number).await;
+        let left = count().await;
+        // A claim and a completion are two batches.
+        assert!(before <= left + 4_000, "{before} became {left}");
+        before = left;
+    }
+    assert!(before <= 110, "{before} entries are left");
+}
+
+/// 20 records of the largest size, in as many kinds as take several statements on some databases.
+async fn large_records_are_found_a_few_at_a_time(place: Place) {
+    let sql = place.open().await;
+    let kinds: Vec<String> = (1..=20).map(|i| format!("kind {i}")).collect();
+    let data = vec![7; 1 << 20];
+    for (i, kind) in (1..).zip(&kinds) {
+        let new = NewSchedule::new(kind, "def", Some(at(i).into())).data(&data);
+        create(&sql, kind, new, TimeSource::Fixed(at(0))).await.unwrap();
+    }
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let query = DueQuery::new(&kinds, at(100), 1_000);
+    let mut found = Vec::new();
+    for (count, next_due) in [(16, Some(at(17))), (4, None)] {
+        let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+        assert_eq!((due.found.len(), due.next_due), (count, next_due));
+        for state in due.found {
+            assert!(state.data == data);
+            delete(&sql, &state.name, TimeSource::Fixed(at(0))).await.unwrap();
+            found.push(state.name);
+        }
+    }
+    assert_eq!(found, kinds);
 }
 
 async fn names_and_payloads_survive_exactly(place: Place) {

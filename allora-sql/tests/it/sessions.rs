@@ -14,7 +14,7 @@ use allora_core::{
     time::{end_of_time, from_millis},
 };
 use allora_sql::Sql;
-use futures::StreamExt;
+use futures::{StreamExt, future::Either};
 use sqlx::{
     AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, PgPool, Row,
     sqlite::{SqliteConnectOptions, SqliteSynchronous},
@@ -164,10 +164,14 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
         let url = format!("postgres://{role}:pw@{rest}");
         let sql = place.builder().connect(&url).await.unwrap();
         create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
-        // A pool that is given keeps its sessions, and one that would lose takes is refused.
+        // Connections like those of a pool are sessions of the store; the pool's own are not touched.
         let pool = PgPool::connect(&url).await.unwrap();
-        let error = place.builder().postgres_pool(pool.clone()).await.unwrap_err();
-        assert!(error.to_string().contains("synchronous_commit"), "{error}");
+        let like = place.builder().postgres_pool(pool.clone()).await.unwrap();
+        create(&like, "b", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        let commit: String =
+            sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&pool).await.unwrap();
+        assert_eq!(commit, "off");
+        like.close().await;
         pool.close().await;
         sql.close().await;
         place.clear().await;
@@ -301,5 +305,35 @@ fn postgres_notifies_subscribed_nodes() {
         assert_eq!(notifications.next().await, Some(Notification::DueAt(due)));
         delete(&other, "a", STORE).await.unwrap();
         assert_eq!(notifications.next().await, Some(Notification::Job("a".into())));
+    });
+}
+
+/// A lock that was not granted must not be taken for one that was.
+#[test]
+fn a_node_that_may_not_migrate_says_so_and_a_dropped_one_holds_no_lock() {
+    on(Db::MySql, async |place| {
+        let lock = |call: &str, more: &str| {
+            format!(
+                "SELECT {call}(SHA2(CONCAT('allora/', DATABASE(), '/{}'), 224){more})",
+                place.prefix
+            )
+        };
+        let mut other = MySqlConnection::connect(&place.url).await.unwrap();
+        other.execute(AssertSqlSafe(lock("GET_LOCK", ", 0"))).await.unwrap();
+        {
+            let dropped = std::pin::pin!(place.open());
+            let waits = std::pin::pin!(pause(500));
+            assert!(matches!(futures::future::select(dropped, waits).await, Either::Right(_)));
+        }
+        let error = place.builder().connect(&place.url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("another node"), "{error}");
+        other.execute(AssertSqlSafe(lock("RELEASE_LOCK", ""))).await.unwrap();
+        place.open().await;
+        let free: Option<i64> = sqlx::query_scalar(AssertSqlSafe(lock("IS_FREE_LOCK", "")))
+            .fetch_one(&mut other)
+            .await
+            .unwrap();
+        assert_eq!(free, Some(1));
     });
 }

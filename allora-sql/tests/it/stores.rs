@@ -73,7 +73,8 @@ impl Place {
     }
 
     pub(crate) fn builder(&self) -> Builder {
-        Sql::builder().prefix(&self.prefix)
+        // Statements that the machine delays are no concern of these tests.
+        Sql::builder().prefix(&self.prefix).store_timeout(Duration::from_secs(30))
     }
 
     pub(crate) async fn open(&self) -> Sql {

@@ -68,6 +68,7 @@ impl Prepared {
 /// Another store's server is one more file with one more of these.
 const SERVICES: &[&Service] = &[
     &postgres::SERVICE,
+    &postgres::POOLED,
     &mariadb::SERVICE,
     &redis::ALONE,
     &redis::CLUSTER,

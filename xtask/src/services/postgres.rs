@@ -1,8 +1,8 @@
-//! PostgreSQL.
+//! PostgreSQL, and PgBouncer before another one.
 
 use super::{Prepared, Service, Site, failed, says_yes};
 use crate::Outcome;
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, net::TcpStream, path::PathBuf, process::Command};
 
 pub(super) const SERVICE: Service = Service {
     store: "postgres",
@@ -15,6 +15,19 @@ pub(super) const SERVICE: Service = Service {
     ports: 1,
     prepare,
     answers,
+};
+
+/// A pooler that lends connections for one transaction, and as the database `session` for a session.
+pub(super) const POOLED: Service = Service {
+    name: "pgbouncer",
+    variables: &["ALLORA_TEST_PGBOUNCER_URL"],
+    package: "pgbouncer",
+    program: "pgbouncer",
+    places: || vec!["/usr/sbin".into(), "/usr/local/sbin".into()],
+    ports: 2,
+    prepare: prepare_pooled,
+    answers: answers_pooled,
+    ..SERVICE
 };
 
 /// Debian keeps the programs of each version apart; the newest goes first.
@@ -44,6 +57,50 @@ fn prepare(site: &Site) -> Outcome<Prepared> {
     server.arg("-D").arg(&data).args(["-p", &port, "-h", "127.0.0.1"]).arg("-k").arg(&site.folder);
     server.args(["-c", "max_connections=300"]);
     Ok(Prepared::one(server, format!("postgres://allora:allora@127.0.0.1:{port}/postgres")))
+}
+
+fn prepare_pooled(site: &Site) -> Outcome<Prepared> {
+    let [pooler, server] = [0, 1].map(|i| site.ports[i]);
+    let behind = behind(site);
+    let Prepared { mut servers, .. } = prepare(&behind)?;
+    let users = site.folder.join("users");
+    fs::write(&users, "\"allora\" \"allora\"\n").map_err(|cause| failed(&users, &cause))?;
+    let settings = site.folder.join("pgbouncer.ini");
+    let text = format!(
+        "[databases]\n\
+         postgres = host=127.0.0.1 port={server} dbname=postgres pool_mode=transaction\n\
+         session = host=127.0.0.1 port={server} dbname=postgres pool_mode=session\n\
+         [pgbouncer]\n\
+         listen_addr = 127.0.0.1\n\
+         listen_port = {pooler}\n\
+         unix_socket_dir =\n\
+         auth_type = plain\n\
+         auth_file = {}\n\
+         ignore_startup_parameters = extra_float_digits\n",
+        users.display()
+    );
+    fs::write(&settings, text).map_err(|cause| failed(&settings, &cause))?;
+    let mut command = site.command(&site.program);
+    command.arg("-q").arg(&settings);
+    servers.push(command);
+    let told = vec![format!("postgres://allora:allora@127.0.0.1:{pooler}/postgres")];
+    Ok(Prepared { servers, told })
+}
+
+/// The server behind the pooler.
+fn behind(site: &Site) -> Site {
+    let folders = places().into_iter().map(|folder| folder.join(SERVICE.program));
+    let program = folders.into_iter().find(|path| path.exists());
+    Site {
+        program: program.unwrap_or_else(|| SERVICE.program.into()),
+        folder: site.folder.clone(),
+        ports: vec![site.ports[1]],
+        owner: site.owner,
+    }
+}
+
+fn answers_pooled(site: &Site) -> bool {
+    answers(&behind(site)) && TcpStream::connect(("127.0.0.1", site.ports[0])).is_ok()
 }
 
 fn answers(site: &Site) -> bool {

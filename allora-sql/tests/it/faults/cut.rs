@@ -5,7 +5,7 @@ use crate::stores::{Db, Place, on};
 use allora_conformance::faults::{Proxy, cut_connections, lost_replies};
 
 /// A line to the place's server, and the place at its end.
-fn before(place: &Place) -> (Proxy, Place) {
+pub(super) fn before(place: &Place) -> (Proxy, Place) {
     let (user, rest) = place.url.split_once('@').unwrap();
     let (server, database) = rest.split_once('/').unwrap();
     let proxy = Proxy::new(server.to_owned(), Proxy::NEVER).unwrap();

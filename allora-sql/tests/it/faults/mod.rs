@@ -2,11 +2,15 @@
 //! history checker.
 
 mod cut;
+mod frozen;
 mod full;
 mod kill;
 mod node;
 mod outage;
+mod packets;
 mod pooler;
+mod read_only;
 mod server;
 mod settings;
+mod silence;
 mod tls;

@@ -1,11 +1,17 @@
-//! A pooler that takes `LISTEN` and passes no notification on.
+//! Poolers: one that takes `LISTEN` and passes no notification on, and PgBouncer.
 
 use crate::{
-    calls::{STORE, change},
-    stores::{Db, on},
+    calls::{STORE, change, create, get},
+    stores::{Db, on, runtime},
 };
-use allora_core::{Backend, Event, Run, Scheduler, Schedules, StoredSchedule, backend::Action};
+use allora_conformance::environment;
+use allora_core::{
+    Backend, ErrorKind, Event, Run, Scheduler, Schedules, StoredSchedule,
+    backend::{Action, NewSchedule},
+};
+use allora_sql::Sql;
 use futures::{StreamExt, channel::mpsc};
+use sqlx::{Connection, Executor, PgConnection, Row};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -89,5 +95,31 @@ fn without_notifications_behind_a_pooler_the_poll_finds_work_and_an_event_says_s
         assert!(heard.next().await.is_none(), "it is said once");
         drop(notifications);
         direct.close().await;
+    });
+}
+
+/// Statements of one client would be prepared in another one's session.
+#[test]
+fn a_pooler_of_transactions_is_refused_with_its_remedy_and_one_of_sessions_works() {
+    let Some(url) = environment::address("postgres", "ALLORA_TEST_PGBOUNCER_URL") else { return };
+    runtime().block_on(async {
+        let error = Sql::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("pool_mode = session"), "{error}");
+        let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+        let error = Sql::builder().postgres_pool(pool).await.unwrap_err();
+        assert!(error.to_string().contains("pool_mode = session"), "{error}");
+        // The sessions of its other clients are as before.
+        let mut client = PgConnection::connect(&url).await.unwrap();
+        let row = client.fetch_one(sqlx::raw_sql("SHOW statement_timeout")).await.unwrap();
+        assert_eq!(row.get::<String, _>(0), "0");
+
+        let Some(mut place) = Db::Postgres.place() else { return };
+        place.url = url.replacen("/postgres", "/session", 1);
+        let sql = place.builder().history(10).connect(&place.url).await.unwrap();
+        create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        assert_eq!(get(&sql, "a").await.unwrap().kind, "k");
+        sql.close().await;
+        place.clear().await;
     });
 }
