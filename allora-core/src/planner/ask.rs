@@ -2,12 +2,12 @@
 //! replies were lost.
 
 use super::{
-    Planner, SlotId, WakeUp,
+    Planner,
     decide::{Claimant, Decision, decide},
-    machine::NOW,
-    recheck,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
+    slot_id::SlotId,
+    wake_up::{NOW, WakeUp, recheck},
 };
 use crate::{
     backend::NextRun,
@@ -99,13 +99,7 @@ impl Planner {
     fn repeat_claim(&mut self, id: SlotId, now: Time) -> Option<Request> {
         let lost_after = self.lost_after;
         let slot = self.slots.get_mut(id)?;
-        let Exchange::Unresolved { claim, newer } =
-            std::mem::replace(&mut slot.exchange, Exchange::Idle)
-        else {
-            return None;
-        };
-        slot.exchange = Exchange::Asked { newer };
-        let mut pending = claim;
+        let mut pending = slot.exchange.repeat()?;
         if let Phase::Known(known) = &slot.phase {
             let mut known = known.clone();
             // The claim itself records these runs as lost.

@@ -1,6 +1,6 @@
 //! The state of a job in the store, as of the last reply.
 
-use super::recheck;
+use super::wake_up::recheck;
 use crate::{
     backend::{JobState, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,

@@ -1,11 +1,11 @@
 //! The current state of a record, applied to the job.
 
 use super::{
-    Planner, SlotId,
+    Planner,
     known::Known,
-    machine::NOW,
-    recheck,
     slot::{Off, Origin, Phase, Slot},
+    slot_id::SlotId,
+    wake_up::{NOW, recheck},
 };
 use crate::{
     backend::{JobState, NextRun, OnExpiry},

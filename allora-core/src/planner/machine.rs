@@ -1,19 +1,20 @@
 //! The planner's state: its jobs, and when each is looked at next.
 
 use super::{
-    SlotId,
     congestion_window::CongestionWindow,
     contention::Contention,
     slot::{Off, Origin, Phase, Slot},
+    slot_id::SlotId,
     slots::Slots,
+    wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };
 use crate::{
-    backend::{NotRun, Outcome},
+    backend::{Claim, NotRun, Outcome},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, InvalidNextAt, JobSpec},
-    time::{Time, saturating_add, since},
+    time::{Time, saturating_add},
 };
 use std::{
     cmp::Reverse,
@@ -21,15 +22,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-
-/// A job's wake-up time, its rank among those at the same time, and its slot.
-pub(super) type WakeUp = (Time, u32, SlotId);
-
-/// The wake-up time of what is asked with the next request: registrations and reads.
-pub(super) const NOW: Time = Time::MIN_UTC;
-
-/// The longest interval at which a belief is checked again that keeps a due job from running.
-const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Planner {
     pub(super) slots: Slots,
@@ -139,11 +131,22 @@ impl Planner {
         self.unresolved.len()
     }
 
+    /// Hands over the unresolved claims, with the names of their jobs. The planner is not used after
+    /// that.
+    pub(crate) fn take_unresolved(&mut self) -> Vec<(Arc<str>, Claim)> {
+        let ids = std::mem::take(&mut self.unresolved);
+        let claims = ids.into_iter().filter_map(|id| {
+            let slot = self.slots.get_mut(id)?;
+            Some((slot.name.clone(), slot.exchange.repeat()?.claim))
+        });
+        claims.collect()
+    }
+
     /// Handles a notification about this job.
     pub(crate) fn on_notification(&mut self, name: &str) {
         match self.by_name.get(name) {
             Some(&id) => self.mark_dirty(id),
-            None => self.read_by(NOW),
+            None => self.stored.read_by(NOW),
         }
     }
 
@@ -226,16 +229,6 @@ impl Planner {
             events.push(Event::JobResumed { name: slot.name.clone() });
         }
     }
-}
-
-/// The time at which a belief that keeps a job from running is checked again, when its occurrence
-/// is due since `due`: at once when it becomes due, then at intervals that grow from the poll
-/// interval to a minute.
-pub(super) fn recheck(due: Time, now: Time, poll: Duration) -> Time {
-    if due > now {
-        return due;
-    }
-    saturating_add(now, since(now, due).clamp(poll.min(MINUTE), MINUTE))
 }
 
 pub(super) fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {

@@ -15,14 +15,15 @@ mod machine;
 mod reply;
 mod request;
 mod slot;
+mod slot_id;
 mod slots;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod wake_up;
 mod working_set;
 
 pub(crate) use machine::{NewJob, Planner};
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
-pub(crate) use slots::SlotId;
-
-use machine::{WakeUp, recheck};
+pub(crate) use slot_id::SlotId;

@@ -1,11 +1,13 @@
 //! Replies of the store, and the ends of this node's runs.
 
 use super::{
-    Planner, SlotId,
+    Planner,
     decide::completion_of,
-    machine::{NOW, not_run},
+    machine::not_run,
     request::{PendingClaim, Request, RequestAction, Start},
     slot::{Exchange, Off, Phase},
+    slot_id::SlotId,
+    wake_up::NOW,
 };
 use crate::{
     backend::{Claimed, Cursor, JobState, OnExpiry, Reply},

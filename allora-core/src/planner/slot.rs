@@ -125,6 +125,15 @@ impl Exchange {
         true
     }
 
+    /// Asks an unresolved claim again, and returns it. Any other conversation continues.
+    pub(crate) fn repeat(&mut self) -> Option<Box<PendingClaim>> {
+        let Exchange::Unresolved { newer, .. } = *self else { return None };
+        match std::mem::replace(self, Exchange::Asked { newer }) {
+            Exchange::Unresolved { claim, .. } => Some(claim),
+            Exchange::Idle | Exchange::Asked { .. } => None,
+        }
+    }
+
     /// Ends the conversation. Returns whether the record has changed since the request.
     pub(crate) fn end(&mut self) -> bool {
         match std::mem::replace(self, Exchange::Idle) {

@@ -145,6 +145,44 @@ fn an_extension_that_hangs_delays_no_completion() {
     assert_punctual(&lab, &["short"], &all, ms(20));
 }
 
+/// A job in code and a stored schedule, both every second.
+fn every_second(seat: &crate::support::Seat, b: allora_core::Builder) -> allora_core::Builder {
+    b.add("code", seat.job(grid(1), ms(5))).kind("k", seat.handler(ms(5), |_| Ok(())))
+}
+
+#[test]
+fn a_search_that_hangs_delays_no_claim() {
+    let lab = Lab::new(19);
+    lab.store("stored", "k", "@every 1s");
+    let member = lab.start(every_second);
+    lab.until(12.5);
+    member.faults.deaf_to_searches.store(true, Relaxed);
+    lab.until(65.5);
+    let all: Vec<f64> = (1..=65).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+    assert_punctual(&lab, &["stored"], &all, ms(20));
+    assert_eq!(member.news(), ["Ready", "StoreDown"]);
+    // What comes meanwhile is found afterwards.
+    lab.store("late", "k", "@every 1s");
+    lab.until(70.5);
+    assert!(lab.ran("late").is_empty());
+    member.faults.deaf_to_searches.store(false, Relaxed);
+    lab.until(80.5);
+    assert!(lab.ran("late").ends_with(&[78., 79., 80.]), "{:?}", lab.ran("late"));
+}
+
+#[test]
+fn a_subscription_that_hangs_delays_no_claim() {
+    let lab = Lab::new(20);
+    lab.start(|seat, b| {
+        seat.faults.deaf_to_subscriptions.store(true, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(30.5);
+    let all: Vec<f64> = (1..=30).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+}
+
 /// Thousands of extensions are due again and again, and each request takes a second.
 #[test]
 fn extensions_do_not_starve_completions() {
