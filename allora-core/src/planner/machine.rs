@@ -35,7 +35,7 @@ pub(crate) struct Planner {
     pub(super) has_repeated: bool,
     /// Jobs that were removed, to be dropped outside the lock.
     pub(super) removed: Vec<JobSpec>,
-    /// The number of the last tick whose replies are pending or were applied.
+    /// The number of the last tick or search.
     pub(super) tick: u64,
     pub(super) stored: WorkingSet,
     pub(super) window: CongestionWindow,

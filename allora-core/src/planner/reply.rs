@@ -70,6 +70,7 @@ impl Planner {
         let Answer { reply, now, min_fence } = answer;
         let id = request.slot;
         let slot = self.slots.get_mut(id)?;
+        slot.replied_in = self.tick;
         let is_newer = slot.exchange.end();
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() => {

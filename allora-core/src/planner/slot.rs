@@ -29,6 +29,8 @@ pub(crate) struct Slot {
     pub(crate) cursor_claim: Option<i64>,
     /// The last tick in which an update of one of its runs was applied.
     pub(crate) updated_in: u64,
+    /// The last tick in which a reply about it was applied.
+    pub(crate) replied_in: u64,
     /// The number of successive requests that the store rejected although it returned the record as
     /// due.
     pub(crate) refused: u32,
@@ -158,6 +160,7 @@ impl Slot {
             fence: None,
             cursor_claim: None,
             updated_in: 0,
+            replied_in: 0,
             refused: 0,
             reported: None,
         }

@@ -1,6 +1,6 @@
 //! Runs that are active, or whose ends are not recorded yet.
 
-use super::node::later;
+use super::monotonic::later;
 use crate::{
     backend::{Action, Completion, Cursor, Outcome},
     job::{Delivery, Placement, Settings},

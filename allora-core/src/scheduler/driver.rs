@@ -3,9 +3,10 @@
 use super::{
     inbox::Input,
     node::{Node, Stop},
+    store_request::reschedule,
 };
 use crate::{
-    backend::Applied,
+    backend::{Applied, Backend, Batch, Operation, TimeSource},
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
@@ -145,4 +146,15 @@ impl Driver {
         self.planner.on_lost_replies(requests, now, &mut events);
         self.node.emit(events);
     }
+}
+
+/// Sends requests as one batch.
+pub(super) async fn apply(
+    node: &Node,
+    backend: &dyn Backend,
+    time: TimeSource,
+    requests: &[Request],
+) -> Result<Applied> {
+    let operations: Vec<Operation<'_>> = requests.iter().map(Request::operation).collect();
+    reschedule(backend, Batch::new(&node.id, time, &operations)).await
 }

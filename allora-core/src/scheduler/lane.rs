@@ -3,10 +3,11 @@
 
 use super::{
     active_run::RunId,
-    claimer::{MAX_BACKOFF, MIN_BACKOFF},
-    node::{Node, later},
+    monotonic::later,
+    node::Node,
     pending_update::{Failed, PendingUpdate, send},
     store_health::Part,
+    store_request::{MAX_BACKOFF, MIN_BACKOFF},
 };
 use crate::error::{Error, Result};
 use futures::future::{BoxFuture, FutureExt, pending};

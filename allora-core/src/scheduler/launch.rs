@@ -4,8 +4,9 @@ use super::{
     active_run::{ActiveRun, ExitReason, LeaseTimers, RunId, RunResult, Turn},
     execution::{Report, Timeout, begin},
     middleware::Next,
+    monotonic::later,
     mutex::{Waiting, in_turn},
-    node::{Node, SharedState, Stop, later},
+    node::{Node, SharedState, Stop},
 };
 use crate::{
     event::Event,

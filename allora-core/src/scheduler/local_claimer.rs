@@ -2,9 +2,9 @@
 //! waits for the store.
 
 use super::{
-    claimer::apply,
-    driver::Driver,
-    node::{Node, later},
+    driver::{Driver, apply},
+    monotonic::later,
+    node::Node,
     notify::yield_now,
 };
 use crate::{backend::TimeSource, job::Placement, planner::Planner, time::since};

@@ -6,6 +6,7 @@
 //! its own timers, so that a slow reply to one does not keep the others from their work.
 
 mod active_run;
+mod beside;
 mod builder;
 mod capacity;
 mod claimer;
@@ -22,6 +23,7 @@ mod local;
 mod local_claimer;
 mod log;
 mod middleware;
+mod monotonic;
 mod mutex;
 mod mutex_groups;
 mod node;
@@ -29,9 +31,10 @@ mod notify;
 mod pending_update;
 mod search;
 mod store_health;
+mod store_request;
+mod subscription;
 mod supervisor;
 mod unresolved;
-mod within;
 
 pub use builder::Builder;
 pub use handle::Handle;

@@ -301,11 +301,6 @@ impl Heartbeat for Node {
     }
 }
 
-/// `at + by`; a year after `at` if that is out of range.
-pub(crate) fn later(at: Instant, by: Duration) -> Instant {
-    at.checked_add(by).unwrap_or_else(|| at + Duration::from_secs(366 * 86_400))
-}
-
 /// 128 random bits.
 pub(super) fn random(runtime: &dyn Runtime) -> u128 {
     u128::from(runtime.random()) << 64 | u128::from(runtime.random())

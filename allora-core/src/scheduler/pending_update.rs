@@ -2,10 +2,9 @@
 
 use super::{
     active_run::{ActiveRun, LeaseTimers, RunId, RunResult},
-    claimer::{OP, reschedule},
     inbox::{Input, Update},
     node::{Node, SharedState},
-    within::within,
+    store_request::{OP, reschedule, within},
 };
 use crate::{
     backend::{Action, Applied, Backend, Batch, Operation, Reply, TimeSource},

@@ -3,7 +3,8 @@
 use super::{
     active_run::RunId,
     lane::Lane,
-    node::{Node, Stop, later},
+    monotonic::later,
+    node::{Node, Stop},
     pending_update::{PendingUpdate, send_local},
     store_health::Part,
 };

@@ -168,7 +168,7 @@ fn a_search_that_hangs_delays_no_claim() {
     assert!(lab.ran("late").is_empty());
     member.faults.deaf_to_searches.store(false, Relaxed);
     lab.until(80.5);
-    assert!(lab.ran("late").ends_with(&[78., 79., 80.]), "{:?}", lab.ran("late"));
+    assert!(lab.ran("late").ends_with(&[77.5, 78.5, 79.5]), "{:?}", lab.ran("late"));
 }
 
 #[test]
