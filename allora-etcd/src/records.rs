@@ -81,10 +81,8 @@ impl RecordStore for Etcd {
         self.store.history_entries(query).await
     }
 
-    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        if !deleted.is_empty() {
-            self.store.prune_tombstones(now).await?;
-        }
+    async fn prune(&self, now: Time) -> Result {
+        self.store.prune_tombstones(now).await?;
         self.store.prune_history().await
     }
 

@@ -10,12 +10,9 @@ use std::sync::atomic::Ordering;
 const OP: &str = "prune";
 
 impl Client {
-    /// Deletions make tombstones, and are the time to purge old ones. History is pruned now and
-    /// then: a tenth more than the limit may be there.
-    pub(crate) async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        if !deleted.is_empty() {
-            self.purge_tombstones(now).await?;
-        }
+    /// Removes old tombstones. History is pruned when a tenth more than the limit may be there.
+    pub(crate) async fn prune(&self, now: Time) -> Result {
+        self.purge_tombstones(now).await?;
         let due = self.history_limit / 10 + 1;
         if self.history_limit > 0 && self.appended.load(Ordering::Relaxed) >= due {
             self.appended.store(0, Ordering::Relaxed);

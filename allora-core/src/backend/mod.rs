@@ -178,6 +178,20 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Removes old tombstones, and history beyond the limit. A scheduler sends it as a request of its
+    /// own, ten seconds after a write at the latest and once an hour, so that it delays and loses no
+    /// reply. Default: nothing is removed.
+    ///
+    /// # Errors
+    /// `Unavailable`: a later call removes what is left.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have removed a part.
+    async fn prune(&self, time: TimeSource) -> Result {
+        let _ = time;
+        Ok(())
+    }
+
     /// Queries over all jobs. Default: none.
     fn queries(&self) -> Option<&dyn Queries> {
         None
@@ -205,6 +219,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn durability_warning(&self) -> Option<&str> {
         (**self).durability_warning()
+    }
+    async fn prune(&self, time: TimeSource) -> Result {
+        (**self).prune(time).await
     }
     fn queries(&self) -> Option<&dyn Queries> {
         (**self).queries()

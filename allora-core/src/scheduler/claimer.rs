@@ -7,6 +7,7 @@ use super::{
     monotonic::later,
     node::{CLOCK_SKEW, Node, Stop},
     notify::yield_now,
+    pruning::Pruning,
     search::{Found, Reply, Search},
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
@@ -52,6 +53,7 @@ pub(crate) struct Claimer {
     driver: Driver,
     subscription: Subscription,
     search: Search,
+    pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
     wait: Duration,
@@ -70,6 +72,7 @@ impl Claimer {
             node,
             subscription: Subscription::new(now),
             search,
+            pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
             off: TimeDelta::zero(),
@@ -109,6 +112,7 @@ impl Claimer {
         if let Some(reply) = self.search.take() {
             self.on_found(reply);
         }
+        self.pruning.renew(&self.node);
         let (turn, scope, now) = self.plan();
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
@@ -134,7 +138,7 @@ impl Claimer {
 
     /// Ready if a request beside the claims has a reply, or a notification has come.
     fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let others = [self.subscription.poll(cx), self.search.poll(cx)];
+        let others = [self.subscription.poll(cx), self.search.poll(cx), self.pruning.poll(cx)];
         if others.iter().any(Poll::is_ready) { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -283,6 +287,7 @@ impl Claimer {
         before: Time,
     ) -> Result {
         self.driver.planner.on_answer(requests.len());
+        self.node.wrote();
         self.on_contact(sent, before, applied.now);
         if applied.replies.iter().all(Result::is_ok) {
             self.node.store_answered(Part::Claims);

@@ -29,6 +29,7 @@ mod mutex_groups;
 mod node;
 mod notify;
 mod pending_update;
+mod pruning;
 mod search;
 mod store_health;
 mod store_request;

@@ -25,7 +25,10 @@ use chrono::TimeDelta;
 use slab::Slab;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -56,6 +59,8 @@ pub(crate) struct Node {
     /// The mutex groups of this node's runs.
     pub(crate) groups: Groups,
     pub(super) store: StoreHealth,
+    /// Something was written to the store since the last request to prune it.
+    pub(super) has_written: AtomicBool,
     shared: Mutex<SharedState>,
 }
 
@@ -147,6 +152,7 @@ impl Node {
             supervisor: Notify::default(),
             groups: Groups::default(),
             store: StoreHealth::default(),
+            has_written: AtomicBool::new(false),
             shared: Mutex::new(shared),
         }
     }
@@ -251,6 +257,11 @@ impl Node {
             self.groups.on_jump(jump);
             self.supervisor.notify();
         }
+    }
+
+    /// Notes that something was written to the store, which may have old history to prune.
+    pub(super) fn wrote(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
     }
 
     /// Stops the scheduler, or stops it faster.

@@ -93,6 +93,7 @@ pub(super) async fn send(node: &Node, updates: &[PendingUpdate]) -> Result<Faile
     let sent = node.runtime.now();
     let applied = within(node, OP, apply(node, &*node.backend, time, updates)).await?;
     node.on_contact(sent, applied.now);
+    node.wrote();
     Ok(take_in(node, updates, applied, sent))
 }
 

@@ -183,6 +183,29 @@ fn a_subscription_that_hangs_delays_no_claim() {
     assert_punctual(&lab, &["code"], &all, ms(20));
 }
 
+#[test]
+fn pruning_that_hangs_delays_no_claim_and_no_end() {
+    let lab = Lab::new(21);
+    let member = lab.start(|seat, b| {
+        seat.faults.deaf_to_pruning.store(true, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(60.5);
+    let all: Vec<f64> = (1..=60).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+    assert_eq!(lab.state("code").counters.succeeded, 60);
+    assert_eq!(member.news(), ["Ready"]);
+    member.faults.deaf_to_pruning.store(false, Relaxed);
+    lab.until(121.0);
+    let pruned = member.faults.pruned.load(Relaxed);
+    assert!((4..=6).contains(&pruned), "{pruned} times in a minute of writes");
+    member.handle.remove("code");
+    lab.until(200.0);
+    let pruned = member.faults.pruned.load(Relaxed);
+    lab.until(3_000.0);
+    assert_eq!(member.faults.pruned.load(Relaxed), pruned, "nothing was written");
+}
+
 /// Thousands of extensions are due again and again, and each request takes a second.
 #[test]
 fn extensions_do_not_starve_completions() {

@@ -55,6 +55,10 @@ pub(crate) struct Faults {
     pub(crate) deaf_to_claims: AtomicBool,
     /// No search is answered.
     pub(crate) deaf_to_searches: AtomicBool,
+    /// No request to prune is answered.
+    pub(crate) deaf_to_pruning: AtomicBool,
+    /// The number of requests to prune that were answered.
+    pub(crate) pruned: AtomicU64,
     /// No subscription to notifications is answered.
     pub(crate) deaf_to_subscriptions: AtomicBool,
     /// No extension or end of a run of this job reaches the store.
@@ -211,6 +215,14 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
                 pending().await
             }
         }
+    }
+
+    async fn prune(&self, time: TimeSource) -> Result {
+        if self.faults.deaf_to_pruning.load(Relaxed) {
+            return pending().await;
+        }
+        self.faults.pruned.fetch_add(1, Relaxed);
+        self.inner.prune(time).await
     }
 
     fn namespace(&self) -> &str {
