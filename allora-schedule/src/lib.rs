@@ -59,5 +59,5 @@ pub use note::{Note, NoteReason};
 pub use period::parse_period;
 pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
-pub use schedule::{Schedule, WALK, walk, walk_count};
+pub use schedule::Schedule;
 pub use time::Time;

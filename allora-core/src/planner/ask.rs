@@ -3,7 +3,9 @@
 
 use super::{
     Planner,
+    backlog::Backlog,
     decide::{Claimant, Decision, decide},
+    known::Known,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
     slot_id::SlotId,
@@ -12,7 +14,7 @@ use super::{
 use crate::{
     backend::NextRun,
     event::Event,
-    job::{CheckedSchedule, InvalidNextAt},
+    job::{CatchUp, CheckedSchedule, InvalidNextAt, JobSpec},
     time::{Time, since},
 };
 use std::{cmp::Reverse, time::Duration};
@@ -43,6 +45,10 @@ impl Planner {
         };
         let more = wake_at.is_some_and(|at| at <= now);
         let full = more && self.unresolved.is_empty() && claims >= room;
+        let counting = std::mem::take(&mut self.counting);
+        self.walking = counting.len();
+        let wake_at = if counting.is_empty() { wake_at } else { Some(now) };
+        counting.into_iter().for_each(|id| self.wake(id, Some(now)));
         Tick { requests, wake_at, more, full, removed: std::mem::take(&mut self.removed) }
     }
 
@@ -107,9 +113,9 @@ impl Planner {
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
             let claimant =
                 Claimant { claim_id: pending.claim.claim_id, lost_after, cursor_went_last };
-            if let Ok(Decision::Claim { claim, then }) =
-                decide(&slot.name, &slot.spec, &known, now, claimant)
-            {
+            let Slot { name, spec, backlog, .. } = slot;
+            let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
+            if let Ok(Decision::Claim { claim, then }) = decided {
                 (pending.claim, pending.then) = (claim, then);
             }
         }
@@ -184,13 +190,18 @@ impl Planner {
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
         let claimant = Claimant { claim_id, lost_after, cursor_went_last };
-        let decision = decide(&slot.name, &slot.spec, known, now, claimant)?;
+        let Slot { name, spec, backlog, .. } = slot;
+        let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
         if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
         }
         Ok(Some(match decision {
+            Decision::Walk => {
+                self.counting.push(id);
+                return Ok(None);
+            }
             Decision::Wait if is_old => RequestAction::Read,
             Decision::Wait => {
                 self.look_again(id);
@@ -210,6 +221,40 @@ impl Planner {
             Decision::Reap => RequestAction::Reap,
         }))
     }
+}
+
+/// Decides about a job. If its schedule must be walked, one slice of that comes first; the decision
+/// is [`Walk`](Decision::Walk) if there is more. `walking`: the number of jobs that share a slice.
+fn walk_and_decide(
+    name: &str,
+    spec: &JobSpec,
+    known: &Known,
+    backlog: &mut Option<Box<Backlog>>,
+    now: Time,
+    claimant: Claimant,
+    walking: usize,
+) -> Result<Decision, InvalidNextAt> {
+    let Some(cursor) = known.open_cursor().filter(|next| next.due_at <= now) else {
+        *backlog = None;
+        return decide(name, spec, known, None, now, claimant);
+    };
+    let first = cursor.scheduled_at;
+    *backlog = backlog.take().and_then(|found| Some(Box::new(found.starting(first)?)));
+    if backlog.is_none() {
+        let decision = decide(name, spec, known, None, now, claimant)?;
+        let Decision::Walk = decision else { return Ok(decision) };
+    }
+    let keep = match spec.settings.catch_up {
+        CatchUp::All { limit } => limit,
+        CatchUp::Latest | CatchUp::None => 1,
+    };
+    let found = backlog.get_or_insert_with(|| Box::new(Backlog::new(first, keep)));
+    let schedule = CheckedSchedule::of(name, spec);
+    let until = schedule.due_until(now).unwrap_or(first);
+    if !found.walk(schedule, until, walking)? {
+        return Ok(Decision::Walk);
+    }
+    decide(name, spec, known, Some(found), now, claimant)
 }
 
 /// The registration or the read of a job whose state is not known.

@@ -33,6 +33,10 @@ pub(crate) struct Planner {
     pub(super) unresolved: VecDeque<SlotId>,
     /// The last request consisted of unresolved claims.
     pub(super) has_repeated: bool,
+    /// The jobs whose due occurrences are not all found yet.
+    pub(super) counting: Vec<SlotId>,
+    /// The number of these jobs after the last tick, which share a slice.
+    pub(super) walking: usize,
     /// Jobs that were removed, to be dropped outside the lock.
     pub(super) removed: Vec<JobSpec>,
     /// The number of the last tick or search.
@@ -73,6 +77,8 @@ impl Planner {
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
             has_repeated: false,
+            counting: Vec::new(),
+            walking: 0,
             removed: Vec::new(),
             tick: 0,
             stored: WorkingSet::default(),

@@ -6,6 +6,7 @@
 //! values.
 
 mod ask;
+mod backlog;
 mod congestion_window;
 mod contention;
 mod decide;

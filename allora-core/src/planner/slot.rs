@@ -1,6 +1,6 @@
 //! One job on one node: the agreement with the store about it, and the conversation.
 
-use super::{known::Known, request::PendingClaim};
+use super::{backlog::Backlog, known::Known, request::PendingClaim};
 use crate::{
     backend::NextRun,
     event::Event,
@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) rank: u32,
     pub(crate) phase: Phase,
     pub(crate) exchange: Exchange,
+    /// Its due occurrences, if its schedule can only be walked.
+    pub(crate) backlog: Option<Box<Backlog>>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
     /// The generation of the definition that this node and the store last agreed on.
@@ -155,6 +157,7 @@ impl Slot {
             origin,
             phase: Phase::New,
             exchange: Exchange::Idle,
+            backlog: None,
             wake_at: None,
             agreed: None,
             fence: None,

@@ -190,6 +190,10 @@ impl Claimer {
     /// free.
     async fn sleep(&mut self, turn: &Tick, now: Time) {
         let node = self.node.clone();
+        if turn.wake_at.is_some_and(|at| at <= now) {
+            // More is to be computed, which must not block the executor.
+            yield_now().await;
+        }
         let asleep = node.runtime.now();
         let due_in = turn.wake_at.filter(|_| !turn.full).map(|at| since(at, now));
         let known = due_in.map(|span| later(asleep, span));

@@ -15,7 +15,13 @@ use crate::{
 };
 use crate::{error::Result, event::Event, job::JobSpec, time::Time};
 use chrono::TimeDelta;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
@@ -69,10 +75,14 @@ impl OneJob {
 
     fn tick(&mut self, now: Time, room: usize) -> Vec<Request> {
         let mut events = Vec::new();
-        let turn = self.planner.tick(now, room, &mut events);
-        self.asked += turn.requests.len();
+        let mut tick = self.planner.tick(now, room, &mut events);
+        // The due occurrences of a closure are found in slices.
+        while tick.requests.is_empty() && !tick.full && tick.wake_at == Some(now) {
+            tick = self.planner.tick(now, room, &mut events);
+        }
+        self.asked += tick.requests.len();
         self.note(events);
-        turn.requests
+        tick.requests
     }
 
     /// Ticks at this time until there are no more requests.

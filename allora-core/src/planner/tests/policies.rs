@@ -71,7 +71,8 @@ fn a_closure_continues_from_now_when_counting_takes_too_long() {
             let (runs, asked) = (job.ran.clone(), job.asked);
             assert!((1..=5).contains(&runs.len()) && asked < 10, "{period} {policy:?} {runs:?}");
             assert!(runs.iter().all(|run| *run > back - 80.0 && *run <= back), "{runs:?}");
-            assert!(job.events[0].ends_with(" ?"), "{:?}", job.events);
+            let is_counted = period == 61;
+            assert_eq!(job.events[0].ends_with(" ?"), !is_counted, "{:?}", job.events);
             let next = job.record.and_then(|record| record.cursor).unwrap();
             assert!(
                 seconds(next.scheduled_at) > back
@@ -200,4 +201,72 @@ fn triggers_and_schedule_take_turns() {
         job.end(at(now + 14.0), Completion::Succeeded);
     }
     job.expect(&[60., 1., 1., 1., 120.], &[], 180.);
+}
+
+/// A closure with this period in seconds, and the number of its calls.
+fn counted(period: i64) -> (JobSpec, Arc<AtomicU64>) {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counter = calls.clone();
+    let next_at = move |after: Time| {
+        counter.fetch_add(1, Relaxed);
+        Some(after + TimeDelta::seconds(period))
+    };
+    (of(next_at), calls)
+}
+
+#[test]
+fn a_closure_is_called_at_most_three_times_for_each_missed_occurrence() {
+    let missed = 11_520_u32;
+    for (limit, least_once) in [(100, false), (100, true), (20_000, false)] {
+        let (spec, calls) = counted(60);
+        let spec = spec.catch_up(CatchUp::All { limit });
+        let spec = if least_once { spec.at_least_once(secs(30)) } else { spec };
+        let job = OneJob::new(spec).at(0.0);
+        calls.store(0, Relaxed);
+        let job = job.at(f64::from(missed) * 60.0);
+        let ran = limit.min(missed);
+        assert_eq!(job.ran.len(), ran as usize);
+        let record = job.record.unwrap();
+        assert_eq!(record.counters.missed, u64::from(missed - ran));
+        let calls = calls.load(Relaxed);
+        assert!(calls <= 3 * u64::from(missed), "{calls} calls, limit {limit}");
+    }
+}
+
+#[test]
+fn a_long_count_delays_no_other_job() {
+    let (long, calls) = counted(1);
+    let (short, _) = counted(100_000);
+    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+    planner.add(NewJob::new("long".into(), long.catch_up(CatchUp::All { limit: 9 }))).unwrap();
+    planner.add(NewJob::new("short".into(), short)).unwrap();
+    let mut records = [None, None];
+    let mut claims = Vec::new();
+    let events = &mut Vec::new();
+    for now in [at(0.0), at(2_000_000.0)] {
+        let mut ticks = 0;
+        while let Some(tick) = Some(planner.tick(now, 10, events))
+            && (!tick.requests.is_empty() || tick.wake_at == Some(now))
+        {
+            ticks += 1;
+            assert!(calls.swap(0, Relaxed) <= 1_010, "in one tick");
+            for request in tick.requests {
+                let is_claim = request.is_claim();
+                let (name, operation) = (request.name.clone(), request.operation());
+                let record = &mut records[usize::from(&*name == "short")];
+                let context = OpContext::new("me", now);
+                let reply = apply(record, &operation, context, &mut HistoryBuffer::off()).unwrap();
+                planner.on_reply(request, Answer::new(reply, now), events);
+                claims.extend(is_claim.then_some((name.to_string(), ticks)));
+            }
+            if claims.len() == 3 {
+                break;
+            }
+        }
+    }
+    assert_eq!(claims[0], ("short".to_owned(), 1));
+    assert_eq!(claims[1].0, "long");
+    assert!((1_000..1_010).contains(&claims[1].1), "a million calls: {claims:?}");
+    let missed = records[0].as_ref().unwrap().counters.missed;
+    assert_eq!(missed, 0, "a number that is not known is not added");
 }
