@@ -19,6 +19,7 @@ pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, TimeSource,
 };
+pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use queries::{Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
 pub use state::{
@@ -179,7 +180,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Removes old tombstones, and history beyond the limit. A scheduler sends it as a request of its
-    /// own, ten seconds after a write at the latest and once an hour, so that it delays and loses no
+    /// own, every ten seconds while it writes and once an hour, so that it delays and loses no
     /// reply. Default: nothing is removed.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::{
     wake_up::{NOW, WakeUp, recheck},
 };
 use crate::{
-    backend::NextRun,
+    backend::{MAX_BYTES, NextRun, OPERATION_BYTES},
     event::Event,
     job::{CatchUp, CheckedSchedule, InvalidNextAt, JobSpec},
     time::{Time, since},
@@ -66,26 +66,37 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> usize {
         let size = self.window.size();
+        let mut bytes = 0;
         while requests.len() < size
             && let Some((at, _, id)) = self.next_up()
             && at == NOW
         {
+            bytes += self.slots.get(id).map_or(0, Slot::operation_bytes);
+            if bytes > MAX_BYTES && !requests.is_empty() {
+                return 0;
+            }
             self.queue.pop();
             requests.extend(self.ask_about(id, at, now, events));
         }
         let most = self.contention.size(room);
         let mut claims = 0;
-        while claims < most && requests.len() < size {
+        while claims < most
+            && requests.len() < size
+            && (requests.is_empty() || bytes + OPERATION_BYTES <= MAX_BYTES)
+        {
             let due = self.due_now(now, (most - claims).min(size - requests.len()));
             if due.is_empty() {
                 break;
             }
             for wake_up @ (at, _, id) in due {
-                if claims >= most || requests.len() >= size {
+                let more = self.slots.get(id).map_or(0, Slot::operation_bytes);
+                let fits = requests.is_empty() || bytes + more <= MAX_BYTES;
+                if claims >= most || requests.len() >= size || !fits {
                     self.queue.push(Reverse(wake_up));
                     continue;
                 }
                 let request = self.ask_about(id, at, now, events);
+                bytes += request.as_ref().map_or(0, |_| more);
                 claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
                 requests.extend(request);
             }

@@ -2,7 +2,7 @@
 
 use super::{backlog::Backlog, known::Known, request::PendingClaim};
 use crate::{
-    backend::NextRun,
+    backend::{NextRun, OPERATION_BYTES},
     event::Event,
     job::{InvalidNextAt, JobSpec},
     time::Time,
@@ -171,6 +171,15 @@ impl Slot {
 
     pub(crate) fn is_stored(&self) -> bool {
         matches!(self.origin, Origin::Stored)
+    }
+
+    /// The largest size of its next operation.
+    pub(crate) fn operation_bytes(&self) -> usize {
+        let definition = match (&self.origin, &self.phase) {
+            (Origin::Stored, _) | (_, Phase::Known(_) | Phase::Stale) => 0,
+            (Origin::Code(definition), _) => definition.as_ref().map_or(0, |text| text.len()),
+        };
+        OPERATION_BYTES + definition
     }
 
     pub(crate) fn is_removed(&self) -> bool {

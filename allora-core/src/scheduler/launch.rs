@@ -123,8 +123,7 @@ impl Node {
             turn: Turn::Waits,
         };
         let id = shared.active.insert(live);
-        let stopping = (shared.stop != Stop::No).then_some(now);
-        if shared.scan_soon(stopping.unwrap_or(timers.extend_at)) {
+        if shared.set_timers(id) {
             self.supervisor.notify();
         }
         if refused {

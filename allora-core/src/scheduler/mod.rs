@@ -35,6 +35,7 @@ mod store_health;
 mod store_request;
 mod subscription;
 mod supervisor;
+mod timer_queue;
 mod unresolved;
 
 pub use builder::Builder;

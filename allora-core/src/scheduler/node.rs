@@ -9,6 +9,7 @@ use super::{
     mutex_groups::Groups,
     notify::Notify,
     store_health::StoreHealth,
+    timer_queue::TimerQueue,
 };
 use crate::{
     backend::Backend,
@@ -84,8 +85,10 @@ pub(crate) struct SharedState {
     pub(crate) unresolved: usize,
     /// Runs that have ended since the supervisor last collected them.
     pub(crate) ended: Vec<RunId>,
-    /// When the supervisor next scans the runs.
-    pub(crate) scan_at: Option<Instant>,
+    /// When the supervisor looks at each run.
+    pub(crate) looks: TimerQueue,
+    /// The times from which the lease of each run may be extended together with others.
+    pub(crate) early: TimerQueue,
     pub(crate) stop: Stop,
     pub(crate) clock: StoreClock,
     /// The store has replied.
@@ -103,14 +106,21 @@ pub(crate) enum Stop {
 }
 
 impl SharedState {
-    /// Makes the supervisor scan the runs at this time at the latest. Returns whether that is
-    /// earlier than before.
-    pub(crate) fn scan_soon(&mut self, at: Instant) -> bool {
-        let sooner = self.scan_at.is_none_or(|scan_at| scan_at > at);
-        if sooner {
-            self.scan_at = Some(at);
+    /// Applies the times of a run's lease. Returns `true` if the supervisor is to look at it before
+    /// all others.
+    pub(crate) fn set_timers(&mut self, id: RunId) -> bool {
+        let Some(timers) = self.active.get(id).map(|active| active.timers) else { return false };
+        self.early.set(id, timers.early_at());
+        // A stopping scheduler may have an earlier time for it.
+        self.looks.set_by(id, timers.extend_at)
+    }
+
+    /// Makes the supervisor look at all runs.
+    pub(crate) fn look_at_all(&mut self, now: Instant) {
+        for (id, active) in &self.active {
+            self.early.set(id, active.timers.early_at());
+            self.looks.set(id, now);
         }
-        sooner
     }
 }
 
@@ -133,7 +143,8 @@ impl Node {
             claiming: 0,
             unresolved: 0,
             ended: Vec::new(),
-            scan_at: None,
+            looks: TimerQueue::default(),
+            early: TimerQueue::default(),
             stop: Stop::No,
             clock: StoreClock::new(runtime.wall(), runtime.now()),
             clock_is_known: false,
@@ -246,7 +257,7 @@ impl Node {
                 for (_, active) in &mut shared.active {
                     active.timers.shorten(jump, got, self.config.store_timeout);
                 }
-                shared.scan_soon(got);
+                shared.look_at_all(got);
             }
             (is_first, jump)
         };
@@ -302,11 +313,12 @@ impl Heartbeat for Node {
         let now = self.runtime.now();
         {
             let mut shared = self.shared();
-            let of_run = |active: &&mut ActiveRun| active.run.is(run);
-            if let Some(active) = shared.active.iter_mut().map(|(_, active)| active).find(of_run) {
+            let of_run = |(_, active): &(RunId, &mut ActiveRun)| active.run.is(run);
+            let found = shared.active.iter_mut().find(of_run);
+            if let Some((id, active)) = found {
                 active.timers.extend_at = now;
+                shared.set_timers(id);
             }
-            shared.scan_soon(now);
         }
         self.supervisor.notify();
     }

@@ -224,3 +224,30 @@ fn unresolved_claims_are_handed_over_once() {
     let reply = job.apply(&Operation::new(name, Action::Claim(claim.clone())), "me", at(62.0));
     assert!(matches!(reply, Ok(Reply::Claimed(_))), "{reply:?}");
 }
+
+/// A schedule with a definition of this number of bytes.
+struct Long(usize);
+
+impl Schedule for Long {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        Some(after + TimeDelta::seconds(60))
+    }
+
+    fn definition(&self) -> Option<String> {
+        Some("x".repeat(self.0))
+    }
+}
+
+#[test]
+fn one_request_has_at_most_a_mebibyte_or_one_operation() {
+    for (definition, most) in [(100_000, 10), (2_000_000, 1), (0, 1_000)] {
+        let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+        for n in 0..1_000.min(4 * most) {
+            planner.add(NewJob::new(n.to_string().into(), of(Long(definition)))).unwrap();
+        }
+        let tick = planner.tick(at(0.0), 10, &mut Vec::new());
+        assert_eq!(tick.requests.len(), most, "{definition} bytes");
+        let next = planner.tick(at(0.0), 10, &mut Vec::new());
+        assert_eq!(next.requests.is_empty(), most == 1_000, "the rest is sent next");
+    }
+}
