@@ -24,7 +24,7 @@ struct Unresolved {
 
 enum State {
     /// It may have succeeded.
-    Unknown(Claim),
+    Unknown(Box<Claim>),
     /// It has succeeded. The occurrence is to be released.
     Claimed { fence: i64 },
 }
@@ -32,7 +32,7 @@ enum State {
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
 pub(super) async fn resolve(node: &Node, claims: Vec<(Arc<str>, Claim)>) {
-    let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(claim) };
+    let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(Box::new(claim)) };
     let mut claims: VecDeque<_> = claims.into_iter().map(unresolved).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
     loop {
@@ -73,7 +73,7 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
 impl Unresolved {
     fn operation(&self) -> Operation<'_> {
         let action = match &self.state {
-            State::Unknown(claim) => Action::Claim(claim.clone()),
+            State::Unknown(claim) => Action::Claim(Claim::clone(claim)),
             State::Claimed { fence } => Action::Release { fence: *fence },
         };
         Operation::new(&self.name, action)
