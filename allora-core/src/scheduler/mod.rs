@@ -6,7 +6,6 @@
 //! its own timers, so that a slow reply to one does not keep the others from their work.
 
 mod active_run;
-mod beside;
 mod builder;
 mod capacity;
 mod claimer;
@@ -31,6 +30,7 @@ mod notify;
 mod pending_update;
 mod pruning;
 mod search;
+mod side_request;
 mod store_health;
 mod store_request;
 mod subscription;

@@ -1,6 +1,6 @@
 //! The removal of old tombstones and history: a request of its own, which nothing waits for.
 
-use super::{beside::Beside, monotonic::later, node::Node, store_request::within};
+use super::{monotonic::later, node::Node, side_request::SideRequest, store_request::within};
 use crate::{backend::TimeSource, error::Result};
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,13 +16,13 @@ const WRITING: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(3_600);
 
 pub(super) struct Pruning {
-    request: Beside<Result>,
+    request: SideRequest<Result>,
     last: Instant,
 }
 
 impl Pruning {
     pub(super) fn new(now: Instant) -> Self {
-        Self { request: Beside::default(), last: now }
+        Self { request: SideRequest::default(), last: now }
     }
 
     /// Sends a request, if it is time for one. It has no timer of its own: the poll is often enough.

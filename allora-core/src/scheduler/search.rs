@@ -2,9 +2,9 @@
 //! and occurrences that other nodes released.
 
 use super::{
-    beside::Beside,
     monotonic::later,
     node::Node,
+    side_request::SideRequest,
     store_request::{MIN_BACKOFF, within},
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) struct Search {
     /// `true` if the backend can be searched.
     is_on: bool,
     /// The search that is on its way.
-    request: Beside<Reply>,
+    request: SideRequest<Reply>,
     /// The time of the next search, by the store's clock.
     at: Time,
     /// The number of due records that the next search leaves to other nodes.
@@ -140,7 +140,7 @@ impl Search {
     pub(super) fn new(is_on: bool) -> Self {
         Self {
             is_on,
-            request: Beside::default(),
+            request: SideRequest::default(),
             at: Time::MIN_UTC,
             skip: 0,
             is_crowded: false,

@@ -1,8 +1,8 @@
 //! The subscription to the store's notifications. Without it, polling finds the changes.
 
 use super::{
-    beside::Beside,
     node::Node,
+    side_request::SideRequest,
     store_request::{MAX_BACKOFF, within},
 };
 use crate::{
@@ -20,7 +20,7 @@ pub(super) struct Subscription {
     stream: Option<BoxStream<'static, Notification>>,
     /// A notification that has come and was not taken.
     arrived: Option<Notification>,
-    request: Beside<Result<BoxStream<'static, Notification>>>,
+    request: SideRequest<Result<BoxStream<'static, Notification>>>,
     /// The time of the next request, if there is no stream.
     renew_at: Instant,
     failure: Failure,
@@ -38,7 +38,7 @@ impl Subscription {
         Self {
             stream: None,
             arrived: None,
-            request: Beside::default(),
+            request: SideRequest::default(),
             renew_at: now,
             failure: Failure::No,
         }

@@ -11,15 +11,15 @@ use std::{
 };
 
 /// At most one request. Its sender polls it whenever it waits for anything.
-pub(super) struct Beside<T>(Option<MaybeDone<BoxFuture<'static, T>>>);
+pub(super) struct SideRequest<T>(Option<MaybeDone<BoxFuture<'static, T>>>);
 
-impl<T> Default for Beside<T> {
+impl<T> Default for SideRequest<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T> Beside<T> {
+impl<T> SideRequest<T> {
     /// Sends a request. One that is on its way is dropped.
     pub(super) fn begin(&mut self, request: impl Future<Output = T> + Send + 'static) {
         self.0 = Some(maybe_done(request.boxed()));
