@@ -108,6 +108,11 @@ impl Node {
         fine(self.apply(now, &[Operation::new(name, action)]).await.single())
     }
 
+    /// Removes what is old at this time.
+    pub(crate) async fn prune(&self, now: Time) {
+        fine(self.backend.prune(TimeSource::Fixed(now)).await);
+    }
+
     /// Registers a job in code.
     pub(crate) async fn register(&self, now: Time, name: &str, first: Time) -> JobState {
         let first = Some(first.into());

@@ -32,8 +32,8 @@ const PAGES_PER_CALL: usize = 10;
 const OP: &str = "prune";
 
 impl Store {
-    /// Prunes in the background, unless that is under way. What fails is done after a later batch.
-    pub(crate) fn start_pruning(self: &Arc<Self>, has_deleted: bool, now: Time) {
+    /// Prunes in the background, unless that is under way. What fails is left to a later call.
+    pub(crate) fn start_pruning(self: &Arc<Self>, now: Time) {
         if self.is_pruning.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -41,12 +41,13 @@ impl Store {
         self.client.spawn(async move {
             let Some(store) = store.upgrade() else { return };
             loop {
-                if let Err(error) = store.prune(has_deleted, now).await {
-                    tracing::debug!(%error, "pruning failed; a later batch tries again");
-                }
+                let result = store.prune(now).await;
                 store.is_pruning.store(false, Ordering::Relaxed);
+                if let Err(error) = result {
+                    return tracing::debug!(%error, "pruning failed; a later call tries again");
+                }
                 // A batch that ended meanwhile has started nothing.
-                let is_done = store.left_kinds().is_empty();
+                let is_done = store.left_kinds().is_empty() && !store.has_excess();
                 if is_done || store.is_pruning.swap(true, Ordering::Relaxed) {
                     return;
                 }
@@ -54,10 +55,8 @@ impl Store {
         });
     }
 
-    async fn prune(&self, has_deleted: bool, now: Time) -> Result {
-        if has_deleted {
-            self.prune_tombstones(now).await?;
-        }
+    async fn prune(&self, now: Time) -> Result {
+        self.prune_tombstones(now).await?;
         let left = std::mem::take(&mut *self.left_kinds());
         for kind in left {
             self.forget_kind(&kind).await?;
@@ -143,10 +142,15 @@ impl Store {
         Ok(())
     }
 
+    /// `true` if there may be a tenth more history than the limit.
+    fn has_excess(&self) -> bool {
+        let every = (self.history_limit as u64 / 10).max(1);
+        self.history_limit > 0 && self.appended.load(Ordering::Relaxed) >= every
+    }
+
     /// Removes a part of the history beyond the limit; not every time.
     async fn prune_history(&self) -> Result {
-        let every = (self.history_limit as u64 / 10).max(1);
-        if self.history_limit == 0 || self.appended.load(Ordering::Relaxed) < every {
+        if !self.has_excess() {
             return Ok(());
         }
         self.appended.store(0, Ordering::Relaxed);
@@ -168,6 +172,7 @@ impl Store {
         }
         if excess > 0 {
             // The next call removes more.
+            let every = (self.history_limit as u64 / 10).max(1);
             self.appended.fetch_add(every, Ordering::Relaxed);
         }
         Ok(())

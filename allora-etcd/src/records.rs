@@ -45,7 +45,13 @@ impl RecordStore for Etcd {
     }
 
     async fn commit(&self, commit: Commit<'_, Version>) -> Result<Vec<Result<Outcome<Version>>>> {
-        self.store.commit(commit).await
+        let now = commit.now;
+        let outcomes = self.store.commit(commit).await;
+        // No list may show a kind without schedules for long.
+        if !self.store.left_kinds().is_empty() {
+            self.store.start_pruning(now);
+        }
+        outcomes
     }
 
     async fn scan(
@@ -81,8 +87,9 @@ impl RecordStore for Etcd {
         self.store.history_entries(query).await
     }
 
-    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        self.store.start_pruning(!deleted.is_empty(), now);
+    /// Returns at once: the work goes on beside the batches.
+    async fn prune(&self, now: Time) -> Result {
+        self.store.start_pruning(now);
         Ok(())
     }
 

@@ -77,7 +77,7 @@ impl RecordStore for Memory {
         Ok(entries.take(query.limit).cloned().collect())
     }
 
-    async fn prune(&self, _: &[&str], now: Time) -> Result {
+    async fn prune(&self, now: Time) -> Result {
         self.index().purge_tombstones(now);
         Ok(())
     }

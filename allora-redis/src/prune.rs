@@ -20,10 +20,7 @@ use allora_core::{
 };
 use chrono::DateTime;
 use futures::future::try_join_all;
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 const OP: &str = "prune";
 
@@ -37,10 +34,12 @@ const PART: usize = CHUNK / 10;
 const MAX_DELAY: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Removes the tombstones whose time is over from the shards of these names: a deletion makes a
-    /// tombstone, and removes old ones.
-    pub(crate) async fn purge_tombstones(&self, deleted: &[&str], now: Time) -> Result {
-        let shards: BTreeSet<u32> = deleted.iter().map(|name| self.keys.shard_of(name)).collect();
+    /// Removes the tombstones whose time is over from all shards.
+    pub(crate) async fn purge_tombstones(&self, now: Time) -> Result {
+        self.purge_shards(0..self.keys.shards, now).await
+    }
+
+    async fn purge_shards(&self, shards: impl IntoIterator<Item = u32>, now: Time) -> Result {
         let purged = shards.into_iter().map(|shard| async move {
             let keys = self.keys.shard(shard);
             let all = [keys.state(), keys.tombstones(), keys.hot()];
@@ -95,7 +94,7 @@ impl Store {
             let writes: Vec<&Write<'_>> = writes.iter().collect();
             self.write(OP, shard, &writes, self.connection.timeout).await?;
             self.notify(vec![Notification::Changed]);
-            self.purge_tombstones(&[&one.name], now).await?;
+            self.purge_shards([self.keys.shard_of(&one.name)], now).await?;
         }
         Ok(Some(Place { shard, from }))
     }

@@ -70,8 +70,8 @@ impl RecordStore for Redis {
         self.store.history_entries(query).await
     }
 
-    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        self.store.purge_tombstones(deleted, now).await
+    async fn prune(&self, now: Time) -> Result {
+        self.store.purge_tombstones(now).await
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {

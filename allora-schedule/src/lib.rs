@@ -59,7 +59,7 @@ pub use note::{Note, NoteReason};
 pub use period::parse_period;
 pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
+pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;
-pub use schedule::{Schedule, WALK, walk, walk_count};
 pub use time::Time;

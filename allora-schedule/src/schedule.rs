@@ -1,9 +1,6 @@
-//! The trait [`Schedule`], and what is computed of any schedule by walking it.
+//! The trait [`Schedule`], and the search for the latest instant of a set.
 
-use crate::{
-    Note, ScheduleError,
-    time::{Time, whole_millis},
-};
+use crate::{Note, ScheduleError, time::Time};
 use chrono::DateTime;
 use std::sync::Arc;
 
@@ -29,20 +26,22 @@ pub trait Schedule: Send + Sync + 'static {
     fn next_at(&self, after: Time) -> Option<Time>;
 
     /// The last instant of the chain that starts at `from`, not after `until`; `from` itself if
-    /// there is no later one. `None`: not found within the schedule's bounds of cost, in which
-    /// case the passed range is recorded without a count.
+    /// there is no later one. `None`: not computed. After an outage, the scheduler then asks for one
+    /// instant after the other, in slices, up to a million.
     ///
-    /// Walks at most [`WALK`] steps; override where it can be computed.
+    /// Default: not computed.
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        walk(from, until, |at| self.next_at(at))
+        let _ = (from, until);
+        None
     }
 
     /// The number of instants of the chain from `from` that are after it and not after `until`.
-    /// `None` if the count would take too long.
+    /// `None`: not computed, as for [`latest_at`](Self::latest_at).
     ///
-    /// Walks at most [`WALK`] steps; override it where the number can be computed.
+    /// Default: not computed.
     fn count(&self, from: Time, until: Time) -> Option<u64> {
-        walk_count(from, until, |at| self.next_at(at))
+        let _ = (from, until);
+        None
     }
 
     /// Text that changes when the schedule does; `None`: changes are not noticed.
@@ -81,35 +80,6 @@ pub struct Token(());
 #[doc(hidden)]
 pub fn is_built_in<S: Schedule + ?Sized>(schedule: &S) -> bool {
     schedule.is_built_in(Token(()))
-}
-
-/// The most steps that the provided [`Schedule::latest_at`] walks.
-pub const WALK: usize = 10_000;
-
-/// The last instant of the chain from `from`, not after `until`, by walking it: what the provided
-/// [`Schedule::latest_at`] does. `None` after [`WALK`] steps.
-pub fn walk(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<Time> {
-    let mut at = from;
-    for _ in 0..WALK {
-        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
-            Some(next) => at = next,
-            None => return Some(at),
-        }
-    }
-    None
-}
-
-/// The number of instants of the chain after `from` and not after `until`, by walking it: the
-/// provided [`Schedule::count`]. `None` after [`WALK`] steps.
-pub fn walk_count(from: Time, until: Time, next: impl Fn(Time) -> Option<Time>) -> Option<u64> {
-    let mut at = from;
-    for count in 0..=WALK {
-        match next(at).map(whole_millis).filter(|next| *next > at && *next <= until) {
-            Some(next) => at = next,
-            None => return Some(count as u64),
-        }
-    }
-    None
 }
 
 /// [`Schedule::latest_at`] for a fixed set of whole seconds: `next` answers with the first one
@@ -222,24 +192,6 @@ mod tests {
         });
         assert_eq!(found.unwrap().timestamp(), 315_360_000 / step * step);
         asked.get()
-    }
-
-    #[test]
-    fn a_walk_is_bounded_and_ends_where_a_schedule_stands_still() {
-        let steps = |millis| move |at: Time| Some(at + chrono::TimeDelta::milliseconds(millis));
-        let at = |millis| DateTime::from_timestamp_millis(millis).unwrap();
-        assert_eq!(steps(7).count(at(0), at(70)), Some(10));
-        assert_eq!(steps(7).latest_at(at(0), at(76)), Some(at(70)));
-        let far = at(WALK as i64 + 1);
-        assert_eq!((steps(1).count(at(0), far), steps(1).latest_at(at(0), far)), (None, None));
-        for still in [steps(0), steps(-1)] {
-            assert_eq!(
-                (still.count(at(5), far), still.latest_at(at(5), far)),
-                (Some(0), Some(at(5)))
-            );
-        }
-        let crawls = |at: Time| Some(at + chrono::TimeDelta::nanoseconds(1));
-        assert_eq!(crawls.count(at(0), far), Some(0));
     }
 
     #[test]

@@ -32,17 +32,19 @@ pub(crate) enum Pruning {
 }
 
 impl Client {
-    /// Deletions make tombstones, and are the time to purge old ones. History is pruned now and
-    /// then: a tenth more than the limit may be there. A limit that was lowered is reached after
-    /// many calls.
-    pub(crate) async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        if !deleted.is_empty() {
-            self.purge_tombstones(now).await?;
-        }
+    /// Removes old tombstones and history, bit by bit. A call that is dropped leaves the rest to the
+    /// next one. A tenth more history than the limit may be there.
+    pub(crate) async fn prune(&self, now: Time) -> Result {
+        self.purge_tombstones(now).await?;
         // Another call that prunes has it.
         let Some(before) = self.pruning().take() else { return Ok(()) };
         let mut turn = Turn { client: self, next: before };
-        turn.prune_history().await
+        loop {
+            turn.prune_history().await?;
+            if matches!(turn.next, Pruning::Done) {
+                return Ok(());
+            }
+        }
     }
 
     fn pruning(&self) -> MutexGuard<'_, Option<Pruning>> {

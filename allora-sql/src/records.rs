@@ -84,8 +84,8 @@ impl RecordStore for Sql {
         self.client.history_entries(query).await
     }
 
-    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        self.client.prune(deleted, now).await
+    async fn prune(&self, now: Time) -> Result {
+        self.client.prune(now).await
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {

@@ -285,9 +285,7 @@ pub(super) async fn fences_grow_after_the_tombstone_is_removed(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let claimed = won(w.node().claim(t(600), "job", once(&seen, 1, Some(t(660).into()))).await);
     w.node().delete(t(600), "job").await;
-    // A deletion after its time removes it.
-    w.node().register(t(8 * 86_400), "other", t(8 * 86_400)).await;
-    w.node().delete(t(8 * 86_400), "other").await;
+    w.node().prune(t(8 * 86_400)).await;
     w.node().act(t(8 * 86_400), "job", Action::Read).await;
     // The clock has gone back to the beginning.
     let new = w.node().register(t(0), "job", t(60)).await;

@@ -2,7 +2,7 @@
 
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
-    backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply},
+    backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply, TimeSource},
 };
 use async_trait::async_trait;
 use std::sync::{
@@ -95,6 +95,10 @@ impl<B: Backend> Backend for PartialBackend<B> {
             Some(false) => failed(),
         });
         Ok(Applied::new(now, replies.collect()))
+    }
+
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.store.prune(time).await
     }
 
     fn namespace(&self) -> &str {

@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, History, Notifier, OnExpiry, Operation,
-        Queries, Reply,
+        Queries, Reply, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -168,6 +168,10 @@ impl<B: Backend> Backend for RecordingBackend<B> {
             }
         }
         Ok(applied)
+    }
+
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.store.prune(time).await
     }
 
     fn namespace(&self) -> &str {

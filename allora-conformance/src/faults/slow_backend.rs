@@ -169,6 +169,10 @@ impl<B: Backend> Backend for SlowBackend<B> {
         self.store.reschedule(batch).await
     }
 
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.store.prune(time).await
+    }
+
     fn namespace(&self) -> &str {
         self.store.namespace()
     }

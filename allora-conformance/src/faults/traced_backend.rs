@@ -47,6 +47,10 @@ impl<B: Backend> Backend for TracedStore<B> {
         applied
     }
 
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.store.prune(time).await
+    }
+
     fn namespace(&self) -> &str {
         self.store.namespace()
     }
@@ -117,6 +121,10 @@ impl<B: Backend> Backend for TracedRequests<B> {
         let applied = self.store.reschedule(batch).await;
         request.answered = applied.is_ok();
         applied
+    }
+
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.store.prune(time).await
     }
 
     fn namespace(&self) -> &str {

@@ -19,6 +19,7 @@ pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, TimeSource,
 };
+pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use queries::{Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
 pub use state::{
@@ -180,6 +181,20 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Removes old tombstones, and history beyond the limit. A scheduler sends it as a request of its
+    /// own, every ten seconds while it writes and once an hour, so that it delays and loses no
+    /// reply. Default: nothing is removed.
+    ///
+    /// # Errors
+    /// `Unavailable`: a later call removes what is left.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have removed a part.
+    async fn prune(&self, time: TimeSource) -> Result {
+        let _ = time;
+        Ok(())
+    }
+
     /// Queries over all jobs. Default: none.
     fn queries(&self) -> Option<&dyn Queries> {
         None
@@ -207,6 +222,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
     fn durability_warning(&self) -> Option<&str> {
         (**self).durability_warning()
+    }
+    async fn prune(&self, time: TimeSource) -> Result {
+        (**self).prune(time).await
     }
     fn queries(&self) -> Option<&dyn Queries> {
         (**self).queries()

@@ -55,6 +55,12 @@ impl TimeSource {
     }
 }
 
+/// The largest number of bytes of one request of a scheduler, unless it has one operation.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// An upper bound for what an operation has beside texts of any length: names, ids, times.
+pub(crate) const OPERATION_BYTES: usize = 1_000;
+
 /// One operation on the record of one job.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -66,15 +66,19 @@ impl<'a> CheckedSchedule<'a> {
     }
 
     /// The last nominal time of the chain from `from` that is due at `now`; `from` itself is due.
-    /// `None` if the search takes too long.
+    /// `None` if the schedule does not compute it.
     pub(crate) fn latest(&self, from: Time, now: Time) -> Planned<Option<Time>> {
+        self.due_until(now).map_or(Ok(Some(from)), |until| self.latest_of_chain(from, until))
+    }
+
+    /// The last nominal time that is due at `now`, if there is an occurrence at it.
+    pub(crate) fn due_until(&self, now: Time) -> Option<Time> {
         let shift = TimeDelta::from_std(self.settings.delay + self.settings.jitter);
-        let until = shift.ok().and_then(|shift| now.checked_sub_signed(shift));
-        until.map_or(Ok(Some(from)), |until| self.latest_of_chain(from, until))
+        shift.ok().and_then(|shift| now.checked_sub_signed(shift))
     }
 
     /// The last nominal time of the chain from `from` that is not after `until` and within the
-    /// bounds; `from` itself if there is none. `None` if the search takes too long.
+    /// bounds; `from` itself if there is none. `None` if the schedule does not compute it.
     pub(crate) fn latest_of_chain(&self, from: Time, until: Time) -> Planned<Option<Time>> {
         let until = self.settings.end.map_or(until, |end| until.min(end));
         if until <= from {
@@ -89,7 +93,7 @@ impl<'a> CheckedSchedule<'a> {
     }
 
     /// The number of nominal times of the chain after `from` and not after `until`; `None` if
-    /// counting them takes too long.
+    /// the schedule does not compute it.
     pub(crate) fn count(&self, from: Time, until: Time) -> Planned<Option<u64>> {
         guarded(|| self.job.count(from, until))
     }

@@ -75,12 +75,14 @@ pub trait Job: Send + Sync + 'static {
 
     /// As [`Schedule::latest_at`](crate::Schedule::latest_at).
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        allora_schedule::walk(from, until, |at| self.next_at(at))
+        let _ = (from, until);
+        None
     }
 
     /// As [`Schedule::count`](crate::Schedule::count).
     fn count(&self, from: Time, until: Time) -> Option<u64> {
-        allora_schedule::walk_count(from, until, |at| self.next_at(at))
+        let _ = (from, until);
+        None
     }
 
     /// As [`Schedule::definition`](crate::Schedule::definition). The store keeps the text of a type

@@ -2,16 +2,19 @@
 //! replies were lost.
 
 use super::{
-    Planner, SlotId, WakeUp,
+    Planner,
+    backlog::Backlog,
     decide::{Claimant, Decision, decide},
-    machine::NOW,
-    recheck,
+    known::Known,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
+    slot_id::SlotId,
+    wake_up::{NOW, WakeUp, recheck},
 };
 use crate::{
+    backend::{MAX_BYTES, OPERATION_BYTES},
     event::Event,
-    job::{CheckedSchedule, Delivery, InvalidNextAt},
+    job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec},
     time::{Time, since},
 };
 use std::{cmp::Reverse, time::Duration};
@@ -42,6 +45,10 @@ impl Planner {
         };
         let more = wake_at.is_some_and(|at| at <= now);
         let full = more && self.unresolved.is_empty() && claims >= room;
+        let counting = std::mem::take(&mut self.counting);
+        self.walking = counting.len();
+        let wake_at = if counting.is_empty() { wake_at } else { Some(now) };
+        counting.into_iter().for_each(|id| self.wake(id, Some(now)));
         Tick { requests, wake_at, more, full, removed: std::mem::take(&mut self.removed) }
     }
 
@@ -59,26 +66,37 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> usize {
         let size = self.window.size();
+        let mut bytes = 0;
         while requests.len() < size
             && let Some((at, _, id)) = self.next_up()
             && at == NOW
         {
+            bytes += self.slots.get(id).map_or(0, Slot::operation_bytes);
+            if bytes > MAX_BYTES && !requests.is_empty() {
+                return 0;
+            }
             self.queue.pop();
             requests.extend(self.ask_about(id, at, now, events));
         }
         let most = self.contention.size(room);
         let mut claims = 0;
-        while claims < most && requests.len() < size {
+        while claims < most
+            && requests.len() < size
+            && (requests.is_empty() || bytes + OPERATION_BYTES <= MAX_BYTES)
+        {
             let due = self.due_now(now, (most - claims).min(size - requests.len()));
             if due.is_empty() {
                 break;
             }
             for wake_up @ (at, _, id) in due {
-                if claims >= most || requests.len() >= size {
+                let more = self.slots.get(id).map_or(0, Slot::operation_bytes);
+                let fits = requests.is_empty() || bytes + more <= MAX_BYTES;
+                if claims >= most || requests.len() >= size || !fits {
                     self.queue.push(Reverse(wake_up));
                     continue;
                 }
                 let request = self.ask_about(id, at, now, events);
+                bytes += request.as_ref().map_or(0, |_| more);
                 claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
                 requests.extend(request);
             }
@@ -98,13 +116,7 @@ impl Planner {
     fn repeat_claim(&mut self, id: SlotId, now: Time) -> Option<Request> {
         let lost_after = self.lost_after;
         let slot = self.slots.get_mut(id)?;
-        let Exchange::Unresolved { claim, newer } =
-            std::mem::replace(&mut slot.exchange, Exchange::Idle)
-        else {
-            return None;
-        };
-        slot.exchange = Exchange::Asked { newer };
-        let mut pending = claim;
+        let mut pending = slot.exchange.repeat()?;
         if let Phase::Known(known) = &slot.phase {
             let mut known = known.clone();
             // The claim itself records these runs as lost.
@@ -112,9 +124,9 @@ impl Planner {
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
             let claimant =
                 Claimant { claim_id: pending.claim.claim_id, lost_after, cursor_went_last };
-            if let Ok(Decision::Claim { claim, then }) =
-                decide(&slot.name, &slot.spec, &known, now, claimant)
-            {
+            let Slot { name, spec, backlog, .. } = slot;
+            let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
+            if let Ok(Decision::Claim { claim, then }) = decided {
                 (pending.claim, pending.then) = (claim, then);
             }
         }
@@ -189,13 +201,18 @@ impl Planner {
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
         let claimant = Claimant { claim_id, lost_after, cursor_went_last };
-        let decision = decide(&slot.name, &slot.spec, known, now, claimant)?;
+        let Slot { name, spec, backlog, .. } = slot;
+        let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
         if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
         }
         Ok(Some(match decision {
+            Decision::Walk => {
+                self.counting.push(id);
+                return Ok(None);
+            }
             Decision::Wait if is_old => RequestAction::Read,
             Decision::Wait => {
                 self.look_again(id);
@@ -215,6 +232,40 @@ impl Planner {
             Decision::Reap => RequestAction::Reap,
         }))
     }
+}
+
+/// Decides about a job. If its schedule must be walked, one slice of that comes first; the decision
+/// is [`Walk`](Decision::Walk) if there is more. `walking`: the number of jobs that share a slice.
+fn walk_and_decide(
+    name: &str,
+    spec: &JobSpec,
+    known: &Known,
+    backlog: &mut Option<Box<Backlog>>,
+    now: Time,
+    claimant: Claimant,
+    walking: usize,
+) -> Result<Decision, InvalidNextAt> {
+    let Some(cursor) = known.open_cursor().filter(|next| next.due_at <= now) else {
+        *backlog = None;
+        return decide(name, spec, known, None, now, claimant);
+    };
+    let first = cursor.scheduled_at;
+    *backlog = backlog.take().and_then(|found| Some(Box::new(found.starting(first)?)));
+    if backlog.is_none() {
+        let decision = decide(name, spec, known, None, now, claimant)?;
+        let Decision::Walk = decision else { return Ok(decision) };
+    }
+    let keep = match spec.settings.catch_up {
+        CatchUp::All { limit } => limit,
+        CatchUp::Latest | CatchUp::None => 1,
+    };
+    let found = backlog.get_or_insert_with(|| Box::new(Backlog::new(first, keep)));
+    let schedule = CheckedSchedule::of(name, spec);
+    let until = schedule.due_until(now).unwrap_or(first);
+    if !found.walk(schedule, until, walking)? {
+        return Ok(Decision::Walk);
+    }
+    decide(name, spec, known, Some(found), now, claimant)
 }
 
 /// The registration or the read of a job whose state is not known.

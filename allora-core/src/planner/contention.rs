@@ -6,7 +6,7 @@
 //! its own among all that is due, until no claim fails. The number is halved while other nodes
 //! interfere and doubled otherwise.
 
-use super::{WakeUp, congestion_window::BATCH};
+use super::{congestion_window::BATCH, wake_up::WakeUp};
 
 /// The smallest number of claims at once, however many nodes interfere: each round trip has a cost.
 const LEAST: usize = 125;

@@ -1,6 +1,6 @@
 //! The decision about one job at one time: the policies, as one pure function.
 
-use super::known::Known;
+use super::{backlog::Backlog, known::Known};
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
@@ -23,6 +23,8 @@ pub(crate) enum Decision {
     /// Active runs block it. The first of them ends at this time at the latest: read the record
     /// again before that.
     Blocked(Time),
+    /// Its due occurrences are to be found first: the schedule computes nothing but the next one.
+    Walk,
     /// Runs were active before it became due, and may have ended since: read the record.
     Read,
 }
@@ -38,11 +40,12 @@ pub(crate) struct Claimant {
     pub(crate) cursor_went_last: bool,
 }
 
-/// Decides about one job.
+/// Decides about one job. `backlog`: its due occurrences, if they were found.
 pub(crate) fn decide(
     name: &str,
     spec: &JobSpec,
     known: &Known,
+    backlog: Option<&Backlog>,
     now: Time,
     claimant: Claimant,
 ) -> Result<Decision, InvalidNextAt> {
@@ -57,7 +60,8 @@ pub(crate) fn decide(
     }
     let schedule = CheckedSchedule::of(name, spec);
     if known.is_open_cursor(head) {
-        let due = Due { schedule, spec, known, first: head.scheduled_at, due_at, now };
+        let first = head.scheduled_at;
+        let due = Due { schedule, spec, known, backlog, first, due_at, now };
         return due.decide(claimant);
     }
     // Triggers do not keep the schedule waiting: one of them runs before the cursor at most.
@@ -65,8 +69,9 @@ pub(crate) fn decide(
         head.trigger.is_some() && !known.paused && next.due_at <= now && !claimant.cursor_went_last
     });
     if let Some(next) = cursor {
-        let due = Due { schedule, spec, known, first: next.scheduled_at, due_at: next.due_at, now };
-        if let claim @ Decision::Claim { .. } = due.decide(claimant)? {
+        let (first, due_at) = (next.scheduled_at, next.due_at);
+        let due = Due { schedule, spec, known, backlog, first, due_at, now };
+        if let claim @ (Decision::Claim { .. } | Decision::Walk) = due.decide(claimant)? {
             return Ok(claim);
         }
     }
@@ -117,6 +122,7 @@ struct Due<'a> {
     schedule: CheckedSchedule<'a>,
     spec: &'a JobSpec,
     known: &'a Known,
+    backlog: Option<&'a Backlog>,
     first: Time,
     due_at: Time,
     now: Time,
@@ -124,14 +130,15 @@ struct Due<'a> {
 
 impl Due<'_> {
     fn decide(&self, claimant: Claimant) -> Result<Decision, InvalidNextAt> {
-        let latest = self.latest()?;
+        let Some(latest) = self.latest()? else { return Ok(Decision::Walk) };
         if let Some(too_late) = self.too_late(latest)? {
             return self.advance(too_late, NotRunReason::Window);
         }
         let start = match self.spec.settings.catch_up {
             CatchUp::All { limit } => self.last_of(latest, limit)?,
-            CatchUp::Latest | CatchUp::None => latest,
+            CatchUp::Latest | CatchUp::None => Some(latest),
         };
+        let Some(start) = start else { return Ok(Decision::Walk) };
         if let Some(until) = no_room(self.spec, self.known) {
             return match self.spec.settings.overlap {
                 _ if self.known.as_of < self.due_at => Ok(Decision::Read),
@@ -143,8 +150,10 @@ impl Due<'_> {
         let expected = Occurrence::from(self.first);
         let mut claim = claim(self.spec, self.known, expected, next, claimant);
         if start > self.first {
-            let count = self.schedule.count(self.first, start)?;
-            let last = self.last_before(start)?;
+            let (count, last) = self.before(start)?;
+            if count.is_none() && self.backlog.is_none() {
+                return Ok(Decision::Walk);
+            }
             let not_run = NotRun { count, last, reason: NotRunReason::CatchUp };
             let start = self.schedule.next(start).unwrap_or_else(|| start.into());
             claim = claim.starting(start, not_run);
@@ -155,27 +164,23 @@ impl Due<'_> {
         Ok(Decision::Claim { claim, then })
     }
 
-    /// The latest scheduled time that is due. If the search takes too long, the schedule continues
-    /// from now.
-    fn latest(&self) -> Result<Time, InvalidNextAt> {
-        match self.schedule.latest(self.first, self.now)? {
-            Some(latest) => Ok(latest),
-            None => {
-                let mut latest = self.first;
-                // The schedule has no chain: search backwards in growing steps for a scheduled
-                // time.
-                for seconds in [1, 60, 3_600, 86_400, 31 * 86_400, 366 * 86_400] {
-                    let back = self.now - chrono::TimeDelta::seconds(seconds);
-                    if let Some(at) = self.schedule.instant_after(back.max(self.first))?
-                        && self.schedule.next(at).is_some_and(|next| next.due_at <= self.now)
-                    {
-                        latest = at;
-                        break;
-                    }
-                }
-                Ok(self.schedule.latest(latest, self.now)?.unwrap_or(latest))
-            }
+    /// The latest scheduled time that is due; `None` if the schedule must be walked.
+    fn latest(&self) -> Result<Option<Time>, InvalidNextAt> {
+        match self.backlog {
+            Some(backlog) => Ok(Some(backlog.latest())),
+            None => self.schedule.latest(self.first, self.now),
         }
+    }
+
+    /// The number of scheduled times before `start`, and the last of them.
+    fn before(&self, start: Time) -> Result<(Option<u64>, Time), InvalidNextAt> {
+        if let Some(backlog) = self.backlog {
+            return Ok(backlog.before(start));
+        }
+        let count = self.schedule.count(self.first, start)?;
+        let before = start - chrono::TimeDelta::milliseconds(1);
+        let last = self.schedule.latest_of_chain(self.first, before)?;
+        Ok((count, last.unwrap_or(self.first)))
     }
 
     /// The last scheduled time that is too late to run, if even the latest is.
@@ -189,14 +194,22 @@ impl Due<'_> {
         Some(saturating_add(self.schedule.next(at)?.due_at, window))
     }
 
-    /// The first of the last `limit` scheduled times up to `latest` that the window allows.
-    fn last_of(&self, latest: Time, limit: u32) -> Result<Time, InvalidNextAt> {
+    /// The first of the last `limit` scheduled times up to `latest` that the window allows; `None` if
+    /// the schedule must be walked.
+    fn last_of(&self, latest: Time, limit: u32) -> Result<Option<Time>, InvalidNextAt> {
+        let is_in_window = |at: Time| self.window_end(at).is_none_or(|end| end >= self.now);
+        if let Some(backlog) = self.backlog {
+            return Ok(Some(backlog.first_of(limit, is_in_window)));
+        }
+        if self.schedule.count(self.first, latest)?.is_none() {
+            return Ok(None);
+        }
         let fits = |from: Time| -> Result<bool, InvalidNextAt> {
-            Ok(self.window_end(from).is_none_or(|end| end >= self.now)
-                && self.are_few(from, latest, limit)?)
+            let after = self.schedule.count(from, latest)?;
+            Ok(is_in_window(from) && after.is_some_and(|after| after < u64::from(limit)))
         };
         if fits(self.first)? {
-            return Ok(self.first);
+            return Ok(Some(self.first));
         }
         // The scheduled times of the chain are ordered: halve the range until one fits while its
         // predecessor does not.
@@ -204,7 +217,7 @@ impl Due<'_> {
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = self.schedule.latest_of_chain(self.first, middle)? else {
-                return Ok(latest);
+                return Ok(Some(latest));
             };
             if at <= low {
                 let Some(next) = self.schedule.instant_after(low)? else { break };
@@ -219,39 +232,25 @@ impl Due<'_> {
                 low = at;
             }
         }
-        Ok(high)
-    }
-
-    /// `true` if at most `limit` scheduled times lie from `from` to `latest`.
-    fn are_few(&self, from: Time, latest: Time, limit: u32) -> Result<bool, InvalidNextAt> {
-        if let Some(after) = self.schedule.count(from, latest)? {
-            return Ok(after < u64::from(limit));
-        }
-        let mut at = from;
-        for _ in 0..limit {
-            match self.schedule.instant_after(at)? {
-                Some(next) if at < latest => at = next,
-                _ => return Ok(true),
-            }
-        }
-        Ok(false)
+        Ok(Some(high))
     }
 
     /// Moves the cursor past everything up to `last`.
     fn advance(&self, last: Time, reason: NotRunReason) -> Result<Decision, InvalidNextAt> {
+        let count = match self.backlog {
+            Some(backlog) => backlog.count(),
+            None => self.schedule.count(self.first, last)?.map(|count| count + 1),
+        };
+        if count.is_none() && self.backlog.is_none() {
+            return Ok(Decision::Walk);
+        }
         let then = self.after(last, 0)?;
-        let count = self.schedule.count(self.first, last)?.map(|count| count + 1);
         let not_run = NotRun { count, last, reason };
         Ok(Decision::Advance(Advance::new(self.known.generation, self.first, not_run, then)))
     }
 
     fn after(&self, at: Time, more: u64) -> Result<Option<NextRun>, InvalidNextAt> {
         self.schedule.following(at, self.known.started + more)
-    }
-
-    fn last_before(&self, start: Time) -> Result<Time, InvalidNextAt> {
-        let before = start - chrono::TimeDelta::milliseconds(1);
-        Ok(self.schedule.latest_of_chain(self.first, before)?.unwrap_or(self.first))
     }
 }
 

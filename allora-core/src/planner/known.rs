@@ -1,6 +1,6 @@
 //! The state of a job in the store, as of the last reply.
 
-use super::{MINUTE, recheck};
+use super::wake_up::{MINUTE, recheck};
 use crate::{
     backend::{JobState, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,

@@ -1,13 +1,13 @@
 //! The current state of a record, applied to the job.
 
 use super::{
-    Planner, SlotId,
+    Planner,
     adopted::adopted,
     ahead::waits_until,
     known::Known,
-    machine::NOW,
-    recheck,
     slot::{Code, Former, Off, Origin, Phase, Slot},
+    slot_id::SlotId,
+    wake_up::{NOW, recheck},
 };
 use crate::{
     backend::{JobState, NextRun, OnExpiry, Replan},
@@ -120,31 +120,54 @@ impl Planner {
         self.wake(id, at);
     }
 
-    /// Applies a due record that a search has found in the store. Returns whether it shows
-    /// something new to do.
-    pub(crate) fn found(&mut self, state: &JobState, now: Time, events: &mut Vec<Event>) -> bool {
+    /// Returns the number of a search that begins now.
+    pub(crate) fn begin_search(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    /// Applies a due record that the search of this number has found in the store. Returns whether
+    /// it shows something new to do.
+    pub(crate) fn found(
+        &mut self,
+        state: &JobState,
+        search: u64,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> bool {
         let Some(&id) = self.by_name.get(state.name.as_str()) else {
             return self.found_stored(state, now, events);
         };
         let Some(slot) = self.slots.get_mut(id) else { return false };
+        let seen = (state.fence, state.due_at, state.generation);
+        // Since the search began, a reply or the end of a run may have shown a newer state.
+        let has_changed = slot.updated_in.max(slot.replied_in) >= search;
+        let is_new = match &slot.phase {
+            Phase::Known(known) => (known.fence, known.due_at, known.generation) != seen,
+            Phase::New | Phase::Redefine { .. } | Phase::Stale | Phase::Off(_) => false,
+        };
+        if let Phase::Known(known) = &slot.phase
+            && (!slot.exchange.is_idle() || has_changed)
+            && (!is_new || known.fence > state.fence)
+        {
+            return false;
+        }
         if slot.exchange.note_newer() {
             return true;
         }
-        let is_new = match &slot.phase {
-            // A run has ended since this was requested: the state may be older.
-            Phase::Known(_) if slot.updated_in == self.tick => {
+        match &slot.phase {
+            Phase::Known(_) if has_changed => {
                 self.mark_dirty(id);
                 return true;
             }
-            Phase::Known(known) => {
-                (known.fence, known.due_at, known.generation)
-                    != (state.fence, state.due_at, state.generation)
-            }
+            Phase::Known(_) => {}
             Phase::Off(Off::Removed) | Phase::New | Phase::Redefine(_) | Phase::Stale => {
                 return false;
             }
-            Phase::Off(_) => false,
-        };
+            // A state of before must not bring back what a reply has ended.
+            Phase::Off(_) if has_changed => return false,
+            Phase::Off(_) => {}
+        }
         self.learn(id, state, now, events);
         is_new
     }

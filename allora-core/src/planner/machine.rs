@@ -1,19 +1,20 @@
 //! The planner's state: its jobs, and when each is looked at next.
 
 use super::{
-    SlotId,
     congestion_window::CongestionWindow,
     contention::Contention,
     slot::{Code, Off, Origin, Phase, Slot},
+    slot_id::SlotId,
     slots::Slots,
+    wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };
 use crate::{
-    backend::{NotRun, Outcome},
+    backend::{Claim, NotRun, Outcome},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, InvalidNextAt, JobSpec},
-    time::{Time, saturating_add, since},
+    time::{Time, saturating_add},
 };
 use std::{
     cmp::Reverse,
@@ -21,15 +22,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-
-/// A job's wake-up time, its rank among those at the same time, and its slot.
-pub(super) type WakeUp = (Time, u32, SlotId);
-
-/// The wake-up time of what is asked with the next request: registrations and reads.
-pub(super) const NOW: Time = Time::MIN_UTC;
-
-/// The longest interval at which a belief is checked again that keeps a due job from running.
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Planner {
     pub(super) slots: Slots,
@@ -41,9 +33,13 @@ pub(crate) struct Planner {
     pub(super) unresolved: VecDeque<SlotId>,
     /// The last request consisted of unresolved claims.
     pub(super) has_repeated: bool,
+    /// The jobs whose due occurrences are not all found yet.
+    pub(super) counting: Vec<SlotId>,
+    /// The number of these jobs after the last tick, which share a slice.
+    pub(super) walking: usize,
     /// Jobs that were removed, to be dropped outside the lock.
     pub(super) removed: Vec<JobSpec>,
-    /// The number of the last tick whose replies are pending or were applied.
+    /// The number of the last tick or search.
     pub(super) tick: u64,
     pub(super) stored: WorkingSet,
     pub(super) window: CongestionWindow,
@@ -83,6 +79,8 @@ impl Planner {
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
             has_repeated: false,
+            counting: Vec::new(),
+            walking: 0,
             removed: Vec::new(),
             tick: 0,
             stored: WorkingSet::default(),
@@ -150,11 +148,22 @@ impl Planner {
         self.unresolved.len()
     }
 
+    /// Hands over the unresolved claims, with the names of their jobs. The planner is not used after
+    /// that.
+    pub(crate) fn take_unresolved(&mut self) -> Vec<(Arc<str>, Claim)> {
+        let ids = std::mem::take(&mut self.unresolved);
+        let claims = ids.into_iter().filter_map(|id| {
+            let slot = self.slots.get_mut(id)?;
+            Some((slot.name.clone(), slot.exchange.repeat()?.claim))
+        });
+        claims.collect()
+    }
+
     /// Handles a notification about this job.
     pub(crate) fn on_notification(&mut self, name: &str) {
         match self.by_name.get(name) {
             Some(&id) => self.mark_dirty(id),
-            None => self.read_by(NOW),
+            None => self.stored.read_by(NOW),
         }
     }
 
@@ -247,16 +256,6 @@ impl Planner {
             events.push(Event::JobResumed { name: slot.name.clone() });
         }
     }
-}
-
-/// The time at which a belief that keeps a job from running is checked again, when its occurrence
-/// is due since `due`: at once when it becomes due, then at intervals that grow from the poll
-/// interval to a minute.
-pub(super) fn recheck(due: Time, now: Time, poll: Duration) -> Time {
-    if due > now {
-        return due;
-    }
-    saturating_add(now, since(now, due).clamp(poll.min(MINUTE), MINUTE))
 }
 
 pub(super) fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {

@@ -8,6 +8,7 @@
 mod adopted;
 mod ahead;
 mod ask;
+mod backlog;
 mod congestion_window;
 mod contention;
 mod decide;
@@ -18,9 +19,12 @@ mod published;
 mod reply;
 mod request;
 mod slot;
+mod slot_id;
 mod slots;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod wake_up;
 mod working_set;
 
 pub(crate) use ahead::waits_until;
@@ -28,6 +32,4 @@ pub(crate) use machine::{NewJob, Planner};
 pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
-pub(crate) use slots::SlotId;
-
-use machine::{MINUTE, WakeUp, recheck};
+pub(crate) use slot_id::SlotId;

@@ -1,11 +1,13 @@
 //! Replies of the store, and the ends of this node's runs.
 
 use super::{
-    Planner, SlotId,
+    Planner,
     decide::completion_of,
-    machine::{NOW, not_run},
+    machine::not_run,
     request::{PendingClaim, Request, RequestAction, Start},
     slot::{Exchange, Off, Phase},
+    slot_id::SlotId,
+    wake_up::NOW,
 };
 use crate::{
     backend::{Claimed, Cursor, JobState, OnExpiry, Reply},
@@ -68,6 +70,7 @@ impl Planner {
         let Answer { reply, now, min_fence } = answer;
         let id = request.slot;
         let slot = self.slots.get_mut(id)?;
+        slot.replied_in = self.tick;
         let is_newer = slot.exchange.end();
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() => {

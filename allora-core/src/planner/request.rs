@@ -1,6 +1,6 @@
 //! Operations of one tick on their way to the store, and the runs that they start.
 
-use super::SlotId;
+use super::slot_id::SlotId;
 use crate::{
     backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation, Replan},
     job::JobSpec,

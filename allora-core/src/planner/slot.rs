@@ -1,8 +1,8 @@
 //! One job on one node: the agreement with the store about it, and the conversation.
 
-use super::{known::Known, request::PendingClaim};
+use super::{backlog::Backlog, known::Known, request::PendingClaim};
 use crate::{
-    backend::NextRun,
+    backend::{NextRun, OPERATION_BYTES},
     event::Event,
     job::{InvalidNextAt, JobSpec, Progress},
     time::Time,
@@ -20,6 +20,8 @@ pub(crate) struct Slot {
     pub(crate) rank: u32,
     pub(crate) phase: Phase,
     pub(crate) exchange: Exchange,
+    /// Its due occurrences, if its schedule can only be walked.
+    pub(crate) backlog: Option<Box<Backlog>>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
     /// The generation of the definition that this node and the store last agreed on.
@@ -33,6 +35,8 @@ pub(crate) struct Slot {
     pub(crate) cursor_claim: Option<i64>,
     /// The last tick in which an update of one of its runs was applied.
     pub(crate) updated_in: u64,
+    /// The last tick in which a reply about it was applied.
+    pub(crate) replied_in: u64,
     /// The number of successive requests that the store rejected although it returned the record as
     /// due.
     pub(crate) refused: u32,
@@ -148,6 +152,15 @@ impl Exchange {
         true
     }
 
+    /// Asks an unresolved claim again, and returns it. Any other conversation continues.
+    pub(crate) fn repeat(&mut self) -> Option<Box<PendingClaim>> {
+        let Exchange::Unresolved { newer, .. } = *self else { return None };
+        match std::mem::replace(self, Exchange::Asked { newer }) {
+            Exchange::Unresolved { claim, .. } => Some(claim),
+            Exchange::Idle | Exchange::Asked { .. } => None,
+        }
+    }
+
     /// Ends the conversation. Returns whether the record has changed since the request.
     pub(crate) fn end(&mut self) -> bool {
         match std::mem::replace(self, Exchange::Idle) {
@@ -167,12 +180,14 @@ impl Slot {
             origin,
             phase: Phase::New,
             exchange: Exchange::Idle,
+            backlog: None,
             wake_at: None,
             agreed: None,
             fence: None,
             cursor: None,
             cursor_claim: None,
             updated_in: 0,
+            replied_in: 0,
             refused: 0,
             reported: None,
         }
@@ -180,6 +195,15 @@ impl Slot {
 
     pub(crate) fn is_stored(&self) -> bool {
         matches!(self.origin, Origin::Stored)
+    }
+
+    /// The largest size of its next operation.
+    pub(crate) fn operation_bytes(&self) -> usize {
+        let definition = match (&self.origin, &self.phase) {
+            (Origin::Stored, _) | (_, Phase::Known(_) | Phase::Stale) => 0,
+            (Origin::Code(code), _) => code.definition.as_ref().map_or(0, |text| text.len()),
+        };
+        OPERATION_BYTES + definition
     }
 
     pub(crate) fn is_removed(&self) -> bool {

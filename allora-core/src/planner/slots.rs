@@ -1,13 +1,6 @@
 //! The jobs of this node, in a slab: a place that is used again has another generation.
 
-use super::slot::Slot;
-
-/// The place of a job in the planner. No two jobs ever have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SlotId {
-    index: u32,
-    generation: u32,
-}
+use super::{slot::Slot, slot_id::SlotId};
 
 #[derive(Default)]
 pub(super) struct Slots {

@@ -1,185 +1,48 @@
-//! The stored schedules in the planner. There may be many; each has a slot only while it is due
-//! soon.
+//! The planner's data about stored schedules. There may be many in the store; each has a slot only
+//! while it is due soon.
 
-use super::{
-    Planner, SlotId,
-    machine::NOW,
-    slot::{Origin, Phase, Slot},
-};
-use crate::{
-    backend::{Cursor, JobState, Reply},
-    event::Event,
-    job::JobSpec,
-    stored::{Route, Routed},
-    time::{Time, saturating_add},
-};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use super::slot_id::SlotId;
+use crate::{event::Event, stored::Route, time::Time};
+use std::{collections::HashMap, sync::Arc};
 
 /// The planner's data about stored schedules.
 #[derive(Default)]
 pub(super) struct WorkingSet {
     /// The choice of their code; `None` if the node runs no stored schedules.
-    route: Option<Route>,
+    pub(super) route: Option<Route>,
     /// Slots whose next time has changed and that may be evicted.
     pub(super) idle: Vec<SlotId>,
     /// The earliest due time of the evicted schedules.
-    read_at: Option<Time>,
+    pub(super) read_at: Option<Time>,
     /// The schedules that no node can run, by the generation that was reported.
-    broken: HashMap<Arc<str>, i64>,
+    pub(super) broken: HashMap<Arc<str>, i64>,
     /// The number of occupied slots.
-    placed: usize,
+    pub(super) placed: usize,
 }
-
-/// A schedule that is due within this time keeps its slot. It is more than the range of a search.
-const SOON: Duration = Duration::from_secs(2);
 
 /// The largest number of reported broken schedules that are remembered. Others are reported again.
 const BROKEN: usize = 10_000;
 
-impl Planner {
-    /// Runs stored schedules with this choice of code.
-    pub(crate) fn with_route(mut self, route: Route) -> Self {
-        self.stored.route = Some(route);
-        self
-    }
-
-    /// The number of due records that are already in memory, by which a search must extend its
-    /// limit.
-    pub(crate) fn known_stored(&self) -> usize {
-        self.stored.placed + self.stored.broken.len()
-    }
-
-    /// The earliest due time of the evicted schedules since the last call.
-    pub(crate) fn forgotten_due(&mut self) -> Option<Time> {
-        self.stored.read_at.take()
+impl WorkingSet {
+    /// Notes that no node can run this generation of a schedule. Returns whether that is new.
+    pub(super) fn is_newly_broken(
+        &mut self,
+        name: Arc<str>,
+        generation: i64,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        if self.broken.len() >= BROKEN {
+            let ended = self.broken.drain();
+            events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
+        }
+        self.broken.insert(name, generation) != Some(generation)
     }
 
     /// Notes that a record that is not in memory is due at `at`.
     pub(super) fn read_by(&mut self, at: Time) {
-        if self.stored.route.is_some() {
-            let look_at = self.stored.read_at.get_or_insert(at);
+        if self.route.is_some() {
+            let look_at = self.read_at.get_or_insert(at);
             *look_at = at.min(*look_at);
-        }
-    }
-
-    /// Applies a stored schedule that wants attention. Returns whether this node can run it.
-    pub(super) fn found_stored(
-        &mut self,
-        state: &JobState,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> bool {
-        let Some(spec) = self.routed(state, events) else { return false };
-        let name: Arc<str> = state.name.as_str().into();
-        let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
-        slot.agreed = Some(state.generation);
-        let Some(id) = self.slots.insert(slot) else { return false };
-        self.stored.placed += 1;
-        self.by_name.insert(name, id);
-        self.learn_stored(id, state, now, events);
-        true
-    }
-
-    /// Applies the current state of a stored schedule.
-    pub(super) fn learn_stored(
-        &mut self,
-        id: SlotId,
-        state: &JobState,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) {
-        let agreed = self.slots.get(id).and_then(|slot| slot.agreed);
-        // Its kind, definition and data are unchanged as long as its generation is.
-        if state.unreadable.is_some() || agreed != Some(state.generation) {
-            let Some(spec) = self.routed(state, events) else { return self.evict(id) };
-            let Some(slot) = self.slots.get_mut(id) else { return };
-            (slot.spec, slot.agreed) = (spec, Some(state.generation));
-        }
-        self.know(id, state, now, events);
-    }
-
-    /// The code for it. Reports each generation that no node can run once.
-    fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
-        let route = self.stored.route.as_ref()?;
-        let name: Arc<str> = state.name.as_str().into();
-        let event = match &state.unreadable {
-            Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
-            None => match route(state) {
-                Routed::Here(spec) => {
-                    if self.stored.broken.remove(&name).is_some() {
-                        events.push(Event::JobResumed { name });
-                    }
-                    return Some(spec);
-                }
-                Routed::Elsewhere => return None,
-                Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
-            },
-        };
-        if self.stored.broken.len() >= BROKEN {
-            let ended = self.stored.broken.drain();
-            events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
-        }
-        let generation = Some(state.generation);
-        if self.stored.broken.insert(name, state.generation) != generation {
-            events.push(event);
-        }
-        None
-    }
-
-    /// Ends the reports of the stored schedules that no node could run and that a search for
-    /// everything due does not find any more: they were deleted, paused or repaired.
-    pub(crate) fn found_all(&mut self, found: &[JobState], events: &mut Vec<Event>) {
-        if self.stored.broken.is_empty() {
-            return;
-        }
-        let found: HashSet<&str> = found.iter().map(|state| state.name.as_str()).collect();
-        let ended = self.stored.broken.extract_if(|name, _| !found.contains(&**name));
-        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
-    }
-
-    /// The present slot of the job of a run.
-    pub(super) fn place_of(&self, id: SlotId, name: &str) -> Option<SlotId> {
-        let is_there = self.slots.get(id).is_some_and(|slot| !slot.is_removed());
-        if is_there { Some(id) } else { self.by_name.get(name).copied() }
-    }
-
-    /// Applies the end of a run whose schedule has no slot any more.
-    pub(super) fn on_unplaced_update(&mut self, completed: Option<Cursor>, reply: &Reply) {
-        match (reply, completed) {
-            (Reply::Extended(_), _) | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
-            (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.read_by(next.due_at),
-            _ => self.read_by(NOW),
-        }
-    }
-
-    /// Evicts the schedules that are not due soon. A search finds them again.
-    pub(super) fn evict_idle(&mut self, now: Time) {
-        let soon = saturating_add(now, SOON);
-        for id in std::mem::take(&mut self.stored.idle) {
-            let Some(slot) = self.slots.get(id).filter(|slot| slot.exchange.is_idle()) else {
-                continue;
-            };
-            let Phase::Known(known) = &slot.phase else { continue };
-            match known.wants_attention() {
-                Some(at) if at <= soon => {}
-                Some(at) => {
-                    self.read_by(at);
-                    self.evict(id);
-                }
-                None => self.evict(id),
-            }
-        }
-    }
-
-    /// Evicts a stored schedule.
-    pub(super) fn evict(&mut self, id: SlotId) {
-        if let Some(slot) = self.slots.remove(id) {
-            self.by_name.remove(&slot.name);
-            self.stored.placed -= 1;
         }
     }
 }

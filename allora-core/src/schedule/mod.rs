@@ -4,7 +4,7 @@ mod explain;
 
 pub use allora_schedule::{
     AnySchedule, At, Between, Cron, Dst, Every, Field, Note, NoteReason, ParseError, Quartz,
-    Schedule, ScheduleError, WALK, Warning, at, between, cron, every, jitter, next_n, parse,
+    Schedule, ScheduleError, Warning, at, between, cron, every, jitter, next_n, parse,
     parse_instant, parse_period, tz_version, zone_name,
 };
 pub use explain::{Explained, explain};

@@ -1,6 +1,6 @@
 //! Runs that are active, or whose ends are not recorded yet.
 
-use super::node::later;
+use super::monotonic::later;
 use crate::{
     backend::{Action, Completion, Cursor, Outcome},
     job::{Delivery, Placement, Settings},
@@ -13,6 +13,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+/// The part of a lease by which an extension may be early, so that one request has those of many
+/// runs.
+const EARLY: u32 = 12;
 
 /// The place of a run in its node.
 pub(crate) type RunId = usize;
@@ -67,6 +71,11 @@ impl LeaseTimers {
             cancel_at: sent + (left - margin),
             drop_at: sent + left,
         }
+    }
+
+    /// The time from which it may be extended together with others.
+    pub(crate) fn early_at(&self) -> Instant {
+        self.extend_at.checked_sub(self.duration / EARLY).unwrap_or(self.extend_at)
     }
 
     /// The lease ends earlier, by `jump`: it is extended now. The run continues for as long as the

@@ -2,9 +2,8 @@
 //! them while they wait, so that it lists them once, when the clock is set back.
 
 use super::{
-    claimer::{OP, reschedule},
     node::Node,
-    within::within,
+    store_request::{OP, reschedule, within},
 };
 use crate::{
     backend::{Batch, JobState, Operation, Page, Reply, TimeSource},

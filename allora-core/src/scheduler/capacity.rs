@@ -1,6 +1,6 @@
 //! The report that a node's capacity is used up.
 
-use super::node::later;
+use super::monotonic::later;
 use crate::event::Event;
 use std::time::{Duration, Instant};
 

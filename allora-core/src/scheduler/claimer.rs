@@ -3,17 +3,20 @@
 
 use super::{
     capacity::Capacity,
-    driver::Driver,
-    node::{CLOCK_SKEW, Node, later},
+    driver::{Driver, apply},
+    monotonic::later,
+    node::{CLOCK_SKEW, Node, Stop},
     notify::yield_now,
-    search::{Found, Search},
+    pruning::Pruning,
+    search::{Found, Reply, Search},
     store_health::Part,
-    unresolved::Unresolved,
-    within::within,
+    store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
+    subscription::Subscription,
+    unresolved::resolve,
 };
 use crate::{
-    backend::{Applied, Backend, Batch, Notification, Operation, TimeSource},
-    error::{Error, ErrorKind, Result},
+    backend::{Applied, Notification, TimeSource},
+    error::Result,
     event::Event,
     health::Notifications,
     job::Placement,
@@ -22,25 +25,19 @@ use crate::{
 };
 use chrono::TimeDelta;
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt,
     future::{Either, pending, select},
-    stream::BoxStream,
 };
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-/// The first wait after a failure of the store; doubled each time up to [`MAX_BACKOFF`].
-pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest wait between two tries to reach the store.
-pub(super) const MAX_BACKOFF: Duration = Duration::from_millis(800);
-
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
-
-/// The operation's name in errors.
-pub(super) const OP: &str = "reschedule";
 
 /// The read in addition to the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,28 +52,16 @@ enum ReadScope {
 pub(crate) struct Claimer {
     node: Arc<Node>,
     driver: Driver,
-    notifications: Option<BoxStream<'static, Notification>>,
-    /// The time of the next subscription, if there is none.
-    listen_at: Instant,
-    /// The result of the last subscription. An error is reported once, if the store answers other
-    /// requests.
     subscription: Subscription,
     search: Search,
+    pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
     wait: Duration,
     /// The difference between the store's clock and this node's is reported.
     is_off: bool,
     ready: bool,
-    unresolved: Unresolved,
     capacity: Capacity,
-}
-
-/// The result of the last subscription to notifications.
-enum Subscription {
-    No,
-    Because(Error),
-    Reported,
 }
 
 impl Claimer {
@@ -86,15 +71,13 @@ impl Claimer {
         Self {
             driver: Driver::new(node.clone(), Placement::OneNode, planner),
             node,
-            notifications: None,
-            listen_at: now,
-            subscription: Subscription::No,
+            subscription: Subscription::new(now),
             search,
+            pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
             is_off: false,
             ready: false,
-            unresolved: Unresolved::default(),
             capacity: Capacity::default(),
         }
     }
@@ -111,16 +94,27 @@ impl Claimer {
                 }
             }
         }
-        let Self { node, unresolved, .. } = self;
-        unresolved.resolve(&node).await;
+        // What is on its way beside the claims is not needed any more.
+        let Self { node, mut driver, .. } = self;
+        resolve(&node, driver.planner.take_unresolved()).await;
     }
 
     async fn tick(&mut self) -> Result {
-        self.subscribe().await;
+        // Before the first read, so that a store which answers in time sends every notification.
+        if let Some(was_reported) = self.subscription.renew(&self.node) {
+            self.search.at_once();
+            self.subscribed(was_reported);
+        }
         if !self.ready {
             self.first_read().await?;
         }
-        self.take_notifications();
+        while let Some(notification) = self.subscription.take() {
+            self.on_notification(notification);
+        }
+        if let Some(reply) = self.search.take() {
+            self.on_found(reply);
+        }
+        self.pruning.renew(&self.node);
         let (turn, scope, now) = self.plan();
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
@@ -131,38 +125,31 @@ impl Claimer {
         self.ask(turn.requests, scope).await
     }
 
-    /// Subscribes to notifications before the first read, so that none is missed. Without
-    /// notifications, polling finds the changes.
-    async fn subscribe(&mut self) {
-        let node = self.node.clone();
-        let Some(watch) = node.backend.notifier() else { return };
-        let now = node.runtime.now();
-        if self.notifications.is_some() || now < self.listen_at {
-            return;
-        }
-        self.listen_at = now + MAX_BACKOFF;
-        match within(&node, "watch", watch.subscribe()).await {
-            Ok(stream) => {
-                self.notifications = Some(stream);
-                self.subscribed();
-                // Earlier changes had no notification.
-                self.search.at_once();
+    /// Awaits `call`, while the requests beside the claims go on.
+    async fn beside<T>(&mut self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        poll_fn(|cx| {
+            let result = call.as_mut().poll(cx);
+            if result.is_pending() {
+                let _ = self.poll_others(cx);
             }
-            Err(error) => {
-                self.listen_at = now + node.config.poll_interval.max(MAX_BACKOFF);
-                if matches!(self.subscription, Subscription::No) {
-                    self.subscription = Subscription::Because(error);
-                }
-            }
-        }
+            result
+        })
+        .await
     }
 
-    fn subscribed(&mut self) {
-        match std::mem::replace(&mut self.subscription, Subscription::No) {
-            Subscription::Reported => self.node.emit([Event::NotificationsUp]),
-            Subscription::No | Subscription::Because(_) => {
-                self.node.board.conditions().notifications = Notifications::On;
-            }
+    /// Ready if a request beside the claims has a reply, or a notification has come.
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let others = [self.subscription.poll(cx), self.search.poll(cx), self.pruning.poll(cx)];
+        if others.iter().any(Poll::is_ready) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Publishes a new subscription. `was_reported`: so was the failure of the last one.
+    fn subscribed(&mut self, was_reported: bool) {
+        if was_reported {
+            self.node.emit([Event::NotificationsUp]);
+        } else {
+            self.node.board.conditions().notifications = Notifications::On;
         }
     }
 
@@ -174,16 +161,6 @@ impl Claimer {
         let jobs = self.node.jobs();
         self.node.emit([Event::Ready { node: self.node.id.clone(), jobs }]);
         Ok(())
-    }
-
-    fn take_notifications(&mut self) {
-        while let Some(stream) = &mut self.notifications {
-            match stream.next().now_or_never() {
-                Some(Some(notification)) => self.on_notification(notification),
-                Some(None) => self.notifications = None,
-                None => return,
-            }
-        }
     }
 
     fn on_notification(&mut self, notification: Notification) {
@@ -212,6 +189,7 @@ impl Claimer {
         let find = self.search.is_due(now, mono) && !turn.more;
         let kinds = self.search.kinds_at().is_some_and(|at| at <= mono);
         let scope = match poll || find || kinds {
+            true if self.search.has_begun() => ReadScope::No,
             true if self.search.is_on() => ReadScope::Find,
             true if poll => ReadScope::Poll,
             _ => ReadScope::No,
@@ -219,41 +197,50 @@ impl Claimer {
         (turn, scope, now)
     }
 
-    /// Sleeps until the next tick: something is due, a notification comes, or capacity is free.
+    /// Sleeps until the next tick: something is due, a notification or a reply comes, or capacity is
+    /// free.
     async fn sleep(&mut self, turn: &Tick, now: Time) {
         let node = self.node.clone();
-        let wake_at = turn.wake_at.filter(|_| !turn.full);
-        let find_in = (!turn.full).then(|| self.search.due_in(now, node.runtime.now())).flatten();
-        let wake_in = wake_at.map(|at| since(at, now));
-        let asleep = node.runtime.now();
-        let listen_at = (self.notifications.is_none() && node.backend.notifier().is_some())
-            .then_some(self.listen_at);
-        let known = [wake_in, find_in].into_iter().flatten().map(|span| later(asleep, span));
-        let first = known.chain(listen_at).chain(self.search.kinds_at());
-        let first = first.chain(self.capacity.report_at());
-        let first = first.fold(self.poll_at, Instant::min);
-        let wake = first.max(asleep) + self.jitter();
-        let notification = match &mut self.notifications {
-            Some(stream) => stream.next().left_future(),
-            None => pending().right_future(),
-        };
-        let notified = std::pin::pin!(node.claimers[Placement::OneNode].notified());
-        let wake_up = select(notification, notified);
-        let notification = match select(node.runtime.sleep_until(wake), wake_up).await {
-            Either::Left(_) => {
-                let late = node.runtime.now().saturating_duration_since(wake);
-                if late > TIMER_DELAYED {
-                    node.emit([Event::TimerDelayed { by: late }]);
-                }
-                return;
-            }
-            Either::Right((Either::Left((notification, _)), _)) => notification,
-            Either::Right((Either::Right(_), _)) => return,
-        };
-        match notification {
-            Some(notification) => self.on_notification(notification),
-            None => self.notifications = None,
+        if turn.wake_at.is_some_and(|at| at <= now) {
+            // More is to be computed, which must not block the executor.
+            yield_now().await;
         }
+        let asleep = node.runtime.now();
+        let due_in = turn.wake_at.filter(|_| !turn.full).map(|at| since(at, now));
+        let known = due_in.map(|span| later(asleep, span));
+        let known = known.into_iter().chain(self.subscription.renew_at(&node));
+        let first = known.chain(self.capacity.report_at()).chain(self.search_at(turn, now)).min();
+        let wake = first.map(|first| first.max(asleep) + self.jitter());
+        let mut timer = match wake {
+            Some(wake) => node.runtime.sleep_until(wake),
+            None => pending().boxed(),
+        };
+        let mut notified = pin!(node.claimers[Placement::OneNode].notified());
+        let timed = poll_fn(|cx| {
+            if timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(true);
+            }
+            let others = [self.poll_others(cx), notified.as_mut().poll(cx)];
+            if others.iter().any(Poll::is_ready) { Poll::Ready(false) } else { Poll::Pending }
+        });
+        if let (true, Some(wake)) = (timed.await, wake) {
+            let late = node.runtime.now().saturating_duration_since(wake);
+            if late > TIMER_DELAYED {
+                node.emit([Event::TimerDelayed { by: late }]);
+            }
+        }
+    }
+
+    /// The time of the next search or poll, unless a search is on its way.
+    fn search_at(&self, turn: &Tick, now: Time) -> Option<Instant> {
+        if self.search.has_begun() {
+            return None;
+        }
+        let mono = self.node.runtime.now();
+        let find_in = (!turn.full).then(|| self.search.due_in(now, mono)).flatten();
+        let find_at = find_in.map(|span| later(mono, span));
+        let times = find_at.into_iter().chain(self.search.kinds_at());
+        Some(times.fold(self.poll_at, Instant::min))
     }
 
     /// A random wait, longer on a busy node. It varies the order in which nodes act whose timers
@@ -271,19 +258,19 @@ impl Claimer {
 
     async fn ask(&mut self, requests: Vec<Request>, scope: ReadScope) -> Result {
         let asked = !requests.is_empty();
-        if asked {
-            self.ask_store(requests).await?;
-        }
+        let result = if asked { self.ask_store(requests).await } else { Ok(()) };
         match scope {
-            ReadScope::Find => self.find_due().await,
-            ReadScope::Poll if !asked => {
-                self.read_clock().await?;
+            // After the replies, which may show what it would find.
+            ReadScope::Find => self.find_due(),
+            ReadScope::Poll if result.is_ok() => {
+                if !asked {
+                    self.read_clock().await?;
+                }
+                self.poll_at = later(self.node.runtime.now(), self.node.config.poll_interval);
             }
             ReadScope::Poll | ReadScope::No => {}
         }
-        if scope == ReadScope::Poll {
-            self.poll_at = later(self.node.runtime.now(), self.node.config.poll_interval);
-        }
+        result?;
         self.wait = MIN_BACKOFF;
         Ok(())
     }
@@ -293,45 +280,65 @@ impl Claimer {
         let node = self.node.clone();
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        self.unresolved.sent(&node, &requests, sent);
-        let applied = match within(&node, OP, apply(&node, &*node.backend, time, &requests)).await {
-            Ok(applied) => applied,
+        self.count_claims(&requests);
+        let call = within(&node, OP, apply(&node, &*node.backend, time, &requests));
+        let result = match self.beside(call).await {
+            Ok(applied) => self.on_applied(requests, applied, sent, before),
             Err(error) => {
                 self.driver.planner.on_timeout(requests.len());
                 self.driver.on_lost_replies(requests);
-                return Err(error);
+                Err(error)
             }
         };
+        self.count_claims(&[]);
+        result
+    }
+
+    fn on_applied(
+        &mut self,
+        requests: Vec<Request>,
+        applied: Applied,
+        sent: Instant,
+        before: Time,
+    ) -> Result {
         self.driver.planner.on_answer(requests.len());
+        self.node.wrote();
         self.on_contact(sent, before, applied.now);
         if applied.replies.iter().all(Result::is_ok) {
-            node.store_answered(Part::Claims);
+            self.node.store_answered(Part::Claims);
         }
-        self.unresolved.answered(&node, &requests, &applied);
         let (lost, result) = self.driver.on_replies(requests, applied, sent);
         self.driver.on_lost_replies(lost);
         result
     }
 
-    /// Finds the due records that this node does not have in memory. A failure delays the next
-    /// search, and no claim.
-    async fn find_due(&mut self) {
-        let node = self.node.clone();
-        let Some(queries) = node.backend.queries() else { return };
-        self.search.learn_kinds(&node, self.poll_at).await;
-        let kinds = self.search.kinds(&node);
-        let kinds: Vec<&str> = kinds.iter().map(|kind| &**kind).collect();
+    /// Counts the claims without a reply, which reserve capacity: those of a request on its way,
+    /// and the unresolved ones.
+    fn count_claims(&self, on_their_way: &[Request]) {
+        let claims = on_their_way.iter().filter(|request| request.is_claim()).count();
+        self.node.shared().claiming = claims + self.driver.planner.unresolved();
+    }
+
+    /// Searches the due records that this node does not have in memory.
+    fn find_due(&mut self) {
         self.driver.take_inputs();
-        let known = self.driver.planner.known_stored();
-        let now = {
-            let shared = node.shared();
-            node.now(&shared)
-        };
-        let is_whole = self.search.is_whole();
-        let query = self.search.find(&kinds, now, known).node(&node.id);
-        let (sent, before) = (node.runtime.now(), node.runtime.wall());
-        let time = TimeSource::Store { fallback: before };
-        let due = within(&node, "find_due", queries.find_due(query, time)).await;
+        let planner = &mut self.driver.planner;
+        let (known, number) = (planner.known_stored(), planner.begin_search());
+        self.search.begin(&self.node, self.poll_at, known, number);
+    }
+
+    /// Applies the replies to a search. A failure delays the next search, and no claim.
+    fn on_found(&mut self, reply: Reply) {
+        let node = self.node.clone();
+        let Reply { kinds, due, limit, number, is_whole, wall } = reply;
+        match kinds {
+            Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
+            Some(Err(error)) => {
+                self.search.kinds_failed();
+                node.store_failed(Part::Search, error);
+            }
+            None => {}
+        }
         let due = match due {
             Ok(due) => due,
             Err(error) => {
@@ -341,21 +348,22 @@ impl Claimer {
             }
         };
         self.poll_at = later(node.runtime.now(), node.config.poll_interval);
-        self.on_contact(sent, before, due.now);
+        self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
         self.driver.take_inputs();
         let mut events = Vec::new();
         let mut is_new = false;
         for state in &due.found {
-            is_new |= self.driver.planner.found(state, whole_millis(due.now), &mut events);
+            let now = whole_millis(due.now);
+            is_new |= self.driver.planner.found(state, number, now, &mut events);
         }
-        if is_whole && due.found.len() < query.limit {
+        if is_whole && due.found.len() < limit {
             self.driver.planner.found_all(&due.found, &mut events);
         }
         node.emit(events);
         let records = due.found.len();
         let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
-        let is_full = records >= query.limit;
+        let is_full = records >= limit;
         let found =
             Found { now: due.now, next_due: due.next_due, records, of_code, is_full, is_new };
         self.search.answered(&node, found, self.driver.planner.is_losing());
@@ -366,30 +374,23 @@ impl Claimer {
         let node = self.node.clone();
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        let applied = within(&node, OP, apply(&node, &*node.backend, time, &[])).await?;
+        let call = within(&node, OP, apply(&node, &*node.backend, time, &[]));
+        let applied = self.beside(call).await?;
         self.on_contact(sent, before, applied.now);
         node.store_answered(Part::Claims);
         Ok(())
     }
 
-    /// Applies a reply to a request that was sent at `sent`, when the node's wall clock showed
-    /// `before`; `now` is the store's time.
+    /// Applies the store's time `now` in a reply to a request that was sent at `sent`, when the
+    /// node's wall clock showed `before`.
     fn on_contact(&mut self, sent: Instant, before: Time, now: Time) {
-        let node = self.node.clone();
-        self.measure(sent, before, now);
-        if matches!(self.subscription, Subscription::Because(_))
-            && let Subscription::Because(error) =
-                std::mem::replace(&mut self.subscription, Subscription::Reported)
-        {
-            node.emit([Event::NotificationsDown { error: Arc::new(error) }]);
-        }
+        self.node.on_contact(sent, now);
+        self.compare_clocks((before, self.node.runtime.wall()), now);
     }
 
-    /// Updates the estimate of the store's time from one round trip, and compares the clocks.
-    fn measure(&mut self, sent: Instant, before: Time, store: Time) {
-        let node = &self.node;
-        node.on_contact(sent, store);
-        let after = node.runtime.wall();
+    /// Compares the store's time in a reply with the node's wall clock before the request and after
+    /// the reply.
+    fn compare_clocks(&mut self, (before, after): (Time, Time), store: Time) {
         let off = if store < before {
             store - before
         } else if store > after {
@@ -397,56 +398,38 @@ impl Claimer {
         } else {
             TimeDelta::zero()
         };
-        node.board.conditions().clock_offset_ms = Some(-off.num_milliseconds());
+        self.node.board.conditions().clock_offset_ms = Some(-off.num_milliseconds());
         let is_off = self.is_off;
         // It ends at half of the difference at which it starts, so that it does not flicker.
         self.is_off = off.abs() > if is_off { CLOCK_SKEW / 2 } else { CLOCK_SKEW };
         match (is_off, self.is_off) {
             (false, true) => {
                 let by = off.abs().to_std().unwrap_or_default();
-                node.emit([Event::ClockSkew { ahead: off < TimeDelta::zero(), by }]);
+                self.node.emit([Event::ClockSkew { ahead: off < TimeDelta::zero(), by }]);
             }
-            (true, false) => node.emit([Event::ClocksAgree]),
+            (true, false) => self.node.emit([Event::ClocksAgree]),
             _ => {}
+        }
+        if let Some(error) = self.subscription.failure_to_report() {
+            self.node.emit([Event::NotificationsDown { error: Arc::new(error) }]);
         }
     }
 
     /// Waits before the next request to the store. A stopping scheduler does not wait.
     async fn back_off(&mut self) {
+        let node = self.node.clone();
         let wait = self.wait;
         self.wait = (wait * 2).min(MAX_BACKOFF);
-        let until = self.node.runtime.now() + wait;
-        let mut sleep = self.node.runtime.sleep_until(until);
-        while !self.driver.is_stopping() {
-            let notified = self.node.claimers[Placement::OneNode].notified();
-            match select(sleep, std::pin::pin!(notified)).await {
-                Either::Left(_) => return,
-                Either::Right((_, rest)) => sleep = rest,
+        let mut sleep = node.runtime.sleep_until(node.runtime.now() + wait);
+        let wait = async {
+            while node.shared().stop == Stop::No {
+                let notified = node.claimers[Placement::OneNode].notified();
+                match select(sleep, pin!(notified)).await {
+                    Either::Left(_) => return,
+                    Either::Right((_, rest)) => sleep = rest,
+                }
             }
-        }
+        };
+        self.beside(wait).await;
     }
-}
-
-/// Sends requests as one batch.
-pub(super) async fn apply(
-    node: &Node,
-    backend: &dyn Backend,
-    time: TimeSource,
-    requests: &[Request],
-) -> Result<Applied> {
-    let operations: Vec<Operation<'_>> = requests.iter().map(Request::operation).collect();
-    reschedule(backend, Batch::new(&node.id, time, &operations)).await
-}
-
-/// Sends a batch, and checks that each operation has a reply.
-pub(super) async fn reschedule(backend: &dyn Backend, batch: Batch<'_>) -> Result<Applied> {
-    let applied = backend.reschedule(batch).await?;
-    let (given, asked) = (applied.replies.len(), batch.operations.len());
-    if given != asked {
-        let wrong = format!(
-            "the backend returned {given} replies to {asked} operations; report it to its author"
-        );
-        return Err(Error::new(ErrorKind::Other, wrong).op(OP));
-    }
-    Ok(applied)
 }

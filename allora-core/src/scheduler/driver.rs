@@ -3,9 +3,10 @@
 use super::{
     inbox::Input,
     node::{Node, Stop},
+    store_request::reschedule,
 };
 use crate::{
-    backend::{Applied, Reply},
+    backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
@@ -176,4 +177,15 @@ impl Driver {
         self.publish_unresolved();
         self.node.emit(events);
     }
+}
+
+/// Sends requests as one batch.
+pub(super) async fn apply(
+    node: &Node,
+    backend: &dyn Backend,
+    time: TimeSource,
+    requests: &[Request],
+) -> Result<Applied> {
+    let operations: Vec<Operation<'_>> = requests.iter().map(Request::operation).collect();
+    reschedule(backend, Batch::new(&node.id, time, &operations)).await
 }

@@ -1,9 +1,8 @@
 //! The handle to a running scheduler.
 
 use super::{
-    claimer::{OP, reschedule},
     node::{Node, Stop},
-    within::within,
+    store_request::{OP, reschedule, within},
 };
 use crate::{
     backend::{Action, Batch, JobState, OPERATOR, Occurrence, Operation, TimeSource},

@@ -3,12 +3,16 @@
 
 use super::{
     active_run::RunId,
-    claimer::{MAX_BACKOFF, MIN_BACKOFF},
-    node::{Node, later},
+    monotonic::later,
+    node::Node,
     pending_update::{Failed, PendingUpdate, send},
     store_health::Part,
+    store_request::{MAX_BACKOFF, MIN_BACKOFF},
 };
-use crate::error::{Error, Result};
+use crate::{
+    backend::MAX_BYTES,
+    error::{Error, Result},
+};
 use futures::future::{BoxFuture, FutureExt, pending};
 use std::{
     collections::BTreeMap,
@@ -90,6 +94,7 @@ impl Lane {
                     runs.iter().filter_map(|id| Some(PendingUpdate::of(*id, active(id)?)));
                 updates.collect::<Vec<_>>()
             };
+            let updates = self.within_bytes(failures, &mut runs, updates);
             if updates.is_empty() {
                 continue;
             }
@@ -99,6 +104,26 @@ impl Lane {
             return;
         }
         node.store.idle(self.part);
+    }
+
+    /// Takes the first updates that one request may have; the runs of the others wait.
+    fn within_bytes(
+        &mut self,
+        failures: u32,
+        runs: &mut Vec<RunId>,
+        mut updates: Vec<PendingUpdate>,
+    ) -> Vec<PendingUpdate> {
+        let mut bytes = 0;
+        let too_many = updates.iter().position(|update| {
+            bytes += update.bytes();
+            bytes > MAX_BYTES
+        });
+        if let Some(count) = too_many.map(|count| count.max(1)) {
+            updates.truncate(count);
+            let rest = runs.split_off(count);
+            self.add(failures, rest);
+        }
+        updates
     }
 
     /// Waits for the reply. If the future is dropped, the next call waits for the same one.

@@ -4,8 +4,9 @@ use super::{
     active_run::{ActiveRun, ExitReason, LeaseTimers, RunId, RunResult, Turn},
     execution::{Report, Timeout, begin},
     middleware::Next,
+    monotonic::later,
     mutex::{Waiting, in_turn},
-    node::{Node, SharedState, Stop, later},
+    node::{Node, SharedState, Stop},
 };
 use crate::{
     event::Event,
@@ -122,8 +123,7 @@ impl Node {
             turn: Turn::Waits,
         };
         let id = shared.active.insert(live);
-        let stopping = (shared.stop != Stop::No).then_some(now);
-        if shared.scan_soon(stopping.unwrap_or(timers.extend_at)) {
+        if shared.set_timers(id) {
             self.supervisor.notify();
         }
         if refused {

@@ -2,9 +2,9 @@
 //! waits for the store.
 
 use super::{
-    claimer::apply,
-    driver::Driver,
-    node::{Node, later},
+    driver::{Driver, apply},
+    monotonic::later,
+    node::Node,
     notify::yield_now,
 };
 use crate::{backend::TimeSource, job::Placement, planner::Planner, time::since};
@@ -27,6 +27,10 @@ impl LocalClaimer {
             let (tick, now) = self.driver.tick();
             let node = self.driver.node.clone();
             if tick.requests.is_empty() {
+                if tick.wake_at.is_some_and(|at| at <= now) {
+                    // More is to be computed, which must not block the executor.
+                    yield_now().await;
+                }
                 let notified = pin!(node.claimers[Placement::EveryNode].notified());
                 match tick.wake_at.filter(|_| !tick.full) {
                     Some(at) => {

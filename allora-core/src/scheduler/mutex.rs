@@ -8,12 +8,12 @@
 
 use super::{
     active_run::{ExitReason, LeaseTimers, RunId, Turn},
-    claimer::{OP, reschedule},
     execution::{Report, execute},
+    monotonic::later,
     mutex_groups::{Group, Known},
-    node::{Node, later, random},
+    node::{Node, random},
     store_health::Part,
-    within::within,
+    store_request::{OP, reschedule, within},
 };
 use crate::{
     backend::{

@@ -10,6 +10,7 @@ use super::{
     mutex_groups::Groups,
     notify::Notify,
     store_health::StoreHealth,
+    timer_queue::TimerQueue,
 };
 use crate::{
     backend::Backend,
@@ -69,6 +70,8 @@ pub(crate) struct Node {
     pub(super) watcher: Notify,
     pub(super) store: StoreHealth,
     pub(super) board: Board,
+    /// Something was written to the store since the last request to prune it.
+    pub(super) has_written: AtomicBool,
     shared: Mutex<SharedState>,
 }
 
@@ -92,8 +95,10 @@ pub(crate) struct SharedState {
     pub(crate) unresolved: usize,
     /// Runs that have ended since the supervisor last collected them.
     pub(crate) ended: Vec<RunId>,
-    /// When the supervisor next scans the runs.
-    pub(crate) scan_at: Option<Instant>,
+    /// When the supervisor looks at each run.
+    pub(crate) looks: TimerQueue,
+    /// The times from which the lease of each run may be extended together with others.
+    pub(crate) early: TimerQueue,
     pub(crate) stop: Stop,
     pub(crate) clock: StoreClock,
     /// The store has replied.
@@ -116,14 +121,21 @@ impl SharedState {
         self.jobs.len()
     }
 
-    /// Makes the supervisor scan the runs at this time at the latest. Returns whether that is
-    /// earlier than before.
-    pub(crate) fn scan_soon(&mut self, at: Instant) -> bool {
-        let sooner = self.scan_at.is_none_or(|scan_at| scan_at > at);
-        if sooner {
-            self.scan_at = Some(at);
+    /// Applies the times of a run's lease. Returns `true` if the supervisor is to look at it before
+    /// all others.
+    pub(crate) fn set_timers(&mut self, id: RunId) -> bool {
+        let Some(timers) = self.active.get(id).map(|active| active.timers) else { return false };
+        self.early.set(id, timers.early_at());
+        // A stopping scheduler may have an earlier time for it.
+        self.looks.set_by(id, timers.extend_at)
+    }
+
+    /// Makes the supervisor look at all runs.
+    pub(crate) fn look_at_all(&mut self, now: Instant) {
+        for (id, active) in &self.active {
+            self.early.set(id, active.timers.early_at());
+            self.looks.set(id, now);
         }
-        sooner
     }
 }
 
@@ -146,7 +158,8 @@ impl Node {
             claiming: 0,
             unresolved: 0,
             ended: Vec::new(),
-            scan_at: None,
+            looks: TimerQueue::default(),
+            early: TimerQueue::default(),
             stop: Stop::No,
             clock: StoreClock::new(runtime.wall(), runtime.now()),
             clock_is_known: false,
@@ -168,6 +181,7 @@ impl Node {
             watcher: Notify::default(),
             store: StoreHealth::default(),
             board: Board::default(),
+            has_written: AtomicBool::new(false),
             shared: Mutex::new(shared),
         }
     }
@@ -270,7 +284,7 @@ impl Node {
                 for (_, active) in &mut shared.active {
                     active.timers.shorten(jump, got, self.config.store_timeout);
                 }
-                shared.scan_soon(got);
+                shared.look_at_all(got);
             }
             (is_first, is_set_back, jump)
         };
@@ -285,6 +299,11 @@ impl Node {
             self.groups.on_jump(jump);
             self.supervisor.notify();
         }
+    }
+
+    /// Notes that something was written to the store, which may have old history to prune.
+    pub(super) fn wrote(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
     }
 
     /// Stops the scheduler, or stops it faster.
@@ -326,19 +345,15 @@ impl Heartbeat for Node {
         let now = self.runtime.now();
         {
             let mut shared = self.shared();
-            let of_run = |active: &&mut ActiveRun| active.run.is(run);
-            if let Some(active) = shared.active.iter_mut().map(|(_, active)| active).find(of_run) {
+            let of_run = |(_, active): &(RunId, &mut ActiveRun)| active.run.is(run);
+            let found = shared.active.iter_mut().find(of_run);
+            if let Some((id, active)) = found {
                 active.timers.extend_at = now;
+                shared.set_timers(id);
             }
-            shared.scan_soon(now);
         }
         self.supervisor.notify();
     }
-}
-
-/// `at + by`; a year after `at` if that is out of range.
-pub(crate) fn later(at: Instant, by: Duration) -> Instant {
-    at.checked_add(by).unwrap_or_else(|| at + Duration::from_secs(366 * 86_400))
 }
 
 /// 128 random bits.

@@ -2,13 +2,12 @@
 
 use super::{
     active_run::{ActiveRun, LeaseTimers, RunId, RunResult},
-    claimer::{OP, reschedule},
     inbox::{Input, Update},
     node::{Node, SharedState},
-    within::within,
+    store_request::{OP, reschedule, within},
 };
 use crate::{
-    backend::{Action, Applied, Backend, Batch, Operation, Reply, TimeSource},
+    backend::{Action, Applied, Backend, Batch, OPERATION_BYTES, Operation, Reply, TimeSource},
     error::{Error, Result},
     event::Event,
     run::Run,
@@ -47,6 +46,17 @@ impl PendingUpdate {
         Self { id, run, result, duration: active.timers.duration }
     }
 
+    /// The largest size of its operation.
+    pub(super) fn bytes(&self) -> usize {
+        let error = match &self.result {
+            Some(
+                RunResult::Failed(error) | RunResult::Dead(error) | RunResult::Retry { error, .. },
+            ) => error.len(),
+            _ => 0,
+        };
+        OPERATION_BYTES + error
+    }
+
     fn operation(&self) -> Operation<'_> {
         let fence = self.run.fence();
         let action = match &self.result {
@@ -66,7 +76,7 @@ impl PendingUpdate {
         let is_kept = matches!(reply, Reply::Extended(_) | Reply::Accepted);
         let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
         let (slot, placement) = (active.slot, active.placement());
-        let (mut ended, mut extend_at) = (None, None);
+        let (mut ended, mut is_extended) = (None, false);
         match (&self.result, &reply) {
             (Some(_), _) => ended = shared.active.try_remove(self.id),
             // It has ended since, and its end has a reply of its own.
@@ -74,12 +84,12 @@ impl PendingUpdate {
             (None, Reply::Extended(_)) => {
                 active.extending = false;
                 active.timers = LeaseTimers::new(sent, self.duration, self.duration);
-                extend_at = Some(active.timers.extend_at);
+                is_extended = true;
             }
             (None, _) => active.lost = true,
         }
-        if let Some(extend_at) = extend_at {
-            shared.scan_soon(extend_at);
+        if is_extended {
+            shared.set_timers(self.id);
         }
         let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
         // An input of this sort has no destructor of the user.
@@ -94,6 +104,7 @@ pub(super) async fn send(node: &Node, updates: &[PendingUpdate]) -> Result<Faile
     let sent = node.runtime.now();
     let applied = within(node, OP, apply(node, &*node.backend, time, updates)).await?;
     node.on_contact(sent, applied.now);
+    node.wrote();
     Ok(take_in(node, updates, applied, sent))
 }
 

@@ -2,17 +2,19 @@
 //! and occurrences that other nodes released.
 
 use super::{
-    claimer::MIN_BACKOFF,
-    node::{Node, later},
-    store_health,
-    within::within,
+    monotonic::later,
+    node::Node,
+    side_request::SideRequest,
+    store_request::{MIN_BACKOFF, within},
 };
 use crate::{
-    backend::DueQuery,
+    backend::{Due, DueQuery, TimeSource},
+    error::Result,
     time::{Time, saturating_add, since},
 };
 use std::{
     sync::Arc,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -35,6 +37,8 @@ const KINDS: Duration = Duration::from_secs(1);
 pub(super) struct Search {
     /// `true` if the backend can be searched.
     is_on: bool,
+    /// The search that is on its way.
+    request: SideRequest<Reply>,
     /// The time of the next search, by the store's clock.
     at: Time,
     /// The number of due records that the next search leaves to other nodes.
@@ -98,6 +102,21 @@ impl Fruitless {
     }
 }
 
+/// The replies to one search.
+pub(super) struct Reply {
+    /// The store's kinds, if they were read before the search.
+    pub(super) kinds: Option<Result<Vec<String>>>,
+    pub(super) due: Result<Due>,
+    /// The largest number of records of the search.
+    pub(super) limit: usize,
+    /// The planner's number of the search.
+    pub(super) number: u64,
+    /// The search left out nothing that was due.
+    pub(super) is_whole: bool,
+    /// The node's wall clock before and after the request.
+    pub(super) wall: (Time, Time),
+}
+
 /// The result of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
@@ -129,6 +148,7 @@ impl Search {
     pub(super) fn new(is_on: bool) -> Self {
         Self {
             is_on,
+            request: SideRequest::default(),
             at: Time::MIN_UTC,
             skip: 0,
             is_crowded: false,
@@ -144,6 +164,21 @@ impl Search {
 
     pub(super) fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    /// `true` while a search is on its way.
+    pub(super) fn has_begun(&self) -> bool {
+        self.request.has_begun()
+    }
+
+    /// Ready if there are replies to take.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.request.poll(cx)
+    }
+
+    /// The replies, if they have come.
+    pub(super) fn take(&mut self) -> Option<Reply> {
+        self.request.take()
     }
 
     /// Requests a search at once.
@@ -186,6 +221,7 @@ impl Search {
         let retry_at = later(node.runtime.now(), wait);
         (self.retry_at, self.wait) = (Some(retry_at), wait * 2);
         self.limit = (self.limit / 2).max(1);
+        self.at_once();
         retry_at
     }
 
@@ -194,33 +230,53 @@ impl Search {
         self.kinds.read_at
     }
 
-    /// The kinds of the next search. The empty kind is that of jobs in code.
-    pub(super) fn kinds(&self, node: &Node) -> Vec<Arc<str>> {
-        let code = (self.part != Part::Stored).then(|| Arc::from(""));
-        let stored = self.stored_kinds(node).filter(|_| !matches!(self.part, Part::Code { .. }));
-        code.into_iter().chain(stored).collect()
-    }
-
     fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
         node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
     }
 
     /// `true` if the next search leaves out nothing that is due.
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.part == Part::All && self.skip == 0
     }
 
-    /// The query. Its limit grows by the number of `known` records, because records that cannot be
-    /// run now would otherwise hide others.
-    pub(super) fn find<'a>(&self, kinds: &'a [&'a str], now: Time, known: usize) -> DueQuery<'a> {
-        // Up to and including the times that `is_due` accepts: times are whole milliseconds.
-        let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-        let skip = match self.part {
+    /// Sends a search, after a request for the store's kinds if one may have been added. Its limit
+    /// grows by the number of `known` records, because records that cannot be run now would
+    /// otherwise hide others. The reply has the planner's `number` of it.
+    pub(super) fn begin(&mut self, node: &Arc<Node>, poll_at: Instant, known: usize, number: u64) {
+        let reads_kinds = self.kinds.begin(node, poll_at);
+        // What changes from now on is requested again.
+        self.at = Time::MAX_UTC;
+        let is_whole = self.is_whole();
+        let (part, limit, known_kinds) = (self.part, self.limit + known, self.kinds.all.clone());
+        let skip = match part {
             Part::All => self.skip,
             Part::Stored => 0,
             Part::Code { skip } => skip,
         };
-        DueQuery::new(kinds, until, self.limit + known).skipping(skip)
+        let node = node.clone();
+        self.request.begin(async move {
+            let kinds = if reads_kinds { Some(read_kinds(&node).await) } else { None };
+            let matching = match &kinds {
+                Some(Ok(kinds)) => matching(&node, kinds),
+                _ => known_kinds,
+            };
+            let stored = node.router.exact().chain(matching.iter().map(|kind| &**kind));
+            let stored = stored.filter(|_| !matches!(part, Part::Code { .. }));
+            // The empty kind is that of jobs in code.
+            let code = (part != Part::Stored).then_some("");
+            let asked: Vec<&str> = code.into_iter().chain(stored).collect();
+            let (sent, before) = (node.runtime.now(), node.runtime.wall());
+            let now = node.now(&node.shared());
+            // Up to and including the times that `is_due` accepts: times are whole milliseconds.
+            let until = saturating_add(now, AHEAD + Duration::from_millis(1));
+            let query = DueQuery::new(&asked, until, limit).skipping(skip).node(&node.id);
+            let due = find_due(&node, query, TimeSource::Store { fallback: before }).await;
+            if let Ok(due) = &due {
+                node.on_contact(sent, due.now);
+            }
+            let wall = (before, node.runtime.wall());
+            Reply { kinds, due, limit, number, is_whole, wall }
+        });
     }
 
     /// Applies a result. If other nodes work on what is due, and one search does not return all of
@@ -253,12 +309,12 @@ impl Search {
             self.next_stored = next_due;
         }
         if let Some(next) = next {
-            (self.part, self.at) = (next, Time::MIN_UTC);
-            return;
+            self.part = next;
+            return self.at_once();
         }
         let next_due = next_due.into_iter().chain(self.next_stored.take()).min();
         // Records that the search left out are still due.
-        self.at = if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) };
+        self.by(if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) });
         if is_full {
             self.is_crowded |= is_losing;
         } else if !left_out {
@@ -270,30 +326,56 @@ impl Search {
         };
     }
 
-    /// Reads the store's kinds that match this node's patterns. Kinds are read again when one may
-    /// have been added, but not each time: a busy store has many notifications and few new kinds.
-    pub(super) async fn learn_kinds(&mut self, node: &Node, poll_at: Instant) {
+    /// Applies the store's kinds.
+    pub(super) fn learn_kinds(&mut self, node: &Node, kinds: &[String]) {
+        self.kinds.all = matching(node, kinds);
+        self.kinds.ask_at = Some(later(node.runtime.now(), KINDS));
+    }
+
+    /// The request for the store's kinds has failed.
+    pub(super) fn kinds_failed(&mut self) {
+        self.kinds.is_old = true;
+    }
+}
+
+impl Kinds {
+    /// `true` if the kinds are read before this search. They are read again when one may have been
+    /// added, but not each time: a busy store has many notifications and few new kinds.
+    fn begin(&mut self, node: &Node, poll_at: Instant) -> bool {
         let now = node.runtime.now();
-        let (true, Some(queries)) = (node.router.has_patterns(), node.backend.queries()) else {
-            return;
-        };
-        let asked_before = self.kinds.read_at.take().is_some();
-        if !self.kinds.is_old && !asked_before && now < poll_at {
-            return;
+        if !node.router.has_patterns() {
+            return false;
         }
-        self.kinds.read_at = self.kinds.ask_at.filter(|ask_at| *ask_at > now);
-        if self.kinds.read_at.is_some() {
-            return;
+        let asked_before = self.read_at.take().is_some();
+        if !self.is_old && !asked_before && now < poll_at {
+            return false;
         }
-        match within(node, "kinds", queries.kinds()).await {
-            Ok(kinds) => {
-                let exact = |kind: &String| node.router.exact().any(|exact| exact == kind);
-                let mine = |kind: &String| node.router.matches(kind) && !exact(kind);
-                self.kinds.all = kinds.into_iter().filter(mine).map(Arc::from).collect();
-                self.kinds.is_old = false;
-                self.kinds.ask_at = Some(later(now, KINDS));
-            }
-            Err(error) => node.store_failed(store_health::Part::Search, error),
+        self.read_at = self.ask_at.filter(|ask_at| *ask_at > now);
+        let reads = self.read_at.is_none();
+        if reads {
+            self.is_old = false;
         }
+        reads
+    }
+}
+
+/// The kinds among these that match this node's patterns, and have no code of their own.
+fn matching(node: &Node, kinds: &[String]) -> Vec<Arc<str>> {
+    let exact = |kind: &str| node.router.exact().any(|exact| exact == kind);
+    let mine = |kind: &&String| node.router.matches(kind) && !exact(kind);
+    kinds.iter().filter(mine).map(|kind| Arc::from(kind.as_str())).collect()
+}
+
+async fn read_kinds(node: &Node) -> Result<Vec<String>> {
+    match node.backend.queries() {
+        Some(queries) => within(node, "kinds", queries.kinds()).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+async fn find_due(node: &Node, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+    match node.backend.queries() {
+        Some(queries) => within(node, "find_due", queries.find_due(query, time)).await,
+        None => Ok(Due::new(node.runtime.wall(), Vec::new(), None)),
     }
 }

@@ -3,7 +3,8 @@
 use super::{
     active_run::RunId,
     lane::Lane,
-    node::{Node, Stop, later},
+    monotonic::later,
+    node::{Node, SharedState, Stop},
     pending_update::{PendingUpdate, send_local},
     store_health::Part,
 };
@@ -17,10 +18,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-
-/// The part of a lease by which an extension may be early, so that one request has those of many
-/// runs.
-const EARLY: u32 = 12;
 
 /// The longest part of the grace period that is left when runs are cancelled. The part is a tenth
 /// of the period.
@@ -106,7 +103,7 @@ impl Supervisor {
                 drop_at,
                 give_up_at: later(drop_at, 2 * self.node.config.store_timeout),
             });
-            self.node.shared().scan_at = Some(now);
+            self.node.shared().look_at_all(now);
         }
     }
 
@@ -134,7 +131,7 @@ impl Supervisor {
 
     /// Extends the leases that need it.
     async fn extend(&mut self, now: Instant) {
-        let due = self.scan(now);
+        let due = self.look(now);
         let (mut shared_runs, mut local) = (Vec::new(), Vec::new());
         {
             let mut shared = self.node.shared();
@@ -161,66 +158,70 @@ impl Supervisor {
         }
     }
 
-    /// Cancels and drops runs whose time is over. Returns those to extend.
-    fn scan(&mut self, now: Instant) -> Vec<RunId> {
+    /// Cancels and drops runs whose time is over. Returns those to extend: if one is due, also those
+    /// that are due soon.
+    fn look(&mut self, now: Instant) -> Vec<RunId> {
         let node = self.node.clone();
         let (mut extend, mut is_due) = (Vec::new(), false);
-        // The next extensions: of the runs that are extended if one is due, and of the others.
-        let (mut early, mut others): (Option<Instant>, Option<Instant>) = (None, None);
-        let mut next: Option<Instant> = None;
-        let mut wants = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         let mut events = Vec::new();
         let mut ends: Vec<(Run, bool)> = Vec::new();
-        let mut inside = node.shared();
-        if inside.scan_at.is_none_or(|at| at > now) {
-            return Vec::new();
-        }
-        for (id, live) in inside.active.iter_mut().filter(|(_, live)| live.result.is_none()) {
-            let (mut cancel_at, mut drop_at) = (None, None);
-            if let Some(stopping) = self.stopping {
-                (cancel_at, drop_at) = (Some(stopping.cancel_at), Some(stopping.drop_at));
-            }
-            if !live.lost {
-                let kept = live.timers;
-                if now >= kept.cancel_at && !live.run.is_cancelled() {
-                    let (name, fence) = (live.run.shared_name(), live.run.fence());
-                    events.push(Event::LeaseRenewalFailed { name, key: None, fence });
+        {
+            let mut shared = node.shared();
+            let SharedState { looks, early, active: runs, .. } = &mut *shared;
+            for id in looks.take_due(now) {
+                let Some(active) = runs.get(id).filter(|active| active.result.is_none()) else {
+                    continue;
+                };
+                let (mut cancel_at, mut drop_at) = (None, None);
+                if let Some(stopping) = self.stopping {
+                    (cancel_at, drop_at) = (Some(stopping.cancel_at), Some(stopping.drop_at));
                 }
-                cancel_at = Some(cancel_at.map_or(kept.cancel_at, |at| at.min(kept.cancel_at)));
-                drop_at = Some(drop_at.map_or(kept.drop_at, |at| at.min(kept.drop_at)));
-                if !live.extending {
-                    is_due |= now >= kept.extend_at;
-                    let is_early = later(now, kept.duration / EARLY) >= kept.extend_at;
-                    extend.extend(is_early.then_some(id));
-                    let at = if is_early { &mut early } else { &mut others };
-                    *at = Some(at.map_or(kept.extend_at, |at| at.min(kept.extend_at)));
-                }
-            }
-            match (cancel_at, drop_at) {
-                (_, Some(drop_at)) if now >= drop_at => {
-                    if !live.run.control().is_dropped() {
-                        // A lease that ends meanwhile ends a run for another reason.
-                        let stopped = self.stopping.is_some_and(|stopping| now >= stopping.drop_at);
-                        self.cancelled += usize::from(stopped);
-                        ends.push((live.run.clone(), true));
+                let mut next = None;
+                if !active.lost {
+                    let timers = active.timers;
+                    if now >= timers.cancel_at && !active.run.is_cancelled() {
+                        let (name, fence) = (active.run.shared_name(), active.run.fence());
+                        events.push(Event::LeaseRenewalFailed { name, key: None, fence });
                     }
-                }
-                (Some(cancel_at), drop_at) if now >= cancel_at => {
-                    drop_at.into_iter().for_each(&mut wants);
-                    if !live.run.is_cancelled() {
-                        ends.push((live.run.clone(), false));
+                    cancel_at =
+                        Some(cancel_at.map_or(timers.cancel_at, |at| at.min(timers.cancel_at)));
+                    drop_at = Some(drop_at.map_or(timers.drop_at, |at| at.min(timers.drop_at)));
+                    if !active.extending && now < timers.extend_at {
+                        next = Some(timers.extend_at);
                     }
+                    is_due |= !active.extending && now >= timers.extend_at;
                 }
-                (cancel_at, _) => cancel_at.into_iter().for_each(&mut wants),
+                let end_at = match (cancel_at, drop_at) {
+                    (_, Some(drop_at)) if now >= drop_at => {
+                        if !active.run.control().is_dropped() {
+                            // A lease that ends meanwhile ends a run for another reason.
+                            let stopping = self.stopping;
+                            let stopped = stopping.is_some_and(|stopping| now >= stopping.drop_at);
+                            self.cancelled += usize::from(stopped);
+                            ends.push((active.run.clone(), true));
+                        }
+                        None
+                    }
+                    (Some(cancel_at), drop_at) if now >= cancel_at => {
+                        if !active.run.is_cancelled() {
+                            ends.push((active.run.clone(), false));
+                        }
+                        drop_at
+                    }
+                    (cancel_at, _) => cancel_at,
+                };
+                if let Some(at) = next.into_iter().chain(end_at).min() {
+                    looks.set(id, at);
+                }
+            }
+            if is_due {
+                let is_kept = |id: &RunId| {
+                    let active = runs.get(*id);
+                    active.is_some_and(|one| one.result.is_none() && !one.lost && !one.extending)
+                };
+                extend.extend(early.take_due(now).into_iter().filter(is_kept));
             }
         }
-        if !is_due {
-            extend.clear();
-            early.into_iter().for_each(&mut wants);
-        }
-        others.into_iter().for_each(&mut wants);
-        inside.scan_at = next;
-        drop(inside);
         self.node.emit(events);
         for (run, drop) in ends {
             if drop {
@@ -248,9 +249,9 @@ impl Supervisor {
     /// Waits until a run has ended, a request has a reply, or something's time comes.
     async fn rest(&mut self) {
         let Self { node, extensions, ends, .. } = self;
-        let scan_at = node.shared().scan_at;
+        let look_at = node.shared().looks.first();
         let give_up_at = self.stopping.map(|stopping| stopping.give_up_at);
-        let times = [scan_at, give_up_at, extensions.retry_at(), ends.retry_at()];
+        let times = [look_at, give_up_at, extensions.retry_at(), ends.retry_at()];
         let timer = match times.into_iter().flatten().min() {
             Some(at) => Either::Left(node.runtime.sleep_until(at)),
             None => Either::Right(pending()),

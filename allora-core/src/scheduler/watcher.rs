@@ -5,9 +5,10 @@
 use super::{
     ahead::Ahead,
     board::OVERDUE,
-    node::{Node, Stop, later},
+    monotonic::later,
+    node::{Node, Stop},
     store_health::Part,
-    within::within,
+    store_request::within,
 };
 use crate::{
     backend::{DueQuery, TimeSource},

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, History, HistoryEntry, Notification, Notifier, Operation,
-        Queries, Reply,
+        Queries, Reply, TimeSource,
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
@@ -37,6 +37,11 @@ impl<S: RecordStore> Backend for S {
         RecordStore::durability_warning(self)
     }
 
+    async fn prune(&self, time: TimeSource) -> Result {
+        let now = RecordStore::now(self, time).await?;
+        RecordStore::prune(self, now).await
+    }
+
     fn queries(&self) -> Option<&dyn Queries> {
         Some(self)
     }
@@ -59,9 +64,6 @@ struct Engine<'a, S: RecordStore> {
     /// The names that have operations without replies.
     open: Vec<Group<'a, S::Version>>,
     notifications: Vec<Notification>,
-    deleted: Vec<&'a str>,
-    /// `true` if history was written.
-    recorded: bool,
     /// The highest fence of tombstones that are the same as none.
     min_fence: i64,
 }
@@ -85,8 +87,6 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             now: None,
             open: Vec::new(),
             notifications: Vec::new(),
-            deleted: Vec::new(),
-            recorded: false,
             min_fence: 0,
         }
     }
@@ -293,10 +293,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             return Ok(());
         }
         let (mut replies, mut groups, mut drafts) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let mut after: VecDeque<(Option<Notification>, bool, bool)> = VecDeque::new();
+        let mut after: VecDeque<Option<Notification>> = VecDeque::new();
         for (answer, Pending { group, draft }) in pending {
-            let deleted = draft.after.deleted_at.is_some();
-            after.push_back((draft.notification.clone(), deleted, !draft.history.is_empty()));
+            after.push_back(draft.notification.clone());
             replies.push_back(answer);
             groups.push_back(group);
             drafts.push(draft);
@@ -312,7 +311,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             return Err(Error::new(ErrorKind::Other, wrong));
         }
         for outcome in outcomes {
-            let (Some(answer), Some(mut group), Some((notification, deleted, recorded))) =
+            let (Some(answer), Some(mut group), Some(notification)) =
                 (replies.pop_front(), groups.pop_front(), after.pop_front())
             else {
                 break;
@@ -320,8 +319,6 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.notifications.extend(notification.filter(|_| !notified));
-                    self.deleted.extend(deleted.then_some(group.name));
-                    self.recorded |= recorded;
                     self.answer(&group.positions, answer);
                 }
                 Ok(Outcome::Conflict(current)) => {
@@ -372,19 +369,13 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self {
-            store, batch, replies, now, notifications, deleted, recorded, min_fence, ..
-        } = self;
+        let Self { store, batch, replies, now, notifications, min_fence, .. } = self;
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
         };
         if !notifications.is_empty() {
             store.notify(merged(notifications)).await;
-        }
-        if !deleted.is_empty() || recorded {
-            // Old tombstones and old history harm nothing: a later batch tries again.
-            let _ = store.prune(&deleted, now).await;
         }
         let replies = replies.into_iter().map(|reply| {
             reply.unwrap_or_else(|| {
@@ -495,8 +486,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backend::TimeSource, time::from_millis};
-    use futures::executor::block_on;
+    use crate::time::from_millis;
+    use futures::{FutureExt, executor::block_on, future::pending};
 
     /// A store of two servers. The one with the names that begin with `a` has a clock of its own; the
     /// other one does not answer.
@@ -520,6 +511,10 @@ mod tests {
             Ok(commit.drafts.iter().map(written).collect())
         }
 
+        async fn prune(&self, _: Time) -> Result {
+            pending().await
+        }
+
         async fn scan(
             &self,
             _: &str,
@@ -532,6 +527,17 @@ mod tests {
 
     fn at(ms: i64) -> Time {
         from_millis(ms).unwrap()
+    }
+
+    #[test]
+    fn no_batch_prunes() {
+        let create =
+            Operation::new("a", Action::Register { definition: "d", version: 0, first: None });
+        let time = TimeSource::Store { fallback: at(0) };
+        let operations = [create, Operation::new("a", Action::Delete)];
+        let batch = Batch::new("n", time, &operations);
+        assert!(HalfDown.reschedule(batch).now_or_never().is_some());
+        assert!(Backend::prune(&HalfDown, time).now_or_never().is_none());
     }
 
     #[test]

@@ -119,13 +119,13 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Removes old tombstones and history beyond the limit. Called after batches that deleted a
-    /// record or wrote history, never before their replies are known.
+    /// Removes old tombstones, and history beyond the limit, some at each call: a call of its own,
+    /// not a part of a batch.
     ///
     /// # Errors
-    /// `Unavailable`; the engine ignores it, and calls again after a later batch.
-    async fn prune(&self, deleted: &[&str], now: Time) -> Result {
-        let _ = (deleted, now);
+    /// `Unavailable`: a later call removes what is left.
+    async fn prune(&self, now: Time) -> Result {
+        let _ = now;
         Ok(())
     }
 

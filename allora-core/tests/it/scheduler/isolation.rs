@@ -145,6 +145,67 @@ fn an_extension_that_hangs_delays_no_completion() {
     assert_punctual(&lab, &["short"], &all, ms(20));
 }
 
+/// A job in code and a stored schedule, both every second.
+fn every_second(seat: &crate::support::Seat, b: allora_core::Builder) -> allora_core::Builder {
+    b.add("code", seat.job(grid(1), ms(5))).kind("k", seat.handler(ms(5), |_| Ok(())))
+}
+
+#[test]
+fn a_search_that_hangs_delays_no_claim() {
+    let lab = Lab::new(19);
+    lab.store("stored", "k", "@every 1s");
+    let member = lab.start(every_second);
+    lab.until(12.5);
+    member.faults.deaf_to_searches.store(true, Relaxed);
+    lab.until(65.5);
+    let all: Vec<f64> = (1..=65).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+    assert_punctual(&lab, &["stored"], &all, ms(20));
+    assert_eq!(member.news(), ["Ready", "StoreDown"]);
+    // What comes meanwhile is found afterwards.
+    lab.store("late", "k", "@every 1s");
+    lab.until(70.5);
+    assert!(lab.ran("late").is_empty());
+    member.faults.deaf_to_searches.store(false, Relaxed);
+    lab.until(80.5);
+    assert!(lab.ran("late").ends_with(&[77.5, 78.5, 79.5]), "{:?}", lab.ran("late"));
+}
+
+#[test]
+fn a_subscription_that_hangs_delays_no_claim() {
+    let lab = Lab::new(20);
+    lab.start(|seat, b| {
+        seat.faults.deaf_to_subscriptions.store(true, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(30.5);
+    let all: Vec<f64> = (1..=30).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+}
+
+#[test]
+fn pruning_that_hangs_delays_no_claim_and_no_end() {
+    let lab = Lab::new(21);
+    let member = lab.start(|seat, b| {
+        seat.faults.deaf_to_pruning.store(true, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(60.5);
+    let all: Vec<f64> = (1..=60).map(f64::from).collect();
+    assert_punctual(&lab, &["code"], &all, ms(20));
+    assert_eq!(lab.state("code").counters.succeeded, 60);
+    assert_eq!(member.news(), ["Ready"]);
+    member.faults.deaf_to_pruning.store(false, Relaxed);
+    lab.until(121.0);
+    let pruned = member.faults.pruned.load(Relaxed);
+    assert!((4..=6).contains(&pruned), "{pruned} times in a minute of writes");
+    member.handle.remove("code");
+    lab.until(200.0);
+    let pruned = member.faults.pruned.load(Relaxed);
+    lab.until(3_000.0);
+    assert_eq!(member.faults.pruned.load(Relaxed), pruned, "nothing was written");
+}
+
 /// Thousands of extensions are due again and again, and each request takes a second.
 #[test]
 fn extensions_do_not_starve_completions() {

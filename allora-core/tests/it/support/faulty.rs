@@ -3,12 +3,12 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
-        Action, Applied, Batch, Completion, Due, DueQuery, History, JobState, Notifier, Operation,
-        Page, Queries, TimeSource,
+        Action, Applied, Batch, Completion, Due, DueQuery, History, JobState, Notification,
+        Notifier, Operation, Page, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
-use futures::future::pending;
+use futures::{future::pending, stream::BoxStream};
 use std::{
     sync::{
         Arc, Mutex,
@@ -53,6 +53,14 @@ pub(crate) struct Faults {
     pub(crate) per_operation: Mutex<Duration>,
     /// No claim is answered; it is done nevertheless.
     pub(crate) deaf_to_claims: AtomicBool,
+    /// No search is answered.
+    pub(crate) deaf_to_searches: AtomicBool,
+    /// No request to prune is answered.
+    pub(crate) deaf_to_pruning: AtomicBool,
+    /// The number of requests to prune that were answered.
+    pub(crate) pruned: AtomicU64,
+    /// No subscription to notifications is answered.
+    pub(crate) deaf_to_subscriptions: AtomicBool,
     /// No extension or end of a run of this job reaches the store.
     pub(crate) mute: Mutex<Option<String>>,
     pub(crate) calls: AtomicU64,
@@ -209,6 +217,14 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
         }
     }
 
+    async fn prune(&self, time: TimeSource) -> Result {
+        if self.faults.deaf_to_pruning.load(Relaxed) {
+            return pending().await;
+        }
+        self.faults.pruned.fetch_add(1, Relaxed);
+        self.inner.prune(time).await
+    }
+
     fn namespace(&self) -> &str {
         self.inner.namespace()
     }
@@ -222,7 +238,19 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {
-        self.inner.notifier().filter(|_| !self.faults.is_silent.load(Relaxed))
+        let is_there = self.inner.notifier().is_some() && !self.faults.is_silent.load(Relaxed);
+        is_there.then_some(self as _)
+    }
+}
+
+#[async_trait]
+impl<B: Backend + Clone> Notifier for Faulty<B> {
+    async fn subscribe(&self) -> Result<BoxStream<'static, Notification>> {
+        if self.faults.deaf_to_subscriptions.load(Relaxed) {
+            return pending().await;
+        }
+        let none = || Error::new(ErrorKind::Unsupported, "no notifications");
+        self.inner.notifier().ok_or_else(none)?.subscribe().await
     }
 }
 
@@ -236,6 +264,9 @@ impl<B: Backend + Clone> Faulty<B> {
 #[async_trait]
 impl<B: Backend + Clone> Queries for Faulty<B> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        if self.faults.deaf_to_searches.load(Relaxed) {
+            return pending().await;
+        }
         let (fate, there, back) = self.fate()?;
         self.sleep(there).await;
         match fate {

@@ -3,12 +3,14 @@
 
 use super::{Entry, Faults, Faulty, Log, Over, Rates};
 use allora_core::{
-    Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Stopped, Time,
+    Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Schedules,
+    Stopped, StoredSchedule, Time,
     backend::{
         Action, Batch, HistoryEntry, HistoryQuery, JobState, OPERATOR, Operation, Reply, TimeSource,
     },
     job,
     runtime::{Sim, SimNode},
+    stored::Definition,
 };
 use allora_memory::Memory;
 use futures::future::{BoxFuture, FutureExt};
@@ -123,6 +125,15 @@ impl Lab {
         let operations = [Operation::new(name, action)];
         let batch = Batch::new(OPERATOR, TimeSource::Fixed(self.now()), &operations);
         self.sim.block_on(self.store.reschedule(batch))?.single()
+    }
+
+    /// Adds a stored schedule, over a way to the store that is sound.
+    pub(crate) fn store(&self, name: &str, kind: &str, text: &str) {
+        let definition = Definition::parse(name, text).unwrap();
+        let schedule = StoredSchedule::new(name, kind, definition.text())
+            .with_settings(definition.settings().clone());
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        self.sim.block_on(client.add(&schedule)).unwrap();
     }
 
     /// The history of a job, the oldest entry first.

@@ -1,0 +1,150 @@
+//! The stored schedules in the planner: found by a search, run while they are due soon, evicted.
+
+use super::{
+    Planner,
+    slot::{Origin, Phase, Slot},
+    slot_id::SlotId,
+    wake_up::NOW,
+};
+use crate::{
+    backend::{Cursor, JobState, Reply},
+    event::Event,
+    job::JobSpec,
+    stored::{Route, Routed},
+    time::{Time, saturating_add},
+};
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+/// A schedule that is due within this time keeps its slot. It is more than the range of a search.
+const SOON: Duration = Duration::from_secs(2);
+
+impl Planner {
+    /// Runs stored schedules with this choice of code.
+    pub(crate) fn with_route(mut self, route: Route) -> Self {
+        self.stored.route = Some(route);
+        self
+    }
+
+    /// The number of due records that are already in memory, by which a search must extend its
+    /// limit.
+    pub(crate) fn known_stored(&self) -> usize {
+        self.stored.placed + self.stored.broken.len()
+    }
+
+    /// The earliest due time of the evicted schedules since the last call.
+    pub(crate) fn forgotten_due(&mut self) -> Option<Time> {
+        self.stored.read_at.take()
+    }
+
+    /// Applies a stored schedule that wants attention. Returns whether this node can run it.
+    pub(super) fn found_stored(
+        &mut self,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(spec) = self.routed(state, events) else { return false };
+        let name: Arc<str> = state.name.as_str().into();
+        let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
+        slot.agreed = Some(state.generation);
+        let Some(id) = self.slots.insert(slot) else { return false };
+        self.stored.placed += 1;
+        self.by_name.insert(name, id);
+        self.learn_stored(id, state, now, events);
+        true
+    }
+
+    /// Applies the current state of a stored schedule.
+    pub(super) fn learn_stored(
+        &mut self,
+        id: SlotId,
+        state: &JobState,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        let agreed = self.slots.get(id).and_then(|slot| slot.agreed);
+        // Its kind, definition and data are unchanged as long as its generation is.
+        if state.unreadable.is_some() || agreed != Some(state.generation) {
+            let Some(spec) = self.routed(state, events) else { return self.evict(id) };
+            let Some(slot) = self.slots.get_mut(id) else { return };
+            (slot.spec, slot.agreed) = (spec, Some(state.generation));
+        }
+        self.know(id, state, now, events);
+    }
+
+    /// The code for it. Reports each generation that no node can run once.
+    fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
+        let route = self.stored.route.as_ref()?;
+        let name: Arc<str> = state.name.as_str().into();
+        let event = match &state.unreadable {
+            Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
+            None => match route(state) {
+                Routed::Here(spec) => {
+                    if self.stored.broken.remove(&name).is_some() {
+                        events.push(Event::JobResumed { name });
+                    }
+                    return Some(spec);
+                }
+                Routed::Elsewhere => return None,
+                Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
+            },
+        };
+        if self.stored.is_newly_broken(name, state.generation, events) {
+            events.push(event);
+        }
+        None
+    }
+
+    /// Ends the reports of the stored schedules that no node could run and that a search for
+    /// everything due does not find any more: they were deleted, paused or repaired.
+    pub(crate) fn found_all(&mut self, found: &[JobState], events: &mut Vec<Event>) {
+        if self.stored.broken.is_empty() {
+            return;
+        }
+        let found: HashSet<&str> = found.iter().map(|state| state.name.as_str()).collect();
+        let ended = self.stored.broken.extract_if(|name, _| !found.contains(&**name));
+        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
+    }
+
+    /// The present slot of the job of a run.
+    pub(super) fn place_of(&self, id: SlotId, name: &str) -> Option<SlotId> {
+        let is_there = self.slots.get(id).is_some_and(|slot| !slot.is_removed());
+        if is_there { Some(id) } else { self.by_name.get(name).copied() }
+    }
+
+    /// Applies the end of a run whose schedule has no slot any more.
+    pub(super) fn on_unplaced_update(&mut self, completed: Option<Cursor>, reply: &Reply) {
+        match (reply, completed) {
+            (Reply::Extended(_), _) | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
+            (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.stored.read_by(next.due_at),
+            _ => self.stored.read_by(NOW),
+        }
+    }
+
+    /// Evicts the schedules that are not due soon. A search finds them again.
+    pub(super) fn evict_idle(&mut self, now: Time) {
+        let soon = saturating_add(now, SOON);
+        for id in std::mem::take(&mut self.stored.idle) {
+            let Some(slot) = self.slots.get(id).filter(|slot| slot.exchange.is_idle()) else {
+                continue;
+            };
+            let Phase::Known(known) = &slot.phase else { continue };
+            match known.wants_attention() {
+                Some(at) if at <= soon => {}
+                Some(at) => {
+                    self.stored.read_by(at);
+                    self.evict(id);
+                }
+                None => self.evict(id),
+            }
+        }
+    }
+
+    /// Evicts a stored schedule.
+    pub(super) fn evict(&mut self, id: SlotId) {
+        if let Some(slot) = self.slots.remove(id) {
+            self.by_name.remove(&slot.name);
+            self.stored.placed -= 1;
+        }
+    }
+}

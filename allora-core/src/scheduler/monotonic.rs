@@ -1,0 +1,8 @@
+//! Times of the monotonic clock.
+
+use std::time::{Duration, Instant};
+
+/// `at + by`; a year after `at` if that is out of range.
+pub(crate) fn later(at: Instant, by: Duration) -> Instant {
+    at.checked_add(by).unwrap_or_else(|| at + Duration::from_secs(366 * 86_400))
+}

@@ -1,0 +1,47 @@
+//! A request to the store: its time limit, the check of its replies, the waits between two of them.
+
+use super::{monotonic::later, node::Node};
+use crate::{
+    backend::{Applied, Backend, Batch},
+    error::{Error, ErrorKind, Result},
+};
+use futures::future::{Either, select};
+use std::{pin::pin, time::Duration};
+
+/// The first wait after a failure of the store; doubled each time up to [`MAX_BACKOFF`].
+pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(50);
+/// The longest wait between two tries to reach the store.
+pub(super) const MAX_BACKOFF: Duration = Duration::from_millis(800);
+
+/// The operation's name in errors.
+pub(super) const OP: &str = "reschedule";
+
+/// Awaits a request to the store, up to its time limit.
+pub(super) async fn within<T>(
+    node: &Node,
+    op: &'static str,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let deadline = node.config.store_timeout;
+    let limit = node.runtime.sleep_until(later(node.runtime.now(), deadline));
+    match select(pin!(call), limit).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => {
+            let late = format!("the store did not answer within {deadline:?}");
+            Err(Error::new(ErrorKind::Unavailable, late).op(op))
+        }
+    }
+}
+
+/// Sends a batch, and checks that each operation has a reply.
+pub(super) async fn reschedule(backend: &dyn Backend, batch: Batch<'_>) -> Result<Applied> {
+    let applied = backend.reschedule(batch).await?;
+    let (given, asked) = (applied.replies.len(), batch.operations.len());
+    if given != asked {
+        let wrong = format!(
+            "the backend returned {given} replies to {asked} operations; report it to its author"
+        );
+        return Err(Error::new(ErrorKind::Other, wrong).op(OP));
+    }
+    Ok(applied)
+}
