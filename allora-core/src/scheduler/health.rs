@@ -45,12 +45,14 @@ impl Node {
     /// Emits an event when the store's state changes. Only an error other than `Unavailable` is a
     /// rejection: a store that is slow has not rejected anything.
     fn store_is(&self, part: Part, error: Option<Error>) {
+        let now = self.runtime.now();
         let failure = error.as_ref().map(|error| {
             let is_down = error.kind() == ErrorKind::Unavailable;
             let state = if is_down { State::Down } else { State::Fails };
-            Failure { state, at: self.now(&self.shared()), error: error.chain() }
+            let sent = now.checked_sub(self.config.store_timeout).unwrap_or(now);
+            Failure { state, at: self.now(&self.shared()), error: error.chain(), sent }
         });
-        let Some(state) = self.store.set(part, failure) else { return };
+        let Some(state) = self.store.set(part, failure, now) else { return };
         let event = match (state, error) {
             (State::Up, _) => Event::StoreUp,
             (State::Down, Some(error)) => Event::StoreDown { error: Arc::new(error) },

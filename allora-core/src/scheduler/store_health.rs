@@ -3,7 +3,10 @@
 pub(crate) use crate::health::StorePart as Part;
 
 use crate::{health::FailingPart, time::Time};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 /// The state of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +28,8 @@ pub(super) struct StoreHealth(Mutex<Parts>);
 struct Parts {
     failing: Vec<FailingPart>,
     reported: State,
+    /// The last end of an outage.
+    recovered_at: Option<Instant>,
 }
 
 /// A failure of a request: the state that it shows, its time, and its error as text.
@@ -32,18 +37,30 @@ pub(super) struct Failure {
     pub(super) state: State,
     pub(super) at: Time,
     pub(super) error: String,
+    /// The earliest time at which the request can have been sent.
+    pub(super) sent: Instant,
 }
 
 impl StoreHealth {
-    /// Sets the state for a part. Returns the state to report, if it has changed.
-    pub(super) fn set(&self, part: Part, failure: Option<Failure>) -> Option<State> {
+    /// Sets the state for a part at `now`. Returns the state to report, if it has changed.
+    pub(super) fn set(&self, part: Part, failure: Option<Failure>, now: Instant) -> Option<State> {
         let parts = &mut *self.parts();
+        // A request that was sent during an outage says nothing about the time after it.
+        let recovered_at = parts.recovered_at;
+        let failure_is_old =
+            |failure: &Failure| failure.state == State::Down && Some(failure.sent) < recovered_at;
+        if failure.as_ref().is_some_and(failure_is_old) {
+            return None;
+        }
         let before = parts.failing.iter().position(|failing| failing.part == part);
         match (before, failure) {
             (None, None) => {}
             // The end of an outage, probably. The other parts report what they find next.
-            (Some(_), None) => parts.failing.clear(),
-            (before, Some(Failure { state, at, error })) => {
+            (Some(_), None) => {
+                parts.failing.clear();
+                parts.recovered_at = Some(now);
+            }
+            (before, Some(Failure { state, at, error, .. })) => {
                 let since = before.map_or(at, |i| parts.failing.swap_remove(i).since);
                 let is_rejected = state == State::Fails;
                 parts.failing.push(FailingPart { part, is_rejected, since, error });
