@@ -9,20 +9,23 @@ mod claim;
 mod history;
 mod notifier;
 mod operation;
+mod outcome;
 mod queries;
 mod reply;
 mod state;
 
-pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason, OnExpiry, Sharing};
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, Outcome};
+pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, TimeSource,
 };
+pub use outcome::Outcome;
 pub use queries::{Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
 pub use state::{
-    Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, Pause,
+    Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
+    Sharing,
 };
 
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{OnExpiry, Outcome};
+use super::Outcome;
 use crate::time::Time;
 
 /// One scheduled time of one job, or a manual trigger.
@@ -143,6 +143,24 @@ impl Lease {
         (self.due_at, self.started_at) = (due_at, started_at);
         self
     }
+}
+
+/// The result of a run whose lease ends without an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExpiry {
+    /// At most once: it is recorded as lost and not run again.
+    Lost,
+    /// At least once: the occurrence is offered again.
+    Retry,
+}
+
+/// The rule for other live runs of the same job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The run may start beside other live runs.
+    Shared,
+    /// The run starts only if no other run of the job has a live lease.
+    Exclusive,
 }
 
 /// An at-least-once occurrence whose attempts are used up.
