@@ -258,14 +258,13 @@ pub(crate) fn write_of(
 }
 
 /// True if a draft extends leases or ends runs, and nothing else: it draws no fence, and leaves no
-/// lease that was not there.
+/// lease of a run that was not there.
 fn is_of_a_run(draft: &Draft<'_, Version>) -> bool {
     draft.loaded.stored().is_some_and(|before| {
         let after = &draft.after;
-        let had = |fence| before.leases.iter().any(|lease| lease.fence == fence);
         after.fence == before.fence
-            && after.leases != before.leases
-            && after.leases.iter().all(|lease| had(lease.fence))
+            && (&after.leases, &after.lost) != (&before.leases, &before.lost)
+            && after.leases.iter().all(|lease| before.run(lease.fence).is_some())
     })
 }
 

@@ -103,6 +103,22 @@ pub(super) async fn a_lost_run_has_an_entry(w: &Cluster) {
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
 }
 
+pub(super) async fn a_lost_run_that_ends_later_has_one_final_entry(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(600), Sharing::Shared)).await);
+    w.join("other").await.reap(t(125), "job").await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
+    w.node().end(t(130), "job", run.fence, extend()).await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(60), &Outcome::Running)]);
+    w.node().reap(t(190), "job").await;
+    w.node().end(t(200), "job", run.fence, ran_and_stay()).await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(200), &Outcome::Succeeded)]);
+    assert_eq!(past[0].fence, run.fence);
+}
+
 pub(super) async fn occurrences_that_did_not_run_are_one_entry_with_their_range(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let missed = NotRun { count: Some(4), last: t(240), reason: NotRunReason::CatchUp };

@@ -14,7 +14,7 @@ use allora_core::{
         NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply,
         Sharing, TimeSource,
     },
-    record::Record,
+    record::{MAX_LOST, Record},
     time::whole_millis,
 };
 use chrono::TimeDelta;
@@ -561,7 +561,12 @@ impl Walker {
 
 /// The invariants of every record.
 fn sound(record: &Record) -> Result<(), String> {
-    let runs = record.leases.iter().map(|lease| &lease.occurrence);
+    let (leases, lost) = (record.leases.iter(), record.lost.iter());
+    let is_kept = lost.len() <= MAX_LOST
+        && lost
+            .clone()
+            .all(|lease| (lease.on_expiry, lease.sharing) == (OnExpiry::Lost, Sharing::Shared));
+    let runs = leases.chain(lost).map(|lease| &lease.occurrence);
     let runs: Vec<&Occurrence> =
         runs.chain(record.retries.iter().map(|retry| &retry.occurrence)).collect();
     let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
@@ -572,7 +577,8 @@ fn sound(record: &Record) -> Result<(), String> {
     let started = record.cursor.is_some_and(|next| record.last_started >= Some(next.scheduled_at));
     let stuck = started && cursor.is_some_and(|cursor| !runs.contains(&&cursor));
     for (wrong, text) in [
-        (!unique, "an occurrence is leased or waits twice"),
+        (!unique, "an occurrence is leased, lost or waits twice"),
+        (!is_kept, "a lost run is kept that is exclusive, or too many are"),
         (exclusive > 1, "two leases that are retried on expiry"),
         (!grow || !below, "the fences of the leases are not in order"),
         (stuck, "the cursor is on an occurrence that is neither leased nor offered"),

@@ -13,7 +13,8 @@ use async_trait::async_trait;
 ///    `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
 /// 2. *Ended leases have entries*: runs that expired or were lost, and those of a deleted job.
 ///    Cases: `history::an_expired_run_and_its_successor_are_two_entries`,
-///    `history::a_lost_run_has_an_entry`, `history::a_run_of_a_deleted_job_ends_as_cancelled`.
+///    `history::a_lost_run_has_an_entry`,
+///    `history::a_lost_run_that_ends_later_has_one_final_entry`, `history::a_run_of_a_deleted_job_ends_as_cancelled`.
 /// 3. *One final entry for each occurrence* ([`HistoryEntry::is_final`]): attempts that another one
 ///    follows are not final. Only a dead letter that is run again gets a second one, and a job that
 ///    is deleted while an occurrence waits to be retried gets none. Cases:

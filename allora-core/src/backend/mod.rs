@@ -99,11 +99,16 @@ use std::{fmt, sync::Arc};
 /// 10. *Namespaces are invisible to each other.* Cases:
 ///    `lifecycle::namespaces_are_invisible_to_each_other`.
 /// 11. *The fence decides, the clock does not.* With the current fence the end of a run is accepted,
-///    even after the lease's end. After another claim, or when the run was recorded as lost, it is
-///    rejected. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
+///    even after the lease's end. After another claim of its occurrence, or when an exclusive run was
+///    recorded as lost, it is rejected. A run that shares the job and was recorded as lost can be
+///    extended and ended, which replaces the loss. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
 ///    `lease::every_end_of_a_run_that_was_taken_over_is_refused`,
 ///    `lease::a_fence_that_was_never_given_is_refused`,
-///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`.
+///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`,
+///    `at_most_once::a_lost_run_that_shares_the_job_is_active_again_when_it_is_extended`,
+///    `at_most_once::the_end_of_a_lost_run_that_shares_the_job_replaces_the_loss`,
+///    `at_most_once::the_lost_runs_whose_ends_are_accepted_are_limited`,
+///    `at_most_once::a_claim_is_granted_while_ends_of_lost_runs_are_accepted`.
 /// 12. *An accepted end stays accepted.* It is accepted again when repeated, until another is; its
 ///    occurrence is not offered again. Cases:
 ///    `lease::a_completion_whose_reply_was_lost_has_the_same_reply_again`,

@@ -112,11 +112,14 @@ pub struct Lease {
     pub until: Time,
     /// The result of the run when the lease ends.
     pub on_expiry: OnExpiry,
+    /// `Shared`: other runs of the job may be active at the same time. So the run may continue when
+    /// its lease has ended, and its end is accepted after it was recorded as lost.
+    pub sharing: Sharing,
 }
 
 impl Lease {
-    /// A lease of the first attempt, due and claimed at its scheduled time: for backends that read
-    /// it back.
+    /// An exclusive lease of the first attempt, due and claimed at its scheduled time: for backends
+    /// that read it back.
     pub fn new(
         node: impl Into<String>,
         claim_id: u128,
@@ -126,8 +129,25 @@ impl Lease {
         on_expiry: OnExpiry,
     ) -> Self {
         let (due_at, started_at) = (occurrence.scheduled_at, occurrence.scheduled_at);
-        let (node, attempt) = (node.into(), 1);
-        Self { node, claim_id, fence, occurrence, attempt, due_at, started_at, until, on_expiry }
+        Self {
+            node: node.into(),
+            claim_id,
+            fence,
+            occurrence,
+            attempt: 1,
+            due_at,
+            started_at,
+            until,
+            on_expiry,
+            sharing: Sharing::Exclusive,
+        }
+    }
+
+    /// With this rule for other runs of the job.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
     }
 
     /// Of this attempt.
@@ -201,7 +221,7 @@ pub struct Counters {
     pub skipped: u64,
     /// Occurrences that were missed, as far as they were counted.
     pub missed: u64,
-    /// At-most-once runs whose leases ended.
+    /// At-most-once runs whose leases ended, without those that were extended or completed later.
     pub lost: u64,
     /// At-least-once runs whose leases ended, and whose occurrences were claimed again.
     pub expired: u64,

@@ -76,7 +76,9 @@ pub enum CatchUp {
 /// The policy for an at-most-once occurrence that is due while the previous run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once.
+    /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once. A run
+    /// without a mutex group continues when the store does not answer for longer than its lease: it
+    /// is recorded as lost, and its extension or its end replaces that.
     #[default]
     Allow,
     /// It is not run, and is recorded as skipped.

@@ -2,13 +2,13 @@
 
 use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
-    backend::{Action, Completion, Cursor, DeadLetter, Operation, Outcome, Reply},
+    backend::{Action, Completion, Cursor, DeadLetter, Occurrence, Operation, Outcome, Reply},
     time::{saturating_add, whole_millis},
 };
 
-/// Applies an operation on the run under `fence`. With the current fence it is accepted even after
-/// the lease's end; after another claim it is rejected. An end that was accepted before is accepted
-/// again.
+/// Applies an operation on the run under `fence`. It is accepted even after the lease's end, also
+/// after the run was recorded as lost, if the run shares the job; after another claim of its
+/// occurrence it is rejected. An end that was accepted before is accepted again.
 pub(super) fn end(
     record: &mut Record,
     operation: &Operation<'_>,
@@ -16,7 +16,12 @@ pub(super) fn end(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Reply {
-    let Some(i) = record.leases.iter().position(|lease| lease.fence == fence) else {
+    if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
+        && !record.may_move(&run.occurrence, *then)
+    {
+        return Reply::Invalid;
+    }
+    let Some(i) = record.recover(operation.name, fence, context.now, history) else {
         let end = accepted_end(&operation.action, fence);
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };
@@ -27,7 +32,6 @@ pub(super) fn end(
             lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
             return Reply::Extended(lease.until);
         }
-        Action::Complete { then, .. } if !record.may_move(i, *then) => return Reply::Invalid,
         Action::Complete { completion, .. } => record.count(*completion),
         Action::Retry { error, .. } => {
             record.counters.failed += 1;
@@ -103,10 +107,9 @@ fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
 }
 
 impl Record {
-    /// `true` if the completion of this lease may move the cursor to `then`: forward, and away from
-    /// an occurrence that was started and would never be offered again.
-    fn may_move(&self, lease: usize, then: Cursor) -> bool {
-        let occurrence = &self.leases[lease].occurrence;
+    /// `true` if the completion of this occurrence may move the cursor to `then`: forward, and away
+    /// from an occurrence that was started and would never be offered again.
+    fn may_move(&self, occurrence: &Occurrence, then: Cursor) -> bool {
         match then {
             Cursor::To(next) => next.is_none_or(|next| next.scheduled_at > occurrence.scheduled_at),
             Cursor::Keep => !self.is_at_cursor(occurrence),

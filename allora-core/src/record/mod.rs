@@ -14,7 +14,7 @@ mod history;
 mod operate;
 
 pub use apply::{apply, apply_unreadable};
-pub use claim::MAX_LEASES;
+pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use operate::MAX_TRIGGERS;
@@ -53,6 +53,9 @@ pub struct Record {
     pub fence: i64,
     /// The leases of the active runs.
     pub leases: Vec<Lease>,
+    /// The last runs that were recorded as lost and may still be active, because they share the job
+    /// with other runs. An extension or an end with the fence of one of them is accepted.
+    pub lost: Vec<Lease>,
     /// Occurrences that wait for another attempt.
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
@@ -276,6 +279,12 @@ impl Record {
             last: self.last.clone(),
             counters: self.counters,
         }
+    }
+
+    /// The lease of the run under this fence, also if the run was recorded as lost and its end is
+    /// still accepted.
+    pub fn run(&self, fence: i64) -> Option<&Lease> {
+        self.leases.iter().chain(&self.lost).find(|lease| lease.fence == fence)
     }
 
     /// `true` unless it was deleted.

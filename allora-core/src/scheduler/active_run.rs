@@ -3,7 +3,7 @@
 use super::node::later;
 use crate::{
     backend::{Action, Completion, Cursor, Outcome},
-    job::{Delivery, Placement, Settings},
+    job::{Delivery, Overlap, Placement, Settings},
     planner::SlotId,
     record::bounded,
     run::{Requested, Run},
@@ -29,6 +29,8 @@ pub(crate) struct ActiveRun {
     pub(crate) extending: bool,
     /// The result, when it has ended.
     pub(crate) result: Option<RunResult>,
+    /// The store confirmed no extension before the lease's end, and the run continues.
+    pub(crate) unconfirmed: bool,
     /// Its lease is lost: its end is not recorded.
     pub(crate) lost: bool,
     pub(crate) turn: Turn,
@@ -69,8 +71,8 @@ impl LeaseTimers {
         }
     }
 
-    /// The lease ends earlier, by `jump`: it is extended now. The run continues for as long as the
-    /// request may take.
+    /// The lease ends earlier, by `jump`: it is extended now. The run is not cancelled for as long as
+    /// the request may take.
     pub(crate) fn shorten(&mut self, jump: Duration, now: Instant, request: Duration) {
         let earlier = |at: Instant| {
             let at = at.checked_sub(jump).unwrap_or(now);
@@ -213,6 +215,13 @@ impl ActiveRun {
             ),
             (Delivery::AtMostOnce, _) => RunResult::Cancelled,
         }
+    }
+
+    /// `true` if the run may continue when its lease has ended: no other run waits for that. It is
+    /// recorded as lost, and when the store answers again, an extension or its end replaces the loss.
+    pub(crate) fn may_outlive_lease(&self) -> bool {
+        let Settings { delivery, overlap, mutex, .. } = &*self.settings;
+        *delivery == Delivery::AtMostOnce && *overlap == Overlap::Allow && mutex.is_none()
     }
 
     /// The job's placement, which decides where its record is.

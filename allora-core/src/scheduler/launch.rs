@@ -117,6 +117,7 @@ impl Node {
             settings: spec.settings.clone(),
             timers,
             extending: false,
+            unconfirmed: false,
             result: end,
             lost: false,
             turn: Turn::Waits,

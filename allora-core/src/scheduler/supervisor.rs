@@ -182,12 +182,19 @@ impl Supervisor {
             }
             if !live.lost {
                 let kept = live.timers;
-                if now >= kept.cancel_at && !live.run.is_cancelled() {
+                let continues = live.may_outlive_lease();
+                let is_over = now >= kept.cancel_at;
+                if is_over && !live.run.is_cancelled() && !live.unconfirmed {
                     let (name, fence) = (live.run.shared_name(), live.run.fence());
-                    events.push(Event::LeaseRenewalFailed { name, key: None, fence });
+                    events.push(Event::LeaseRenewalFailed { name, key: None, fence, continues });
+                    live.unconfirmed = continues;
                 }
-                cancel_at = Some(cancel_at.map_or(kept.cancel_at, |at| at.min(kept.cancel_at)));
-                drop_at = Some(drop_at.map_or(kept.drop_at, |at| at.min(kept.drop_at)));
+                if !continues {
+                    cancel_at = Some(cancel_at.map_or(kept.cancel_at, |at| at.min(kept.cancel_at)));
+                    drop_at = Some(drop_at.map_or(kept.drop_at, |at| at.min(kept.drop_at)));
+                } else if !is_over {
+                    wants(kept.cancel_at);
+                }
                 if !live.extending {
                     is_due |= now >= kept.extend_at;
                     let is_early = later(now, kept.duration / EARLY) >= kept.extend_at;

@@ -15,7 +15,7 @@
 use super::{Dialect, Flavour};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::ms,
+    encoding::{expiry_number, ms},
 };
 use allora_core::{
     Time,
@@ -135,7 +135,8 @@ pub(crate) struct SimpleClaim<'a> {
     not_after: Option<i64>,
     /// Microseconds.
     duration: i64,
-    on_expiry: OnExpiry,
+    /// As in the column of the lease.
+    on_expiry: i64,
 }
 
 impl<'a> SimpleClaim<'a> {
@@ -148,7 +149,7 @@ impl<'a> SimpleClaim<'a> {
         ("then_due", Type::IntOrNull),
         ("not_after", Type::IntOrNull),
         ("duration", Type::Int),
-        ("retries", Type::Int),
+        ("on_expiry", Type::Int),
     ];
 
     pub(super) fn values(&self) -> Vec<Value> {
@@ -161,7 +162,7 @@ impl<'a> SimpleClaim<'a> {
             Value::Int(self.then.map(|(_, due)| due)),
             Value::Int(self.not_after),
             Value::int(self.duration),
-            Value::int((self.on_expiry == OnExpiry::Retry).into()),
+            Value::int(self.on_expiry),
         ]
     }
 
@@ -174,15 +175,15 @@ impl<'a> SimpleClaim<'a> {
         let over = flavour.whole_division();
         format!(
             "lease_due_at = j.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
-             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.retries = 1 THEN {until} \
+             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.on_expiry = 1 THEN {until} \
                ELSE {wake} END, \
-             cursor_due_at = CASE WHEN t.retries = 1 THEN j.cursor_due_at ELSE t.then_due END, \
+             cursor_due_at = CASE WHEN t.on_expiry = 1 THEN j.cursor_due_at ELSE t.then_due END, \
              cursor_scheduled_at = \
-               CASE WHEN t.retries = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
+               CASE WHEN t.on_expiry = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
              last_started = t.expected, started = j.started + 1, \
              lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
              lease_claim_id = t.by_claim, lease_scheduled_at = t.expected, lease_attempt = 1, \
-             lease_until = {until}, lease_on_expiry = t.retries, version = j.version + 1"
+             lease_until = {until}, lease_on_expiry = t.on_expiry, version = j.version + 1"
         )
     }
 
@@ -237,7 +238,7 @@ impl<'a> SimpleClaim<'a> {
             then,
             not_after: not_after.map(|until| until.timestamp_micros()),
             duration: micros(lease.duration)?,
-            on_expiry: lease.on_expiry,
+            on_expiry: expiry_number(lease.on_expiry, lease.sharing),
         })
     }
 }

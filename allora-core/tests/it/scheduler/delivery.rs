@@ -1,7 +1,7 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{JobSpec, Retry, every};
+use allora_core::{JobSpec, Overlap, Retry, every};
 
 /// Two nodes with one job; the one that runs it first.
 fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
@@ -254,4 +254,76 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
         assert!(last == "succeeded 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
     }
     assert!(released > 10, "{released}");
+}
+
+/// The node that runs the job does not reach the store for a while. The other node does in the
+/// first half of the cases, and records the run as lost.
+fn outage(
+    outage: u64,
+    both: bool,
+    takes: u64,
+    add: impl Fn(JobSpec) -> JobSpec,
+) -> (Lab, Member, Vec<String>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let lab = Lab::new(14);
+    let members = [(); 2].map(|()| {
+        lab.start(|seat, b| {
+            let job = add(seat.job(every(secs(1_000)), secs(takes)));
+            b.lost_after(secs(10)).add("job", job)
+        })
+    });
+    lab.until(1_001.0);
+    let runner = runner(&lab, &members).clone();
+    let cut = members.iter().filter(|member| both || member.handle.node() == runner.handle.node());
+    for member in cut.clone() {
+        member.faults.down.store(true, Relaxed);
+    }
+    lab.until(1_001.0 + outage as f64);
+    for member in cut {
+        member.faults.down.store(false, Relaxed);
+    }
+    lab.until(1_990.0);
+    let story = lab.story("job");
+    (lab, runner, story)
+}
+
+#[test]
+fn a_run_beside_others_outlives_an_outage_of_the_store() {
+    for (length, both) in
+        [17, 60, 300].into_iter().flat_map(|length| [(length, false), (length, true)])
+    {
+        // It ends after the outage, or during it.
+        for takes in [500, 12] {
+            let (lab, runner, story) =
+                outage(length, both, takes, |job| job.overlap(Overlap::Allow));
+            let case = format!("{length} s, both {both}, {takes} s");
+            assert_eq!(story, ["succeeded 1000"], "{case}");
+            let counters = lab.state("job").counters;
+            assert_eq!((counters.lost, counters.succeeded), (0, 1), "{case}");
+            lab.assert_over("job", 0, at(1_000.0 + takes as f64), Over::Ran);
+            let news = runner.news();
+            let leases: Vec<&str> = news.iter().map(String::as_str).collect();
+            let told = |event| leases.iter().filter(|other| **other == event).count();
+            assert_eq!((told("LeaseRenewalFailed"), told("Recovered")), (1, 1), "{case}: {news:?}");
+            assert_eq!(told("LeaseLost"), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn every_other_run_is_cancelled_before_its_lease_ends() {
+    type Add = fn(JobSpec) -> JobSpec;
+    let ways: [(Add, &str); 3] = [
+        (|job| job.overlap(Overlap::Skip), "lost 1000"),
+        (|job| job.overlap(Overlap::Wait), "lost 1000"),
+        (|job| job.overlap(Overlap::Allow).mutex("key"), "failed 1000"),
+    ];
+    for (add, expected) in ways {
+        let (lab, runner, story) = outage(60, false, 500, add);
+        let (ended, how) = lab.log.of("job")[0].ended.unwrap();
+        assert_eq!(how, Over::Dropped);
+        assert!(ended <= at(1_011.0), "{ended}");
+        assert_eq!(story, [expected]);
+        assert!(!runner.news().contains(&"Recovered".to_owned()), "{:?}", runner.news());
+    }
 }
