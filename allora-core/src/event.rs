@@ -114,6 +114,16 @@ pub enum Event {
         /// The run's fence.
         fence: i64,
     },
+    /// An occurrence was given up: its attempts are used up, and the last one ended without a result.
+    /// It is a dead letter. Correct the cause, then rerun or dismiss it.
+    GivenUp {
+        /// The job.
+        name: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The number of attempts.
+        attempts: u32,
+    },
     /// The store had another definition of the job. It was replaced by this node's definition.
     Redefined {
         /// The job.

@@ -305,8 +305,9 @@ impl Story {
             });
             if known.until.last().is_none_or(|(_, until)| *until != lease.until) {
                 known.until.push((at, lease.until));
+                // Not where an unreadable record is read again.
+                known.absent.extend(known.gone.take().map(|gone| (gone, at)));
             }
-            known.absent.extend(known.gone.take().map(|gone| (gone, at)));
             let life = self.nodes.entry(node).or_default();
             life.uses(at, (job.clone(), lease.fence), |uses| uses.0 = true);
         }

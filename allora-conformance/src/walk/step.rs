@@ -12,7 +12,7 @@ use allora_core::{
     backend::{
         Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
         NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Reply,
-        Sharing, TimeSource,
+        RetryCause, Sharing, TimeSource,
     },
     record::{MAX_LOST, Record},
     time::whole_millis,
@@ -521,7 +521,15 @@ impl Walker {
             }
             2 => {
                 let not_before = later(random);
-                return pair(&|fence| Action::Retry { fence, not_before, error: "again" });
+                let cause = match random.one_in(2) {
+                    true => RetryCause::Failed("again"),
+                    false => RetryCause::Interrupted,
+                };
+                return pair(&|fence| Action::Retry { fence, not_before, cause });
+            }
+            3 if random.one_in(2) => {
+                let then = Cursor::To(Some(later(random).into()));
+                return pair(&|fence| Action::GiveUp { fence, then, error: "given up" });
             }
             3 => return pair(&|fence| Action::Release { fence }),
             4 => Cursor::Keep,

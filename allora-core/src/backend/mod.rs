@@ -18,7 +18,8 @@ pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
-    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, TimeSource,
+    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, RetryCause,
+    TimeSource,
 };
 pub use outcome::Outcome;
 pub use queries::{Due, DueQuery, Page, Queries};
@@ -150,7 +151,9 @@ use std::{fmt, sync::Arc};
 /// 21. *Dead letters are kept*, the last ones, until an operator reruns them as the same occurrences
 ///    or dismisses them. Cases:
 ///    `operators::a_dead_letter_is_kept_and_can_be_rerun`,
-///    `operators::the_number_of_dead_letters_is_limited`.
+///    `operators::the_number_of_dead_letters_is_limited`,
+///    `lease::an_occurrence_whose_lease_has_ended_can_be_given_up`,
+///    `lease::a_live_run_is_not_given_up`.
 /// 22. *Imported progress is kept*: a schedule from another store continues where it stopped. Cases:
 ///    `stored::a_schedule_is_created_with_its_progress`.
 /// 23. *A reset job continues from now* under a new incarnation, whatever times its record has

@@ -12,6 +12,8 @@ pub enum Outcome {
     Failed(String),
     /// It failed with this error, and another attempt follows.
     Retried(String),
+    /// It was dropped before it ended, and another attempt follows.
+    Interrupted,
     /// It failed with this error, and its attempts are used up.
     Dead(String),
     /// A stopping node cancelled it, or its job was deleted.
@@ -36,6 +38,7 @@ impl Outcome {
             Outcome::Succeeded => "succeeded",
             Outcome::Failed(_) => "failed",
             Outcome::Retried(_) => "retried",
+            Outcome::Interrupted => "interrupted",
             Outcome::Dead(_) => "dead",
             Outcome::Cancelled => "cancelled",
             Outcome::Released => "released",
@@ -53,6 +56,7 @@ impl Outcome {
             "succeeded" => Outcome::Succeeded,
             "failed" => Outcome::Failed(error.to_owned()),
             "retried" => Outcome::Retried(error.to_owned()),
+            "interrupted" => Outcome::Interrupted,
             "dead" => Outcome::Dead(error.to_owned()),
             "cancelled" => Outcome::Cancelled,
             "released" => Outcome::Released,
@@ -82,7 +86,11 @@ impl Outcome {
             | Outcome::Skipped
             | Outcome::Missed
             | Outcome::Lost => true,
-            Outcome::Running | Outcome::Retried(_) | Outcome::Released | Outcome::Expired => false,
+            Outcome::Running
+            | Outcome::Retried(_)
+            | Outcome::Interrupted
+            | Outcome::Released
+            | Outcome::Expired => false,
         }
     }
 }

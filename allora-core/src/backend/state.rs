@@ -215,7 +215,7 @@ pub struct Counters {
     pub succeeded: u64,
     /// Runs that failed, including attempts that are tried again.
     pub failed: u64,
-    /// Runs that a stopping node cancelled.
+    /// Runs that were cancelled, including attempts that are tried again.
     pub cancelled: u64,
     /// Occurrences that were skipped because the run before them was still active.
     pub skipped: u64,

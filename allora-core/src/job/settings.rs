@@ -124,6 +124,12 @@ impl Retry {
         self
     }
 
+    /// `true` if an occurrence has used up its attempts without a result of a run: those of the
+    /// policy and `extra` more.
+    pub(crate) fn is_exhausted(&self, attempts: u32, extra: u32) -> bool {
+        attempts >= self.attempts.saturating_add(extra)
+    }
+
     /// The wait after this many attempts; `None` if they are used up.
     pub(crate) fn after(&self, attempts: u32) -> Option<Duration> {
         if attempts >= self.attempts {

@@ -97,7 +97,7 @@ impl Planner {
     /// The claim is decided again, for the time of now. If nothing is to be claimed any more, it is
     /// sent as it was, because its reply must come.
     fn repeat_claim(&mut self, id: SlotId, now: Time) -> Option<Request> {
-        let lost_after = self.lost_after;
+        let (lost_after, extra_attempts) = (self.lost_after, self.extra_attempts);
         let slot = self.slots.get_mut(id)?;
         let Exchange::Unresolved { claim, newer } =
             std::mem::replace(&mut slot.exchange, Exchange::Idle)
@@ -111,8 +111,8 @@ impl Planner {
             // The claim itself records these runs as lost.
             known.lease_ends.retain(|(_, until)| *until > now);
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
-            let claimant =
-                Claimant { claim_id: pending.claim.claim_id, lost_after, cursor_went_last };
+            let claim_id = pending.claim.claim_id;
+            let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
             if let Ok(Decision::Claim { claim, then }) =
                 decide(&slot.name, &slot.spec, &known, now, claimant)
             {
@@ -184,12 +184,13 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) -> Result<Option<RequestAction>, InvalidNextAt> {
-        let (poll, lost_after, claim_id) = (self.poll, self.lost_after, self.next_claim_id);
+        let Self { poll, lost_after, extra_attempts, .. } = *self;
+        let claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
-        let claimant = Claimant { claim_id, lost_after, cursor_went_last };
+        let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
         let decision = decide(&slot.name, &slot.spec, known, now, claimant)?;
         let due_at = known.due_at;
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
@@ -214,6 +215,7 @@ impl Planner {
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Reap => RequestAction::Reap,
+            Decision::GiveUp(give_up) => RequestAction::GiveUp(Box::new(give_up)),
         }))
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Planner {
     pub(super) next_claim_id: u128,
     pub(super) poll: Duration,
     pub(super) lost_after: Duration,
+    /// The number of attempts beyond the retry policy for runs without a result.
+    pub(super) extra_attempts: u32,
 }
 
 /// A job in code, with its definition.
@@ -71,6 +73,9 @@ impl NewJob {
         Self { name, spec, definition }
     }
 }
+
+/// The default of [`Planner::with_extra_attempts`].
+pub(crate) const EXTRA_ATTEMPTS: u32 = 3;
 
 impl Planner {
     /// `claims`: a random number, the first of this node's claim ids.
@@ -91,7 +96,15 @@ impl Planner {
             next_claim_id: claims,
             poll,
             lost_after,
+            extra_attempts: EXTRA_ATTEMPTS,
         }
+    }
+
+    /// Occurrences whose runs end without a result have this number of attempts beyond the retry
+    /// policy.
+    pub(crate) fn with_extra_attempts(mut self, extra_attempts: u32) -> Self {
+        self.extra_attempts = extra_attempts;
+        self
     }
 
     /// # Errors

@@ -20,7 +20,7 @@ mod slots;
 mod tests;
 mod working_set;
 
-pub(crate) use machine::{NewJob, Planner};
+pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, Planner};
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};
 pub(crate) use slots::SlotId;

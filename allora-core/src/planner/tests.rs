@@ -3,7 +3,7 @@
 use super::{slot::Phase, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
-    backend::{Action, Completion, Operation, Reply},
+    backend::{Action, Completion, Operation, Reply, RetryCause},
     cron, every, job,
     record::{HistoryBuffer, OpContext, Record, apply},
     time::from_millis,
@@ -331,7 +331,7 @@ fn a_failed_run_is_tried_again_when_its_time_comes() {
     let mut table = Table::laid(spec).held().at(0.0).at(60.0);
     let start = table.live.remove(0);
     let fence = start.claimed.fence;
-    let retry = Action::Retry { fence, not_before: at(160.0), error: "no" };
+    let retry = Action::Retry { fence, not_before: at(160.0), cause: RetryCause::Failed("no") };
     table.update(&start, retry, at(60.0));
     let table = table.at(61.0).at(130.0).expect(&[60.], &[], 60.);
     assert_eq!(table.at(160.0).expect(&[60., 60.], &[], 60.).live[0].claimed.attempt, 2);

@@ -521,6 +521,7 @@ mod tests {
             Outcome::Succeeded,
             Outcome::Failed(error()),
             Outcome::Retried(error()),
+            Outcome::Interrupted,
             Outcome::Dead(error()),
             Outcome::Cancelled,
             Outcome::Released,

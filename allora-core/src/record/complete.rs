@@ -2,7 +2,10 @@
 
 use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
-    backend::{Action, Completion, Cursor, DeadLetter, Occurrence, Operation, Outcome, Reply},
+    backend::{
+        Action, Completion, Cursor, DeadLetter, Lease, Occurrence, OnExpiry, Operation, Outcome,
+        Reply, RetryCause,
+    },
     time::{saturating_add, whole_millis},
 };
 
@@ -33,9 +36,13 @@ pub(super) fn end(
             return Reply::Extended(lease.until);
         }
         Action::Complete { completion, .. } => record.count(*completion),
-        Action::Retry { error, .. } => {
+        Action::Retry { cause: RetryCause::Failed(error), .. } => {
             record.counters.failed += 1;
             Outcome::Retried(bounded(error))
+        }
+        Action::Retry { cause: RetryCause::Interrupted, .. } => {
+            record.counters.cancelled += 1;
+            Outcome::Interrupted
         }
         _ => Outcome::Released,
     };
@@ -81,6 +88,28 @@ pub(super) fn end(
         record.last = Some(outcome);
     }
     Reply::Accepted
+}
+
+/// Ends an occurrence as a dead letter whose lease has ended. Its run has sent no end, and none is
+/// accepted any more. Returns whether it did.
+pub(super) fn give_up(
+    record: &mut Record,
+    name: &str,
+    (fence, then, error): (i64, Cursor, &str),
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> bool {
+    let is_over = |lease: &Lease| {
+        lease.fence == fence && lease.on_expiry == OnExpiry::Retry && lease.until <= context.now
+    };
+    if !record.leases.iter().any(is_over) {
+        return false;
+    }
+    let ended = record.ended;
+    let dead = Operation::complete(name, fence, then, Completion::Dead(error));
+    let reply = end(record, &dead, fence, context, history);
+    record.ended = ended;
+    reply == Reply::Accepted
 }
 
 /// The longest error text that a record or a history entry keeps, in bytes.

@@ -2,7 +2,7 @@
 
 use super::node::later;
 use crate::{
-    backend::{Action, Completion, Cursor, Outcome},
+    backend::{Action, Completion, Cursor, Outcome, RetryCause},
     job::{Delivery, Overlap, Placement, Settings},
     planner::SlotId,
     record::bounded,
@@ -115,11 +115,8 @@ pub(crate) enum RunResult {
     Released,
 }
 
-/// The error of an interrupted run.
+/// The error of an occurrence whose runs were interrupted too often.
 const INTERRUPTED: &str = "cancelled: the run was dropped before it ended";
-
-/// The number of attempts beyond the retry policy that an occurrence has if its runs are dropped.
-const EXTRA_ATTEMPTS: u32 = 3;
 
 impl RunResult {
     /// The operation that records it, of the run under `fence`.
@@ -130,10 +127,12 @@ impl RunResult {
             RunResult::Dead(error) => Completion::Dead(error),
             RunResult::Cancelled => Completion::Cancelled,
             RunResult::Retry { not_before, error } => {
-                return Action::Retry { fence, not_before: *not_before, error };
+                let cause = RetryCause::Failed(error);
+                return Action::Retry { fence, not_before: *not_before, cause };
             }
             RunResult::Interrupted { not_before } => {
-                return Action::Retry { fence, not_before: *not_before, error: INTERRUPTED };
+                let cause = RetryCause::Interrupted;
+                return Action::Retry { fence, not_before: *not_before, cause };
             }
             RunResult::Released => return Action::Release { fence },
         };
@@ -154,14 +153,16 @@ impl RunResult {
             RunResult::Failed(error) => Outcome::Failed(error.clone()),
             RunResult::Retry { error, .. } => Outcome::Retried(error.clone()),
             RunResult::Dead(error) => Outcome::Dead(error.clone()),
-            RunResult::Cancelled | RunResult::Interrupted { .. } => Outcome::Cancelled,
+            RunResult::Cancelled => Outcome::Cancelled,
+            RunResult::Interrupted { .. } => Outcome::Interrupted,
             RunResult::Released => Outcome::Released,
         }
     }
 }
 
 impl ActiveRun {
-    pub(super) fn result(&self, how: ExitReason, now: Time) -> RunResult {
+    /// `extra_attempts`: the number of attempts beyond the retry policy if the run was dropped.
+    pub(super) fn result(&self, how: ExitReason, now: Time, extra_attempts: u32) -> RunResult {
         let decided = match how {
             ExitReason::Returned(_) => self.run.control().requested(),
             _ => None,
@@ -177,7 +178,7 @@ impl ActiveRun {
         };
         let error = match how {
             ExitReason::Returned(Ok(())) => return RunResult::Succeeded,
-            ExitReason::Dropped => return self.dropped(now),
+            ExitReason::Dropped => return self.dropped(now, extra_attempts),
             // Its code has not begun. So it can be released even at most once.
             ExitReason::NotBegun => return RunResult::Released,
             ExitReason::Returned(Err(error)) => error,
@@ -198,13 +199,12 @@ impl ActiveRun {
     }
 
     /// Its code has begun, so that the attempt counts. At least once, it is run again.
-    fn dropped(&self, now: Time) -> RunResult {
+    fn dropped(&self, now: Time, extra_attempts: u32) -> RunResult {
         match (self.settings.delivery, self.turn) {
             (Delivery::AtLeastOnce { .. }, _) => {
-                let attempts = self.run.attempt();
-                match self.settings.retry.after(attempts.saturating_sub(EXTRA_ATTEMPTS)) {
-                    Some(_) => RunResult::Interrupted { not_before: now },
-                    None => RunResult::Dead(format!(
+                match self.settings.retry.is_exhausted(self.run.attempt(), extra_attempts) {
+                    false => RunResult::Interrupted { not_before: now },
+                    true => RunResult::Dead(format!(
                         "{INTERRUPTED}, as the attempts before; make the job shorter than its \
                          lease and the grace period, then rerun or dismiss it"
                     )),

@@ -12,6 +12,7 @@ use crate::{
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     name::check_name,
+    planner::EXTRA_ATTEMPTS,
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -44,6 +45,7 @@ impl Builder {
             store_timeout: Duration::from_secs(1),
             grace: Duration::from_secs(30),
             lost_after: Duration::from_secs(30),
+            extra_attempts: EXTRA_ATTEMPTS,
             claim_jitter: Duration::from_millis(1),
             no_data: Arc::from([]),
         };
@@ -106,6 +108,15 @@ impl Builder {
     /// Range: 1 s to 24 h.
     pub fn lost_after(mut self, lasts: Duration) -> Self {
         self.config.lost_after = lasts;
+        self
+    }
+
+    /// Sets the number of attempts beyond the retry policy that an at-least-once occurrence has if
+    /// its runs end without a result: their process ends, they block beyond their lease, or they are
+    /// dropped. Then the occurrence is a dead letter. Without a retry policy an occurrence has one
+    /// attempt and these. Default: 3. Range: any.
+    pub fn extra_attempts(mut self, attempts: u32) -> Self {
+        self.config.extra_attempts = attempts;
         self
     }
 

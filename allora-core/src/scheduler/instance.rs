@@ -98,8 +98,9 @@ impl Scheduler {
     }
 
     fn planner(&self) -> Planner {
-        let Config { poll_interval, lost_after, .. } = self.node.config;
+        let Config { poll_interval, lost_after, extra_attempts, .. } = self.node.config;
         Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
+            .with_extra_attempts(extra_attempts)
     }
 }
 

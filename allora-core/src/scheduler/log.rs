@@ -51,6 +51,9 @@ pub(crate) fn log(event: &Event) {
         Event::Recovered { name, fence } => {
             info!(target: "allora", job = %name, fence, "the store has accepted the run whose lease had ended");
         }
+        Event::GivenUp { name, scheduled_at, attempts } => {
+            error!(target: "allora", job = %name, %scheduled_at, attempts, "occurrence given up: its attempts are used up, and the last one ended without a result; it is a dead letter");
+        }
         Event::Redefined { name } => {
             info!(target: "allora", job = %name, "job redefined: the store had another definition");
         }

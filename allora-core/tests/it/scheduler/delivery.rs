@@ -1,7 +1,7 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{JobSpec, Overlap, Retry, every};
+use allora_core::{Builder, Event, JobSpec, Overlap, Retry, every};
 
 /// Two nodes with one job; the one that runs it first.
 fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
@@ -325,5 +325,53 @@ fn every_other_run_is_cancelled_before_its_lease_ends() {
         assert!(ended <= at(1_011.0), "{ended}");
         assert_eq!(story, [expected]);
         assert!(!runner.news().contains(&"Recovered".to_owned()), "{:?}", runner.news());
+    }
+}
+
+/// The story of a job whose every run ends with its node, and the number of its runs.
+fn killed(
+    build: impl Fn(Builder) -> Builder,
+    add: impl Fn(JobSpec) -> JobSpec,
+) -> (Vec<String>, usize, usize, u64) {
+    let lab = Lab::new(15);
+    let members: Vec<Member> = (0..10)
+        .map(|_| {
+            lab.start(|seat, b| {
+                let job = seat.job(every(secs(1_000)), secs(60)).at_least_once(secs(10));
+                build(b).add("job", add(job))
+            })
+        })
+        .collect();
+    for attempt in 0..8 {
+        lab.until(1_001.0 + 20.0 * f64::from(attempt));
+        let runs = lab.log.of("job");
+        if runs.len() == attempt as usize + 1 {
+            let last = runs.last().unwrap();
+            members.iter().find(|m| m.handle.node() == last.node).unwrap().node.crash();
+        }
+    }
+    lab.until(1_500.0);
+    let is_report = |event: &Event| matches!(event, Event::GivenUp { .. });
+    let events = members.iter().flat_map(Member::events).filter(is_report).count();
+    let dead = lab.state("job").dead.len() as u64;
+    let (story, runs) = (lab.story("job"), lab.log.of("job").len());
+    lab.until(2_100.0);
+    assert_eq!(lab.ran("job").last(), Some(&2_000.0), "the schedule goes on");
+    (story, runs, events, dead)
+}
+
+#[test]
+fn an_occurrence_that_kills_its_process_ends_as_a_dead_letter() {
+    let retried = |job: JobSpec| job.retry(Retry::up_to(2, secs(1)));
+    for (runs, (story, ran, events, dead)) in [
+        (4, killed(|b| b, |job| job)),
+        (5, killed(|b| b, retried)),
+        (2, killed(|b| b.extra_attempts(1), |job| job)),
+        (1, killed(|b| b.extra_attempts(0), |job| job)),
+    ] {
+        let mut expected = vec!["expired 1000".to_owned(); runs];
+        expected[runs - 1] = "dead 1000".to_owned();
+        assert_eq!(story, expected);
+        assert_eq!((ran, events, dead), (runs, 1, 1));
     }
 }
