@@ -93,7 +93,7 @@ impl Fields {
         if let Some(lease) = words.lease(record.fence)? {
             record.leases.insert(0, lease);
         }
-        Ok(record)
+        record.checked()
     }
 
     /// The fence, also if the rest cannot be read; 0 if unknown.
@@ -387,7 +387,7 @@ pub(crate) fn ms(at: Time) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allora_core::record::PendingRetry;
+    use allora_core::record::{MAX_FENCE, PendingRetry};
 
     fn t(ms: i64) -> Time {
         from_millis(ms).unwrap()
@@ -404,7 +404,7 @@ mod tests {
             definition: "every 60s".into(),
             incarnation: 3,
             generation: 4,
-            fence: i64::MAX,
+            fence: MAX_FENCE,
             cursor: Some(NextRun { scheduled_at: t(5_000), due_at: t(6_000) }),
             ..Record::default()
         };

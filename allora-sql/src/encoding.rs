@@ -249,7 +249,7 @@ impl Cells {
         if has_data && data.is_none() {
             return Err("its data is missing".to_owned());
         }
-        Ok(Record {
+        let record = Record {
             kind,
             definition,
             version,
@@ -269,7 +269,8 @@ impl Cells {
             ended,
             last,
             counters,
-        })
+        };
+        record.checked()
     }
 
     fn lease(&mut self) -> Result<Option<Lease>, String> {

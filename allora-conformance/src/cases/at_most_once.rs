@@ -204,6 +204,24 @@ pub(super) async fn a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply
     lost(w.node().claim(t(122), "job", claim).await);
 }
 
+/// A store that remembered only the last claim would take it for another node's.
+pub(super) async fn a_claim_whose_reply_was_lost_is_granted_however_many_follow(w: &Cluster) {
+    let seen = job(w).await;
+    let claim = marked(&seen, 1_000, ms(60_001), Sharing::Shared);
+    let run = won(w.node().claim(t(61), "job", claim.clone()).await);
+    let other = w.join("other").await;
+    for i in 1..20 {
+        let seen = other.read("job").await;
+        let next = marked(&seen, i, ms(60_001 + i as i64), Sharing::Shared);
+        let next = won(other.claim(t(61), "job", next).await);
+        if i % 2 == 0 {
+            let end = other.end(t(61), "job", next.fence, ran_and_stay()).await;
+            assert_eq!(end, Reply::Accepted);
+        }
+        assert_eq!(won(w.node().claim(t(62), "job", claim.clone()).await), run);
+    }
+}
+
 pub(super) async fn a_released_occurrence_runs_again_beside_the_cursor(w: &Cluster) {
     let seen = job(w).await;
     let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(120), Sharing::Exclusive)).await);

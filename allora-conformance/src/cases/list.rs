@@ -109,6 +109,7 @@ macro_rules! __cases {
                 the_lost_runs_whose_ends_are_accepted_are_limited: [Expiry];
                 a_claim_is_granted_while_ends_of_lost_runs_are_accepted: [Expiry];
                 a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again: [Expiry];
+                a_claim_whose_reply_was_lost_is_granted_however_many_follow: [Expiry];
                 a_released_occurrence_runs_again_beside_the_cursor: [];
                 the_number_of_overlapping_runs_is_limited: [Expiry];
             }

@@ -77,6 +77,7 @@ use std::{fmt, sync::Arc};
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
 ///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `claim::claim_ids_differ_to_the_last_bit`,
+///    `at_most_once::a_claim_whose_reply_was_lost_is_granted_however_many_follow`,
 ///    `lease::a_leased_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `at_most_once::a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are

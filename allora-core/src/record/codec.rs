@@ -59,7 +59,7 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// # Errors
 /// [`Unreadable`] for another version of the format, and for bytes that [`encode`] does not write.
 pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
-    read::<Wire>(bytes)?.record()
+    read::<Wire>(bytes)?.record()?.checked().map_err(|why| wrong(&why))
 }
 
 fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
@@ -436,7 +436,7 @@ fn wrong(why: &str) -> Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::end_of_time;
+    use crate::{record::MAX_FENCE, time::end_of_time};
 
     fn full() -> Record {
         let at = |ms| from_millis(ms).unwrap();
@@ -463,7 +463,7 @@ mod tests {
             data: vec![0, 255, 7],
             cursor: Some(NextRun { scheduled_at: at(5), due_at: end_of_time() }),
             last_started: Some(at(0)),
-            fence: i64::MAX,
+            fence: MAX_FENCE,
             leases: vec![lease, lost.clone()],
             lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
@@ -572,6 +572,7 @@ mod tests {
             ("fffffffffffffffffffffffffffffffe", "+ffffffffffffffffffffffffffffffe"),
             ("\"failed\",\"boom\"", "\"exploded\",\"boom\""),
             ("retried", "tired"),
+            ("4611686018427387903", "4611686018427387904"),
         ] {
             assert!(good.contains(from), "{from}");
             assert!(decode(good.replacen(from, to, 1).as_bytes()).is_err(), "{from} -> {to}");

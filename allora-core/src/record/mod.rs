@@ -179,7 +179,22 @@ pub fn next_fence(stored: i64, now: Time) -> i64 {
     now.timestamp_micros().max(stored.saturating_add(1))
 }
 
+/// The highest fence with which a record can be read. A store's clock reaches it in the year
+/// 148 000; far beyond it, numbers of the store would overflow.
+pub const MAX_FENCE: i64 = i64::MAX / 2;
+
 impl Record {
+    /// The record as it was read, if its fence can be drawn from: for stores that read it back.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub fn checked(self) -> std::result::Result<Self, String> {
+        match self.fence {
+            ..=MAX_FENCE => Ok(self),
+            fence => Err(format!("its fence {fence} is higher than any that was drawn")),
+        }
+    }
+
     /// The occurrence that is offered next: of pending retries, triggers and the cursor, the one
     /// that is due first. While a lease that is retried on expiry lasts, it is the leased occurrence,
     /// due at the lease's end. Depends on no clock.

@@ -20,6 +20,7 @@ use crate::{
 use allora_core::{
     Time,
     backend::{Action, Batch, Claim, Completion, Cursor, OnExpiry, Operation},
+    record::MAX_FENCE,
     time::end_of_time,
 };
 use std::time::Duration;
@@ -215,7 +216,12 @@ impl<'a> SimpleClaim<'a> {
     pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
         let Action::Claim(claim) = &operation.action else { return None };
         let Claim { claim_id, fence, expected, start, not_run, not_after, then, lease, .. } = claim;
-        if start != expected || not_run.is_some() || expected.trigger.is_some() {
+        // The statement adds to the fence.
+        if *fence > MAX_FENCE
+            || start != expected
+            || not_run.is_some()
+            || expected.trigger.is_some()
+        {
             return None;
         }
         let then = match (lease.on_expiry, *then) {
