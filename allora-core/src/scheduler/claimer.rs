@@ -2,6 +2,7 @@
 //! to the store, and sleeps.
 
 use super::{
+    active_run::ActiveRun,
     capacity::Capacity,
     driver::Driver,
     node::{CLOCK_SKEW, Node, later},
@@ -67,6 +68,8 @@ pub(crate) struct Claimer {
     /// The last difference between the store's clock and this node's.
     off: TimeDelta,
     ready: bool,
+    /// The last request failed.
+    has_failed: bool,
     unresolved: Unresolved,
     capacity: Capacity,
 }
@@ -93,6 +96,7 @@ impl Claimer {
             wait: MIN_BACKOFF,
             off: TimeDelta::zero(),
             ready: false,
+            has_failed: false,
             unresolved: Unresolved::default(),
             capacity: Capacity::default(),
         }
@@ -105,6 +109,7 @@ impl Claimer {
             match self.tick().await {
                 Ok(()) => {}
                 Err(error) => {
+                    self.has_failed = true;
                     self.node.store_failed(Part::Claims, error);
                     self.back_off().await;
                 }
@@ -118,6 +123,10 @@ impl Claimer {
         self.subscribe().await;
         if !self.ready {
             self.first_read().await?;
+        }
+        if self.has_failed {
+            self.own_runs_first().await?;
+            self.has_failed = false;
         }
         self.take_notifications();
         let (turn, scope, now) = self.plan();
@@ -163,6 +172,29 @@ impl Claimer {
         self.ready = true;
         let jobs = self.node.jobs();
         self.node.emit([Event::Ready { node: self.node.id.clone(), jobs }]);
+        Ok(())
+    }
+
+    /// After an outage: when the store answers, the extensions and ends of this node's runs go before
+    /// its claims, which would record these runs as lost, or as expired. Waits at most for the next
+    /// request of each.
+    async fn own_runs_first(&mut self) -> Result {
+        let node = self.node.clone();
+        let are_overdue = || {
+            let now = node.runtime.now();
+            let is_overdue = |active: &ActiveRun| {
+                active.placement() == Placement::OneNode && now >= active.timers.drop_at
+            };
+            node.shared().active.iter().any(|(_, active)| !active.lost && is_overdue(active))
+        };
+        if !are_overdue() {
+            return Ok(());
+        }
+        self.read_clock().await?;
+        let until = later(node.runtime.now(), MAX_BACKOFF + node.config.store_timeout);
+        while are_overdue() && node.runtime.now() < until && !self.driver.is_stopping() {
+            node.runtime.sleep_until(later(node.runtime.now(), MIN_BACKOFF)).await;
+        }
         Ok(())
     }
 

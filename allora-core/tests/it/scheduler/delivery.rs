@@ -375,3 +375,28 @@ fn an_occurrence_that_kills_its_process_ends_as_a_dead_letter() {
         assert_eq!((ran, events, dead), (runs, 1, 1));
     }
 }
+
+/// The first request after an outage must not record as lost, or claim again, a run whose end only
+/// waits for the store.
+#[test]
+fn after_an_outage_a_node_records_its_own_runs_before_it_reaps_and_claims() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let (mut lost, mut again) = (0, 0);
+    for length in 12..42 {
+        let lab = Lab::new(length);
+        let member = lab.start(|seat, b| {
+            let job = || seat.job(every(secs(100)), secs(5));
+            b.lost_after(secs(10))
+                .add("once", job().overlap(Overlap::Skip))
+                .add("leased", job().at_least_once(secs(10)))
+        });
+        lab.until(101.0);
+        member.faults.down.store(true, Relaxed);
+        lab.until(101.0 + 1.37 * length as f64);
+        member.faults.down.store(false, Relaxed);
+        lab.until(199.0);
+        lost += lab.state("once").counters.lost;
+        again += lab.state("leased").counters.expired;
+    }
+    assert_eq!((lost, again), (0, 0));
+}
