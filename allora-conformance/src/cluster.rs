@@ -6,7 +6,7 @@ use allora_core::{
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
         HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
-        Operation, Page, Queries, Replan, Reply, Sharing, TimeSource,
+        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     time::from_millis,
 };
@@ -254,6 +254,7 @@ pub(crate) enum RunAction<'a> {
     Extend { duration: Duration },
     Complete { then: Cursor, completion: Completion<'a> },
     Retry { not_before: Time, error: &'a str },
+    Interrupted { not_before: Time },
     Release,
 }
 
@@ -262,7 +263,12 @@ impl<'a> RunAction<'a> {
         match self {
             Self::Extend { duration } => Action::Extend { fence, duration },
             Self::Complete { then, completion } => Action::Complete { fence, then, completion },
-            Self::Retry { not_before, error } => Action::Retry { fence, not_before, error },
+            Self::Retry { not_before, error } => {
+                Action::Retry { fence, not_before, cause: RetryCause::Failed(error) }
+            }
+            Self::Interrupted { not_before } => {
+                Action::Retry { fence, not_before, cause: RetryCause::Interrupted }
+            }
             Self::Release => Action::Release { fence },
         }
     }

@@ -10,7 +10,7 @@ use allora_core::{
     backend::{
         Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
         NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Replan,
-        Reply, Sharing, TimeSource,
+        Reply, RetryCause, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis, whole_millis},
 };
@@ -248,7 +248,7 @@ impl Walk {
         Some(match which {
             0 => {
                 let not_before = from_millis(self.ms() + 1000).unwrap();
-                Action::Retry { fence, not_before, error: "e\0" }
+                Action::Retry { fence, not_before, cause: RetryCause::Failed("e\0") }
             }
             1 => Action::Release { fence },
             2 => complete(Completion::Failed("boom")),

@@ -116,8 +116,10 @@ pub enum Event {
         /// The run's fence.
         fence: i64,
     },
-    /// The run was cancelled: the store confirmed no extension before the end of its lease, or of
-    /// the lease on its concurrency key.
+    /// The store confirmed no extension before the end of the run's lease, or of the lease on its
+    /// concurrency key. The run is cancelled, unless runs of its job may overlap
+    /// ([`Overlap::Allow`](crate::Overlap::Allow), at most once, without a concurrency key): then it
+    /// continues, and is recorded as lost until the store answers.
     LeaseRenewalFailed {
         /// The job.
         name: Arc<str>,
@@ -125,6 +127,26 @@ pub enum Event {
         key: Option<Arc<str>>,
         /// The run's fence.
         fence: i64,
+        /// `true` if the run continues.
+        continues: bool,
+    },
+    /// A run continued after the end of its lease, and the store has accepted its extension or its
+    /// end. If it was recorded as lost, that is replaced.
+    Recovered {
+        /// The job.
+        name: Arc<str>,
+        /// The run's fence.
+        fence: i64,
+    },
+    /// An occurrence was given up: its attempts are used up, and the last one ended without a result.
+    /// It is a dead letter. Correct the cause, then rerun or dismiss it.
+    GivenUp {
+        /// The job.
+        name: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The number of attempts.
+        attempts: u32,
     },
     /// The store had another definition of the job. It was replaced by this node's definition.
     Redefined {

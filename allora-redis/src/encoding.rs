@@ -13,7 +13,7 @@ pub(crate) mod history;
 
 use allora_core::{
     Occurrence, Time,
-    backend::{Counters, Lease, NextRun, OnExpiry, Outcome},
+    backend::{Counters, Lease, NextRun, OnExpiry, Outcome, Sharing},
     record::{Accepted, How, Record, codec},
     time::from_millis,
 };
@@ -93,7 +93,7 @@ impl Fields {
         if let Some(lease) = words.lease(record.fence)? {
             record.leases.insert(0, lease);
         }
-        Ok(record)
+        record.checked()
     }
 
     /// The fence, also if the rest cannot be read; 0 if unknown.
@@ -155,9 +155,10 @@ pub(crate) fn hot_suffix(record: &Record, written: i64, duration: Option<i64>) -
         }
         None => hot.time(Some(lease.until)),
     }
-    hot.word(match lease.on_expiry {
-        OnExpiry::Retry => "retry",
-        OnExpiry::Lost => "lost",
+    hot.word(match (lease.on_expiry, lease.sharing) {
+        (OnExpiry::Retry, _) => "retry",
+        (OnExpiry::Lost, Sharing::Exclusive) => "lost",
+        (OnExpiry::Lost, Sharing::Shared) => "shared",
     });
     hot.0.extend_from_slice(lease.node.as_bytes());
     hot.0
@@ -208,6 +209,7 @@ fn hot_lease(record: &Record) -> Option<&Lease> {
 /// True if a record has nothing but a cursor and one lease that has its place in the hot record.
 pub(crate) fn is_plain(record: &Record) -> bool {
     record.leases.len() <= usize::from(hot_lease(record).is_some())
+        && record.lost.is_empty()
         && record.retries.is_empty()
         && record.triggers.is_empty()
         && record.paused.is_none()
@@ -239,6 +241,7 @@ fn cold(record: &Record) -> Vec<u8> {
     codec::encode(&Record {
         version: record.version,
         leases: leases.unwrap_or_default().to_vec(),
+        lost: record.lost.clone(),
         retries: record.retries.clone(),
         triggers: record.triggers.clone(),
         paused: record.paused.clone(),
@@ -346,14 +349,15 @@ impl<'a> HotReader<'a> {
         let attempt = self.number()?;
         let started_at = self.time_or(micros_time(self.written))?.ok_or_else(missing)?;
         let until = self.until()?.ok_or_else(missing)?;
-        let on_expiry = match self.next()? {
-            "retry" => OnExpiry::Retry,
-            "lost" => OnExpiry::Lost,
+        let (on_expiry, sharing) = match self.next()? {
+            "retry" => (OnExpiry::Retry, Sharing::Exclusive),
+            "lost" => (OnExpiry::Lost, Sharing::Exclusive),
+            "shared" => (OnExpiry::Lost, Sharing::Shared),
             _ => return Err("the expiry of its lease is an unknown word".to_owned()),
         };
         let occurrence = Occurrence::from(scheduled_at);
         let lease = Lease::new(self.rest, claim_id, fence, occurrence, until, on_expiry);
-        Ok(Some(lease.attempt(attempt).claimed_at(due_at, started_at)))
+        Ok(Some(lease.attempt(attempt).claimed_at(due_at, started_at).sharing(sharing)))
     }
 }
 
@@ -383,7 +387,7 @@ pub(crate) fn ms(at: Time) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allora_core::record::PendingRetry;
+    use allora_core::record::{MAX_FENCE, PendingRetry};
 
     fn t(ms: i64) -> Time {
         from_millis(ms).unwrap()
@@ -400,7 +404,7 @@ mod tests {
             definition: "every 60s".into(),
             incarnation: 3,
             generation: 4,
-            fence: i64::MAX,
+            fence: MAX_FENCE,
             cursor: Some(NextRun { scheduled_at: t(5_000), due_at: t(6_000) }),
             ..Record::default()
         };
@@ -413,6 +417,11 @@ mod tests {
             Record::default(),
             plain.clone(),
             Record { leases: vec![lease("a node", None)], last, ..plain.clone() },
+            Record {
+                leases: vec![lost.clone().sharing(Sharing::Shared)],
+                lost: vec![lost.clone().sharing(Sharing::Shared)],
+                ..plain.clone()
+            },
             Record { leases: vec![lost], ..plain.clone() },
             Record { leases: vec![lease("", Some("by hand")), lease("b", None)], ..plain.clone() },
             Record { leases: vec![lease("two\nlines", None)], ..plain.clone() },

@@ -4,7 +4,7 @@
 use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
-    backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome},
+    backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
     record::{Accepted, How, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
@@ -36,7 +36,7 @@ pub(crate) const JOB: &[(&str, Type)] = &[
     ("lease_due_at", Type::IntOrNull),
     ("lease_started_at", Type::IntOrNull),
     ("lease_until", Type::IntOrNull),
-    // 0: lost, 1: retry.
+    // 0: lost, 1: retry, 2: lost, and other runs may be active beside it.
     ("lease_on_expiry", Type::IntOrNull),
     ("ended_fence", Type::IntOrNull),
     // 0: completed, 1: retried, 2: released.
@@ -132,7 +132,7 @@ pub(crate) fn columns(
         Value::Int(inline.map(|lease| ms(lease.due_at))),
         Value::Int(inline.map(|lease| ms(lease.started_at))),
         Value::Int(inline.map(|lease| ms(lease.until))),
-        Value::Int(inline.map(|lease| i64::from(lease.on_expiry == OnExpiry::Retry))),
+        Value::Int(inline.map(|lease| expiry_number(lease.on_expiry, lease.sharing))),
         Value::Int(ended.map(|ended| ended.fence)),
         Value::Int(ended.map(|ended| how_number(ended.how))),
         Value::Bytes(last.map(|last| last.word().into())),
@@ -162,6 +162,7 @@ fn index_at(record: &Record) -> Option<Time> {
 fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
     let leases = record.leases.get(inline..).unwrap_or_default();
     let rare = !leases.is_empty()
+        || !record.lost.is_empty()
         || !record.retries.is_empty()
         || !record.triggers.is_empty()
         || !record.dead.is_empty()
@@ -169,6 +170,7 @@ fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
     rare.then(|| {
         codec::encode(&Record {
             leases: leases.to_vec(),
+            lost: record.lost.clone(),
             retries: record.retries.clone(),
             triggers: record.triggers.clone(),
             dead: record.dead.clone(),
@@ -269,7 +271,7 @@ impl Cells {
         if has_data && data.is_none() {
             return Err(too_long("its data is missing, or"));
         }
-        Ok(Record {
+        let record = Record {
             kind,
             definition,
             version,
@@ -280,6 +282,7 @@ impl Cells {
             last_started,
             fence,
             leases: inline.into_iter().chain(more.leases).collect(),
+            lost: more.lost,
             retries: more.retries,
             triggers: more.triggers,
             dead: more.dead,
@@ -288,7 +291,8 @@ impl Cells {
             ended,
             last,
             counters,
-        })
+        };
+        record.checked()
     }
 
     fn lease(&mut self) -> Result<Option<Lease>, String> {
@@ -300,13 +304,15 @@ impl Cells {
         let lease = || {
             let node = String::from_utf8(node?).ok()?;
             let claim_id = u128::from_be_bytes(claim_id?.try_into().ok()?);
-            let on_expiry = match on_expiry? {
-                0 => OnExpiry::Lost,
-                1 => OnExpiry::Retry,
+            let (on_expiry, sharing) = match on_expiry? {
+                0 => (OnExpiry::Lost, Sharing::Exclusive),
+                1 => (OnExpiry::Retry, Sharing::Exclusive),
+                2 => (OnExpiry::Lost, Sharing::Shared),
                 _ => return None,
             };
             let occurrence = Occurrence::from(scheduled_at?);
             let lease = Lease::new(node, claim_id, fence, occurrence, until?, on_expiry);
+            let lease = lease.sharing(sharing);
             Some(lease.attempt(attempt?.try_into().ok()?).claimed_at(due_at?, started_at?))
         };
         lease().map(Some).ok_or_else(|| "the columns of its lease do not match".to_owned())
@@ -371,6 +377,15 @@ fn ended(fence: Option<i64>, how: Option<i64>) -> Result<Option<Accepted>, Strin
         _ => return Err("the column ended_how has an unknown number".to_owned()),
     };
     Ok(Some(Accepted { fence, how }))
+}
+
+/// The number in the column `lease_on_expiry`.
+pub(crate) fn expiry_number(on_expiry: OnExpiry, sharing: Sharing) -> i64 {
+    match (on_expiry, sharing) {
+        (OnExpiry::Lost, Sharing::Exclusive) => 0,
+        (OnExpiry::Retry, _) => 1,
+        (OnExpiry::Lost, Sharing::Shared) => 2,
+    }
 }
 
 /// The number of an end in its column. [`How::Completed`] is 0 also in the statements.

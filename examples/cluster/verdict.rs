@@ -102,7 +102,7 @@ fn events(evidence: &Evidence<'_>) -> Vec<Event> {
         match past.outcome {
             Outcome::Succeeded => tell(noted, end(Ended::Succeeded)),
             Outcome::Failed(_) | Outcome::Dead(_) => tell(noted, end(Ended::Failed)),
-            Outcome::Retried(_) => tell(noted, end(Ended::Retry)),
+            Outcome::Retried(_) | Outcome::Interrupted => tell(noted, end(Ended::Retry)),
             Outcome::Cancelled => tell(noted, end(Ended::Cancelled)),
             Outcome::Released => tell(noted, end(Ended::Released)),
             Outcome::Lost => tell(noted, What::Lost { occurrence, fence }),

@@ -53,6 +53,7 @@ pub(super) async fn every_outcome_has_an_entry(w: &Cluster) {
     let ends = [
         (RunAction::Release, Outcome::Released),
         (RunAction::Retry { not_before: t(60), error: "one" }, Outcome::Retried("one".into())),
+        (RunAction::Interrupted { not_before: t(60) }, Outcome::Interrupted),
         (
             RunAction::Complete {
                 then: Cursor::To(Some(t(61).into())),
@@ -101,6 +102,22 @@ pub(super) async fn a_lost_run_has_an_entry(w: &Cluster) {
     w.node().reap(t(125), "job").await;
     let past = w.node().history_entries("job").await;
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
+}
+
+pub(super) async fn a_lost_run_that_ends_later_has_one_final_entry(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(600), Sharing::Shared)).await);
+    w.join("other").await.reap(t(125), "job").await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(125), &Outcome::Lost)]);
+    w.node().end(t(130), "job", run.fence, extend()).await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(60), &Outcome::Running)]);
+    w.node().reap(t(190), "job").await;
+    w.node().end(t(200), "job", run.fence, ran_and_stay()).await;
+    let past = w.node().history_entries("job").await;
+    assert_eq!(told(&past), [(t(60), 1, "node-1", t(200), &Outcome::Succeeded)]);
+    assert_eq!(past[0].fence, run.fence);
 }
 
 pub(super) async fn occurrences_that_did_not_run_are_one_entry_with_their_range(w: &Cluster) {
@@ -274,8 +291,12 @@ pub(super) async fn an_ended_lease_has_an_entry_with_its_times(w: &Cluster) {
 
 pub(super) async fn of_the_attempts_of_an_occurrence_only_the_last_is_final(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
-    let follow =
-        [RunAction::Release, RunAction::Retry { not_before: t(60), error: "no" }, ran(t(120))];
+    let follow = [
+        RunAction::Release,
+        RunAction::Retry { not_before: t(60), error: "no" },
+        RunAction::Interrupted { not_before: t(60) },
+        ran(t(120)),
+    ];
     for (claim, end) in (1..).zip(follow) {
         let now = t(60 + claim as i64);
         let run = won(w.node().lease(now, "job", claim).await);
@@ -289,7 +310,7 @@ pub(super) async fn of_the_attempts_of_an_occurrence_only_the_last_is_final(w: &
             .collect()
     };
     let first = |is_final| (Occurrence::from(t(60)), is_final);
-    assert_eq!(finals("job").await, [first(true), first(false), first(false)]);
+    assert_eq!(finals("job").await, [first(true), first(false), first(false), first(false)]);
     let run = won(w.node().lease(t(121), "job", 9).await);
     assert_eq!(finals("job").await[0], (t(120).into(), false), "it is running");
     let completion = Completion::Failed("for good");

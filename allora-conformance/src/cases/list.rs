@@ -78,6 +78,9 @@ macro_rules! __cases {
                 an_extended_lease_keeps_other_nodes_away: [Expiry];
                 a_lease_never_shrinks: [Expiry];
                 a_completion_whose_reply_was_lost_has_the_same_reply_again: [];
+                an_occurrence_whose_lease_has_ended_can_be_given_up: [Expiry];
+                a_live_run_is_not_given_up: [];
+                an_interrupted_run_is_retried_and_counts_as_cancelled: [];
                 every_repeated_end_has_the_same_reply: [];
                 a_claim_that_arrives_after_its_run_was_released_is_refused: [];
                 a_completed_occurrence_stays_completed: [];
@@ -103,7 +106,12 @@ macro_rules! __cases {
                 an_extended_lease_keeps_the_run: [Expiry];
                 a_late_completion_is_accepted_if_the_run_is_not_lost: [Expiry];
                 only_silent_runs_are_lost: [Expiry];
+                a_lost_run_that_shares_the_job_is_active_again_when_it_is_extended: [Expiry];
+                the_end_of_a_lost_run_that_shares_the_job_replaces_the_loss: [Expiry];
+                the_lost_runs_whose_ends_are_accepted_are_limited: [Expiry];
+                a_claim_is_granted_while_ends_of_lost_runs_are_accepted: [Expiry];
                 a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again: [Expiry];
+                a_claim_whose_reply_was_lost_is_granted_however_many_follow: [Expiry];
                 a_released_occurrence_runs_again_beside_the_cursor: [];
                 the_number_of_overlapping_runs_is_limited: [Expiry];
             }
@@ -162,6 +170,7 @@ macro_rules! __cases {
                 every_outcome_has_an_entry: [History];
                 an_expired_run_and_its_successor_are_two_entries: [History, Expiry];
                 a_lost_run_has_an_entry: [History, Expiry];
+                a_lost_run_that_ends_later_has_one_final_entry: [History, Expiry];
                 occurrences_that_did_not_run_are_one_entry_with_their_range: [History];
                 occurrences_missed_by_a_redefinition_have_an_entry: [History];
                 runs_of_triggers_have_entries_with_their_ids: [History];

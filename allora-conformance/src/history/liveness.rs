@@ -187,6 +187,8 @@ struct LeaseStory {
     incarnation: i64,
     /// Each end that the store has granted, with the time of the grant.
     until: Vec<(Time, Time)>,
+    /// The times without it, before an extension made it live again.
+    absent: Vec<(Time, Time)>,
     gone: Option<Time>,
 }
 
@@ -298,10 +300,13 @@ impl Story {
                 occurrence: lease.occurrence.clone(),
                 incarnation: state.map_or(0, |state| state.incarnation),
                 until: Vec::new(),
+                absent: Vec::new(),
                 gone: None,
             });
             if known.until.last().is_none_or(|(_, until)| *until != lease.until) {
                 known.until.push((at, lease.until));
+                // Not where an unreadable record is read again.
+                known.absent.extend(known.gone.take().map(|gone| (gone, at)));
             }
             let life = self.nodes.entry(node).or_default();
             life.uses(at, (job.clone(), lease.fence), |uses| uses.0 = true);
@@ -477,7 +482,8 @@ impl Judge<'_> {
                 *at >= *granted && incarnation != Some(lease.incarnation)
             });
             let Some((_, _, over)) = call.filter(|_| !is_deleted) else { continue };
-            let unleased = lapsed.into_iter().chain([(gone, *over)]);
+            let unleased =
+                lapsed.into_iter().chain(lease.absent.iter().copied()).chain([(gone, *over)]);
             let unleased = unleased.map(|(from, to)| (from, to.min(*over)));
             let during = unleased
                 .filter(|(from, to)| from < to)

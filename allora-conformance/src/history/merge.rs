@@ -43,7 +43,7 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
             }
             backend::Outcome::Succeeded => Outcome::Succeeded,
             backend::Outcome::Failed(_) | backend::Outcome::Dead(_) => Outcome::Failed,
-            backend::Outcome::Retried(_) => Outcome::Retry,
+            backend::Outcome::Retried(_) | backend::Outcome::Interrupted => Outcome::Retry,
             backend::Outcome::Cancelled => Outcome::Cancelled,
             backend::Outcome::Released => Outcome::Released,
             _ => continue,

@@ -12,9 +12,9 @@ use allora_core::{
     backend::{
         Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
         NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation, Page, Replan,
-        Reply, Sharing, TimeSource,
+        Reply, RetryCause, Sharing, TimeSource,
     },
-    record::Record,
+    record::{MAX_LOST, Record},
     time::whole_millis,
 };
 use chrono::TimeDelta;
@@ -537,7 +537,15 @@ impl Walker {
             }
             2 => {
                 let not_before = later(random);
-                return pair(&|fence| Action::Retry { fence, not_before, error: "again" });
+                let cause = match random.one_in(2) {
+                    true => RetryCause::Failed("again"),
+                    false => RetryCause::Interrupted,
+                };
+                return pair(&|fence| Action::Retry { fence, not_before, cause });
+            }
+            3 if random.one_in(2) => {
+                let then = Cursor::To(Some(later(random).into()));
+                return pair(&|fence| Action::GiveUp { fence, then, error: "given up" });
             }
             3 => return pair(&|fence| Action::Release { fence }),
             4 => Cursor::Keep,
@@ -577,7 +585,12 @@ impl Walker {
 
 /// The invariants of every record.
 fn sound(record: &Record) -> Result<(), String> {
-    let runs = record.leases.iter().map(|lease| &lease.occurrence);
+    let (leases, lost) = (record.leases.iter(), record.lost.iter());
+    let is_kept = lost.len() <= MAX_LOST
+        && lost
+            .clone()
+            .all(|lease| (lease.on_expiry, lease.sharing) == (OnExpiry::Lost, Sharing::Shared));
+    let runs = leases.chain(lost).map(|lease| &lease.occurrence);
     let runs: Vec<&Occurrence> =
         runs.chain(record.retries.iter().map(|retry| &retry.occurrence)).collect();
     let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
@@ -588,7 +601,8 @@ fn sound(record: &Record) -> Result<(), String> {
     let started = record.cursor.is_some_and(|next| record.last_started >= Some(next.scheduled_at));
     let stuck = started && cursor.is_some_and(|cursor| !runs.contains(&&cursor));
     for (wrong, text) in [
-        (!unique, "an occurrence is leased or waits twice"),
+        (!unique, "an occurrence is leased, lost or waits twice"),
+        (!is_kept, "a lost run is kept that is exclusive, or too many are"),
         (exclusive > 1, "two leases that are retried on expiry"),
         (!grow || !below, "the fences of the leases are not in order"),
         (stuck, "the cursor is on an occurrence that is neither leased nor offered"),

@@ -36,7 +36,7 @@ fn under<'a>(action: &Action<'a>, fence: i64) -> Action<'a> {
     match action.clone() {
         Action::Extend { duration, .. } => Action::Extend { fence, duration },
         Action::Complete { then, completion, .. } => Action::Complete { fence, then, completion },
-        Action::Retry { not_before, error, .. } => Action::Retry { fence, not_before, error },
+        Action::Retry { not_before, cause, .. } => Action::Retry { fence, not_before, cause },
         Action::Release { .. } => Action::Release { fence },
         other => other,
     }

@@ -1,6 +1,6 @@
 //! A claim of an occurrence, and what it grants.
 
-use super::{NextRun, Occurrence, Outcome};
+use super::{NextRun, Occurrence, OnExpiry, Outcome, Sharing};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -123,24 +123,6 @@ pub struct LeaseTerms {
     /// `Shared` if other runs of the job may be alive at the same time. A run that is retried on
     /// expiry is always exclusive.
     pub sharing: Sharing,
-}
-
-/// The result of a run whose lease ends without an extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnExpiry {
-    /// At most once: it is recorded as lost and not run again.
-    Lost,
-    /// At least once: the occurrence is offered again.
-    Retry,
-}
-
-/// The rule for other live runs of the same job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// The run may start beside other live runs.
-    Shared,
-    /// The run starts only if no other run of the job has a live lease.
-    Exclusive,
 }
 
 /// A move of the cursor.

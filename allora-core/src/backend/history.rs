@@ -1,6 +1,6 @@
 //! The history: one entry for each attempt and for each range that was not run.
 
-use super::{NotRunReason, Occurrence};
+use super::{NotRunReason, Occurrence, Outcome};
 use crate::{error::Result, time::Time};
 use async_trait::async_trait;
 
@@ -13,7 +13,8 @@ use async_trait::async_trait;
 ///    `history::every_outcome_has_an_entry`, `history::occurrences_that_did_not_run_are_one_entry_with_their_range`.
 /// 2. *Ended leases have entries*: runs that expired or were lost, and those of a deleted job.
 ///    Cases: `history::an_expired_run_and_its_successor_are_two_entries`,
-///    `history::a_lost_run_has_an_entry`, `history::a_run_of_a_deleted_job_ends_as_cancelled`.
+///    `history::a_lost_run_has_an_entry`,
+///    `history::a_lost_run_that_ends_later_has_one_final_entry`, `history::a_run_of_a_deleted_job_ends_as_cancelled`.
 /// 3. *One final entry for each occurrence* ([`HistoryEntry::is_final`]): attempts that another one
 ///    follows are not final. Only a dead letter that is run again gets a second one, and a job that
 ///    is deleted while an occurrence waits to be retried gets none. Cases:
@@ -147,92 +148,5 @@ impl HistoryEntry {
     /// `true` if no other attempt at the occurrence follows this one.
     pub fn is_final(&self) -> bool {
         self.outcome.is_final()
-    }
-}
-
-/// The result of an occurrence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// It was claimed, and its run has not ended.
-    Running,
-    /// It succeeded.
-    Succeeded,
-    /// It failed with this error, and it is not tried again.
-    Failed(String),
-    /// It failed with this error, and another attempt follows.
-    Retried(String),
-    /// It failed with this error, and its attempts are used up.
-    Dead(String),
-    /// A stopping node cancelled it, or its job was deleted.
-    Cancelled,
-    /// It was released before it ran.
-    Released,
-    /// It was skipped: the previous run was still active.
-    Skipped,
-    /// It was missed: it could not be run in time.
-    Missed,
-    /// At most once: its lease ended, and it is not run again.
-    Lost,
-    /// At least once: its lease ended, and another run followed.
-    Expired,
-}
-
-impl Outcome {
-    /// The name of the outcome in stores and tables.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Outcome::Running => "running",
-            Outcome::Succeeded => "succeeded",
-            Outcome::Failed(_) => "failed",
-            Outcome::Retried(_) => "retried",
-            Outcome::Dead(_) => "dead",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Released => "released",
-            Outcome::Skipped => "skipped",
-            Outcome::Missed => "missed",
-            Outcome::Lost => "lost",
-            Outcome::Expired => "expired",
-        }
-    }
-
-    /// The outcome of this [`word`](Self::word), with its error; `None` for an unknown word.
-    pub fn from_word(word: &str, error: &str) -> Option<Self> {
-        Some(match word {
-            "running" => Outcome::Running,
-            "succeeded" => Outcome::Succeeded,
-            "failed" => Outcome::Failed(error.to_owned()),
-            "retried" => Outcome::Retried(error.to_owned()),
-            "dead" => Outcome::Dead(error.to_owned()),
-            "cancelled" => Outcome::Cancelled,
-            "released" => Outcome::Released,
-            "skipped" => Outcome::Skipped,
-            "missed" => Outcome::Missed,
-            "lost" => Outcome::Lost,
-            "expired" => Outcome::Expired,
-            _ => return None,
-        })
-    }
-
-    /// The error of the outcome, or an empty text.
-    pub fn error(&self) -> &str {
-        match self {
-            Outcome::Failed(error) | Outcome::Retried(error) | Outcome::Dead(error) => error,
-            _ => "",
-        }
-    }
-
-    /// `true` if no other attempt at the occurrence follows.
-    pub fn is_final(&self) -> bool {
-        match self {
-            Outcome::Succeeded
-            | Outcome::Failed(_)
-            | Outcome::Dead(_)
-            | Outcome::Cancelled
-            | Outcome::Skipped
-            | Outcome::Missed
-            | Outcome::Lost => true,
-            Outcome::Running | Outcome::Retried(_) | Outcome::Released | Outcome::Expired => false,
-        }
     }
 }

@@ -9,21 +9,25 @@ mod claim;
 mod history;
 mod notifier;
 mod operation;
+mod outcome;
 mod queries;
 mod reply;
 mod state;
 
-pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason, OnExpiry, Sharing};
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, Outcome};
+pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
-    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, TimeSource,
+    Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, RetryCause,
+    TimeSource,
 };
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
+pub use outcome::Outcome;
 pub use queries::{Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
 pub use state::{
-    Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, Pause,
+    Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
+    Sharing,
 };
 
 use crate::error::Result;
@@ -74,6 +78,7 @@ use std::{fmt, sync::Arc};
 /// 6. *A repeated claim gets the same reply.* A claim whose id is in the record already is answered
 ///    alike. Cases: `claim::a_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `claim::claim_ids_differ_to_the_last_bit`,
+///    `at_most_once::a_claim_whose_reply_was_lost_is_granted_however_many_follow`,
 ///    `lease::a_leased_claim_whose_reply_was_lost_has_the_same_reply_again`,
 ///    `at_most_once::a_claim_at_most_once_whose_reply_was_lost_has_the_same_reply_again`.
 /// 7. *Every occurrence is accounted for.* Occurrences that a claim or an advance leaves out are
@@ -99,11 +104,16 @@ use std::{fmt, sync::Arc};
 /// 10. *Namespaces are invisible to each other.* Cases:
 ///    `lifecycle::namespaces_are_invisible_to_each_other`.
 /// 11. *The fence decides, the clock does not.* With the current fence the end of a run is accepted,
-///    even after the lease's end. After another claim, or when the run was recorded as lost, it is
-///    rejected. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
+///    even after the lease's end. After another claim of its occurrence, or when an exclusive run was
+///    recorded as lost, it is rejected. A run that shares the job and was recorded as lost can be
+///    extended and ended, which replaces the loss. Cases: `lease::a_late_completion_is_accepted_if_the_run_was_not_taken_over`,
 ///    `lease::every_end_of_a_run_that_was_taken_over_is_refused`,
 ///    `lease::a_fence_that_was_never_given_is_refused`,
-///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`.
+///    `at_most_once::a_late_completion_is_accepted_if_the_run_is_not_lost`,
+///    `at_most_once::a_lost_run_that_shares_the_job_is_active_again_when_it_is_extended`,
+///    `at_most_once::the_end_of_a_lost_run_that_shares_the_job_replaces_the_loss`,
+///    `at_most_once::the_lost_runs_whose_ends_are_accepted_are_limited`,
+///    `at_most_once::a_claim_is_granted_while_ends_of_lost_runs_are_accepted`.
 /// 12. *An accepted end stays accepted.* It is accepted again when repeated, until another is; its
 ///    occurrence is not offered again. Cases:
 ///    `lease::a_completion_whose_reply_was_lost_has_the_same_reply_again`,
@@ -145,7 +155,9 @@ use std::{fmt, sync::Arc};
 /// 21. *Dead letters are kept*, the last ones, until an operator reruns them as the same occurrences
 ///    or dismisses them. Cases:
 ///    `operators::a_dead_letter_is_kept_and_can_be_rerun`,
-///    `operators::the_number_of_dead_letters_is_limited`.
+///    `operators::the_number_of_dead_letters_is_limited`,
+///    `lease::an_occurrence_whose_lease_has_ended_can_be_given_up`,
+///    `lease::a_live_run_is_not_given_up`.
 /// 22. *Imported progress is kept*: a schedule from another store continues where it stopped. Cases:
 ///    `stored::a_schedule_is_created_with_its_progress`.
 /// 23. *A reset job continues from now* under a new incarnation, whatever times its record has

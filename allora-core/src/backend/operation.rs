@@ -143,13 +143,24 @@ pub enum Action<'a> {
         /// The result of the run.
         completion: Completion<'a>,
     },
-    /// Ends a failed run and schedules another attempt of the same occurrence.
+    /// Ends a run that failed or was interrupted, and schedules another attempt of the same
+    /// occurrence.
     Retry {
         /// The fence of the run's claim.
         fence: i64,
         /// The earliest time of the next attempt.
         not_before: Time,
-        /// The error of the failed attempt.
+        /// The reason of the other attempt.
+        cause: RetryCause<'a>,
+    },
+    /// Records as a dead letter an at-least-once occurrence whose lease has ended, instead of
+    /// another claim. Changes nothing, and returns the record, if the run was extended or has ended.
+    GiveUp {
+        /// The fence of the run's claim.
+        fence: i64,
+        /// The cursor's move, as by a completion.
+        then: Cursor,
+        /// The reason, for readers.
         error: &'a str,
     },
     /// Returns the occurrence as if it had not been claimed. The attempt is not counted, and the
@@ -220,6 +231,15 @@ pub enum Completion<'a> {
     Dead(&'a str),
     /// A stopping node cancelled the run.
     Cancelled,
+}
+
+/// The end of an attempt that another one follows. An error is kept up to a length of 1 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryCause<'a> {
+    /// The run failed with this error.
+    Failed(&'a str),
+    /// The run was cancelled: its code had begun, and was dropped before it ended.
+    Interrupted,
 }
 
 /// A move of the cursor without a run, made if the record still has this generation and its head

@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{OnExpiry, Outcome};
+use super::Outcome;
 use crate::time::Time;
 
 /// One scheduled time of one job, or a manual trigger.
@@ -112,11 +112,14 @@ pub struct Lease {
     pub until: Time,
     /// The result of the run when the lease ends.
     pub on_expiry: OnExpiry,
+    /// `Shared`: other runs of the job may be active at the same time. So the run may continue when
+    /// its lease has ended, and its end is accepted after it was recorded as lost.
+    pub sharing: Sharing,
 }
 
 impl Lease {
-    /// A lease of the first attempt, due and claimed at its scheduled time: for backends that read
-    /// it back.
+    /// An exclusive lease of the first attempt, due and claimed at its scheduled time: for backends
+    /// that read it back.
     pub fn new(
         node: impl Into<String>,
         claim_id: u128,
@@ -126,8 +129,25 @@ impl Lease {
         on_expiry: OnExpiry,
     ) -> Self {
         let (due_at, started_at) = (occurrence.scheduled_at, occurrence.scheduled_at);
-        let (node, attempt) = (node.into(), 1);
-        Self { node, claim_id, fence, occurrence, attempt, due_at, started_at, until, on_expiry }
+        Self {
+            node: node.into(),
+            claim_id,
+            fence,
+            occurrence,
+            attempt: 1,
+            due_at,
+            started_at,
+            until,
+            on_expiry,
+            sharing: Sharing::Exclusive,
+        }
+    }
+
+    /// With this rule for other runs of the job.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
     }
 
     /// Of this attempt.
@@ -143,6 +163,24 @@ impl Lease {
         (self.due_at, self.started_at) = (due_at, started_at);
         self
     }
+}
+
+/// The result of a run whose lease ends without an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExpiry {
+    /// At most once: it is recorded as lost and not run again.
+    Lost,
+    /// At least once: the occurrence is offered again.
+    Retry,
+}
+
+/// The rule for other live runs of the same job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The run may start beside other live runs.
+    Shared,
+    /// The run starts only if no other run of the job has a live lease.
+    Exclusive,
 }
 
 /// An at-least-once occurrence whose attempts are used up.
@@ -177,13 +215,13 @@ pub struct Counters {
     pub succeeded: u64,
     /// Runs that failed, including attempts that are tried again.
     pub failed: u64,
-    /// Runs that a stopping node cancelled.
+    /// Runs that were cancelled, including attempts that are tried again.
     pub cancelled: u64,
     /// Occurrences that were skipped because the run before them was still active.
     pub skipped: u64,
     /// Occurrences that were missed, as far as they were counted.
     pub missed: u64,
-    /// At-most-once runs whose leases ended.
+    /// At-most-once runs whose leases ended, without those that were extended or completed later.
     pub lost: u64,
     /// At-least-once runs whose leases ended, and whose occurrences were claimed again.
     pub expired: u64,

@@ -76,7 +76,9 @@ pub enum CatchUp {
 /// The policy for an at-most-once occurrence that is due while the previous run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once.
+    /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once. A run
+    /// without a mutex group continues when the store does not answer for longer than its lease: it
+    /// is recorded as lost, and its extension or its end replaces that.
     #[default]
     Allow,
     /// It is not run, and is recorded as skipped.
@@ -120,6 +122,12 @@ impl Retry {
     pub const fn at_most_every(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
+    }
+
+    /// `true` if an occurrence has used up its attempts without a result of a run: those of the
+    /// policy and `extra` more.
+    pub(crate) fn is_exhausted(&self, attempts: u32, extra: u32) -> bool {
+        attempts >= self.attempts.saturating_add(extra)
     }
 
     /// The wait after this many attempts; `None` if they are used up.

@@ -165,7 +165,12 @@ impl JobSpec {
 
     /// The version of the definition. A node whose build declares a lower version than the stored
     /// one does not redefine the job, so that an old build that is restarted during a roll-out does
-    /// not restore its definition. Default: 0.
+    /// not restore its definition. Such a node does not run the job
+    /// ([`DefinitionConflict`](crate::Event::DefinitionConflict)).
+    ///
+    /// A build without a version has version 0. So once a version is in the store, every later edit
+    /// of the job needs the same version or a higher one: an edit that leaves the version away
+    /// is treated as an older build. Default: 0.
     pub fn version(self, version: u64) -> Self {
         self.set(|settings| settings.version = version)
     }

@@ -114,7 +114,7 @@ impl Planner {
     /// The claim is decided again, for the time of now. If nothing is to be claimed any more, it is
     /// sent as it was, because its reply must come.
     fn repeat_claim(&mut self, id: SlotId, now: Time) -> Option<Request> {
-        let lost_after = self.lost_after;
+        let (lost_after, extra_attempts) = (self.lost_after, self.extra_attempts);
         let slot = self.slots.get_mut(id)?;
         let mut pending = slot.exchange.repeat()?;
         if let Phase::Known(known) = &slot.phase {
@@ -122,8 +122,8 @@ impl Planner {
             // The claim itself records these runs as lost.
             known.lease_ends.retain(|(_, until)| *until > now);
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
-            let claimant =
-                Claimant { claim_id: pending.claim.claim_id, lost_after, cursor_went_last };
+            let claim_id = pending.claim.claim_id;
+            let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
             let Slot { name, spec, backlog, .. } = slot;
             let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
             if let Ok(Decision::Claim { claim, then }) = decided {
@@ -195,12 +195,13 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) -> Result<Option<RequestAction>, InvalidNextAt> {
-        let (poll, lost_after, claim_id) = (self.poll, self.lost_after, self.next_claim_id);
+        let Self { poll, lost_after, extra_attempts, .. } = *self;
+        let claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
-        let claimant = Claimant { claim_id, lost_after, cursor_went_last };
+        let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
         let Slot { name, spec, backlog, .. } = slot;
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
@@ -230,6 +231,7 @@ impl Planner {
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Reap => RequestAction::Reap,
+            Decision::GiveUp(give_up) => RequestAction::GiveUp(Box::new(give_up)),
         }))
     }
 }

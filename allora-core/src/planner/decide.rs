@@ -1,6 +1,9 @@
 //! The decision about one job at one time: the policies, as one pure function.
 
-use super::{backlog::Backlog, known::Known};
+use super::{
+    backlog::Backlog,
+    known::{Known, Leased},
+};
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
@@ -20,6 +23,8 @@ pub(crate) enum Decision {
     Advance(Advance),
     /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
+    /// The attempts at an occurrence whose lease has ended are used up.
+    GiveUp(GiveUp),
     /// Active runs block it. The first of them ends at this time at the latest: read the record
     /// again before that.
     Blocked(Time),
@@ -29,6 +34,16 @@ pub(crate) enum Decision {
     Read,
 }
 
+/// A dead letter instead of another claim.
+#[derive(Clone, Debug)]
+pub(crate) struct GiveUp {
+    pub(crate) fence: i64,
+    pub(crate) occurrence: Occurrence,
+    pub(crate) attempts: u32,
+    pub(crate) then: Cursor,
+    pub(crate) error: String,
+}
+
 /// The claim that a node would make, as far as it does not depend on the job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
@@ -36,6 +51,8 @@ pub(crate) struct Claimant {
     pub(crate) claim_id: u128,
     /// The lease of an at-most-once run.
     pub(crate) lost_after: Duration,
+    /// The number of attempts beyond the retry policy for runs without a result.
+    pub(crate) extra_attempts: u32,
     /// The job's last claim was one of the cursor's occurrence, by this node.
     pub(crate) cursor_went_last: bool,
 }
@@ -58,6 +75,13 @@ pub(crate) fn decide(
     if due_at > now {
         return Ok(Decision::Wait);
     }
+    if let Some(lease) = &known.leased
+        && matches!(spec.settings.delivery, Delivery::AtLeastOnce { .. })
+        && spec.settings.retry.is_exhausted(lease.attempt, claimant.extra_attempts)
+    {
+        let then = completion_of(name, spec, head, known.started)?;
+        return Ok(Decision::GiveUp(give_up(lease, head, then)));
+    }
     let schedule = CheckedSchedule::of(name, spec);
     if known.is_open_cursor(head) {
         let first = head.scheduled_at;
@@ -76,6 +100,15 @@ pub(crate) fn decide(
         }
     }
     other_head(name, spec, known, (head, due_at), claimant)
+}
+
+fn give_up(lease: &Leased, head: &Occurrence, then: Cursor) -> GiveUp {
+    let Leased { fence, attempt } = *lease;
+    let error = format!(
+        "given up after {attempt} attempts: the last one ended without a result, because its \
+         process ended or its lease was not extended; correct the cause, then rerun or dismiss it"
+    );
+    GiveUp { fence, occurrence: head.clone(), attempts: attempt, then, error }
 }
 
 /// A trigger, or the occurrence of an expired or failed run: claimed as it is.

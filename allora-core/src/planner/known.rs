@@ -18,6 +18,8 @@ pub(crate) struct Known {
     pub(crate) fence: i64,
     pub(crate) head: Option<Occurrence>,
     pub(crate) due_at: Option<Time>,
+    /// The head is leased, and is offered again when the lease has ended.
+    pub(crate) leased: Option<Leased>,
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
@@ -33,15 +35,27 @@ pub(crate) struct Known {
     pub(crate) trigger_waits: bool,
 }
 
+/// A lease that is retried on expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leased {
+    pub(crate) fence: i64,
+    /// The number of the attempt, from 1.
+    pub(crate) attempt: u32,
+}
+
 impl Known {
     pub(crate) fn of(state: &JobState, now: Time) -> Self {
         let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+        let leased = state.leases.iter().find(|lease| {
+            lease.on_expiry == OnExpiry::Retry && Some(&lease.occurrence) == state.head.as_ref()
+        });
         Self {
             as_of: now,
             generation: state.generation,
             fence: state.fence,
             head: state.head.clone(),
             due_at: state.due_at,
+            leased: leased.map(|lease| Leased { fence: lease.fence, attempt: lease.attempt }),
             cursor: state.cursor,
             last_started: state.last_started,
             started: state.counters.started,
@@ -92,7 +106,7 @@ impl Known {
         self.cursor = next;
         self.head = next.map(|next| Occurrence::from(next.scheduled_at));
         self.due_at = next.map(|next| next.due_at);
-        self.after_lease = None;
+        (self.leased, self.after_lease) = (None, None);
     }
 
     /// Assumes that another node's run was completed, when it is time for the occurrence after it.

@@ -53,6 +53,8 @@ pub(crate) struct Planner {
     pub(super) lost_after: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(super) abandoned_after: Duration,
+    /// The number of attempts beyond the retry policy for runs without a result.
+    pub(super) extra_attempts: u32,
 }
 
 /// A job in code, with its definition.
@@ -69,6 +71,9 @@ impl NewJob {
         Self { name, spec, definition }
     }
 }
+
+/// The default of [`Planner::with_extra_attempts`].
+pub(crate) const EXTRA_ATTEMPTS: u32 = 3;
 
 impl Planner {
     /// `claims`: a random number, the first of this node's claim ids.
@@ -92,6 +97,7 @@ impl Planner {
             poll,
             lost_after,
             abandoned_after: MINUTE,
+            extra_attempts: EXTRA_ATTEMPTS,
         }
     }
 
@@ -99,6 +105,13 @@ impl Planner {
     /// due occurrence waits. Default: a minute.
     pub(crate) fn abandoned_after(mut self, after: Duration) -> Self {
         self.abandoned_after = after;
+        self
+    }
+
+    /// Occurrences whose runs end without a result have this number of attempts beyond the retry
+    /// policy.
+    pub(crate) fn with_extra_attempts(mut self, extra_attempts: u32) -> Self {
+        self.extra_attempts = extra_attempts;
         self
     }
 

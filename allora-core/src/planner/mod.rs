@@ -28,7 +28,7 @@ mod wake_up;
 mod working_set;
 
 pub(crate) use ahead::waits_until;
-pub(crate) use machine::{NewJob, Planner};
+pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, Planner};
 pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};

@@ -2,7 +2,8 @@
 
 use super::{
     Planner,
-    decide::completion_of,
+    decide::{GiveUp, completion_of},
+    known::Leased,
     machine::not_run,
     request::{PendingClaim, Request, RequestAction, Start},
     slot::{Exchange, Off, Phase},
@@ -111,8 +112,14 @@ impl Planner {
                     None
                 }
             },
-            // Not replies to requests of the planner: read the current state.
+            // Read the current state. No other request of the planner has one of these replies.
             Reply::Extended(_) | Reply::Accepted | Reply::LeaseLost | Reply::Invalid => {
+                if let (RequestAction::GiveUp(given_up), Reply::Accepted) = (request.action, reply)
+                {
+                    let GiveUp { occurrence, attempts, .. } = *given_up;
+                    let (name, scheduled_at) = (slot.name.clone(), occurrence.scheduled_at);
+                    events.push(Event::GivenUp { name, scheduled_at, attempts });
+                }
                 self.mark_dirty(id);
                 None
             }
@@ -163,7 +170,7 @@ impl Planner {
         let is_write = match asked {
             // A repetition was planned before the record was known.
             RequestAction::Claim(pending) => pending.lease_end.is_none(),
-            RequestAction::Advance(_) | RequestAction::Reap => true,
+            RequestAction::Advance(_) | RequestAction::Reap | RequestAction::GiveUp(_) => true,
             _ => false,
         };
         if is_write {
@@ -264,6 +271,7 @@ impl Planner {
                 }
                 known.head = Some(claimed.occurrence.clone());
                 known.due_at = Some(claimed.until);
+                known.leased = Some(Leased { fence: claimed.fence, attempt: claimed.attempt });
                 self.look_again(id);
             }
         }

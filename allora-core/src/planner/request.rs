@@ -1,6 +1,6 @@
 //! Operations of one tick on their way to the store, and the runs that they start.
 
-use super::slot_id::SlotId;
+use super::{decide::GiveUp, slot_id::SlotId};
 use crate::{
     backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation, Replan},
     job::JobSpec,
@@ -39,6 +39,7 @@ pub(super) enum RequestAction {
     Claim(Box<PendingClaim>),
     Advance(Advance),
     Reap,
+    GiveUp(Box<GiveUp>),
 }
 
 /// A claim on its way to the store.
@@ -78,6 +79,10 @@ impl Request {
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
             RequestAction::Reap => Action::Reap,
+            RequestAction::GiveUp(give_up) => {
+                let GiveUp { fence, then, error, .. } = &**give_up;
+                Action::GiveUp { fence: *fence, then: *then, error }
+            }
         };
         Operation::new(&self.name, action)
     }

@@ -68,6 +68,7 @@ pub fn apply(
         | Action::Redefine { .. }
         | Action::Claim(_)
         | Action::Advance(_)
+        | Action::GiveUp { .. }
         | Action::Reap => {}
     }
     let record = match record {
@@ -91,6 +92,11 @@ pub fn apply(
             }
         }
         Action::Advance(advance) => claim::advance(record, name, advance, context, history),
+        Action::GiveUp { fence, then, error } => {
+            if complete::give_up(record, name, (*fence, *then, error), context, history) {
+                return Ok(Reply::Accepted);
+            }
+        }
         Action::Reap => record.reap(name, context.now, history),
         _ => {}
     }
@@ -120,6 +126,7 @@ pub fn apply_unreadable(
         | Action::Redefine { .. }
         | Action::Claim(_)
         | Action::Advance(_)
+        | Action::GiveUp { .. }
         | Action::Reap => Ok(unreadable(name, reason)),
         Action::Delete => {
             define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;

@@ -8,9 +8,18 @@ use crate::{
     },
     time::{Time, saturating_add, whole_millis},
 };
+use std::time::Duration;
 
 /// The largest number of active runs of one job, over all nodes. Further runs wait.
 pub const MAX_LEASES: usize = 64;
+
+/// The largest number of lost runs of one job whose ends are still accepted. Of more, the oldest is
+/// removed.
+pub const MAX_LOST: usize = 64;
+
+/// The time for which the end of a lost run is accepted after its lease has ended: longer than an
+/// outage of a store.
+pub const KEEP_LOST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Claims the head, if nothing was claimed or changed since it was read. A claim whose id is in the
 /// record gets the same reply again: the first reply was lost.
@@ -126,6 +135,10 @@ impl Record {
             started_at: whole_millis(now),
             until: whole_millis(saturating_add(now, claim.lease.duration)),
             on_expiry: claim.lease.on_expiry,
+            sharing: match claim.lease.on_expiry {
+                OnExpiry::Lost => claim.lease.sharing,
+                OnExpiry::Retry => Sharing::Exclusive,
+            },
         };
         history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
         let claimed = self.claimed(&lease);
@@ -199,14 +212,40 @@ impl Record {
             && advance.then.is_none_or(|next| next.scheduled_at > advance.not_run.last)
     }
 
-    /// Records as lost the at-most-once runs whose leases have ended.
+    /// Records as lost the at-most-once runs whose leases have ended. A run that shares the job may
+    /// still be active: its lease is kept for a while.
     pub(super) fn reap(&mut self, name: &str, now: Time, history: &mut HistoryBuffer) {
         let has_ended = |lease: &mut Lease| lease.on_expiry == OnExpiry::Lost && lease.until <= now;
         for lease in self.leases.extract_if(.., has_ended) {
             self.counters.lost += 1;
             self.last = Some(Outcome::Lost);
             history.push(|| entry(&lease, name, &self.kind, now, Outcome::Lost));
+            if lease.sharing == Sharing::Shared {
+                self.lost.push(lease);
+            }
         }
+        self.lost.retain(|lease| now < saturating_add(lease.until, KEEP_LOST));
+        let excess = self.lost.len().saturating_sub(MAX_LOST);
+        self.lost.drain(..excess);
+    }
+
+    /// Makes the run under this fence active again, if it was recorded as lost. Returns the place of
+    /// its lease.
+    pub(super) fn recover(
+        &mut self,
+        name: &str,
+        fence: i64,
+        now: Time,
+        history: &mut HistoryBuffer,
+    ) -> Option<usize> {
+        if let Some(i) = self.lost.iter().position(|lease| lease.fence == fence) {
+            let lease = self.lost.remove(i);
+            self.counters.lost = self.counters.lost.saturating_sub(1);
+            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
+            let place = self.leases.partition_point(|other| other.fence < fence);
+            self.leases.insert(place, lease);
+        }
+        self.leases.iter().position(|lease| lease.fence == fence)
     }
 
     /// Records a range of occurrences that are not run.

@@ -10,7 +10,9 @@ pub use entry::{decode_entry, encode_entry};
 
 use super::{Accepted, How, PendingRetry, Record};
 use crate::{
-    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause},
+    backend::{
+        Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing,
+    },
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
@@ -57,7 +59,7 @@ pub fn encode(record: &Record) -> Vec<u8> {
 /// # Errors
 /// [`Unreadable`] for another version of the format, and for bytes that [`encode`] does not write.
 pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
-    read::<Wire>(bytes)?.record()
+    read::<Wire>(bytes)?.record()?.checked().map_err(|why| wrong(&why))
 }
 
 fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
@@ -90,6 +92,8 @@ struct Wire {
     last_started: Option<i64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     leases: Vec<WireLease>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<WireLease>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     retries: Vec<WireRetry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,10 +141,13 @@ struct WireLease {
     on_expiry: WireOnExpiry,
 }
 
+/// The result when the lease ends. `Shared`: lost, and other runs may be active beside this one.
+
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WireOnExpiry {
     Lost,
+    Shared,
     Retry,
 }
 
@@ -190,6 +197,7 @@ impl From<&Record> for Wire {
             cursor: record.cursor.map(|next| (ms(next.scheduled_at), ms(next.due_at))),
             last_started: record.last_started.map(ms),
             leases: record.leases.iter().map(WireLease::from).collect(),
+            lost: record.lost.iter().map(WireLease::from).collect(),
             retries: record.retries.iter().map(WireRetry::from).collect(),
             triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
@@ -220,6 +228,7 @@ impl Wire {
             last_started: self.last_started.map(time).transpose()?,
             fence: self.fence,
             leases: all(self.leases, WireLease::lease)?,
+            lost: all(self.lost, WireLease::lease)?,
             retries: all(self.retries, WireRetry::retry)?,
             triggers: all(self.triggers, WireOccurrence::occurrence)?,
             dead: all(self.dead, WireLetter::letter)?,
@@ -292,9 +301,10 @@ impl From<&Lease> for WireLease {
             due_at: ms(lease.due_at),
             started_at: ms(lease.started_at),
             until: ms(lease.until),
-            on_expiry: match lease.on_expiry {
-                OnExpiry::Lost => WireOnExpiry::Lost,
-                OnExpiry::Retry => WireOnExpiry::Retry,
+            on_expiry: match (lease.on_expiry, lease.sharing) {
+                (OnExpiry::Lost, Sharing::Exclusive) => WireOnExpiry::Lost,
+                (OnExpiry::Lost, Sharing::Shared) => WireOnExpiry::Shared,
+                (OnExpiry::Retry, _) => WireOnExpiry::Retry,
             },
         }
     }
@@ -312,8 +322,12 @@ impl WireLease {
             started_at: time(self.started_at)?,
             until: time(self.until)?,
             on_expiry: match self.on_expiry {
-                WireOnExpiry::Lost => OnExpiry::Lost,
+                WireOnExpiry::Lost | WireOnExpiry::Shared => OnExpiry::Lost,
                 WireOnExpiry::Retry => OnExpiry::Retry,
+            },
+            sharing: match self.on_expiry {
+                WireOnExpiry::Shared => Sharing::Shared,
+                WireOnExpiry::Lost | WireOnExpiry::Retry => Sharing::Exclusive,
             },
         })
     }
@@ -422,7 +436,7 @@ fn wrong(why: &str) -> Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::end_of_time;
+    use crate::{record::MAX_FENCE, time::end_of_time};
 
     fn full() -> Record {
         let at = |ms| from_millis(ms).unwrap();
@@ -437,6 +451,7 @@ mod tests {
             started_at: at(8),
             until: end_of_time(),
             on_expiry: OnExpiry::Retry,
+            sharing: Sharing::Exclusive,
         };
         let lost = Lease { on_expiry: OnExpiry::Lost, occurrence: run.clone(), ..lease.clone() };
         Record {
@@ -448,8 +463,9 @@ mod tests {
             data: vec![0, 255, 7],
             cursor: Some(NextRun { scheduled_at: at(5), due_at: end_of_time() }),
             last_started: Some(at(0)),
-            fence: i64::MAX,
-            leases: vec![lease, lost],
+            fence: MAX_FENCE,
+            leases: vec![lease, lost.clone()],
+            lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
             dead: vec![DeadLetter {
@@ -473,6 +489,7 @@ mod tests {
             cursor: None,
             last_started: None,
             leases: Vec::new(),
+            lost: Vec::new(),
             retries: Vec::new(),
             triggers: Vec::new(),
             dead: Vec::new(),
@@ -504,6 +521,7 @@ mod tests {
             Outcome::Succeeded,
             Outcome::Failed(error()),
             Outcome::Retried(error()),
+            Outcome::Interrupted,
             Outcome::Dead(error()),
             Outcome::Cancelled,
             Outcome::Released,
@@ -554,6 +572,7 @@ mod tests {
             ("fffffffffffffffffffffffffffffffe", "+ffffffffffffffffffffffffffffffe"),
             ("\"failed\",\"boom\"", "\"exploded\",\"boom\""),
             ("retried", "tired"),
+            ("4611686018427387903", "4611686018427387904"),
         ] {
             assert!(good.contains(from), "{from}");
             assert!(decode(good.replacen(from, to, 1).as_bytes()).is_err(), "{from} -> {to}");

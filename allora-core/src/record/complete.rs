@@ -2,13 +2,16 @@
 
 use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
-    backend::{Action, Completion, Cursor, DeadLetter, Operation, Outcome, Reply},
+    backend::{
+        Action, Completion, Cursor, DeadLetter, Lease, Occurrence, OnExpiry, Operation, Outcome,
+        Reply, RetryCause,
+    },
     time::{saturating_add, whole_millis},
 };
 
-/// Applies an operation on the run under `fence`. With the current fence it is accepted even after
-/// the lease's end; after another claim it is rejected. An end that was accepted before is accepted
-/// again.
+/// Applies an operation on the run under `fence`. It is accepted even after the lease's end, also
+/// after the run was recorded as lost, if the run shares the job; after another claim of its
+/// occurrence it is rejected. An end that was accepted before is accepted again.
 pub(super) fn end(
     record: &mut Record,
     operation: &Operation<'_>,
@@ -16,7 +19,12 @@ pub(super) fn end(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Reply {
-    let Some(i) = record.leases.iter().position(|lease| lease.fence == fence) else {
+    if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
+        && !record.may_move(&run.occurrence, *then)
+    {
+        return Reply::Invalid;
+    }
+    let Some(i) = record.recover(operation.name, fence, context.now, history) else {
         let end = accepted_end(&operation.action, fence);
         let repeated = end.is_some() && end == record.ended;
         return if repeated { Reply::Accepted } else { Reply::LeaseLost };
@@ -27,11 +35,14 @@ pub(super) fn end(
             lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
             return Reply::Extended(lease.until);
         }
-        Action::Complete { then, .. } if !record.may_move(i, *then) => return Reply::Invalid,
         Action::Complete { completion, .. } => record.count(*completion),
-        Action::Retry { error, .. } => {
+        Action::Retry { cause: RetryCause::Failed(error), .. } => {
             record.counters.failed += 1;
             Outcome::Retried(bounded(error))
+        }
+        Action::Retry { cause: RetryCause::Interrupted, .. } => {
+            record.counters.cancelled += 1;
+            Outcome::Interrupted
         }
         _ => Outcome::Released,
     };
@@ -79,6 +90,28 @@ pub(super) fn end(
     Reply::Accepted
 }
 
+/// Ends an occurrence as a dead letter whose lease has ended. Its run has sent no end, and none is
+/// accepted any more. Returns whether it did.
+pub(super) fn give_up(
+    record: &mut Record,
+    name: &str,
+    (fence, then, error): (i64, Cursor, &str),
+    context: OpContext<'_>,
+    history: &mut HistoryBuffer,
+) -> bool {
+    let is_over = |lease: &Lease| {
+        lease.fence == fence && lease.on_expiry == OnExpiry::Retry && lease.until <= context.now
+    };
+    if !record.leases.iter().any(is_over) {
+        return false;
+    }
+    let ended = record.ended;
+    let dead = Operation::complete(name, fence, then, Completion::Dead(error));
+    let reply = end(record, &dead, fence, context, history);
+    record.ended = ended;
+    reply == Reply::Accepted
+}
+
 /// The longest error text that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;
 
@@ -103,10 +136,9 @@ fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
 }
 
 impl Record {
-    /// `true` if the completion of this lease may move the cursor to `then`: forward, and away from
-    /// an occurrence that was started and would never be offered again.
-    fn may_move(&self, lease: usize, then: Cursor) -> bool {
-        let occurrence = &self.leases[lease].occurrence;
+    /// `true` if the completion of this occurrence may move the cursor to `then`: forward, and away
+    /// from an occurrence that was started and would never be offered again.
+    fn may_move(&self, occurrence: &Occurrence, then: Cursor) -> bool {
         match then {
             Cursor::To(next) => next.is_none_or(|next| next.scheduled_at > occurrence.scheduled_at),
             Cursor::Keep => !self.is_at_cursor(occurrence),

@@ -1,6 +1,6 @@
 //! Creating, redefining, modifying and deleting a job.
 
-use super::{HistoryBuffer, OpContext, Record, claim::entry, live, next_fence};
+use super::{HistoryBuffer, MAX_FENCE, OpContext, Record, claim::entry, live, next_fence};
 use crate::{
     backend::{
         Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
@@ -205,8 +205,10 @@ impl Record {
         first: Option<NextRun>,
         context: OpContext<'_>,
     ) -> Self {
-        let before = tombstone.map_or(0, |record| record.fence).max(context.min_fence);
-        let fence = next_fence(before, context.now);
+        // A fence that cannot be read was not drawn.
+        let min_fence = Some(context.min_fence).filter(|fence| *fence <= MAX_FENCE);
+        let before = tombstone.map(|record| record.fence).max(min_fence);
+        let fence = next_fence(before.unwrap_or(0), context.now);
         Self {
             definition: definition.to_owned(),
             version,

@@ -14,7 +14,7 @@ mod history;
 mod operate;
 
 pub use apply::{apply, apply_unreadable};
-pub use claim::MAX_LEASES;
+pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use operate::MAX_TRIGGERS;
@@ -53,6 +53,9 @@ pub struct Record {
     pub fence: i64,
     /// The leases of the active runs.
     pub leases: Vec<Lease>,
+    /// The last runs that were recorded as lost and may still be active, because they share the job
+    /// with other runs. An extension or an end with the fence of one of them is accepted.
+    pub lost: Vec<Lease>,
     /// Occurrences that wait for another attempt.
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
@@ -176,7 +179,22 @@ pub fn next_fence(stored: i64, now: Time) -> i64 {
     now.timestamp_micros().max(stored.saturating_add(1))
 }
 
+/// The highest fence with which a record can be read. A store's clock reaches it in the year
+/// 148 000; far beyond it, numbers of the store would overflow.
+pub const MAX_FENCE: i64 = i64::MAX / 2;
+
 impl Record {
+    /// The record as it was read, if its fence can be drawn from: for stores that read it back.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read.
+    pub fn checked(self) -> std::result::Result<Self, String> {
+        match self.fence {
+            ..=MAX_FENCE => Ok(self),
+            fence => Err(format!("its fence {fence} is higher than any that was drawn")),
+        }
+    }
+
     /// The occurrence that is offered next: of pending retries, triggers and the cursor, the one
     /// that is due first. While a lease that is retried on expiry lasts, it is the leased occurrence,
     /// due at the lease's end. Depends on no clock.
@@ -276,6 +294,12 @@ impl Record {
             last: self.last.clone(),
             counters: self.counters,
         }
+    }
+
+    /// The lease of the run under this fence, also if the run was recorded as lost and its end is
+    /// still accepted.
+    pub fn run(&self, fence: i64) -> Option<&Lease> {
+        self.leases.iter().chain(&self.lost).find(|lease| lease.fence == fence)
     }
 
     /// `true` unless it was deleted.

@@ -79,10 +79,10 @@ impl Record {
         Ok(())
     }
 
-    /// `true` if such an occurrence runs, or waits to be retried.
+    /// `true` if such an occurrence runs, may still run, or waits to be retried.
     fn waits_or_runs(&self, is_it: impl Fn(&Occurrence) -> bool) -> bool {
         self.retries.iter().any(|retry| is_it(&retry.occurrence))
-            || self.leases.iter().any(|lease| is_it(&lease.occurrence))
+            || self.leases.iter().chain(&self.lost).any(|lease| is_it(&lease.occurrence))
     }
 
     /// Checks that the skipped range begins at this cursor.
@@ -143,6 +143,7 @@ impl Record {
             self.last = Some(Outcome::Lost);
             history.push(|| claim::entry(&lease, name, &self.kind, now, Outcome::Lost));
         }
+        self.lost.clear();
         let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;
         let retries = self.retries.extract_if(.., |retry| is_ahead(&retry.occurrence));
         let mut missed: Vec<Occurrence> = retries.map(|retry| retry.occurrence).collect();

@@ -2,8 +2,8 @@
 
 use super::monotonic::later;
 use crate::{
-    backend::{Action, Completion, Cursor, Outcome},
-    job::{Delivery, Placement, Settings},
+    backend::{Action, Completion, Cursor, Outcome, RetryCause},
+    job::{Delivery, Overlap, Placement, Settings},
     planner::SlotId,
     record::bounded,
     run::{Requested, Run},
@@ -33,6 +33,8 @@ pub(crate) struct ActiveRun {
     pub(crate) extending: bool,
     /// The result, when it has ended.
     pub(crate) result: Option<RunResult>,
+    /// The store confirmed no extension before the lease's end, and the run continues.
+    pub(crate) unconfirmed: bool,
     /// Its lease is lost: its end is not recorded.
     pub(crate) lost: bool,
     pub(crate) turn: Turn,
@@ -78,8 +80,8 @@ impl LeaseTimers {
         self.extend_at.checked_sub(self.duration / EARLY).unwrap_or(self.extend_at)
     }
 
-    /// The lease ends earlier, by `jump`: it is extended now. The run continues for as long as the
-    /// request may take.
+    /// The lease ends earlier, by `jump`: it is extended now. The run is not cancelled for as long as
+    /// the request may take.
     pub(crate) fn shorten(&mut self, jump: Duration, now: Instant, request: Duration) {
         let earlier = |at: Instant| {
             let at = at.checked_sub(jump).unwrap_or(now);
@@ -122,11 +124,8 @@ pub(crate) enum RunResult {
     Released,
 }
 
-/// The error of an interrupted run.
+/// The error of an occurrence whose runs were interrupted too often.
 const INTERRUPTED: &str = "cancelled: the run was dropped before it ended";
-
-/// The number of attempts beyond the retry policy that an occurrence has if its runs are dropped.
-const EXTRA_ATTEMPTS: u32 = 3;
 
 impl RunResult {
     /// The operation that records it, of the run under `fence`.
@@ -137,10 +136,12 @@ impl RunResult {
             RunResult::Dead(error) => Completion::Dead(error),
             RunResult::Cancelled => Completion::Cancelled,
             RunResult::Retry { not_before, error } => {
-                return Action::Retry { fence, not_before: *not_before, error };
+                let cause = RetryCause::Failed(error);
+                return Action::Retry { fence, not_before: *not_before, cause };
             }
             RunResult::Interrupted { not_before } => {
-                return Action::Retry { fence, not_before: *not_before, error: INTERRUPTED };
+                let cause = RetryCause::Interrupted;
+                return Action::Retry { fence, not_before: *not_before, cause };
             }
             RunResult::Released => return Action::Release { fence },
         };
@@ -161,14 +162,16 @@ impl RunResult {
             RunResult::Failed(error) => Outcome::Failed(error.clone()),
             RunResult::Retry { error, .. } => Outcome::Retried(error.clone()),
             RunResult::Dead(error) => Outcome::Dead(error.clone()),
-            RunResult::Cancelled | RunResult::Interrupted { .. } => Outcome::Cancelled,
+            RunResult::Cancelled => Outcome::Cancelled,
+            RunResult::Interrupted { .. } => Outcome::Interrupted,
             RunResult::Released => Outcome::Released,
         }
     }
 }
 
 impl ActiveRun {
-    pub(super) fn result(&self, how: ExitReason, now: Time) -> RunResult {
+    /// `extra_attempts`: the number of attempts beyond the retry policy if the run was dropped.
+    pub(super) fn result(&self, how: ExitReason, now: Time, extra_attempts: u32) -> RunResult {
         let decided = match how {
             ExitReason::Returned(_) => self.run.control().requested(),
             _ => None,
@@ -184,7 +187,7 @@ impl ActiveRun {
         };
         let error = match how {
             ExitReason::Returned(Ok(())) => return RunResult::Succeeded,
-            ExitReason::Dropped => return self.dropped(now),
+            ExitReason::Dropped => return self.dropped(now, extra_attempts),
             // Its code has not begun. So it can be released even at most once.
             ExitReason::NotBegun => return RunResult::Released,
             ExitReason::Returned(Err(error)) => error,
@@ -205,13 +208,12 @@ impl ActiveRun {
     }
 
     /// Its code has begun, so that the attempt counts. At least once, it is run again.
-    fn dropped(&self, now: Time) -> RunResult {
+    fn dropped(&self, now: Time, extra_attempts: u32) -> RunResult {
         match (self.settings.delivery, self.turn) {
             (Delivery::AtLeastOnce { .. }, _) => {
-                let attempts = self.run.attempt();
-                match self.settings.retry.after(attempts.saturating_sub(EXTRA_ATTEMPTS)) {
-                    Some(_) => RunResult::Interrupted { not_before: now },
-                    None => RunResult::Dead(format!(
+                match self.settings.retry.is_exhausted(self.run.attempt(), extra_attempts) {
+                    false => RunResult::Interrupted { not_before: now },
+                    true => RunResult::Dead(format!(
                         "{INTERRUPTED}, as the attempts before; make the job shorter than its \
                          lease and the grace period, then rerun or dismiss it"
                     )),
@@ -222,6 +224,13 @@ impl ActiveRun {
             ),
             (Delivery::AtMostOnce, _) => RunResult::Cancelled,
         }
+    }
+
+    /// `true` if the run may continue when its lease has ended: no other run waits for that. It is
+    /// recorded as lost, and when the store answers again, an extension or its end replaces the loss.
+    pub(crate) fn may_outlive_lease(&self) -> bool {
+        let Settings { delivery, overlap, mutex, .. } = &*self.settings;
+        *delivery == Delivery::AtMostOnce && *overlap == Overlap::Allow && mutex.is_none()
     }
 
     /// The job's placement, which decides where its record is.

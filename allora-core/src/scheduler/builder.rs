@@ -12,6 +12,7 @@ use crate::{
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     name::check_name,
+    planner::EXTRA_ATTEMPTS,
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -44,6 +45,7 @@ impl Builder {
             store_timeout: Duration::from_secs(1),
             grace: Duration::from_secs(30),
             lost_after: Duration::from_secs(30),
+            extra_attempts: EXTRA_ATTEMPTS,
             claim_jitter: Duration::from_millis(1),
             abandoned_after: Duration::from_secs(60),
             no_data: Arc::from([]),
@@ -102,9 +104,20 @@ impl Builder {
     }
 
     /// Sets the lease of at-most-once runs. When a node does not extend it in time, the run is
-    /// recorded as lost. Default: 30 s. Range: 1 s to 24 h.
+    /// recorded as lost. It is cancelled before that, unless other runs of its job may be active
+    /// beside it ([`Overlap::Allow`](crate::Overlap::Allow), without a mutex group). Default: 30 s.
+    /// Range: 1 s to 24 h.
     pub fn lost_after(mut self, lasts: Duration) -> Self {
         self.config.lost_after = lasts;
+        self
+    }
+
+    /// Sets the number of attempts beyond the retry policy that an at-least-once occurrence has if
+    /// its runs end without a result: their process ends, they block beyond their lease, or they are
+    /// dropped. Then the occurrence is a dead letter. Without a retry policy an occurrence has one
+    /// attempt and these. Default: 3. Range: any.
+    pub fn extra_attempts(mut self, attempts: u32) -> Self {
+        self.config.extra_attempts = attempts;
         self
     }
 

@@ -2,6 +2,7 @@
 //! to the store, and sleeps.
 
 use super::{
+    active_run::ActiveRun,
     capacity::Capacity,
     driver::{Driver, apply},
     monotonic::later,
@@ -61,6 +62,8 @@ pub(crate) struct Claimer {
     /// The difference between the store's clock and this node's is reported.
     is_off: bool,
     ready: bool,
+    /// The last request failed.
+    has_failed: bool,
     capacity: Capacity,
 }
 
@@ -78,6 +81,7 @@ impl Claimer {
             wait: MIN_BACKOFF,
             is_off: false,
             ready: false,
+            has_failed: false,
             capacity: Capacity::default(),
         }
     }
@@ -89,6 +93,7 @@ impl Claimer {
             match self.tick().await {
                 Ok(()) => {}
                 Err(error) => {
+                    self.has_failed = true;
                     self.node.store_failed(Part::Claims, error);
                     self.back_off().await;
                 }
@@ -107,6 +112,10 @@ impl Claimer {
         }
         if !self.ready {
             self.first_read().await?;
+        }
+        if self.has_failed {
+            self.own_runs_first().await?;
+            self.has_failed = false;
         }
         while let Some(notification) = self.subscription.take() {
             self.on_notification(notification);
@@ -160,6 +169,30 @@ impl Claimer {
         self.ready = true;
         let jobs = self.node.jobs();
         self.node.emit([Event::Ready { node: self.node.id.clone(), jobs }]);
+        Ok(())
+    }
+
+    /// After an outage: when the store answers, the extensions and ends of this node's runs go before
+    /// its claims, which would record these runs as lost, or as expired. Waits at most for the next
+    /// request of each.
+    async fn own_runs_first(&mut self) -> Result {
+        let node = self.node.clone();
+        let are_overdue = || {
+            let now = node.runtime.now();
+            let is_overdue = |active: &ActiveRun| {
+                active.placement() == Placement::OneNode && now >= active.timers.drop_at
+            };
+            node.shared().active.iter().any(|(_, active)| !active.lost && is_overdue(active))
+        };
+        if !are_overdue() {
+            return Ok(());
+        }
+        self.read_clock().await?;
+        let until = later(node.runtime.now(), MAX_BACKOFF + node.config.store_timeout);
+        while are_overdue() && node.runtime.now() < until && !self.driver.is_stopping() {
+            let pause = node.runtime.sleep_until(later(node.runtime.now(), MIN_BACKOFF));
+            self.beside(pause).await;
+        }
         Ok(())
     }
 

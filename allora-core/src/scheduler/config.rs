@@ -19,6 +19,8 @@ pub(crate) struct Config {
     pub(crate) grace: Duration,
     /// The lease of at-most-once runs.
     pub(crate) lost_after: Duration,
+    /// The number of attempts beyond the retry policy for runs without a result.
+    pub(crate) extra_attempts: u32,
     /// The longest random wait before a claim.
     pub(crate) claim_jitter: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.

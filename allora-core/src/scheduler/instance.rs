@@ -100,9 +100,11 @@ impl Scheduler {
     }
 
     fn planner(&self) -> Planner {
-        let Config { poll_interval, lost_after, abandoned_after, .. } = self.node.config;
-        let planner = Planner::new(random(&*self.node.runtime), poll_interval, lost_after);
-        planner.abandoned_after(abandoned_after)
+        let Config { poll_interval, lost_after, abandoned_after, extra_attempts, .. } =
+            self.node.config;
+        Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
+            .abandoned_after(abandoned_after)
+            .with_extra_attempts(extra_attempts)
     }
 }
 

@@ -118,6 +118,7 @@ impl Node {
             settings: spec.settings.clone(),
             timers,
             extending: false,
+            unconfirmed: false,
             result: end,
             lost: false,
             turn: Turn::Waits,
@@ -147,7 +148,7 @@ impl Node {
                 .map(|placement| std::mem::take(&mut shared.inboxes[placement].full));
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
-            let verdict = live.result(how, now);
+            let verdict = live.result(how, now, self.config.extra_attempts);
             let event = begun.then(|| Event::Ended {
                 name: live.run.shared_name(),
                 scheduled_at: live.run.scheduled_at(),

@@ -43,8 +43,17 @@ pub(crate) fn log(event: &Event) {
         Event::LeaseLost { name, key, fence } => {
             warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease is lost");
         }
-        Event::LeaseRenewalFailed { name, key, fence } => {
+        Event::LeaseRenewalFailed { name, key, fence, continues: false } => {
             warn!(target: "allora", job = %name, key = key.as_deref(), fence, "run cancelled: its lease was not extended in time");
+        }
+        Event::LeaseRenewalFailed { name, fence, .. } => {
+            warn!(target: "allora", job = %name, fence, "the lease of this run was not extended in time; the run continues, and is recorded as lost until the store answers");
+        }
+        Event::Recovered { name, fence } => {
+            info!(target: "allora", job = %name, fence, "the store has accepted the run whose lease had ended");
+        }
+        Event::GivenUp { name, scheduled_at, attempts } => {
+            error!(target: "allora", job = %name, %scheduled_at, attempts, "occurrence given up: its attempts are used up, and the last one ended without a result; it is a dead letter");
         }
         Event::Redefined { name, was_abandoned: false } => {
             info!(target: "allora", job = %name, "job redefined: the store had another definition");

@@ -203,7 +203,8 @@ impl Lock<'_> {
             }
             if now >= kept.cancel_at && !std::mem::replace(&mut is_reported, true) {
                 let key = Some(group.clone());
-                node.emit([Event::LeaseRenewalFailed { name: name.clone(), key, fence }]);
+                let (name, continues) = (name.clone(), false);
+                node.emit([Event::LeaseRenewalFailed { name, key, fence, continues }]);
                 run.control().cancel();
             }
             let limit = if is_reported { kept.drop_at } else { kept.cancel_at };

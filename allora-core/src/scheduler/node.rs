@@ -282,7 +282,11 @@ impl Node {
             }
             if let Some(jump) = jump {
                 for (_, active) in &mut shared.active {
-                    active.timers.shorten(jump, got, self.config.store_timeout);
+                    let request = match active.may_outlive_lease() {
+                        true => Duration::ZERO,
+                        false => self.config.store_timeout,
+                    };
+                    active.timers.shorten(jump, got, request);
                 }
                 shared.look_at_all(got);
             }

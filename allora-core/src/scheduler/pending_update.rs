@@ -37,6 +37,8 @@ struct Effect<'a> {
     /// The run, if it has ended. Its wakers may be the user's, and are not dropped under the lock.
     ended: Option<ActiveRun>,
     is_lost: bool,
+    /// Its lease had ended.
+    is_recovered: bool,
 }
 
 impl PendingUpdate {
@@ -76,13 +78,14 @@ impl PendingUpdate {
         let is_kept = matches!(reply, Reply::Extended(_) | Reply::Accepted);
         let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
         let (slot, placement) = (active.slot, active.placement());
+        let is_recovered = active.unconfirmed && is_kept;
         let (mut ended, mut is_extended) = (None, false);
         match (&self.result, &reply) {
             (Some(_), _) => ended = shared.active.try_remove(self.id),
             // It has ended since, and its end has a reply of its own.
             (None, _) if active.result.is_some() => return None,
             (None, Reply::Extended(_)) => {
-                active.extending = false;
+                (active.extending, active.unconfirmed) = (false, false);
                 active.timers = LeaseTimers::new(sent, self.duration, self.duration);
                 is_extended = true;
             }
@@ -94,7 +97,7 @@ impl PendingUpdate {
         let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
         // An input of this sort has no destructor of the user.
         let _ = shared.inboxes[placement].push(Input::Update(update));
-        Some(Effect { update: self, reply, ended, is_lost: !is_kept })
+        Some(Effect { update: self, reply, ended, is_lost: !is_kept, is_recovered })
     }
 }
 
@@ -144,8 +147,10 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
     }
     for effect in effects {
         let run = &effect.update.run;
-        if effect.is_lost {
-            let (name, fence) = (run.shared_name(), run.fence());
+        let (name, fence) = (run.shared_name(), run.fence());
+        if effect.is_recovered {
+            node.emit([Event::Recovered { name, fence }]);
+        } else if effect.is_lost {
             node.emit([Event::LeaseLost { name, key: None, fence }]);
             run.control().drop_now();
             // A record that was removed with its tombstone has left a mark.

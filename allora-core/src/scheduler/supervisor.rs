@@ -169,25 +169,37 @@ impl Supervisor {
             let mut shared = node.shared();
             let SharedState { looks, early, active: runs, .. } = &mut *shared;
             for id in looks.take_due(now) {
-                let Some(active) = runs.get(id).filter(|active| active.result.is_none()) else {
+                let Some(active) = runs.get_mut(id).filter(|active| active.result.is_none()) else {
                     continue;
                 };
                 let (mut cancel_at, mut drop_at) = (None, None);
                 if let Some(stopping) = self.stopping {
                     (cancel_at, drop_at) = (Some(stopping.cancel_at), Some(stopping.drop_at));
                 }
-                let mut next = None;
+                let mut next: Option<Instant> = None;
                 if !active.lost {
                     let timers = active.timers;
-                    if now >= timers.cancel_at && !active.run.is_cancelled() {
+                    let continues = active.may_outlive_lease();
+                    let is_over = now >= timers.cancel_at;
+                    if is_over && !active.run.is_cancelled() && !active.unconfirmed {
                         let (name, fence) = (active.run.shared_name(), active.run.fence());
-                        events.push(Event::LeaseRenewalFailed { name, key: None, fence });
+                        events.push(Event::LeaseRenewalFailed {
+                            name,
+                            key: None,
+                            fence,
+                            continues,
+                        });
+                        active.unconfirmed = continues;
                     }
-                    cancel_at =
-                        Some(cancel_at.map_or(timers.cancel_at, |at| at.min(timers.cancel_at)));
-                    drop_at = Some(drop_at.map_or(timers.drop_at, |at| at.min(timers.drop_at)));
+                    if !continues {
+                        cancel_at =
+                            Some(cancel_at.map_or(timers.cancel_at, |at| at.min(timers.cancel_at)));
+                        drop_at = Some(drop_at.map_or(timers.drop_at, |at| at.min(timers.drop_at)));
+                    } else if !is_over {
+                        next = Some(timers.cancel_at);
+                    }
                     if !active.extending && now < timers.extend_at {
-                        next = Some(timers.extend_at);
+                        next = Some(next.map_or(timers.extend_at, |at| at.min(timers.extend_at)));
                     }
                     is_due |= !active.extending && now >= timers.extend_at;
                 }

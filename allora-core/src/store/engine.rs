@@ -419,7 +419,10 @@ fn notification_of(
     match (&operation.action, reply) {
         // Another run may wait for this one's end.
         (
-            Action::Complete { .. } | Action::Retry { .. } | Action::Release { .. },
+            Action::Complete { .. }
+            | Action::Retry { .. }
+            | Action::Release { .. }
+            | Action::GiveUp { .. },
             Ok(Reply::Accepted),
         ) => head_due_at().filter(|due_at| *due_at <= now).map(|_| job()),
         (Action::Create(_), Ok(_)) => head_due_at().map(Notification::DueAt),
@@ -478,6 +481,7 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Redefine { .. }
         | Action::Claim(_)
         | Action::Advance(_)
+        | Action::GiveUp { .. }
         | Action::Reap => Ok(Reply::Absent),
         _ => Err(missing(name)),
     })

@@ -23,9 +23,9 @@ const MOST: usize = 65_536;
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct LeaseState {
     incarnation: i64,
-    /// The runs that expired or were lost.
+    /// The runs that expired or were lost, and whose ends are not accepted any more.
     ended_by_others: u64,
-    /// True if the record has the lease of the run that is to be ended.
+    /// True if the record accepts the end of the run that is to be ended.
     is_held: bool,
 }
 
@@ -36,8 +36,9 @@ impl LeaseState {
         let fence = fence(operation)?;
         Some(Self {
             incarnation: record.incarnation,
-            ended_by_others: record.counters.expired + record.counters.lost,
-            is_held: record.leases.iter().any(|lease| lease.fence == fence),
+            ended_by_others: (record.counters.expired + record.counters.lost)
+                .saturating_sub(record.lost.len() as u64),
+            is_held: record.run(fence).is_some(),
         })
     }
 }

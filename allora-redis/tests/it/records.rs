@@ -36,7 +36,7 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
         let redis = place.open().await;
         let store = redis.queries().unwrap();
         let now = TimeSource::Fixed(at(5_000));
-        let names = ["cut", "good", "newer", "stranger"];
+        let names = ["cut", "fence", "good", "newer", "stranger"];
         let new = |ms| NewSchedule::new("mail", "def", Some(at(ms).into()));
         for name in names {
             create(&redis, now, name, new(1_000)).await;
@@ -45,6 +45,10 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
         let hot = format!("{{{}}}:hot", place.prefix);
         let () = raw.hset(&hot, "cut", "1 x 5").await.unwrap();
+        let whole: String = raw.hget(&hot, "fence").await.unwrap();
+        let mut words: Vec<&str> = whole.split(' ').collect();
+        words[5] = "9223372036854775806";
+        let () = raw.hset(&hot, "fence", words.join(" ")).await.unwrap();
         let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
         let () = raw.del(key("stranger")).await.unwrap();
         let () = raw.set(key("stranger"), "another program's").await.unwrap();
@@ -54,7 +58,7 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
         };
         // They are found once, and then no longer stand before the others.
         let found = find().await;
-        assert_eq!(found.iter().filter(|state| state.unreadable.is_some()).count(), 3, "{found:?}");
+        assert_eq!(found.iter().filter(|state| state.unreadable.is_some()).count(), 4, "{found:?}");
         let found = find().await;
         assert_eq!(found.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["good"]);
         let operations = names.map(|name| Operation::new(name, Action::Reap));
@@ -63,8 +67,8 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
             let state = reply.unwrap().state().unwrap();
             assert_eq!(state.unreadable.is_none(), *name == "good", "{state:?}");
         }
-        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
-        for name in ["cut", "newer", "stranger"] {
+        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 5);
+        for name in ["cut", "fence", "newer", "stranger"] {
             let pause = Operation::new(name, Action::Pause { note: "" });
             let pause = send(&redis, now, pause).await.unwrap_err();
             assert_eq!(pause.kind(), ErrorKind::Other, "{pause}");
@@ -75,7 +79,7 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
             assert_eq!(gone.kind(), ErrorKind::NotFound);
             create(&redis, now, name, new(9_000)).await;
         }
-        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 4);
+        assert_eq!(store.list(Page::first(9)).await.unwrap().len(), 5);
     });
 }
 

@@ -15,11 +15,12 @@
 use super::{Dialect, Flavour};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::ms,
+    encoding::{expiry_number, ms},
 };
 use allora_core::{
     Time,
     backend::{Action, Batch, Claim, Completion, Cursor, OnExpiry, Operation},
+    record::MAX_FENCE,
     time::end_of_time,
 };
 use std::time::Duration;
@@ -139,7 +140,8 @@ pub(crate) struct SimpleClaim<'a> {
     not_after: Option<i64>,
     /// Microseconds.
     duration: i64,
-    on_expiry: OnExpiry,
+    /// As in the column of the lease.
+    on_expiry: i64,
 }
 
 impl<'a> SimpleClaim<'a> {
@@ -152,7 +154,7 @@ impl<'a> SimpleClaim<'a> {
         ("then_due", Type::IntOrNull),
         ("not_after", Type::IntOrNull),
         ("duration", Type::Int),
-        ("retries", Type::Int),
+        ("on_expiry", Type::Int),
     ];
 
     pub(super) fn values(&self) -> Vec<Value> {
@@ -165,7 +167,7 @@ impl<'a> SimpleClaim<'a> {
             Value::Int(self.then.map(|(_, due)| due)),
             Value::Int(self.not_after),
             Value::int(self.duration),
-            Value::int((self.on_expiry == OnExpiry::Retry).into()),
+            Value::int(self.on_expiry),
         ]
     }
 
@@ -179,15 +181,15 @@ impl<'a> SimpleClaim<'a> {
         let over = flavour.whole_division();
         format!(
             "lease_due_at = j.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
-             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.retries = 1 THEN {until} \
+             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.on_expiry = 1 THEN {until} \
                ELSE {wake} END, \
-             cursor_due_at = CASE WHEN t.retries = 1 THEN j.cursor_due_at ELSE t.then_due END, \
+             cursor_due_at = CASE WHEN t.on_expiry = 1 THEN j.cursor_due_at ELSE t.then_due END, \
              cursor_scheduled_at = \
-               CASE WHEN t.retries = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
+               CASE WHEN t.on_expiry = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
              last_started = t.expected, started = j.started + 1, \
              lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
              lease_claim_id = t.by_claim, lease_scheduled_at = t.expected, lease_attempt = 1, \
-             lease_until = {until}, lease_on_expiry = t.retries, version = j.version + 1"
+             lease_until = {until}, lease_on_expiry = t.on_expiry, version = j.version + 1"
         )
     }
 
@@ -221,7 +223,12 @@ impl<'a> SimpleClaim<'a> {
     pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
         let Action::Claim(claim) = &operation.action else { return None };
         let Claim { claim_id, fence, expected, start, not_run, not_after, then, lease, .. } = claim;
-        if start != expected || not_run.is_some() || expected.trigger.is_some() {
+        // The statement adds to the fence.
+        if *fence > MAX_FENCE
+            || start != expected
+            || not_run.is_some()
+            || expected.trigger.is_some()
+        {
             return None;
         }
         let then = match (lease.on_expiry, *then) {
@@ -244,7 +251,7 @@ impl<'a> SimpleClaim<'a> {
             then,
             not_after: not_after.map(|until| until.timestamp_micros()),
             duration: micros(lease.duration)?,
-            on_expiry: lease.on_expiry,
+            on_expiry: expiry_number(lease.on_expiry, lease.sharing),
         })
     }
 }

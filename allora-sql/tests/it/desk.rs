@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Result, Schedule, Time,
     backend::{
         Action, Claim, Claimed, Completion, Cursor, DueQuery, Edit, JobState, NewSchedule, NextRun,
-        Operation, Replan, Reply, TimeSource,
+        Operation, Replan, Reply, RetryCause, TimeSource,
     },
     cron,
 };
@@ -102,7 +102,8 @@ impl Desk {
 
     pub(crate) async fn retry(&self, now: Time, name: &str, run: &Claimed, wait: i64) -> Reply {
         let not_before = now + chrono::TimeDelta::seconds(wait);
-        self.act(now, name, Action::Retry { fence: run.fence, not_before, error: "boom" }).await
+        let cause = RetryCause::Failed("boom");
+        self.act(now, name, Action::Retry { fence: run.fence, not_before, cause }).await
     }
 
     pub(crate) async fn release(&self, now: Time, name: &str, run: &Claimed) -> Reply {

@@ -152,7 +152,7 @@ fn a_failed_run_is_retried_when_it_is_due() {
     let mut job = OneJob::new(spec).held().at(0.0).at(60.0);
     let start = job.live.remove(0);
     let fence = start.claimed.fence;
-    let retry = Action::Retry { fence, not_before: at(160.0), error: "no" };
+    let retry = Action::Retry { fence, not_before: at(160.0), cause: RetryCause::Failed("no") };
     job.update(&start, retry, at(60.0));
     let job = job.at(61.0).at(130.0).expect(&[60.], &[], 60.);
     assert_eq!(job.at(160.0).expect(&[60., 60.], &[], 60.).live[0].claimed.attempt, 2);

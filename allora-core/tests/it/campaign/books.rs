@@ -96,7 +96,7 @@ fn starts(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>) {
 }
 
 /// Where runs must not overlap, one begins only when the previous one has ended, or its lease has.
-/// Then the store has the previous one as expired or lost.
+/// Then the store has the previous one as expired or lost, or its occurrence was given up.
 fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>, redefined: bool) {
     if plan.lease.is_none() && plan.overlap == Overlap::Allow {
         return;
@@ -107,7 +107,11 @@ fn overlaps(plan: &Plan, runs: &[Entry], taken: &BTreeMap<i64, &HistoryEntry>, r
         let (before, after) = (pair[0], pair[1]);
         let apart = before.ended.is_some_and(|(end, _)| end <= after.began);
         let outcome = &taken[&before.fence].outcome;
-        let given_up = matches!(outcome, Outcome::Expired | Outcome::Lost);
+        let given_up = match outcome {
+            Outcome::Expired | Outcome::Lost => true,
+            Outcome::Dead(error) => error.starts_with("given up"),
+            _ => false,
+        };
         let another_life = life(before) != life(after);
         assert!(
             apart || given_up || another_life,

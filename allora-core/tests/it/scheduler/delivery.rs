@@ -1,7 +1,7 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{JobSpec, Retry, every};
+use allora_core::{Builder, Event, JobSpec, Overlap, Retry, every};
 
 /// Two nodes with one job; the one that runs it first.
 fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
@@ -254,4 +254,149 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
         assert!(last == "succeeded 60" || (!leased && last == "lost 60"), "seed {seed}: {last}");
     }
     assert!(released > 10, "{released}");
+}
+
+/// The node that runs the job does not reach the store for a while. The other node does in the
+/// first half of the cases, and records the run as lost.
+fn outage(
+    outage: u64,
+    both: bool,
+    takes: u64,
+    add: impl Fn(JobSpec) -> JobSpec,
+) -> (Lab, Member, Vec<String>) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let lab = Lab::new(14);
+    let members = [(); 2].map(|()| {
+        lab.start(|seat, b| {
+            let job = add(seat.job(every(secs(1_000)), secs(takes)));
+            b.lost_after(secs(10)).add("job", job)
+        })
+    });
+    lab.until(1_001.0);
+    let runner = runner(&lab, &members).clone();
+    let cut = members.iter().filter(|member| both || member.handle.node() == runner.handle.node());
+    for member in cut.clone() {
+        member.faults.down.store(true, Relaxed);
+    }
+    lab.until(1_001.0 + outage as f64);
+    for member in cut {
+        member.faults.down.store(false, Relaxed);
+    }
+    lab.until(1_990.0);
+    let story = lab.story("job");
+    (lab, runner, story)
+}
+
+#[test]
+fn a_run_beside_others_outlives_an_outage_of_the_store() {
+    for (length, both) in
+        [17, 60, 300].into_iter().flat_map(|length| [(length, false), (length, true)])
+    {
+        // It ends after the outage, or during it.
+        for takes in [500, 12] {
+            let (lab, runner, story) =
+                outage(length, both, takes, |job| job.overlap(Overlap::Allow));
+            let case = format!("{length} s, both {both}, {takes} s");
+            assert_eq!(story, ["succeeded 1000"], "{case}");
+            let counters = lab.state("job").counters;
+            assert_eq!((counters.lost, counters.succeeded), (0, 1), "{case}");
+            lab.assert_over("job", 0, at(1_000.0 + takes as f64), Over::Ran);
+            let news = runner.news();
+            let leases: Vec<&str> = news.iter().map(String::as_str).collect();
+            let told = |event| leases.iter().filter(|other| **other == event).count();
+            assert_eq!((told("LeaseRenewalFailed"), told("Recovered")), (1, 1), "{case}: {news:?}");
+            assert_eq!(told("LeaseLost"), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn every_other_run_is_cancelled_before_its_lease_ends() {
+    type Add = fn(JobSpec) -> JobSpec;
+    let ways: [(Add, &str); 3] = [
+        (|job| job.overlap(Overlap::Skip), "lost 1000"),
+        (|job| job.overlap(Overlap::Wait), "lost 1000"),
+        (|job| job.overlap(Overlap::Allow).mutex("key"), "failed 1000"),
+    ];
+    for (add, expected) in ways {
+        let (lab, runner, story) = outage(60, false, 500, add);
+        let (ended, how) = lab.log.of("job")[0].ended.unwrap();
+        assert_eq!(how, Over::Dropped);
+        assert!(ended <= at(1_011.0), "{ended}");
+        assert_eq!(story, [expected]);
+        assert!(!runner.news().contains(&"Recovered".to_owned()), "{:?}", runner.news());
+    }
+}
+
+/// The story of a job whose every run ends with its node, and the number of its runs.
+fn killed(
+    build: impl Fn(Builder) -> Builder,
+    add: impl Fn(JobSpec) -> JobSpec,
+) -> (Vec<String>, usize, usize, u64) {
+    let lab = Lab::new(15);
+    let members: Vec<Member> = (0..10)
+        .map(|_| {
+            lab.start(|seat, b| {
+                let job = seat.job(every(secs(1_000)), secs(60)).at_least_once(secs(10));
+                build(b).add("job", add(job))
+            })
+        })
+        .collect();
+    for attempt in 0..8 {
+        lab.until(1_001.0 + 20.0 * f64::from(attempt));
+        let runs = lab.log.of("job");
+        if runs.len() == attempt as usize + 1 {
+            let last = runs.last().unwrap();
+            members.iter().find(|m| m.handle.node() == last.node).unwrap().node.crash();
+        }
+    }
+    lab.until(1_500.0);
+    let is_report = |event: &Event| matches!(event, Event::GivenUp { .. });
+    let events = members.iter().flat_map(Member::events).filter(is_report).count();
+    let dead = lab.state("job").dead.len() as u64;
+    let (story, runs) = (lab.story("job"), lab.log.of("job").len());
+    lab.until(2_100.0);
+    assert_eq!(lab.ran("job").last(), Some(&2_000.0), "the schedule goes on");
+    (story, runs, events, dead)
+}
+
+#[test]
+fn an_occurrence_that_kills_its_process_ends_as_a_dead_letter() {
+    let retried = |job: JobSpec| job.retry(Retry::up_to(2, secs(1)));
+    for (runs, (story, ran, events, dead)) in [
+        (4, killed(|b| b, |job| job)),
+        (5, killed(|b| b, retried)),
+        (2, killed(|b| b.extra_attempts(1), |job| job)),
+        (1, killed(|b| b.extra_attempts(0), |job| job)),
+    ] {
+        let mut expected = vec!["expired 1000".to_owned(); runs];
+        expected[runs - 1] = "dead 1000".to_owned();
+        assert_eq!(story, expected);
+        assert_eq!((ran, events, dead), (runs, 1, 1));
+    }
+}
+
+/// The first request after an outage must not record as lost, or claim again, a run whose end only
+/// waits for the store.
+#[test]
+fn after_an_outage_a_node_records_its_own_runs_before_it_reaps_and_claims() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let (mut lost, mut again) = (0, 0);
+    for length in 12..42 {
+        let lab = Lab::new(length);
+        let member = lab.start(|seat, b| {
+            let job = || seat.job(every(secs(100)), secs(5));
+            b.lost_after(secs(10))
+                .add("once", job().overlap(Overlap::Skip))
+                .add("leased", job().at_least_once(secs(10)))
+        });
+        lab.until(101.0);
+        member.faults.down.store(true, Relaxed);
+        lab.until(101.0 + 1.37 * length as f64);
+        member.faults.down.store(false, Relaxed);
+        lab.until(199.0);
+        lost += lab.state("once").counters.lost;
+        again += lab.state("leased").counters.expired;
+    }
+    assert_eq!((lost, again), (0, 0));
 }

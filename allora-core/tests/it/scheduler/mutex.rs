@@ -194,7 +194,7 @@ fn a_run_whose_turn_is_gone_is_ended() {
         assert_eq!(lab.log.of("a")[0].ended.unwrap().1, Over::Dropped);
         assert!(member.news().contains(&"LeaseLost".to_owned()), "{:?}", member.news());
         let story: &[&str] =
-            if at_most_once { &["failed 10"] } else { &["retried 10", "succeeded 10"] };
+            if at_most_once { &["failed 10"] } else { &["interrupted 10", "succeeded 10"] };
         assert_eq!(lab.story("a"), story);
     }
 }

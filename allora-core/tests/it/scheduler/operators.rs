@@ -109,6 +109,23 @@ fn an_older_version_does_not_win_back() {
 }
 
 #[test]
+fn an_edit_without_version_is_older_than_one_with_a_version() {
+    let lab = Lab::new(5);
+    let job = |period| move |seat: &crate::support::Seat| seat.job(every(secs(period)), ms(0));
+    let versioned = lab.start(|seat, b| b.add("job", job(7)(seat).version(2)));
+    lab.until(1.0);
+    versioned.handle.stop();
+    let edited = lab.start(|seat, b| b.add("job", job(10)(seat)));
+    lab.until(30.0);
+    assert_eq!(edited.news(), ["Ready", "DefinitionConflict"], "also when no other node is left");
+    assert!(lab.ran("job").is_empty());
+    let again = lab.start(|seat, b| b.add("job", job(10)(seat).version(2)));
+    lab.until(65.0);
+    assert_eq!(again.news(), ["Ready", "Redefined", "OccurrencesMissed"][..again.news().len()]);
+    assert_eq!(lab.ran("job")[0], 40.);
+}
+
+#[test]
 fn a_redefinition_keeps_count_of_the_runs() {
     let lab = Lab::new(6);
     let first = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(0)).max_runs(2)));

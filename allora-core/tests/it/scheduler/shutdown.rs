@@ -33,7 +33,8 @@ fn when_the_grace_is_over_runs_are_cancelled_and_leases_given_back() {
     let stopped = member.stopped().unwrap();
     assert_eq!((stopped.cancelled, stopped.unrecorded), (2, 0));
     assert_eq!(lab.story("once"), ["cancelled 60"]);
-    assert_eq!(lab.story("leased"), ["retried 60"]);
+    assert_eq!(lab.story("leased"), ["interrupted 60"]);
+    assert!(!lab.past("leased")[0].is_final(), "another attempt follows");
     for name in ["once", "leased"] {
         lab.assert_over(name, 0, at(75.0), Over::Dropped);
     }

@@ -4,7 +4,7 @@ use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
         Action, Applied, Batch, Completion, Due, DueQuery, History, JobState, Notification,
-        Notifier, Operation, Page, Queries, TimeSource,
+        Notifier, Operation, Page, Queries, RetryCause, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -311,9 +311,11 @@ fn owned(operation: &Operation<'_>) -> Option<(String, Action<'static>)> {
         Action::Reap => Action::Reap,
         Action::Extend { fence, duration } => Action::Extend { fence: *fence, duration: *duration },
         Action::Release { fence } => Action::Release { fence: *fence },
-        Action::Retry { fence, not_before, .. } => {
-            Action::Retry { fence: *fence, not_before: *not_before, error: "failed" }
-        }
+        Action::Retry { fence, not_before, .. } => Action::Retry {
+            fence: *fence,
+            not_before: *not_before,
+            cause: RetryCause::Failed("failed"),
+        },
         Action::Complete { fence, then, completion } => {
             let completion = match completion {
                 Completion::Succeeded => Completion::Succeeded,
