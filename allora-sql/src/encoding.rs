@@ -5,7 +5,7 @@ use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
-    record::{Accepted, How, Record, TOMBSTONE, codec},
+    record::{Accepted, How, MAX_FENCE, Record, TOMBSTONE, codec},
     time::{from_millis, saturating_add},
 };
 use std::string::FromUtf8Error;
@@ -79,16 +79,12 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
 pub(crate) const DATA: &[(&str, Type)] =
     &[("name", Type::Name), ("generation", Type::Int), ("data", Type::Bytes)];
 
-/// The highest fence of a record that allora wrote, in any year up to 9999 and with as many claims
-/// again. Behind a higher one, and behind a negative one, there is no room for those of its claims.
-const HIGHEST_FENCE: i64 = i64::MAX / 2;
-
 /// The most bytes of a column that are read.
 pub(crate) const LONGEST: usize = 8 << 20;
 
 /// A fence that was read, if allora can have written it.
 pub(crate) fn plausible(fence: i64) -> Option<i64> {
-    (0..=HIGHEST_FENCE).contains(&fence).then_some(fence)
+    (0..=MAX_FENCE).contains(&fence).then_some(fence)
 }
 
 /// The kind of tombstones in the due index. No kind is equal to it, because it is not UTF-8.

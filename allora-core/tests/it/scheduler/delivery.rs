@@ -235,7 +235,8 @@ fn a_grant_whose_answer_comes_after_its_lease_is_given_back_and_not_run() {
         let member = lab.start(|seat, b| {
             let job = seat.job(every(secs(60)), ms(10));
             let job = if leased { job.at_least_once(secs(1)) } else { job };
-            b.store_timeout(secs(10)).lost_after(secs(1)).add("job", job)
+            // A claim whose lease has ended counts as an attempt.
+            b.store_timeout(secs(10)).lost_after(secs(1)).extra_attempts(20).add("job", job)
         });
         lab.until(59.0);
         let slow = Rates { delay: 1_000, delay_ms: 4_000, ..Rates::default() };
