@@ -4,11 +4,12 @@ use super::{Service, says_yes};
 use crate::{Failure, Outcome, command};
 use std::process::Command;
 
-/// Installs the service's package, where we know how and may.
-pub(super) fn package(service: &Service) -> Outcome {
-    let Service { store, variables, package, program, .. } = service;
+/// Installs the service's packages, where we know how and may.
+pub(super) fn packages(service: &Service) -> Outcome {
+    let Service { store, variables, packages, programs, .. } = service;
+    let (package, program) = (packages.join(" "), programs.join(" or "));
     let help = format!(
-        "`{program}` is not on this machine: install it (Debian and Ubuntu: the package {package}), \
+        "`{program}` is not on this machine: install it (Debian and Ubuntu: {package}), \
          or set {} for a server that tests may use, or leave {store} out with --only",
         variables[0]
     );
@@ -27,7 +28,7 @@ pub(super) fn package(service: &Service) -> Outcome {
         command::run(&format!("install {package}"), with(&words))
     };
     apt(&["update"])?;
-    apt(&["install", "-y", "--no-install-recommends", package])
+    apt(&[&["install", "-y", "--no-install-recommends"], *packages].concat())
 }
 
 /// True if we are root: some servers refuse to run so.

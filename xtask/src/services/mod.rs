@@ -35,12 +35,12 @@ struct Service {
     /// Where the tests look for its addresses. The first set already, that one is used and nothing
     /// is started.
     variables: &'static [&'static str],
-    /// The package that brings it on Debian and Ubuntu.
-    package: &'static str,
+    /// The packages that bring its programs on Debian and Ubuntu.
+    packages: &'static [&'static str],
     /// The user that it runs as when we are root.
     user: &'static str,
-    /// The program, in `PATH` or one of the other places.
-    program: &'static str,
+    /// The server, and the programs that tests use beside it, in `PATH` or one of the other places.
+    programs: &'static [&'static str],
     places: fn() -> Vec<PathBuf>,
     /// The number of ports of this machine that it needs.
     ports: usize,
@@ -252,9 +252,9 @@ impl Service {
         let program = match self.find() {
             Some(program) => program,
             None => {
-                install::package(self)?;
-                let gone =
-                    || Failure::Check(format!("{} is not where it was looked for", self.program));
+                install::packages(self)?;
+                let programs = self.programs.join(" or ");
+                let gone = || Failure::Check(format!("{programs} is not where it was looked for"));
                 self.find().ok_or_else(gone)?
             }
         };
@@ -268,10 +268,16 @@ impl Service {
         Ok(Site { program, folder, ports, owner })
     }
 
+    /// The server, if all programs are there.
     fn find(&self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
-        let folders = (self.places)().into_iter().chain(env::split_paths(&path));
-        folders.map(|folder| folder.join(self.program)).find(|program| program.is_file())
+        let folders: Vec<PathBuf> =
+            (self.places)().into_iter().chain(env::split_paths(&path)).collect();
+        let find = |program: &&str| {
+            folders.iter().map(|folder| folder.join(program)).find(|program| program.is_file())
+        };
+        let found: Option<Vec<PathBuf>> = self.programs.iter().map(find).collect();
+        found?.into_iter().next()
     }
 
     fn wait(&self, site: &Site) -> Outcome {

@@ -8,9 +8,9 @@ pub(super) const SERVICE: Service = Service {
     store: "postgres",
     name: "postgres",
     variables: &["ALLORA_TEST_POSTGRES_URL"],
-    package: "postgresql",
+    packages: &["postgresql"],
     user: "postgres",
-    program: "postgres",
+    programs: &["postgres"],
     places,
     ports: 1,
     prepare,
@@ -21,8 +21,8 @@ pub(super) const SERVICE: Service = Service {
 pub(super) const POOLED: Service = Service {
     name: "pgbouncer",
     variables: &["ALLORA_TEST_PGBOUNCER_URL"],
-    package: "pgbouncer",
-    program: "pgbouncer",
+    packages: &["pgbouncer"],
+    programs: &["pgbouncer"],
     places: || vec!["/usr/sbin".into(), "/usr/local/sbin".into()],
     ports: 2,
     prepare: prepare_pooled,
@@ -89,10 +89,10 @@ fn prepare_pooled(site: &Site) -> Outcome<Prepared> {
 
 /// The server behind the pooler.
 fn behind(site: &Site) -> Site {
-    let folders = places().into_iter().map(|folder| folder.join(SERVICE.program));
+    let folders = places().into_iter().map(|folder| folder.join(SERVICE.programs[0]));
     let program = folders.into_iter().find(|path| path.exists());
     Site {
-        program: program.unwrap_or_else(|| SERVICE.program.into()),
+        program: program.unwrap_or_else(|| SERVICE.programs[0].into()),
         folder: site.folder.clone(),
         ports: vec![site.ports[1]],
         owner: site.owner,
