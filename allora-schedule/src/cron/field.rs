@@ -137,9 +137,13 @@ impl Reader<'_> {
 
     fn value_or_range(&mut self, mut item: Item<'_>) -> Result<u64, ParseError> {
         let kind = item.kind;
+        let is_named = item.peek().is_some_and(|byte| byte.is_ascii_alphabetic());
         let start = item.value()?;
         match item.peek() {
             None => Ok(kind.range(start, 1, 1)),
+            Some(b'/') if is_named && kind.field == Field::Weekday => {
+                item.step_on_a_weekday(start)
+            }
             Some(b'/') => {
                 // Sunday as 7 begins the week, as 0 does.
                 let start = if start > kind.top { kind.lo } else { start };
@@ -405,6 +409,26 @@ impl Item<'_> {
         })?;
         self.end("write one step, a whole number, as in */5")?;
         Ok(Some(step))
+    }
+
+    /// Rejects `MON/2`, which has two readings.
+    fn step_on_a_weekday(mut self, start: u32) -> Result<u64, ParseError> {
+        let name = self.kind.names[((start - self.kind.lo) % 7) as usize];
+        let step = self.step()?.unwrap_or(1);
+        let days = self.kind.names.iter().skip((start % 7) as usize).step_by(step as usize);
+        let days: Vec<&str> = days.copied().collect();
+        let days = days.join(",");
+        let weeks = match step {
+            1 => "each week".to_owned(),
+            2 => "every other week".to_owned(),
+            step => format!("one week in {step}"),
+        };
+        let other = match step {
+            1 => format!("{name} alone"),
+            step => format!("@every {step}w from the instant of the first {name}"),
+        };
+        let reason = format!("is {days} of each week in some crons, and {name} of {weeks} to others");
+        Err(self.error(reason).remedy(format!("write {days}, or {other}")))
     }
 
     fn long_step(&self, step: u32) -> Warning {

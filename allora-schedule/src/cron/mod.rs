@@ -9,9 +9,11 @@ mod next;
 mod notes;
 mod parse;
 mod render;
+mod warnings;
 mod zone;
 
 pub use dst::Dst;
+pub use warnings::Warning;
 pub use zone::{tz_version, zone_name};
 
 use crate::{Note, ParseError, Quartz, Schedule, Time, schedule::latest};
@@ -53,7 +55,7 @@ pub fn cron(text: &str) -> Result<Cron, ParseError> {
 /// | `5L` `MONL` `MON#2` | weekday | last Friday, last Monday, second Monday |
 /// | `?` | day fields | `*` |
 /// | `H` `H/15` `H(0-29)` | anywhere, with [`Cron::for_job`] | a value that follows from the job's name |
-/// | `@hourly` … `@yearly` | instead of the fields | `@daily` and `@midnight` are `0 0 * * *` |
+/// | `@hourly` … `@yearly` | instead of the fields | `@daily` and `@midnight` are `0 0 * * *`, `@noon` is `0 12 * * *` |
 ///
 /// # Two day fields
 /// As in Debian's cron a day matches if *either* day field does: `0 0 13 * FRI` is each 13th and
@@ -80,22 +82,6 @@ pub struct Cron {
     names_zone: bool,
     dst: Dst,
     warnings: Vec<Warning>,
-}
-
-/// Something legal that is seldom meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Warning {
-    /// A short name that does not change: `long-step`, `both-days`.
-    pub code: &'static str,
-    /// The meaning of the text, and the probable intention.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
 }
 
 impl Cron {
@@ -174,7 +160,16 @@ impl Cron {
         self.names_zone
     }
 
-    /// Warnings about legal text that is seldom intended.
+    /// Warnings about legal text that is seldom intended, such as sixty runs for `* 2 * * *`. The
+    /// scheduler logs them when a job is added.
+    ///
+    /// ```
+    /// use allora_schedule::cron;
+    ///
+    /// let warned = cron("* 2 * * *")?;
+    /// assert_eq!(warned.warnings()[0].code, "every-minute");
+    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// ```
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

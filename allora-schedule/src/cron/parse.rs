@@ -4,6 +4,7 @@ use super::{
     Dst, Warning,
     field::{self, NameHash, Word},
     fields::{Days, Fields},
+    warnings,
     zone::Zone,
 };
 use crate::{Field, ParseError};
@@ -125,10 +126,11 @@ impl<'a> Words<'a> {
         if !word.text.starts_with('@') {
             return Ok(None);
         }
-        const MACROS: [(&str, &str); 7] = [
+        const MACROS: [(&str, &str); 8] = [
             ("@hourly", "0 * * * *"),
             ("@daily", "0 0 * * *"),
             ("@midnight", "0 0 * * *"),
+            ("@noon", "0 12 * * *"),
             ("@weekly", "0 0 * * 0"),
             ("@monthly", "0 0 1 * *"),
             ("@yearly", "0 0 1 1 *"),
@@ -147,7 +149,7 @@ impl<'a> Words<'a> {
                 .error(Field::Text, "is not a time: on many machines there is no one reboot")
                 .remedy("only a crontab file may say it; run the work when the program starts")),
             None => Err(word.error(Field::Text, "is not a macro").remedy(
-                "write @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually",
+                "write @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @annually",
             )),
         }
     }
@@ -160,9 +162,15 @@ impl<'a> Words<'a> {
                 let reason = format!("has {count} of at least five fields");
                 Err(self.words[0].error(Field::Text, reason).remedy(fewer))
             }
+            7 => {
+                let reason = "is too much: a cron expression has no seventh field, for years";
+                Err(self.words[6].error(Field::Text, reason).remedy(
+                    "remove the year; a Quartz expression, in which Sunday is 1, is read by \
+                     Cron::quartz, or with @quartz before it",
+                ))
+            }
             count => {
-                let reason =
-                    format!("is too much: there are {count} fields, and no field for years");
+                let reason = format!("is too much: there are {count} fields");
                 Err(self.words[6].error(Field::Text, reason).remedy(fewer))
             }
         }
@@ -204,8 +212,8 @@ fn read(
     job: Option<&str>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Fields, ParseError> {
-    let (seconds, words) = match words {
-        [seconds, rest @ ..] if rest.len() == 5 => (Some(*seconds), rest),
+    let (second, words) = match words {
+        [second, rest @ ..] if rest.len() == 5 => (Some(*second), rest),
         all => (None, all),
     };
     let [minute, hour, day, month, weekday] = *words else {
@@ -213,7 +221,7 @@ fn read(
     };
     let hash = job.map(NameHash::new);
     let mut reader = field::Reader { hash, days: Days::default(), warnings };
-    let seconds = match seconds {
+    let seconds = match second {
         Some(word) => reader.read(&field::SECOND, word)?,
         None => 1,
     };
@@ -229,9 +237,7 @@ fn read(
         of_week_star: weekday.is_starred(),
         ..reader.days
     };
-    if let Some(warning) = both_days_and_a_star(day, weekday) {
-        warnings.push(warning);
-    }
+    warnings.extend(warnings::of(second, [minute, hour, day, month, weekday]));
     let fields = Fields {
         seconds,
         minutes,
@@ -246,20 +252,4 @@ fn read(
     }
     let reason = format!("never comes with month {} and weekday {}", month.text, weekday.text);
     Err(day.error(Field::Day, reason).remedy("name a date that exists; L is a month's last day"))
-}
-
-/// A field such as `*/2` beside another restricted one: Debian's cron wants both, others either.
-fn both_days_and_a_star(day: Word<'_>, weekday: Word<'_>) -> Option<Warning> {
-    let stepped = |word: Word<'_>| word.is_starred() && !word.is_any();
-    if day.is_any() || weekday.is_any() || !(stepped(day) || stepped(weekday)) {
-        return None;
-    }
-    let (day, weekday) = (day.text, weekday.text);
-    Some(Warning {
-        code: "both-days",
-        message: format!(
-            "day of month {day} and weekday {weekday}: since one of them starts with *, the day \
-             must match both, as in Debian's cron; some other crons run on either"
-        ),
-    })
 }

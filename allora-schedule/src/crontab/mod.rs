@@ -33,7 +33,7 @@
 //! The fields are those of [`Cron`], with `H` derived from the entry's [name](Entry::name). There is
 //! no sixth field for seconds, since that would be the first word of the command. The macros are
 //! `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`,
-//! in any case; and, where Debian has nothing, `@every 90m`: its period is one word, so that it is
+//! in any case; and, where Debian has nothing, `@noon` and `@every 90m`: its period is one word, so that it is
 //! plain where the command begins.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a

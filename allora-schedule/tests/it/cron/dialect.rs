@@ -152,12 +152,80 @@ fn warnings_name_what_was_perhaps_meant() {
     let codes = |text: &str| -> Vec<&str> {
         cron(text).warnings().iter().map(|warning| warning.code).collect()
     };
-    assert_eq!(codes("*/90 * * * *"), ["long-step"]);
-    assert!(cron("*/90 * * * *").warnings()[0].message.contains("@every 90m"));
-    assert_eq!(codes("0 0 */2 * MON"), ["both-days"]);
-    assert_eq!(codes("0 0 1 * */2"), ["both-days"]);
-    assert_eq!(codes("0 0 1 * *"), [""; 0]);
-    assert_eq!(codes("7-7/1 * * * *"), [""; 0]);
+    for (text, code) in [
+        ("*/90 * * * *", "long-step"),
+        ("0 0 */2 * MON", "both-days"),
+        ("0 0 1 * */2", "both-days"),
+        ("* 2 * * *", "every-minute"),
+        ("* 2,14 * * MON-FRI", "every-minute"),
+        ("0 * 2 * * *", "every-minute"),
+        ("* 30 2 * * *", "every-second"),
+        ("0 0 13 * FRI", "either-day"),
+        ("0 0 L * MON#1", "either-day"),
+        ("0 0 9 * * 1", "weekday-number"),
+        ("0 0 9 * * MON,3-FRI", "weekday-number"),
+        ("0 0 9 * * 5L", "weekday-number"),
+    ] {
+        assert_eq!(codes(text), [code], "{text}");
+    }
+    for text in [
+        "0 0 1 * *",
+        "7-7/1 * * * *",
+        "* 9-17 * * MON-FRI",
+        "* * * * *",
+        "* * * * * *",
+        "*/5 2 * * *",
+        "0 0 9 * * MON-FRI/2",
+        "0 0 9 * * */2",
+        "0 0 9 * * MON#2",
+        "0 9 * * 1",
+        "0 0 ? * 1",
+        "@weekly",
+        "@noon",
+    ] {
+        assert_eq!(codes(text), [""; 0], "{text}");
+    }
+    let says = |text: &str, part: &str| {
+        let message = cron(text).warnings()[0].to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    says("*/90 * * * *", "@every 90m");
+    says("* 2 * * *", "sixty runs, one in each minute of the hour; for one run at its beginning write 0 2");
+    says("0 0 13 * FRI", "for days that match both write @quartz 0 0 0 13 * FRI");
+    says("0 0 13 * 5", "write it in the Quartz dialect");
+    says("0 0 9 * * 1", "1 is Monday here, and Sunday in Quartz");
+}
+
+#[test]
+fn a_step_on_a_weekday_has_both_readings_in_its_error() {
+    for (text, says) in [
+        (
+            "0 0 * * MON/2",
+            "weekday, column 9: \"MON/2\" is MON,WED,FRI of each week in some crons, and MON of \
+             every other week to others; write MON,WED,FRI, or @every 2w from the instant of the \
+             first MON",
+        ),
+        ("0 0 * * SUN,tue/3", "is TUE,FRI of each week in some crons, and TUE of one week in 3"),
+        ("0 0 * * THU/1", "write THU,FRI,SAT, or THU alone"),
+    ] {
+        let error = Cron::parse(text).expect_err(text).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(Cron::parse("0 0 * * 1/2").is_ok() && Cron::parse("0 0 * * MON-SAT/2").is_ok());
+    let error = Cron::parse("0 0 * * MON/x").unwrap_err();
+    assert!(error.reason().contains("unexpected 'x'"), "{error}");
+}
+
+#[test]
+fn seven_fields_suggest_the_quartz_dialect() {
+    let error = Cron::parse("0 0 9 * * MON 2026").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "schedule, column 15: \"2026\" is too much: a cron expression has no seventh field, for \
+         years; remove the year; a Quartz expression, in which Sunday is 1, is read by \
+         Cron::quartz, or with @quartz before it",
+    );
+    assert!(Cron::parse("* * * * * * * *").unwrap_err().reason().contains("8 fields"));
 }
 
 #[test]
