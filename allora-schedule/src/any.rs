@@ -1,6 +1,6 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
-use crate::{At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time};
+use crate::{At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time, Warning};
 use std::{fmt, str::FromStr};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
@@ -61,11 +61,8 @@ impl AnySchedule {
     }
 
     /// Warnings about legal text that is seldom intended.
-    pub fn warnings(&self) -> &[crate::Warning] {
-        match self {
-            Self::Cron(cron) => cron.warnings(),
-            Self::Every(_) | Self::At(_) | Self::Quartz(_) => &[],
-        }
+    pub fn warnings(&self) -> &[Warning] {
+        self.inner().warnings()
     }
 
     fn inner(&self) -> &dyn Schedule {
@@ -112,6 +109,9 @@ impl Schedule for AnySchedule {
     }
     fn check(&self) -> Result<(), ScheduleError> {
         self.inner().check()
+    }
+    fn warnings(&self) -> &[Warning] {
+        self.inner().warnings()
     }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         self.inner().notes(after, until)

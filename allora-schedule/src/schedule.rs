@@ -1,7 +1,7 @@
 //! The trait [`Schedule`], and what is computed of any schedule by walking it.
 
 use crate::{
-    Note, ScheduleError,
+    Note, ScheduleError, Warning,
     time::{Time, whole_millis},
 };
 use chrono::DateTime;
@@ -56,6 +56,12 @@ pub trait Schedule: Send + Sync + 'static {
     /// The error and its remedy.
     fn check(&self) -> Result<(), ScheduleError> {
         Ok(())
+    }
+
+    /// Warnings about a legal schedule that is seldom intended; for people. The scheduler logs them
+    /// when the job is added.
+    fn warnings(&self) -> &[Warning] {
+        &[]
     }
 
     /// Notes about instants after `after` and up to `until`, such as local times that do not exist;
@@ -158,6 +164,9 @@ impl Schedule for Box<dyn Schedule> {
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
     }
+    fn warnings(&self) -> &[Warning] {
+        (**self).warnings()
+    }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)
     }
@@ -178,6 +187,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
+    }
+    fn warnings(&self) -> &[Warning] {
+        (**self).warnings()
     }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)

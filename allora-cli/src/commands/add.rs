@@ -4,6 +4,7 @@ use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
     failure::Outcome,
+    output::complain,
     session::{self, Session, state_json},
     store::StoreArgs,
 };
@@ -52,6 +53,11 @@ impl Add {
             && matches!(allora_core::AnySchedule::for_job(&self.name, &self.schedule), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
         {
             stored = stored.zone(zone);
+        }
+        if let Ok(definition) = stored.definition() {
+            for warning in definition.schedule().warnings() {
+                complain("warning", &warning.message);
+            }
         }
         let state = session::with(&self.place, async |session: Session| {
             Ok(session.schedules.add(&stored).await?)

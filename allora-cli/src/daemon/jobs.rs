@@ -8,6 +8,7 @@ use crate::crontab_files::{Line, Nodes, Shell};
 use allora_core::{
     AnySchedule, BoxError, Handle, Job, JobSpec, Run, Schedule, Settings, Time, at,
     runtime::Runtime,
+    schedule::Warning,
 };
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -146,5 +147,10 @@ impl<S: Schedule> Job for Command<S> {
 
     fn check(&self) -> allora_core::Result {
         Ok(self.schedule.check()?)
+    }
+
+    fn warnings(&self) -> &[Warning] {
+        // They are logged with file and line when the crontab is read.
+        &[]
     }
 }

@@ -13,6 +13,7 @@ pub use spec::JobSpec;
 use crate::{
     error::{BoxError, Result},
     run::Run,
+    schedule::Warning,
     time::Time,
 };
 use async_trait::async_trait;
@@ -84,5 +85,10 @@ pub trait Job: Send + Sync + 'static {
     /// As [`Schedule::check`](crate::Schedule::check).
     fn check(&self) -> Result {
         Ok(())
+    }
+
+    /// As [`Schedule::warnings`](crate::Schedule::warnings).
+    fn warnings(&self) -> &[Warning] {
+        &[]
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     job::{JobSpec, Placement},
     run::{Heartbeat, Run},
     runtime::Runtime,
+    schedule::Warning,
     store_clock::StoreClock,
     stored::Router,
     time::Time,
@@ -183,6 +184,10 @@ impl Node {
     /// `AlreadyExists` if the node has a job of this name.
     pub(crate) fn add(&self, name: Arc<str>, spec: JobSpec) -> Result {
         let placement = spec.settings.placement;
+        let warned = |warning: &Warning| {
+            Event::ScheduleWarning { name: name.clone(), warning: warning.clone() }
+        };
+        let warnings: Vec<Event> = spec.job.warnings().iter().map(warned).collect();
         let rejected = {
             let mut shared = self.shared();
             if shared.jobs.contains_key(&name) {
@@ -194,6 +199,7 @@ impl Node {
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
+        self.emit(warnings);
         self.claimers[placement].notify();
         Ok(())
     }

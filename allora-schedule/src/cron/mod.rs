@@ -208,6 +208,10 @@ impl Schedule for Cron {
         Some(self.to_string())
     }
 
+    fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         notes::notes(self, after, until)
     }
