@@ -76,10 +76,7 @@ pub(crate) fn describe(state: &JobState) -> Described {
 }
 
 fn zone(definition: &Definition) -> String {
-    match definition.schedule() {
-        allora_core::AnySchedule::Cron(cron) => cron.zone().to_owned(),
-        _ => "UTC".into(),
-    }
+    definition.schedule().zone().unwrap_or("UTC").to_owned()
 }
 
 /// The payload as people read it.

@@ -1,6 +1,8 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
-use crate::{At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time, Warning};
+use crate::{
+    At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time, Warning,
+};
 use std::{fmt, str::FromStr};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
@@ -52,12 +54,28 @@ impl AnySchedule {
     pub fn in_zone(self, name: &str) -> Result<Self, ParseError> {
         match self {
             Self::Cron(cron) => cron.in_zone(name).map(Self::Cron),
+            Self::Quartz(quartz) => quartz.in_zone(name).map(Self::Quartz),
             other => {
                 let reason = format!("means nothing to `{other}`, which follows no wall clock");
                 Err(ParseError::new(Field::Zone, 0, name, reason)
-                    .remedy("leave it away; only cron expressions have a zone"))
+                    .remedy("leave it away; only cron and Quartz expressions have a zone"))
             }
         }
+    }
+
+    /// The zone that the text names, or that was set with [`in_zone`](Self::in_zone).
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            Self::Cron(cron) => cron.names_zone().then(|| cron.zone()),
+            Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
+            Self::Every(_) | Self::At(_) => None,
+        }
+    }
+
+    /// `true` if it follows a wall clock and names no zone. A program may then apply its user's
+    /// default with [`in_zone`](Self::in_zone).
+    pub fn lacks_zone(&self) -> bool {
+        matches!(self, Self::Cron(_) | Self::Quartz(_)) && self.zone().is_none()
     }
 
     /// Warnings about legal text that is seldom intended.

@@ -34,6 +34,8 @@
 mod any;
 mod at;
 mod cron;
+#[cfg(feature = "cron")]
+mod cron_crate;
 pub mod crontab;
 mod error;
 mod every;
@@ -42,14 +44,13 @@ mod hash;
 mod jitter;
 mod note;
 mod period;
-mod quartz;
 mod range;
 mod schedule;
 pub mod time;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
-pub use cron::{Cron, Dst, Warning, cron, tz_version, zone_name};
+pub use cron::{Cron, Dst, Quartz, Warning, cron, tz_version, zone_name};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};
 pub use explain::{Explain, Explained, explain};
@@ -57,7 +58,6 @@ pub use hash::stable_hash;
 pub use jitter::jitter;
 pub use note::{Note, NoteReason};
 pub use period::parse_period;
-pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
 pub use schedule::{Schedule, WALK, walk, walk_count};
 pub use time::Time;

@@ -8,7 +8,7 @@ use crate::{
     session::{self, Session, state_json},
     store::StoreArgs,
 };
-use allora_core::StoredSchedule;
+use allora_core::{AnySchedule, StoredSchedule};
 use clap::Args;
 use std::io::{self, Write};
 
@@ -50,7 +50,8 @@ impl Add {
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;
         if let (None, Some(zone)) = (&self.options.timezone, default)
-            && matches!(allora_core::AnySchedule::for_job(&self.name, &self.schedule), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
+            && AnySchedule::for_job(&self.name, &self.schedule)
+                .is_ok_and(|given| given.lacks_zone())
         {
             stored = stored.zone(zone);
         }

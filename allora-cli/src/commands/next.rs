@@ -24,7 +24,7 @@ EXAMPLES
 
 A schedule is a cron expression of five fields, or of six with seconds first, with a zone as last
 word if wanted; a macro such as @daily; @every and a period; @at and an instant; or @quartz and an
-expression in the Quartz dialect.")]
+expression in the Quartz dialect, with a zone as last word if wanted.")]
 pub(crate) struct Next {
     /// The schedule; a single word that is no macro is the name of a stored one.
     schedule: String,

@@ -7,8 +7,7 @@ use super::{
 use crate::crontab_files::{Line, Nodes, Shell};
 use allora_core::{
     AnySchedule, BoxError, Handle, Job, JobSpec, Run, Schedule, Settings, Time, at,
-    runtime::Runtime,
-    schedule::Warning,
+    runtime::Runtime, schedule::Warning,
 };
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -184,8 +184,9 @@ impl Node {
     /// `AlreadyExists` if the node has a job of this name.
     pub(crate) fn add(&self, name: Arc<str>, spec: JobSpec) -> Result {
         let placement = spec.settings.placement;
-        let warned = |warning: &Warning| {
-            Event::ScheduleWarning { name: name.clone(), warning: warning.clone() }
+        let warned = |warning: &Warning| Event::ScheduleWarning {
+            name: name.clone(),
+            warning: warning.clone(),
         };
         let warnings: Vec<Event> = spec.job.warnings().iter().map(warned).collect();
         let rejected = {

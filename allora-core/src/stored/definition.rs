@@ -164,13 +164,12 @@ fn following(name: &str, entry: &JobSpec, after: Time, started: u64) -> Result<O
 }
 
 fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
-    match schedule {
-        AnySchedule::Cron(cron) if cron.names_zone() => Err(Error::invalid(format!(
-            "the zone {zone:?} conflicts with the zone {:?} in the schedule; use one",
-            cron.zone()
-        ))),
-        schedule => Ok(schedule.in_zone(zone)?),
+    if let Some(named) = schedule.zone() {
+        return Err(Error::invalid(format!(
+            "the zone {zone:?} conflicts with the zone {named:?} in the schedule; use one"
+        )));
     }
+    Ok(schedule.in_zone(zone)?)
 }
 
 /// A schedule without code, for planning only.
@@ -225,6 +224,7 @@ mod tests {
         check("* * * * *; Delay 1m", "column 12: \"Delay\" is not a setting");
         check("* * * * *; zone Mars/X", "Mars/X");
         check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
+        check("@quartz 0 * * * * ? Asia/Tokyo; zone Europe/Rome", "use one");
         check("@every 1h; zone Europe/Rome", "no wall clock");
         check("* * * * *; retry 5 10s 1h", "at_least_once");
         check("* * * * *; at-least-once 10ms", "1 s to 24 h");
@@ -292,7 +292,7 @@ mod tests {
             ("@every 1h30m", false),
             ("@every 1h phase 5m", false),
             ("@at 2026-01-01T00:00:00.000Z", false),
-            ("@quartz 0 0 9 ? * MON", false),
+            ("@quartz 0 0 9 ? * MON", true),
             ("@daily", true),
         ];
         let mut random = Random(7);

@@ -8,15 +8,18 @@ mod fields;
 mod next;
 mod notes;
 mod parse;
+mod quartz;
 mod render;
 mod warnings;
+mod years;
 mod zone;
 
 pub use dst::Dst;
+pub use quartz::Quartz;
 pub use warnings::Warning;
 pub use zone::{tz_version, zone_name};
 
-use crate::{Note, ParseError, Quartz, Schedule, Time, schedule::latest};
+use crate::{Note, ParseError, Schedule, Time, schedule::latest};
 use chrono::DateTime;
 use fields::Fields;
 use std::{fmt, str::FromStr, sync::Arc};
@@ -116,10 +119,10 @@ impl Cron {
     }
 
     /// Reads an expression of the Quartz dialect: seconds first, an optional year, weekdays from
-    /// 1 = Sunday, both day fields must match; always UTC. The `cron` crate does the work.
+    /// 1 = Sunday, both day fields must match. A zone may be the last word; without it: UTC.
     ///
     /// # Errors
-    /// Whatever the `cron` crate refuses, and text over 1024 bytes.
+    /// As [`Cron::parse`]; also years outside 1970 to 2199.
     pub fn quartz(text: &str) -> Result<Quartz, ParseError> {
         Quartz::parse(text)
     }
@@ -180,6 +183,14 @@ impl Cron {
         self.dst == Dst::Debian && !self.fields.is_wildcard()
     }
 
+    /// Writes the policy for changes of the clock, unless it is the default.
+    fn fmt_dst(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dst {
+            Dst::Debian => Ok(()),
+            Dst::Literal => f.write_str(" dst=literal"),
+        }
+    }
+
     /// The first second after this one.
     fn after(&self, second: i64) -> Option<i64> {
         let from = second.checked_add(1).filter(|from| *from <= END)?;
@@ -230,10 +241,7 @@ impl Eq for Cron {}
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", render::Canonical(&self.fields), self.zone())?;
-        match self.dst {
-            Dst::Debian => Ok(()),
-            Dst::Literal => f.write_str(" dst=literal"),
-        }
+        self.fmt_dst(f)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     Dst, Warning,
     field::{self, NameHash, Word},
     fields::{Days, Fields},
-    warnings,
+    warnings, years,
     zone::Zone,
 };
 use crate::{Field, ParseError};
@@ -24,7 +24,7 @@ pub(super) struct Parsed {
 pub(super) fn parse(text: &str, job: Option<&str>) -> Result<Parsed, ParseError> {
     let mut words = Words::of(text)?;
     let dst = words.take_dst()?;
-    let zone = words.take_zone()?;
+    let zone = words.take_zone(5)?;
     let mut warnings = Vec::new();
     let fields = match words.macro_fields()? {
         Some(text) => {
@@ -36,9 +36,23 @@ pub(super) fn parse(text: &str, job: Option<&str>) -> Result<Parsed, ParseError>
     Ok(Parsed { fields, zone, dst, warnings })
 }
 
+/// The Quartz dialect, and the text of its fields.
+pub(super) fn parse_quartz(text: &str) -> Result<(Parsed, String), ParseError> {
+    let mut words = Words::of(text)?;
+    let dst = words.take_dst()?;
+    let zone = words.take_zone(6)?;
+    let mut warnings = Vec::new();
+    let fields = match words.macro_fields()? {
+        Some(text) => read(Words::of(text)?.fields()?, None, &mut warnings)?,
+        None => read_quartz(words.quartz_fields()?, &mut warnings)?,
+    };
+    let texts: Vec<&str> = words.seen().iter().map(|word| word.text).collect();
+    Ok((Parsed { fields, zone, dst, warnings }, texts.join(" ")))
+}
+
 /// The blank-separated words, with their place in the text.
 struct Words<'a> {
-    words: [Word<'a>; 8],
+    words: [Word<'a>; 10],
     /// May be more than there is room for: such a text is refused anyway.
     count: usize,
 }
@@ -50,7 +64,7 @@ impl<'a> Words<'a> {
         if text.len() > LIMIT {
             return whole("is longer than 1024 bytes", "name the times with ranges and steps");
         }
-        let mut words = Self { words: [Word { text: "", at: 0 }; 8], count: 0 };
+        let mut words = Self { words: [Word { text: "", at: 0 }; 10], count: 0 };
         let bytes = text.as_bytes();
         let end = text.trim_ascii_end().len();
         let mut at = text.len() - text.trim_ascii_start().len();
@@ -108,10 +122,15 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn take_zone(&mut self) -> Result<Option<Arc<Zone>>, ParseError> {
+    /// Takes the last word if it is a zone; more than so many words are not all fields.
+    fn take_zone(&mut self, fields: usize) -> Result<Option<Arc<Zone>>, ParseError> {
         let is_macro = self.words[0].text.starts_with('@');
         let zone = self.last().filter(|word| {
-            if is_macro { self.count == 2 } else { self.count > 5 && looks_like_a_zone(word.text) }
+            if is_macro {
+                self.count == 2
+            } else {
+                self.count > fields && looks_like_a_zone(word.text)
+            }
         });
         let Some(word) = zone else { return Ok(None) };
         if is_macro && self.words[0].text.eq_ignore_ascii_case("@every") {
@@ -152,6 +171,16 @@ impl<'a> Words<'a> {
                 "write @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @annually",
             )),
         }
+    }
+
+    fn quartz_fields(&self) -> Result<&[Word<'a>], ParseError> {
+        if matches!(self.count, 6 | 7) {
+            return Ok(&self.words[..self.count]);
+        }
+        let reason = format!("has {} fields, and not the six or seven of Quartz", self.count);
+        Err(self.words[0]
+            .error(Field::Text, reason)
+            .remedy("write second, minute, hour, day, month, weekday and perhaps a year"))
     }
 
     fn fields(&self) -> Result<&[Word<'a>], ParseError> {
@@ -244,12 +273,62 @@ fn read(
         hours,
         months,
         days,
+        years: None,
         minute_star: minute.is_starred(),
         hour_star: hour.is_starred(),
     };
+    possible(fields, day, month, weekday)
+}
+
+/// The fields if they ever match.
+fn possible(
+    fields: Fields,
+    day: Word<'_>,
+    month: Word<'_>,
+    weekday: Word<'_>,
+) -> Result<Fields, ParseError> {
     if fields.can_match() {
         return Ok(fields);
     }
-    let reason = format!("never comes with month {} and weekday {}", month.text, weekday.text);
+    let years = if fields.years.is_some() { " in these years" } else { "" };
+    let reason =
+        format!("never comes with month {} and weekday {}{years}", month.text, weekday.text);
     Err(day.error(Field::Day, reason).remedy("name a date that exists; L is a month's last day"))
+}
+
+fn read_quartz(words: &[Word<'_>], warnings: &mut Vec<Warning>) -> Result<Fields, ParseError> {
+    let [second, minute, hour, day, month, weekday, ref years @ ..] = *words else {
+        unreachable!("the words were counted");
+    };
+    let mut reader = field::Reader { hash: None, days: Days::default(), warnings };
+    let [seconds, minutes, hours, days, months, weekdays] = &field::QUARTZ;
+    let seconds = reader.read(seconds, second)?;
+    let minutes = reader.read(minutes, minute)?;
+    let hours = reader.read(hours, hour)? as u32;
+    let of_month = reader.read(days, day)? as u32;
+    let months = reader.read(months, month)? as u32;
+    // Sunday is bit 1 in Quartz, and bit 0 here.
+    let of_week = (reader.read(weekdays, weekday)? >> 1) as u32;
+    // Both day fields must match.
+    let days = Days { of_month, of_week, of_month_star: true, ..reader.days };
+    let years = match years.first() {
+        Some(word) if !word.is_any() => Some(years::read(*word)?),
+        _ => None,
+    };
+    warnings.extend(warnings::of_times(Some(second), minute, hour));
+    // `0/5` is Quartz's usual way to write `*/5`.
+    let starred = |word: Word<'_>| {
+        word.is_starred() || word.text.starts_with('/') || word.text.starts_with("0/")
+    };
+    let fields = Fields {
+        seconds,
+        minutes,
+        hours,
+        months,
+        days,
+        years,
+        minute_star: starred(minute),
+        hour_star: starred(hour),
+    };
+    possible(fields, day, month, weekday)
 }

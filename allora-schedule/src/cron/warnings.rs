@@ -32,16 +32,20 @@ impl fmt::Display for Warning {
 /// month, month, weekday.
 pub(super) fn of(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Vec<Warning> {
     let [minute, hour, day, _, weekday] = fields;
-    [
-        every_minute(second, minute, hour),
-        second.and_then(|second| every_second(second, minute)),
+    let days = [
         both_days(day, weekday),
         either_day(second, fields),
         second.and_then(|_| weekday_number(weekday)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let times = of_times(second, minute, hour);
+    times.into_iter().chain(days.into_iter().flatten()).collect()
+}
+
+/// The warnings about the time of day.
+pub(super) fn of_times(second: Option<Word<'_>>, minute: Word<'_>, hour: Word<'_>) -> Vec<Warning> {
+    let by_minute = every_minute(second, minute, hour);
+    let by_second = second.and_then(|second| every_second(second, minute));
+    by_minute.into_iter().chain(by_second).collect()
 }
 
 /// `* 2 * * *`: each minute of single hours. Ranges, as in `* 9-17 * * *`, are mostly intended.
@@ -84,8 +88,9 @@ fn either_day(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Option<Warning
     }
     let second = second.map_or("0", |second| second.text);
     // In Quartz both must match; numbers mean other weekdays there, and `H` nothing.
-    let is_portable = [second, minute, hour, day, month, weekday].iter().all(|text| !has_hash(text))
-        && !has_number(fields[4]);
+    let is_portable =
+        [second, minute, hour, day, month, weekday].iter().all(|text| !has_hash(text))
+            && !has_number(fields[4]);
     let quartz = format!("@quartz {second} {minute} {hour} {day} {month} {weekday}");
     let instead = if is_portable { quartz } else { "it in the Quartz dialect".to_owned() };
     let message = format!(
@@ -130,8 +135,9 @@ fn weekday_number(weekday: Word<'_>) -> Option<Warning> {
 
 /// `true` if a number names a weekday: not in `*/2`, `MON#2` or `MON-FRI/2`.
 fn has_number(weekday: Word<'_>) -> bool {
-    let bounds = weekday.text.split(',').flat_map(|item| {
-        item.split(['/', '#']).next().unwrap_or_default().split('-')
-    });
+    let bounds = weekday
+        .text
+        .split(',')
+        .flat_map(|item| item.split(['/', '#']).next().unwrap_or_default().split('-'));
     bounds.into_iter().any(|bound| bound.starts_with(|first: char| first.is_ascii_digit()))
 }

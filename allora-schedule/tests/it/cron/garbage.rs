@@ -134,7 +134,7 @@ fn the_ends_of_time_are_instants_like_others() {
             _ = schedule.notes(from, until);
         }
     }
-    for text in ["0 0 0 30 2 ?", "* * * * * *", "0 0 0 29 2 ? 2001"] {
+    for text in ["* * * * * *", "0 0 0 29 2 ? 2004", "0 0 0 1 1 ? 2199 Asia/Tokyo"] {
         let quartz = Cron::quartz(text).unwrap();
         assert!(quartz.next_at(Time::MIN_UTC).is_none_or(|next| next > Time::MIN_UTC), "{text}");
         assert_eq!(quartz.next_at(Time::MAX_UTC), None, "{text}");
