@@ -42,6 +42,7 @@ mod every;
 mod explain;
 mod hash;
 mod jitter;
+mod nearest;
 mod note;
 mod period;
 mod range;

@@ -5,7 +5,7 @@
 //! process and kept as a sorted table of transitions, since asking the rules for every evaluation
 //! costs more than all the rest.
 
-use crate::{Field, ParseError};
+use crate::{Field, ParseError, nearest::nearest};
 use jiff::{
     Timestamp,
     tz::{TimeZone, TimeZoneDatabase},
@@ -207,8 +207,33 @@ fn refuse_names_that_vary(name: &str, at: usize) -> Result<(), ParseError> {
 }
 
 fn unknown(name: &str, at: usize) -> ParseError {
-    ParseError::new(Field::Zone, at, name, "is not an IANA time zone")
-        .remedy("write a name such as Europe/Rome, UTC, or an offset such as +02:00")
+    let error = ParseError::new(Field::Zone, at, name, "is not an IANA time zone");
+    match suggestion(name) {
+        Some(near) => error.remedy(format!("write {near}, or another IANA name, UTC, or +02:00")),
+        None => error.remedy("write a name such as Europe/Rome, UTC, or an offset such as +02:00"),
+    }
+}
+
+/// The zone that was probably meant: its city alone (`Rome`), or a mistyped name (`Europe/Pari`).
+fn suggestion(name: &str) -> Option<String> {
+    // Three letters are near too many names: `IST` is not `EST`.
+    if !(4..=64).contains(&name.len()) {
+        return None;
+    }
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let names = TimeZoneDatabase::bundled();
+        let names = names.available().map(|name| name.to_string());
+        names.filter(|name| refuse_names_that_vary(name, 0).is_ok()).collect()
+    });
+    let names = NAMES.iter().map(String::as_str);
+    let plain = |name: &str| name.replace(['_', '-', ' '], "").to_ascii_lowercase();
+    let wanted = plain(name);
+    let by_city = names.clone().filter(|zone| {
+        zone.rsplit_once('/').is_some_and(|(_, city)| plain(city) == wanted)
+            || plain(zone) == wanted
+    });
+    let by_city = by_city.min_by_key(|zone| zone.len());
+    by_city.or_else(|| nearest(name, names)).map(str::to_owned)
 }
 
 /// Where the rules come from.
