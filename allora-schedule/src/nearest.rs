@@ -27,14 +27,20 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.into_iter().filter_map(|known| {
         let most = known.len().min(word.len()) / 3;
-        // Words of different length are at least so far apart.
-        if known.len().abs_diff(word.len()) > most {
+        // Cheap lower bounds of the distance spare most of the table's work.
+        if known.len().abs_diff(word.len()) > most || foreign(word, known) > most {
             return None;
         }
         let distance = distance(word, known);
         (distance <= most).then_some((distance, known))
     });
     near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+}
+
+/// The number of letters of `a` that `b` lacks.
+fn foreign(a: &str, b: &str) -> usize {
+    let letters = |text: &str| text.bytes().fold(0_u32, |set, byte| set | 1 << (byte & 31));
+    (letters(a) & !letters(b)).count_ones() as usize
 }
 
 #[cfg(test)]

@@ -220,20 +220,28 @@ fn suggestion(name: &str) -> Option<String> {
     if !(4..=64).contains(&name.len()) {
         return None;
     }
-    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let names = TimeZoneDatabase::bundled();
-        let names = names.available().map(|name| name.to_string());
-        names.filter(|name| refuse_names_that_vary(name, 0).is_ok()).collect()
+    // Each name with its plain city.
+    static NAMES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+        let bundled = TimeZoneDatabase::bundled();
+        let names = bundled.available().map(|name| name.to_string());
+        let names = names.filter(|name| refuse_names_that_vary(name, 0).is_ok());
+        names.map(|name| (name.clone(), city(&name))).collect()
     });
-    let names = NAMES.iter().map(String::as_str);
-    let plain = |name: &str| name.replace(['_', '-', ' '], "").to_ascii_lowercase();
-    let wanted = plain(name);
-    let by_city = names.clone().filter(|zone| {
-        zone.rsplit_once('/').is_some_and(|(_, city)| plain(city) == wanted)
-            || plain(zone) == wanted
+    let wanted = city(name);
+    let by_city = NAMES.iter().filter(|(zone, city)| {
+        *city == wanted && (!name.contains('/') || plain(zone) == plain(name))
     });
-    let by_city = by_city.min_by_key(|zone| zone.len());
-    by_city.or_else(|| nearest(name, names)).map(str::to_owned)
+    let by_city = by_city.map(|(zone, _)| zone.as_str()).min_by_key(|zone| zone.len());
+    by_city.or_else(|| nearest(name, NAMES.iter().map(|(zone, _)| zone.as_str()))).map(str::to_owned)
+}
+
+/// A name's small letters and digits.
+fn plain(name: &str) -> String {
+    name.replace(['_', '-', ' '], "").to_ascii_lowercase()
+}
+
+fn city(name: &str) -> String {
+    plain(name.rsplit_once('/').map_or(name, |(_, city)| city))
 }
 
 /// Where the rules come from.
