@@ -2,11 +2,28 @@
 
 use crate::{
     At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time, Warning,
+    phrase,
 };
 use std::{fmt, str::FromStr};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
-/// instant, `@quartz` and an expression.
+/// instant, `@quartz` and an expression, or a phrase that has exactly one reading.
+///
+/// | phrase | the same as |
+/// |---|---|
+/// | `every 5 minutes` (`seconds`, `hours`; `1 minute`) | `@every 5m` |
+/// | `every day at 9:00` | `0 9 * * *` |
+/// | `every weekday at 9:00` | `0 9 * * MON-FRI` |
+/// | `every monday at 9am Europe/Rome` | `0 9 * * MON Europe/Rome` |
+/// | `every tuesday, thursday and saturday at 9:30 and 17:30` | `30 9,17 * * TUE,THU,SAT` |
+/// | `every monday to thursday at noon` | `0 12 * * MON-THU` |
+/// | `first monday of every month` (to `fourth`, `last`) | `0 0 * * MON#1` |
+/// | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
+/// | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
+///
+/// A weekday without more is Monday to Friday. Days without a time begin at 0:00. Other phrases,
+/// and those with a second reading (`every hour`, `12am`), are rejected with the nearest accepted
+/// one.
 ///
 /// It also reads back what [`Schedule::definition`] answers for the schedules of this library.
 ///
@@ -15,6 +32,12 @@ use std::{fmt, str::FromStr};
 ///
 /// let parsed = parse("@every 90m")?;
 /// assert_eq!(parsed.definition().as_deref(), Some("@every 1h30m"));
+///
+/// let parsed = parse("every monday at 9am Europe/Rome")?;
+/// assert_eq!(parsed.definition().as_deref(), Some("0 9 * * 1 Europe/Rome"));
+///
+/// let error = parse("every mondays at 9 o'clock").unwrap_err();
+/// assert_eq!(error.advice(), "write `every monday at 9:00`");
 /// # Ok::<(), allora_schedule::ParseError>(())
 /// ```
 ///
@@ -104,6 +127,9 @@ fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     }
     if is("@quartz") {
         return text.parse().map(AnySchedule::Quartz);
+    }
+    if phrase::is_phrase(text) {
+        return phrase::parse(text);
     }
     let cron = match job {
         Some(name) => Cron::for_job(name, text),

@@ -37,6 +37,7 @@ mod cron;
 #[cfg(feature = "cron")]
 mod cron_crate;
 pub mod crontab;
+mod english;
 mod error;
 mod every;
 mod explain;
@@ -45,6 +46,7 @@ mod jitter;
 mod nearest;
 mod note;
 mod period;
+mod phrase;
 mod range;
 mod schedule;
 pub mod time;

@@ -264,7 +264,10 @@ mod tests {
     #[test]
     fn an_iso_8601_duration_has_no_months_and_years() {
         for (text, says) in [
-            ("P1M", "\"P1M\" has years or months, which have no fixed length; write days, such as P30D"),
+            (
+                "P1M",
+                "\"P1M\" has years or months, which have no fixed length; write days, such as P30D",
+            ),
             ("P1YT1H", "has years or months"),
             ("pt1h", "write capital letters, such as PT1H30M"),
             ("P1H", "such as P1DT12H or PT1H30M"),

@@ -7,11 +7,23 @@ use super::{
     warnings, years,
     zone::Zone,
 };
-use crate::{Field, ParseError};
+use crate::{Field, ParseError, nearest::nearest};
 use std::sync::Arc;
 
 /// Longer text is refused before it is looked at, in bytes.
 const LIMIT: usize = 1024;
+
+/// The macros that stand for five fields.
+const MACROS: [(&str, &str); 8] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@noon", "0 12 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
 
 #[derive(Debug)]
 pub(super) struct Parsed {
@@ -133,7 +145,9 @@ impl<'a> Words<'a> {
             }
         });
         let Some(word) = zone else { return Ok(None) };
-        if is_macro && self.words[0].text.eq_ignore_ascii_case("@every") {
+        let is_known =
+            |first: &str| MACROS.iter().any(|(name, _)| name.eq_ignore_ascii_case(first));
+        if is_macro && !is_known(self.words[0].text) {
             return Ok(None);
         }
         self.count -= 1;
@@ -145,16 +159,6 @@ impl<'a> Words<'a> {
         if !word.text.starts_with('@') {
             return Ok(None);
         }
-        const MACROS: [(&str, &str); 8] = [
-            ("@hourly", "0 * * * *"),
-            ("@daily", "0 0 * * *"),
-            ("@midnight", "0 0 * * *"),
-            ("@noon", "0 12 * * *"),
-            ("@weekly", "0 0 * * 0"),
-            ("@monthly", "0 0 1 * *"),
-            ("@yearly", "0 0 1 1 *"),
-            ("@annually", "0 0 1 1 *"),
-        ];
         let known = MACROS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word.text));
         match known {
             Some((_, fields)) if self.count == 1 => Ok(Some(fields)),
@@ -167,9 +171,17 @@ impl<'a> Words<'a> {
             None if word.text.eq_ignore_ascii_case("@reboot") => Err(word
                 .error(Field::Text, "is not a time: on many machines there is no one reboot")
                 .remedy("only a crontab file may say it; run the work when the program starts")),
-            None => Err(word.error(Field::Text, "is not a macro").remedy(
-                "write @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @annually",
-            )),
+            None => {
+                let all =
+                    "@hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly, @annually";
+                let others = ["@every", "@at", "@quartz"];
+                let near = nearest(word.text, MACROS.iter().map(|(name, _)| *name).chain(others));
+                let remedy = match near {
+                    Some(near) => format!("write {near}, or one of {all}"),
+                    None => format!("write {all}, or @every and a period"),
+                };
+                Err(word.error(Field::Text, "is not a macro").remedy(remedy))
+            }
         }
     }
 
@@ -187,6 +199,9 @@ impl<'a> Words<'a> {
         let fewer = "write five: minute, hour, day of month, month, weekday; or six, seconds first";
         match self.count {
             5 | 6 => Ok(&self.words[..self.count]),
+            _ if self.words[0].text.eq_ignore_ascii_case("every") => Err(self.words[0]
+                .error(Field::Text, "begins a phrase, and not a cron expression")
+                .remedy("read it with schedule::parse, or write five fields")),
             count @ ..5 => {
                 let reason = format!("has {count} of at least five fields");
                 Err(self.words[0].error(Field::Text, reason).remedy(fewer))

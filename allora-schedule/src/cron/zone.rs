@@ -232,7 +232,9 @@ fn suggestion(name: &str) -> Option<String> {
         *city == wanted && (!name.contains('/') || plain(zone) == plain(name))
     });
     let by_city = by_city.map(|(zone, _)| zone.as_str()).min_by_key(|zone| zone.len());
-    by_city.or_else(|| nearest(name, NAMES.iter().map(|(zone, _)| zone.as_str()))).map(str::to_owned)
+    by_city
+        .or_else(|| nearest(name, NAMES.iter().map(|(zone, _)| zone.as_str())))
+        .map(str::to_owned)
 }
 
 /// A name's small letters and digits.

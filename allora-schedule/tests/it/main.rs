@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
 mod cron;
+mod phrase;
 mod schedule;

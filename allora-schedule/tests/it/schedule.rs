@@ -57,7 +57,7 @@ fn texts_of_other_kinds_are_refused_where_they_stand() {
         ("@at tomorrow", 4),
         ("@at 2026-01-01T00:00:00Z twice", 25),
         ("@reboot", 0),
-        ("every 5m", 0),
+        ("every 5m", 6),
         ("", 0),
     ] {
         let error = parse(text).expect_err(text);
