@@ -154,6 +154,9 @@ impl Schedule for AnySchedule {
     fn check(&self) -> Result<(), ScheduleError> {
         self.inner().check()
     }
+    fn describe(&self) -> Option<String> {
+        self.inner().describe()
+    }
     fn warnings(&self) -> &[Warning] {
         self.inner().warnings()
     }

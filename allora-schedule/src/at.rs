@@ -104,6 +104,15 @@ impl Schedule for At {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+
+    fn describe(&self) -> Option<String> {
+        Some(format!("once, at {}", shown(self.instant)))
+    }
+}
+
+/// An instant for people: without the milliseconds if there are none.
+pub(crate) fn shown(instant: Time) -> String {
+    instant.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// `@at 2026-01-01T00:00:00.000Z`.

@@ -168,6 +168,21 @@ impl Schedule for Every {
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
     }
+
+    fn describe(&self) -> Option<String> {
+        let period = period::in_words(self.period);
+        Some(match self.grid {
+            Grid::None => format!("every {period}"),
+            Grid::Phase(offset) if offset.is_zero() => {
+                format!("every {period}, counted from 1970-01-01T00:00:00Z")
+            }
+            Grid::Phase(offset) => {
+                let offset = period::in_words(offset);
+                format!("every {period}, counted from {offset} after 1970-01-01T00:00:00Z")
+            }
+            Grid::Starting(first) => format!("every {period} from {} on", crate::at::shown(first)),
+        })
+    }
 }
 
 fn finer_than_millis(duration: Duration) -> bool {

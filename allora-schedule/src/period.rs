@@ -152,6 +152,19 @@ fn iso_error(text: &str, start: usize) -> ParseError {
         .remedy("write numbers with these units, in this order, such as P1DT12H or PT1H30M")
 }
 
+/// A period in the largest unit, up to hours, that divides it: `90 minutes`, `36 hours`.
+pub(crate) fn in_words(period: Duration) -> String {
+    let Ok(millis) = u64::try_from(period.as_millis()) else { return format!("{period:?}") };
+    if millis == 0 || !period.subsec_nanos().is_multiple_of(1_000_000) {
+        return format!("{period:?}");
+    }
+    let units = [("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("millisecond", 1)];
+    let whole = units.into_iter().find(|(_, unit)| millis.is_multiple_of(*unit));
+    let (name, unit) = whole.unwrap_or(("millisecond", 1));
+    let count = millis / unit;
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Writes a period so that [`parse`] reads it back: `1h30m`, never weeks. What is finer than a
 /// millisecond is written in nanoseconds, which `parse` refuses.
 pub(crate) struct Shown(pub(crate) Duration);

@@ -58,6 +58,27 @@ pub trait Schedule: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The schedule in English, for people. Every schedule of this library has a description;
+    /// `None`: the schedule does not describe itself.
+    ///
+    /// What describes a phrase is read back by [`parse`](crate::parse) as the same schedule.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, cron};
+    ///
+    /// let office = cron("*/15 9-17 * * MON-FRI Europe/Rome")?;
+    /// assert_eq!(
+    ///     office.describe().as_deref(),
+    ///     Some("at minutes 0, 15, 30 and 45 of hours 9 to 17, every weekday, Europe/Rome"),
+    /// );
+    /// let monthly = cron("0 9 * * MON#1")?;
+    /// assert_eq!(monthly.describe().as_deref(), Some("first Monday of every month at 9:00 UTC"));
+    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// ```
+    fn describe(&self) -> Option<String> {
+        None
+    }
+
     /// Warnings about a legal schedule that is seldom intended; for people. The scheduler logs them
     /// when the job is added.
     fn warnings(&self) -> &[Warning] {
@@ -164,6 +185,9 @@ impl Schedule for Box<dyn Schedule> {
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
     }
+    fn describe(&self) -> Option<String> {
+        (**self).describe()
+    }
     fn warnings(&self) -> &[Warning] {
         (**self).warnings()
     }
@@ -187,6 +211,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
+    }
+    fn describe(&self) -> Option<String> {
+        (**self).describe()
     }
     fn warnings(&self) -> &[Warning] {
         (**self).warnings()

@@ -2,6 +2,7 @@
 //! is unambiguous.
 
 mod count;
+mod describe;
 mod dst;
 mod field;
 mod fields;
@@ -217,6 +218,10 @@ impl Schedule for Cron {
 
     fn definition(&self) -> Option<String> {
         Some(self.to_string())
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(describe::describe(self))
     }
 
     fn warnings(&self) -> &[Warning] {

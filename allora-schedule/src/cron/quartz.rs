@@ -102,6 +102,10 @@ impl Schedule for Quartz {
         Some(self.to_string())
     }
 
+    fn describe(&self) -> Option<String> {
+        self.cron.describe()
+    }
+
     fn warnings(&self) -> &[Warning] {
         self.cron.warnings()
     }

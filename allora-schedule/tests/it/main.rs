@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
 mod cron;
+mod describe;
 mod phrase;
 mod schedule;
