@@ -1,8 +1,8 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time, Warning,
-    phrase,
+    At, Cron, Every, Field, Filtered, Note, ParseError, Quartz, Schedule, ScheduleError, Time,
+    Warning, calendar, phrase,
 };
 use std::{fmt, str::FromStr};
 
@@ -24,6 +24,8 @@ use std::{fmt, str::FromStr};
 /// A weekday without more is Monday to Friday. Days without a time begin at 0:00. Other phrases,
 /// and those with a second reading (`every hour`, `12am`), are rejected with the nearest accepted
 /// one.
+///
+/// After it, and a semicolon each, rules may follow that leave occurrences out: see [`Filtered`].
 ///
 /// It also reads back what [`Schedule::definition`] answers for the schedules of this library.
 ///
@@ -59,6 +61,8 @@ pub enum AnySchedule {
     At(At),
     /// `@quartz`.
     Quartz(Quartz),
+    /// One of the others without what a calendar excludes.
+    Filtered(Box<Filtered<AnySchedule>>),
 }
 
 impl AnySchedule {
@@ -78,6 +82,9 @@ impl AnySchedule {
         match self {
             Self::Cron(cron) => cron.in_zone(name).map(Self::Cron),
             Self::Quartz(quartz) => quartz.in_zone(name).map(Self::Quartz),
+            Self::Filtered(filtered) => {
+                filtered.in_zone(name).map(|filtered| Self::Filtered(Box::new(filtered)))
+            }
             other => {
                 let reason = format!("means nothing to `{other}`, which follows no wall clock");
                 Err(ParseError::new(Field::Zone, 0, name, reason)
@@ -86,11 +93,19 @@ impl AnySchedule {
         }
     }
 
+    /// `true` if a part of a text, between two semicolons, is a rule of a calendar: see
+    /// [`Filtered`]. Other parts are settings, which a program reads by itself.
+    pub fn is_rule(part: &str) -> bool {
+        let first = crate::schedule::words(part).next().map_or("", |(_, word)| word);
+        calendar::RULES.contains(&first)
+    }
+
     /// The zone that the text names, or that was set with [`in_zone`](Self::in_zone).
     pub fn zone(&self) -> Option<&str> {
         match self {
             Self::Cron(cron) => cron.names_zone().then(|| cron.zone()),
             Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
+            Self::Filtered(filtered) => filtered.schedule().zone(),
             Self::Every(_) | Self::At(_) => None,
         }
     }
@@ -98,7 +113,14 @@ impl AnySchedule {
     /// `true` if it follows a wall clock and names no zone. A program may then apply its user's
     /// default with [`in_zone`](Self::in_zone).
     pub fn lacks_zone(&self) -> bool {
-        matches!(self, Self::Cron(_) | Self::Quartz(_)) && self.zone().is_none()
+        match self {
+            Self::Filtered(filtered) => filtered.lacks_zone(),
+            other => other.follows_a_clock() && other.zone().is_none(),
+        }
+    }
+
+    pub(crate) fn follows_a_clock(&self) -> bool {
+        matches!(self, Self::Cron(_) | Self::Quartz(_))
     }
 
     /// Warnings about legal text that is seldom intended.
@@ -112,11 +134,26 @@ impl AnySchedule {
             Self::Every(every) => every,
             Self::At(at) => at,
             Self::Quartz(quartz) => quartz,
+            Self::Filtered(filtered) => &**filtered,
         }
     }
 }
 
+/// Reads a schedule, and after semicolons the rules of its calendar.
 fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
+    let Some((schedule, rest)) = text.split_once(';') else { return read_one(text, job) };
+    let schedule = read_one(schedule, job)?;
+    let mut rules = Vec::new();
+    let mut at = text.len() - rest.len();
+    for part in rest.split(';') {
+        rules.extend(calendar::parse(part, job).map_err(|error| error.shifted(at))?);
+        at += part.len() + 1;
+    }
+    Ok(calendar::filtered(schedule, rules))
+}
+
+/// Reads a schedule without a calendar.
+pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     let first = crate::schedule::words(text).next().map_or("", |(_, word)| word);
     let is = |name: &str| first.eq_ignore_ascii_case(name) && text.len() <= 1024;
     if is("@every") {
@@ -160,6 +197,9 @@ impl Schedule for AnySchedule {
     fn warnings(&self) -> &[Warning] {
         self.inner().warnings()
     }
+    fn wall_clock(&self) -> Option<&str> {
+        self.inner().wall_clock()
+    }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         self.inner().notes(after, until)
     }
@@ -173,6 +213,7 @@ impl fmt::Display for AnySchedule {
             Self::Every(every) => every.fmt(f),
             Self::At(at) => at.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),
+            Self::Filtered(filtered) => filtered.fmt(f),
         }
     }
 }

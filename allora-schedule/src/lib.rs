@@ -20,7 +20,8 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
-//! | as a text says | [`parse`] |
+//! | as a text or a phrase says | [`parse`] |
+//! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
 //! | as the lines of a crontab say | [`crontab::parse`], [`crontab::parse_system`] |
 //! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
 //!
@@ -33,6 +34,7 @@
 
 mod any;
 mod at;
+mod calendar;
 mod cron;
 #[cfg(feature = "cron")]
 mod cron_crate;
@@ -53,6 +55,7 @@ pub mod time;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
+pub use calendar::{Dates, Exclusion, Filtered};
 pub use cron::{Cron, Dst, Quartz, Warning, cron, tz_version, zone_name};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};

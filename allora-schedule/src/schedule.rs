@@ -1,7 +1,9 @@
 //! The trait [`Schedule`], and what is computed of any schedule by walking it.
 
 use crate::{
-    Note, ScheduleError, Warning,
+    Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
+    calendar::{self, Rule},
+    cron::Zone,
     time::{Time, whole_millis},
 };
 use chrono::DateTime;
@@ -83,6 +85,78 @@ pub trait Schedule: Send + Sync + 'static {
     /// when the job is added.
     fn warnings(&self) -> &[Warning] {
         &[]
+    }
+
+    /// The zone whose wall clock the schedule follows; `None`: it follows none.
+    fn wall_clock(&self) -> Option<&str> {
+        None
+    }
+
+    /// The schedule without the occurrences on these dates, or at the instants of another schedule.
+    /// `except(cron("* * 1 1 *")?)` leaves out each minute of New Year's Day.
+    ///
+    /// ```
+    /// use allora_schedule::{Dates, Schedule, cron};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let daily = cron("0 9 * * *")?.except(Dates::parse("2026-12-25 2026-12-26")?);
+    /// let eve = "2026-12-24T12:00:00Z".parse()?;
+    /// assert_eq!(daily.next_at(eve), Some("2026-12-27T09:00:00Z".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn except(self, excluded: impl Into<Exclusion>) -> Filtered<Self>
+    where
+        Self: Sized,
+    {
+        Filtered::new(self, vec![excluded.into().rule()])
+    }
+
+    /// The schedule without the occurrences outside these hours of a zone: `9:00-17:30`, or
+    /// `22:00-6:00` past midnight. The end is not among them.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, every};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hourly = every(Duration::from_secs(3600)).phase(Duration::ZERO);
+    /// let office = hourly.only_within("9:00-17:30", "Europe/Rome")?;
+    /// let evening = "2026-01-05T16:00:00Z".parse()?;
+    /// assert_eq!(office.next_at(evening), Some("2026-01-06T08:00:00Z".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Hours in another notation, and unknown zones.
+    fn only_within(self, hours: &str, zone: &str) -> Result<Filtered<Self>, ParseError>
+    where
+        Self: Sized,
+    {
+        let mut rule = Rule::Hours(calendar::hours(0, hours)?);
+        rule.set_zone(&Zone::named(zone, 0)?);
+        Ok(Filtered::new(self, vec![rule]))
+    }
+
+    /// The schedule without the occurrences from an instant on until before another, both cut to
+    /// milliseconds.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, cron};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (from, until) = ("2026-12-20T00:00:00Z".parse()?, "2027-01-07T00:00:00Z".parse()?);
+    /// let nightly = cron("@daily")?.blackout(from, until);
+    /// assert_eq!(nightly.next_at("2026-12-19T12:00:00Z".parse()?), Some(until));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn blackout(self, from: Time, until: Time) -> Filtered<Self>
+    where
+        Self: Sized,
+    {
+        Filtered::new(self, vec![Rule::Blackout(whole_millis(from), whole_millis(until))])
     }
 
     /// Notes about instants after `after` and up to `until`, such as local times that do not exist;
@@ -191,6 +265,9 @@ impl Schedule for Box<dyn Schedule> {
     fn warnings(&self) -> &[Warning] {
         (**self).warnings()
     }
+    fn wall_clock(&self) -> Option<&str> {
+        (**self).wall_clock()
+    }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)
     }
@@ -217,6 +294,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn warnings(&self) -> &[Warning] {
         (**self).warnings()
+    }
+    fn wall_clock(&self) -> Option<&str> {
+        (**self).wall_clock()
     }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)

@@ -18,13 +18,13 @@ mod zone;
 pub use dst::Dst;
 pub use quartz::Quartz;
 pub use warnings::Warning;
+pub(crate) use zone::Zone;
 pub use zone::{tz_version, zone_name};
 
 use crate::{Note, ParseError, Schedule, Time, schedule::latest};
 use chrono::DateTime;
 use fields::Fields;
 use std::{fmt, str::FromStr, sync::Arc};
-use zone::Zone;
 
 /// Reads a cron expression: short for [`Cron::parse`].
 ///
@@ -226,6 +226,10 @@ impl Schedule for Cron {
 
     fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    fn wall_clock(&self) -> Option<&str> {
+        Some(self.zone())
     }
 
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {

@@ -110,6 +110,10 @@ impl Schedule for Quartz {
         self.cron.warnings()
     }
 
+    fn wall_clock(&self) -> Option<&str> {
+        Some(self.zone())
+    }
+
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         self.cron.notes(after, until)
     }

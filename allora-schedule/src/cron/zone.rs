@@ -27,7 +27,7 @@ const TABLE_END: i64 = 18_145_296_000;
 
 /// A zone and its transitions.
 #[derive(Debug)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     name: Box<str>,
     /// Never empty; the first begins before all time.
     segments: Box<[Segment]>,
@@ -49,13 +49,13 @@ const BEFORE_ALL: i64 = i64::MIN / 4;
 const AFTER_ALL: i64 = i64::MAX / 4;
 
 impl Zone {
-    pub(super) fn utc() -> Arc<Self> {
+    pub(crate) fn utc() -> Arc<Self> {
         static UTC: LazyLock<Arc<Zone>> = LazyLock::new(|| Arc::new(Zone::fixed("UTC", 0)));
         UTC.clone()
     }
 
     /// Finds a zone by its IANA name, or a fixed offset written `+02:00`.
-    pub(super) fn named(name: &str, at: usize) -> Result<Arc<Self>, ParseError> {
+    pub(crate) fn named(name: &str, at: usize) -> Result<Arc<Self>, ParseError> {
         if name == "UTC" {
             return Ok(Self::utc());
         }
@@ -78,12 +78,23 @@ impl Zone {
         Ok(zone.clone())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// The lead of the wall clock over UTC at this second, and the seconds around it with the same
+    /// lead.
+    pub(crate) fn offset_at(&self, second: i64) -> (i64, std::ops::Range<i64>) {
+        let back = self.cycles_before(second);
+        let k = self.segment_at(second - back);
+        let segment = self.segments[k];
+        // What begins before the table's cycle began may have begun later in this one.
+        let start = if back == 0 { segment.start } else { (segment.start + back).max(FAR) };
+        (segment.offset, start..self.end(k) + back)
     }
 
     /// The index of the segment that holds this UTC second.

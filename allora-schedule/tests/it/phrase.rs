@@ -141,7 +141,7 @@ fn the_error_of_a_phrase_names_its_second_reading() {
 fn texts_that_are_no_phrases_keep_the_errors_of_their_kind() {
     for (text, says) in [
         ("JAN * * * *", "minute"),
-        ("* * * * *; rm -rf /", "weekday"),
+        ("* * * * *; rm -rf /", "is not a rule of a calendar"),
         ("TZ=UTC 0 0 * * *", "variable of a crontab"),
         ("H * * * *", "for_job"),
         ("@evry 5m", "\"@evry\" is not a macro; write @every, or"),
