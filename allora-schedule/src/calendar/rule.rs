@@ -7,8 +7,8 @@ use crate::{
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
-/// What [`Schedule::except`] leaves out: [`Dates`], or the instants of another schedule of this
-/// library.
+/// An argument of [`Schedule::except`]: [`Dates`], or another schedule of this library, whose
+/// instants are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exclusion(pub(super) Rule);
 

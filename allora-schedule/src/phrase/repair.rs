@@ -132,8 +132,9 @@ fn corrected(text: &str) -> Vec<String> {
 
 /// The word itself if it can be part of a phrase, or the nearest that can.
 fn word_or_nearest(word: &str, small: &str) -> String {
-    let is_name = |name: &&str| small == name[..3].to_ascii_lowercase();
-    if VOCABULARY.contains(&small) || crate::english::WEEKDAYS.iter().any(|name| is_name(&name)) {
+    if VOCABULARY.contains(&small)
+        || crate::english::WEEKDAYS.iter().any(|name| name[..3].eq_ignore_ascii_case(small))
+    {
         return small.to_owned();
     }
     if word.contains('/')

@@ -234,7 +234,7 @@ fn names_time(description: &str, hour: u32, minute: u32) -> bool {
             let step = number(step.trim_end_matches(|char: char| char.is_alphabetic()));
             let (first, last) = range.split_once(" to ").unwrap();
             let first = number(first);
-            return (first..=number(last)).contains(&value) && (value - first) % step == 0;
+            return (first..=number(last)).contains(&value) && (value - first).is_multiple_of(step);
         }
         names(text.trim_start_matches('s').trim_start(), value, &number)
     };
