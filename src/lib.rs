@@ -13,6 +13,7 @@
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
 //! | `json` | data of stored schedules as values that serde knows; [`Health`], [`JobStatus`] and the states of jobs are `Serialize` | yes |
+//! | `cron` | the `Schedule` of the `cron` crate is a [`Schedule`] | |
 //! | `codec` | [`record`]`::codec`: records as bytes, for a store of your own | |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
 //! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |

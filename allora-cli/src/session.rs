@@ -7,7 +7,7 @@ use crate::{
     values::shown,
 };
 use allora_core::{
-    Schedules,
+    Schedule, Schedules,
     backend::{HistoryEntry, JobState, Lease, NotRunReason},
     runtime::Tokio,
     stored::Definition,
@@ -56,6 +56,8 @@ pub(crate) fn run<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
 /// The definition of a schedule, as far as it can be read.
 pub(crate) struct Described {
     pub(crate) schedule: String,
+    /// The schedule in English, if it can be read.
+    pub(crate) in_words: Option<String>,
     pub(crate) zone: String,
     pub(crate) delay: Duration,
 }
@@ -65,21 +67,19 @@ pub(crate) fn describe(state: &JobState) -> Described {
     match Definition::parse(&state.name, &state.definition) {
         Ok(definition) => Described {
             schedule: definition.text().to_owned(),
+            in_words: definition.schedule().describe(),
             zone: zone(&definition),
             delay: definition.settings().delay,
         },
         Err(_) => {
             let schedule = state.definition.clone();
-            Described { schedule, zone: "?".into(), delay: Duration::ZERO }
+            Described { schedule, in_words: None, zone: "?".into(), delay: Duration::ZERO }
         }
     }
 }
 
 fn zone(definition: &Definition) -> String {
-    match definition.schedule() {
-        allora_core::AnySchedule::Cron(cron) => cron.zone().to_owned(),
-        _ => "UTC".into(),
-    }
+    definition.schedule().zone().unwrap_or("UTC").to_owned()
 }
 
 /// The payload as people read it.
@@ -95,7 +95,7 @@ pub(crate) fn data(state: &JobState) -> String {
 
 /// Everything about a schedule, for programs.
 pub(crate) fn state_json(state: &JobState) -> Value {
-    let Described { schedule, zone, delay } = describe(state);
+    let Described { schedule, in_words, zone, delay } = describe(state);
     let data =
         serde_json::from_slice(&state.data).unwrap_or_else(|_| match state.data.is_empty() {
             true => json!({}),
@@ -106,6 +106,7 @@ pub(crate) fn state_json(state: &JobState) -> Value {
         "name": state.name,
         "kind": state.kind,
         "schedule": schedule,
+        "description": in_words,
         "zone": zone,
         "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         "definition": state.definition,

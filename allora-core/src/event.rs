@@ -4,6 +4,7 @@ use crate::{
     backend::{NotRunReason, Outcome},
     error::Error,
     health::ProblemReason,
+    schedule::Warning,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -44,6 +45,14 @@ pub enum Event {
     DurabilityWarning {
         /// The risk and its remedy.
         what: String,
+    },
+    /// A job was added whose schedule is legal and seldom intended, such as sixty runs for
+    /// `* 2 * * *`. The scheduler runs it as it is written.
+    ScheduleWarning {
+        /// The job.
+        name: Arc<str>,
+        /// The meaning of the schedule, and the probable intention.
+        warning: Warning,
     },
     /// The scheduler has reached its store for the first time.
     Ready {

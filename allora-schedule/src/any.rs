@@ -1,10 +1,31 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
-use crate::{At, Cron, Every, Field, Note, ParseError, Quartz, Schedule, ScheduleError, Time};
+use crate::{
+    At, Cron, Every, Field, Filtered, Note, ParseError, Quartz, Schedule, ScheduleError, Time,
+    Warning, calendar, phrase,
+};
 use std::{fmt, str::FromStr};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
-/// instant, `@quartz` and an expression.
+/// instant, `@quartz` and an expression, or a phrase that has exactly one reading.
+///
+/// | phrase | the same as |
+/// |---|---|
+/// | `every 5 minutes` (`seconds`, `hours`; `1 minute`) | `@every 5m` |
+/// | `every day at 9:00` | `0 9 * * *` |
+/// | `every weekday at 9:00` | `0 9 * * MON-FRI` |
+/// | `every monday at 9am Europe/Rome` | `0 9 * * MON Europe/Rome` |
+/// | `every tuesday, thursday and saturday at 9:30 and 17:30` | `30 9,17 * * TUE,THU,SAT` |
+/// | `every monday to thursday at noon` | `0 12 * * MON-THU` |
+/// | `first monday of every month` (to `fourth`, `last`) | `0 0 * * MON#1` |
+/// | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
+/// | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
+///
+/// A weekday without more is Monday to Friday. Days without a time begin at 0:00. Other phrases,
+/// and those with a second reading (`every hour`, `12am`), are rejected with the nearest accepted
+/// one.
+///
+/// After it, and a semicolon each, rules may follow that leave occurrences out: see [`Filtered`].
 ///
 /// It also reads back what [`Schedule::definition`] answers for the schedules of this library.
 ///
@@ -13,6 +34,12 @@ use std::{fmt, str::FromStr};
 ///
 /// let parsed = parse("@every 90m")?;
 /// assert_eq!(parsed.definition().as_deref(), Some("@every 1h30m"));
+///
+/// let parsed = parse("every monday at 9am Europe/Rome")?;
+/// assert_eq!(parsed.definition().as_deref(), Some("0 9 * * 1 Europe/Rome"));
+///
+/// let error = parse("every mondays at 9 o'clock").unwrap_err();
+/// assert_eq!(error.advice(), "write `every monday at 9:00`");
 /// # Ok::<(), allora_schedule::ParseError>(())
 /// ```
 ///
@@ -34,6 +61,8 @@ pub enum AnySchedule {
     At(At),
     /// `@quartz`.
     Quartz(Quartz),
+    /// One of the others without what a calendar excludes.
+    Filtered(Box<Filtered<AnySchedule>>),
 }
 
 impl AnySchedule {
@@ -52,20 +81,51 @@ impl AnySchedule {
     pub fn in_zone(self, name: &str) -> Result<Self, ParseError> {
         match self {
             Self::Cron(cron) => cron.in_zone(name).map(Self::Cron),
+            Self::Quartz(quartz) => quartz.in_zone(name).map(Self::Quartz),
+            Self::Filtered(filtered) => {
+                filtered.in_zone(name).map(|filtered| Self::Filtered(Box::new(filtered)))
+            }
             other => {
                 let reason = format!("means nothing to `{other}`, which follows no wall clock");
                 Err(ParseError::new(Field::Zone, 0, name, reason)
-                    .remedy("leave it away; only cron expressions have a zone"))
+                    .remedy("leave it away; only cron and Quartz expressions have a zone"))
             }
         }
     }
 
-    /// Warnings about legal text that is seldom intended.
-    pub fn warnings(&self) -> &[crate::Warning] {
+    /// `true` if a part of a text, between two semicolons, is a rule of a calendar: see
+    /// [`Filtered`]. Other parts are settings, which a program reads by itself.
+    pub fn is_rule(part: &str) -> bool {
+        let first = crate::schedule::words(part).next().map_or("", |(_, word)| word);
+        calendar::RULES.contains(&first)
+    }
+
+    /// The zone that the text names, or that was set with [`in_zone`](Self::in_zone).
+    pub fn zone(&self) -> Option<&str> {
         match self {
-            Self::Cron(cron) => cron.warnings(),
-            Self::Every(_) | Self::At(_) | Self::Quartz(_) => &[],
+            Self::Cron(cron) => cron.names_zone().then(|| cron.zone()),
+            Self::Quartz(quartz) => quartz.names_zone().then(|| quartz.zone()),
+            Self::Filtered(filtered) => filtered.schedule().zone(),
+            Self::Every(_) | Self::At(_) => None,
         }
+    }
+
+    /// `true` if it follows a wall clock and names no zone. A program may then apply its user's
+    /// default with [`in_zone`](Self::in_zone).
+    pub fn lacks_zone(&self) -> bool {
+        match self {
+            Self::Filtered(filtered) => filtered.lacks_zone(),
+            other => other.follows_a_clock() && other.zone().is_none(),
+        }
+    }
+
+    pub(crate) fn follows_a_clock(&self) -> bool {
+        matches!(self, Self::Cron(_) | Self::Quartz(_))
+    }
+
+    /// Warnings about legal text that is seldom intended.
+    pub fn warnings(&self) -> &[Warning] {
+        self.inner().warnings()
     }
 
     fn inner(&self) -> &dyn Schedule {
@@ -74,11 +134,26 @@ impl AnySchedule {
             Self::Every(every) => every,
             Self::At(at) => at,
             Self::Quartz(quartz) => quartz,
+            Self::Filtered(filtered) => &**filtered,
         }
     }
 }
 
+/// Reads a schedule, and after semicolons the rules of its calendar.
 fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
+    let Some((schedule, rest)) = text.split_once(';') else { return read_one(text, job) };
+    let schedule = read_one(schedule, job)?;
+    let mut rules = Vec::new();
+    let mut at = text.len() - rest.len();
+    for part in rest.split(';') {
+        rules.extend(calendar::parse(part, job).map_err(|error| error.shifted(at))?);
+        at += part.len() + 1;
+    }
+    Ok(calendar::filtered(schedule, rules))
+}
+
+/// Reads a schedule without a calendar.
+pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     let first = crate::schedule::words(text).next().map_or("", |(_, word)| word);
     let is = |name: &str| first.eq_ignore_ascii_case(name) && text.len() <= 1024;
     if is("@every") {
@@ -89,6 +164,9 @@ fn read(text: &str, job: Option<&str>) -> Result<AnySchedule, ParseError> {
     }
     if is("@quartz") {
         return text.parse().map(AnySchedule::Quartz);
+    }
+    if phrase::is_phrase(text) {
+        return phrase::parse(text);
     }
     let cron = match job {
         Some(name) => Cron::for_job(name, text),
@@ -116,6 +194,15 @@ impl Schedule for AnySchedule {
     fn check(&self) -> Result<(), ScheduleError> {
         self.inner().check()
     }
+    fn describe(&self) -> Option<String> {
+        self.inner().describe()
+    }
+    fn warnings(&self) -> &[Warning] {
+        self.inner().warnings()
+    }
+    fn wall_clock(&self) -> Option<&str> {
+        self.inner().wall_clock()
+    }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         self.inner().notes(after, until)
     }
@@ -129,6 +216,7 @@ impl fmt::Display for AnySchedule {
             Self::Every(every) => every.fmt(f),
             Self::At(at) => at.fmt(f),
             Self::Quartz(quartz) => quartz.fmt(f),
+            Self::Filtered(filtered) => filtered.fmt(f),
         }
     }
 }

@@ -108,6 +108,15 @@ impl Schedule for At {
     fn is_built_in(&self, _: crate::schedule::Token) -> bool {
         true
     }
+
+    fn describe(&self) -> Option<String> {
+        Some(format!("once, at {}", shown(self.instant)))
+    }
+}
+
+/// An instant for people: without the milliseconds if there are none.
+pub(crate) fn shown(instant: Time) -> String {
+    instant.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// `@at 2026-01-01T00:00:00.000Z`.

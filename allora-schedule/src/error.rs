@@ -44,6 +44,8 @@ pub enum Field {
     Month,
     /// The day of the week.
     Weekday,
+    /// The year of a Quartz expression.
+    Year,
     /// The time zone or offset.
     Zone,
     /// A period, such as `90m`.
@@ -64,6 +66,7 @@ impl Field {
             Self::Day => "day of month",
             Self::Month => "month",
             Self::Weekday => "weekday",
+            Self::Year => "year",
             Self::Zone => "time zone",
             Self::Period => "period",
             Self::Instant => "instant",

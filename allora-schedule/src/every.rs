@@ -54,11 +54,11 @@ enum Grid {
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 impl Every {
-    /// Reads a period: `90m`, `1h30m`, `500ms`, `2d`, `1w`. A day is 24 hours.
+    /// Reads a period: `90m`, `1h30m`, `500ms`, `2d`, `1w`, or as in ISO 8601 `PT1H30M`. A day is 24
+    /// hours.
     ///
     /// # Errors
-    /// A number without a unit (`1h30`), units that have two readings (`1M`), other notations
-    /// (`PT1H`), blanks, signs, fractions, zero, and more than 100 years.
+    /// As [`parse_period`](crate::parse_period), and more than 100 years.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let period = period::parse(text, 0)?;
         if period > LONGEST {
@@ -171,6 +171,21 @@ impl Schedule for Every {
 
     fn is_built_in(&self, _: crate::schedule::Token) -> bool {
         true
+    }
+
+    fn describe(&self) -> Option<String> {
+        let period = period::in_words(self.period);
+        Some(match self.grid {
+            Grid::None => format!("every {period}"),
+            Grid::Phase(offset) if offset.is_zero() => {
+                format!("every {period}, counted from 1970-01-01T00:00:00Z")
+            }
+            Grid::Phase(offset) => {
+                let offset = period::in_words(offset);
+                format!("every {period}, counted from {offset} after 1970-01-01T00:00:00Z")
+            }
+            Grid::Starting(first) => format!("every {period} from {} on", crate::at::shown(first)),
+        })
     }
 }
 

@@ -20,7 +20,8 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
-//! | as a text says | [`parse`] |
+//! | as a text or a phrase says | [`parse`] |
+//! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
 //! | as the lines of a crontab say | [`crontab::parse`], [`crontab::parse_system`] |
 //! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
 //!
@@ -33,23 +34,29 @@
 
 mod any;
 mod at;
+mod calendar;
 mod cron;
+#[cfg(feature = "cron")]
+mod cron_crate;
 pub mod crontab;
+mod english;
 mod error;
 mod every;
 mod explain;
 mod hash;
 mod jitter;
+mod nearest;
 mod note;
 mod period;
-mod quartz;
+mod phrase;
 mod range;
 mod schedule;
 pub mod time;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
-pub use cron::{Cron, Dst, Warning, cron, tz_version, zone_name};
+pub use calendar::{Dates, Exclusion, Filtered};
+pub use cron::{Cron, Dst, Quartz, Warning, cron, tz_version, zone_name};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};
 pub use explain::{Explain, Explained, explain};
@@ -57,7 +64,6 @@ pub use hash::stable_hash;
 pub use jitter::jitter;
 pub use note::{Note, NoteReason};
 pub use period::parse_period;
-pub use quartz::Quartz;
 pub use range::{Between, between, next_n};
 pub use schedule::Schedule;
 #[doc(hidden)]

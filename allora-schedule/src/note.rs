@@ -33,6 +33,8 @@ pub enum NoteReason {
     Once,
     /// A local time exists twice; it runs both times.
     Twice,
+    /// A calendar excludes it.
+    Excluded,
     /// Anything else: read the message.
     Other,
 }

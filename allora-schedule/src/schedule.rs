@@ -1,6 +1,11 @@
 //! The trait [`Schedule`], and the search for the latest instant of a set.
 
-use crate::{Note, ScheduleError, time::Time};
+use crate::{
+    Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
+    calendar::{self, Rule},
+    cron::Zone,
+    time::{Time, whole_millis},
+};
 use chrono::DateTime;
 use std::sync::Arc;
 
@@ -62,6 +67,105 @@ pub trait Schedule: Send + Sync + 'static {
     /// The error and its remedy.
     fn check(&self) -> Result<(), ScheduleError> {
         Ok(())
+    }
+
+    /// The schedule in English, for people. Every schedule of this library has a description;
+    /// `None`: the schedule does not describe itself.
+    ///
+    /// What describes a phrase is read back by [`parse`](crate::parse) as the same schedule.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, cron};
+    ///
+    /// let office = cron("*/15 9-17 * * MON-FRI Europe/Rome")?;
+    /// assert_eq!(
+    ///     office.describe().as_deref(),
+    ///     Some("at minutes 0, 15, 30 and 45 of hours 9 to 17, every weekday, Europe/Rome"),
+    /// );
+    /// let monthly = cron("0 9 * * MON#1")?;
+    /// assert_eq!(monthly.describe().as_deref(), Some("first Monday of every month at 9:00 UTC"));
+    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// ```
+    fn describe(&self) -> Option<String> {
+        None
+    }
+
+    /// Warnings about a legal schedule that is seldom intended; for people. The scheduler logs them
+    /// when the job is added.
+    fn warnings(&self) -> &[Warning] {
+        &[]
+    }
+
+    /// The zone whose wall clock the schedule follows; `None`: it follows none.
+    fn wall_clock(&self) -> Option<&str> {
+        None
+    }
+
+    /// The schedule without the occurrences on these dates, or at the instants of another schedule.
+    /// `except(cron("* * 1 1 *")?)` leaves out each minute of New Year's Day.
+    ///
+    /// ```
+    /// use allora_schedule::{Dates, Schedule, cron};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let daily = cron("0 9 * * *")?.except(Dates::parse("2026-12-25 2026-12-26")?);
+    /// let eve = "2026-12-24T12:00:00Z".parse()?;
+    /// assert_eq!(daily.next_at(eve), Some("2026-12-27T09:00:00Z".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn except(self, excluded: impl Into<Exclusion>) -> Filtered<Self>
+    where
+        Self: Sized,
+    {
+        Filtered::new(self, vec![excluded.into().rule()])
+    }
+
+    /// The schedule without the occurrences outside these hours of a zone: `9:00-17:30`, or
+    /// `22:00-6:00` past midnight. The end is not among them.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, every};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hourly = every(Duration::from_secs(3600)).phase(Duration::ZERO);
+    /// let office = hourly.only_within("9:00-17:30", "Europe/Rome")?;
+    /// let evening = "2026-01-05T16:00:00Z".parse()?;
+    /// assert_eq!(office.next_at(evening), Some("2026-01-06T08:00:00Z".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Hours in another notation, and unknown zones.
+    fn only_within(self, hours: &str, zone: &str) -> Result<Filtered<Self>, ParseError>
+    where
+        Self: Sized,
+    {
+        let mut rule = Rule::Hours(calendar::hours(0, hours)?);
+        rule.set_zone(&Zone::named(zone, 0)?);
+        Ok(Filtered::new(self, vec![rule]))
+    }
+
+    /// The schedule without the occurrences from an instant on until before another, both cut to
+    /// milliseconds.
+    ///
+    /// ```
+    /// use allora_schedule::{Schedule, cron};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (from, until) = ("2026-12-20T00:00:00Z".parse()?, "2027-01-07T00:00:00Z".parse()?);
+    /// let nightly = cron("@daily")?.blackout(from, until);
+    /// assert_eq!(nightly.next_at("2026-12-19T12:00:00Z".parse()?), Some(until));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn blackout(self, from: Time, until: Time) -> Filtered<Self>
+    where
+        Self: Sized,
+    {
+        Filtered::new(self, vec![Rule::Blackout(whole_millis(from), whole_millis(until))])
     }
 
     /// Notes about instants after `after` and up to `until`, such as local times that do not exist;
@@ -148,6 +252,15 @@ impl Schedule for Box<dyn Schedule> {
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
     }
+    fn describe(&self) -> Option<String> {
+        (**self).describe()
+    }
+    fn warnings(&self) -> &[Warning] {
+        (**self).warnings()
+    }
+    fn wall_clock(&self) -> Option<&str> {
+        (**self).wall_clock()
+    }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)
     }
@@ -171,6 +284,15 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn check(&self) -> Result<(), ScheduleError> {
         (**self).check()
+    }
+    fn describe(&self) -> Option<String> {
+        (**self).describe()
+    }
+    fn warnings(&self) -> &[Warning] {
+        (**self).warnings()
+    }
+    fn wall_clock(&self) -> Option<&str> {
+        (**self).wall_clock()
     }
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         (**self).notes(after, until)

@@ -4,10 +4,11 @@ use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
     failure::Outcome,
+    output::complain,
     session::{self, Session, state_json},
     store::StoreArgs,
 };
-use allora_core::StoredSchedule;
+use allora_core::{AnySchedule, StoredSchedule};
 use clap::Args;
 use std::io::{self, Write};
 
@@ -49,9 +50,15 @@ impl Add {
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;
         if let (None, Some(zone)) = (&self.options.timezone, default)
-            && matches!(allora_core::AnySchedule::for_job(&self.name, &self.schedule), Ok(allora_core::AnySchedule::Cron(cron)) if !cron.names_zone())
+            && AnySchedule::for_job(&self.name, &self.schedule)
+                .is_ok_and(|given| given.lacks_zone())
         {
             stored = stored.zone(zone);
+        }
+        if let Ok(definition) = stored.definition() {
+            for warning in definition.schedule().warnings() {
+                complain("warning", &warning.message);
+            }
         }
         let state = session::with(&self.place, async |session: Session| {
             Ok(session.schedules.add(&stored).await?)

@@ -115,7 +115,7 @@ fn row([name, kind, schedule, delay, zone, at, due, data]: [&str; 8]) -> String 
 }
 
 fn shown(state: &JobState) -> String {
-    let Described { schedule, zone, delay } = describe(state);
+    let Described { schedule, zone, delay, .. } = describe(state);
     let time = |at: Option<Time>| {
         at.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S +0000").to_string())
     };

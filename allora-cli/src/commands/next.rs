@@ -8,7 +8,9 @@ use crate::{
     store::StoreArgs,
     values::{instant, shown},
 };
-use allora_core::{AnySchedule, Dst, Settings, Time, schedule::explain, stored::Definition};
+use allora_core::{
+    AnySchedule, Dst, Schedule, Settings, Time, schedule::explain, stored::Definition,
+};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::io::{self, Write};
@@ -23,8 +25,9 @@ EXAMPLES
   allora next invoices --url postgres://cron@db.example/cron
 
 A schedule is a cron expression of five fields, or of six with seconds first, with a zone as last
-word if wanted; a macro such as @daily; @every and a period; @at and an instant; or @quartz and an
-expression in the Quartz dialect.")]
+word if wanted; a macro such as @daily; @every and a period; @at and an instant; @quartz and an
+expression in the Quartz dialect; or a phrase that has exactly one reading, such as 'every monday at
+9am Europe/Rome'.")]
 pub(crate) struct Next {
     /// The schedule; a single word that is no macro is the name of a stored one.
     schedule: String,
@@ -69,6 +72,11 @@ impl Next {
         let (name, schedule, settings) = self.job()?;
         for warning in schedule.warnings() {
             complain("warning", &warning.message);
+        }
+        if self.explain
+            && let Some(description) = schedule.describe()
+        {
+            complain("note", &description);
         }
         let after = self.after.unwrap_or_else(clock::now);
         let count = usize::from(self.count);

@@ -115,6 +115,8 @@ CRONTABS
     ALLORA_MUTEX=tapes                   one at a time with all lines and jobs of this key
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
+    ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often
+    ALLORA_SECONDS=1                     six time fields, seconds first
     ALLORA_NODES=one|every               on one of the nodes, or on each
     ALLORA_LABEL=gpu                     only on nodes with --node-label gpu
   Each on a line of its own, for the lines below it; an empty value takes it back.

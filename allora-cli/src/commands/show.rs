@@ -41,7 +41,7 @@ impl Show {
 }
 
 fn lines(state: &JobState) -> Vec<(&'static str, String)> {
-    let Described { schedule, zone, .. } = describe(state);
+    let Described { schedule, in_words, zone, .. } = describe(state);
     let time = |at: Option<Time>| at.map_or_else(|| "never".into(), shown);
     let counters = &state.counters;
     let mut lines = vec![
@@ -51,6 +51,7 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
             if state.kind.is_empty() { "- (a job in code)".into() } else { state.kind.clone() },
         ),
         ("schedule", schedule),
+        ("in words", in_words.unwrap_or_else(|| "-".into())),
         ("timezone", zone),
         ("definition", state.definition.clone()),
         ("data", data(state)),

@@ -86,7 +86,7 @@ fn declared(text: &str, zone: Option<&str>) -> serde_json::Result<Vec<StoredSche
     let with_zone = |(stored, object): (StoredSchedule, Value)| {
         let names_none = object.get("zone").is_none()
             && object["schedule"].as_str().is_some_and(|schedule| {
-                matches!(AnySchedule::for_job(stored.name(), schedule), Ok(AnySchedule::Cron(cron)) if !cron.names_zone())
+                AnySchedule::for_job(stored.name(), schedule).is_ok_and(|given| given.lacks_zone())
             });
         if names_none { stored.zone(zone) } else { stored }
     };

@@ -75,6 +75,7 @@ pub(super) fn line(
     let schedule = match entry.when.clone() {
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),
+        When::At(at) => Some(AnySchedule::At(at)),
         When::Cron(cron) => Some(AnySchedule::Cron(match &defaults.zone {
             Some(zone) if !cron.names_zone() => cron
                 .in_zone(zone)

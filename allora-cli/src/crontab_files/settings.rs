@@ -2,7 +2,11 @@
 //! change them for the lines below.
 
 use crate::values::duration;
-use allora_core::{Delivery, Placement, Retry, Settings, crontab::Entry, schedule::ParseError};
+use allora_core::{
+    Delivery, Placement, Retry, Settings,
+    crontab::Entry,
+    schedule::{ParseError, parse_instant},
+};
 use std::time::Duration;
 
 /// The settings of lines for which the crontab sets nothing.
@@ -81,6 +85,14 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             "DELAY" => settings.delay = duration()?,
             "JITTER" => settings.jitter = duration()?,
             "OVERLAP" => settings.overlap = value.parse().map_err(refused)?,
+            "START" => settings.start = Some(parse_instant(value).map_err(refused)?),
+            "END" => settings.end = Some(parse_instant(value).map_err(refused)?),
+            "MAX_RUNS" => {
+                settings.max_runs = Some(value.parse().map_err(|_| expected("a number from 1"))?);
+            }
+            // The reader of the crontab has counted the fields by it.
+            "SECONDS" if matches!(value.as_str(), "0" | "1") => {}
+            "SECONDS" => return Err(expected("1 for six time fields, seconds first, or 0")),
             "MUTEX" => settings.mutex = Some(value.as_str().into()),
             "ATTEMPTS" => {
                 attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
@@ -99,7 +111,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
-                             ATTEMPTS, RETRY_WAIT, MUTEX, NODES and LABEL";
+                             ATTEMPTS, RETRY_WAIT, MUTEX, START, END, MAX_RUNS, SECONDS, NODES and \
+                             LABEL";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));
             }

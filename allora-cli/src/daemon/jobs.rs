@@ -109,5 +109,6 @@ fn command<S: Schedule>(schedule: S, line: &Line, context: &Arc<CommandContext>)
     let work =
         Arc::new(CommandSpec { invocation, stdin, environment, folder: None, user, timeout });
     let context = context.clone();
-    job(schedule, async move |run: Run| execute(work, run, context).await)
+    // The warnings are logged with file and line when the crontab is read.
+    job(schedule, async move |run: Run| execute(work, run, context).await).without_warnings()
 }

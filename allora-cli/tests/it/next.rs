@@ -27,10 +27,22 @@ fn the_policy_for_changes_of_the_clock_can_be_chosen() {
 #[test]
 fn reasons_are_given_when_asked_for() {
     let args = ["next", "30 2 * * *", "--zone", "America/New_York", "-n", "2", "--explain"];
-    let said = allora(&[&args[..], &["--after", "2026-03-07T12:00:00Z"]].concat()).fine();
+    let said = allora(&[&args[..], &["--after", "2026-03-07T12:00:00Z"]].concat());
+    assert_eq!(said.err, "note: every day at 2:30 America/New_York\n");
+    let said = said.out;
     let (first, second) = said.split_once('\n').unwrap();
     assert!(first.starts_with("2026-03-08T07:00:00Z  2026-03-08 02:30 does not exist"), "{said}");
     assert_eq!(second, "2026-03-09T06:30:00Z\n");
+}
+
+#[test]
+fn a_phrase_is_a_schedule_and_a_schedule_is_described_in_words() {
+    let args = ["next", "every monday at 9am Europe/Rome", "--after", "2026-01-01T00:00:00Z"];
+    let said = allora(&[&args[..], &["-n", "1", "--explain"]].concat());
+    assert_eq!((said.code, said.out.as_str()), (0, "2026-01-05T08:00:00Z\n"));
+    assert_eq!(said.err, "note: every Monday at 9:00 Europe/Rome\n");
+    let said = allora(&["next", "every mondays at 9"]).refused(1);
+    assert!(said.contains("write `every monday at 9:00`"), "{said}");
 }
 
 #[test]
@@ -69,7 +81,11 @@ fn bad_input_is_one_line_that_says_where() {
         (&["next", "0 0 30 2 *"], 1, "day"),
         (&["next", "nowhere", "--url", "sqlite:none.db"], 1, "`nowhere` is one word"),
         (&["next", "* * * * *", "--zone", "Mars/Olympus"], 1, "--zone: time zone"),
-        (&["next", "@every 1h", "--zone", "Europe/Rome"], 1, "only cron expressions"),
+        (
+            &["next", "@every 1h", "--zone", "Europe/Rome"],
+            1,
+            "only cron and Quartz expressions have a zone",
+        ),
         (&["next", "* * * * *", "--after", "tomorrow"], 2, "--after"),
         (&["next", "* * * * *", "--count", "0"], 2, "--count"),
         (&["next", "* * * * *", "--dst", "x"], 2, "--dst"),

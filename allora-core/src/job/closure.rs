@@ -4,7 +4,7 @@ use super::{Job, JobSpec, Token};
 use crate::{
     error::{BoxError, Result},
     run::Run,
-    schedule::Schedule,
+    schedule::{Schedule, Warning},
     time::Time,
 };
 use async_trait::async_trait;
@@ -115,5 +115,9 @@ where
 
     fn check(&self) -> Result {
         Ok(self.schedule.check()?)
+    }
+
+    fn warnings(&self) -> &[Warning] {
+        self.schedule.warnings()
     }
 }

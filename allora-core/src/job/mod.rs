@@ -16,6 +16,7 @@ pub use spec::JobSpec;
 use crate::{
     error::{BoxError, Result},
     run::Run,
+    schedule::Warning,
     time::Time,
 };
 use async_trait::async_trait;
@@ -101,5 +102,10 @@ pub trait Job: Send + Sync + 'static {
     /// As [`Schedule::check`](crate::Schedule::check).
     fn check(&self) -> Result {
         Ok(())
+    }
+
+    /// As [`Schedule::warnings`](crate::Schedule::warnings).
+    fn warnings(&self) -> &[Warning] {
+        &[]
     }
 }

@@ -4,6 +4,7 @@ use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings, Token};
 use crate::{
     error::Result,
     run::Payload,
+    schedule::Warning,
     time::{Time, whole_millis},
 };
 use std::{
@@ -35,13 +36,15 @@ pub struct JobSpec {
     pub(crate) settings: Arc<Settings>,
     /// For a stored schedule: its kind and its data.
     pub(crate) payload: Option<Arc<Payload>>,
+    /// The warnings about its schedule were reported elsewhere.
+    pub(crate) is_quiet: bool,
 }
 
 impl<J: Job> From<J> for JobSpec {
     fn from(job: J) -> Self {
         static PLAIN: OnceLock<Arc<Settings>> = OnceLock::new();
         let settings = PLAIN.get_or_init(Arc::default).clone();
-        Self { job: Arc::new(job), settings, payload: None }
+        Self { job: Arc::new(job), settings, payload: None, is_quiet: false }
     }
 }
 
@@ -54,7 +57,7 @@ impl fmt::Debug for JobSpec {
 impl JobSpec {
     /// A job with these settings.
     pub fn with(job: Arc<dyn Job>, settings: Settings) -> Self {
-        Self { job, settings: Arc::new(settings), payload: None }
+        Self { job, settings: Arc::new(settings), payload: None, is_quiet: false }
     }
 
     pub(crate) fn carrying(mut self, payload: Payload) -> Self {
@@ -175,6 +178,13 @@ impl JobSpec {
         self.set(|settings| settings.version = version)
     }
 
+    /// Reports no [warning](crate::Event::ScheduleWarning) about its schedule: for a program that
+    /// has reported the warnings itself.
+    pub fn without_warnings(mut self) -> Self {
+        self.is_quiet = true;
+        self
+    }
+
     /// Sets all settings.
     pub fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
@@ -190,6 +200,11 @@ impl JobSpec {
         }
         let text = format!("{CODE} {}", schedule.as_deref().unwrap_or("custom"));
         self.settings.definition(&text)
+    }
+
+    /// The warnings to report about its schedule.
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        if self.is_quiet { &[] } else { self.job.warnings() }
     }
 
     /// Checks the job and its settings.

@@ -256,13 +256,21 @@ impl Former {
         new: CheckedSchedule<'_>,
         now: Time,
     ) -> Result<Replan, InvalidNextAt> {
-        let former = Definition::parse(name, &self.definition).ok().map(|read| read.bare());
-        let schedule = |text: &str| text.split(';').next().map(str::to_owned);
+        let [former, own] =
+            [&self.definition, definition].map(|text| Definition::parse(name, text).ok());
+        let same_schedule = match (&former, &own) {
+            (Some(former), Some(own)) => {
+                former.schedule() == own.schedule() && former.settings().start == new.start()
+            }
+            // Texts that only their code can read.
+            (None, None) => self.definition.split(';').next() == definition.split(';').next(),
+            _ => false,
+        };
+        let former = former.map(|former| former.bare());
         let redefinition = Redefinition {
             former: former.as_ref().map(|spec| CheckedSchedule::of(name, spec)),
             new,
-            same_schedule: schedule(&self.definition) == schedule(definition)
-                && former.as_ref().is_none_or(|spec| new.start() == spec.settings.start),
+            same_schedule,
             skip: false,
             progress: self.progress,
             now,

@@ -11,6 +11,10 @@ pub(crate) fn log(event: &Event) {
         Event::DurabilityWarning { what } => {
             warn!(target: "allora", what, "the store can lose the record of at-most-once runs");
         }
+        Event::ScheduleWarning { name, warning } => {
+            let (code, warning) = (warning.code, &warning.message);
+            warn!(target: "allora", job = %name, code, warning, "the job's schedule is seldom intended");
+        }
         Event::Ready { node, jobs } => {
             info!(target: "allora", %node, jobs, "the scheduler has reached its store");
         }

@@ -19,6 +19,7 @@ use crate::{
     job::{JobSpec, Placement},
     run::{Heartbeat, Run},
     runtime::Runtime,
+    schedule::Warning,
     store_clock::StoreClock,
     stored::Router,
     time::Time,
@@ -218,6 +219,11 @@ impl Node {
     /// `AlreadyExists` if the node has a job of this name.
     pub(crate) fn add(&self, name: Arc<str>, spec: JobSpec) -> Result {
         let placement = spec.settings.placement;
+        let warned = |warning: &Warning| Event::ScheduleWarning {
+            name: name.clone(),
+            warning: warning.clone(),
+        };
+        let warnings: Vec<Event> = spec.warnings().iter().map(warned).collect();
         let rejected = {
             let mut shared = self.shared();
             if shared.jobs.contains_key(&name) {
@@ -230,6 +236,7 @@ impl Node {
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
+        self.emit(warnings);
         self.claimers[placement].notify();
         Ok(())
     }

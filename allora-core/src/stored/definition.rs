@@ -33,6 +33,12 @@ use std::{fmt, sync::Arc};
 /// | `start …`, `end …` | the earliest and the latest scheduled time, as RFC 3339 |
 /// | `max-runs 12` | the largest number of occurrences |
 /// | `mutex tapes` | the mutex group, whose jobs run one at a time |
+/// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
+/// | `only-within 9:00-17:30` | the hours within which it runs |
+/// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | a period in which it does not run |
+///
+/// The last three are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
+/// belong to the schedule, and a schedule may have several of each.
 ///
 /// A definition in a later format begins with `@v` and a number. This build rejects it, and names
 /// the reason. It rejects unknown settings with their column.
@@ -65,14 +71,14 @@ impl Definition {
     /// # Errors
     /// `Invalid` with the rejected schedule, zone or setting.
     pub fn new(name: &str, text: &str, zone: Option<&str>, settings: Settings) -> Result<Self> {
-        // The schedule cannot contain a setting: no schedule has a semicolon.
+        // After a semicolon the text has rules of a calendar, and never a setting.
         let mut schedule = AnySchedule::for_job(name, text)?;
         if let Some(zone) = zone {
             schedule = in_zone(schedule, zone)?;
         }
         schedule.check()?;
         settings.check()?;
-        let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
         Ok(Self { text, zone: zone.map(str::to_owned), schedule, settings })
     }
 
@@ -91,14 +97,16 @@ impl Definition {
             let newer = ParseError::new(Field::Text, 0, word, "was written by a newer build");
             return Err(newer.remedy("update this program").into());
         }
-        let mut parts = parts(text);
-        let (_, schedule) = parts.next().unwrap_or((0, ""));
         let mut read = Read::default();
-        for (at, part) in parts {
+        // The settings become blanks, so that errors in what is left have their true column.
+        let mut schedule = text.to_owned();
+        for (at, part) in parts(text).skip(1).filter(|(_, part)| !AnySchedule::is_rule(part)) {
             read.setting(at, part)?;
+            let begin = text[..at].rfind(';').unwrap_or(at);
+            schedule.replace_range(begin..at + part.len(), &" ".repeat(at + part.len() - begin));
         }
         let (zone, settings) = read.done();
-        Self::new(name, schedule, zone.as_deref(), settings)
+        Self::new(name, &schedule, zone.as_deref(), settings)
     }
 
     /// The schedule's text as it was given, without a separate zone.
@@ -167,13 +175,12 @@ fn following(name: &str, entry: &JobSpec, after: Time, started: u64) -> Result<O
 }
 
 fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
-    match schedule {
-        AnySchedule::Cron(cron) if cron.names_zone() => Err(Error::invalid(format!(
-            "the zone {zone:?} conflicts with the zone {:?} in the schedule; use one",
-            cron.zone()
-        ))),
-        schedule => Ok(schedule.in_zone(zone)?),
+    if let Some(named) = schedule.zone() {
+        return Err(Error::invalid(format!(
+            "the zone {zone:?} conflicts with the zone {named:?} in the schedule; use one"
+        )));
     }
+    Ok(schedule.in_zone(zone)?)
 }
 
 /// A schedule without code, for planning only.
@@ -234,10 +241,22 @@ mod tests {
         check("* * * * *; Delay 1m", "column 12: \"Delay\" is not a setting");
         check("* * * * *; zone Mars/X", "Mars/X");
         check("* * * * * Asia/Tokyo; zone Europe/Rome", "use one");
+        check("@quartz 0 * * * * ? Asia/Tokyo; zone Europe/Rome", "use one");
         check("@every 1h; zone Europe/Rome", "no wall clock");
         check("* * * * *; retry 5 10s 1h", "at_least_once");
         check("* * * * *; at-least-once 10ms", "1 s to 24 h");
         check("* * * * *; delay 99999999999999999999s", "too large");
+        check(
+            "* * * * *; delay 1m; except 2026-02-30; jitter 1m",
+            "setting, column 29: \"2026-02-30\"",
+        );
+        check("* * * * *; mutex é; only-within 9-17", "setting, column 34: \"9-17\" is not a span");
+        check("* * * * *; except 2026-02-28; zone Europe/Rome", "");
+        check("0 9 * * *; except 0 9 * * *", "every occurrence is excluded");
+        check(
+            "0 9 * * *; holidays italy",
+            "column 12: \"holidays\" is not a setting of this build",
+        );
     }
 
     /// Numbers that follow from a seed; SplitMix64.
@@ -301,12 +320,15 @@ mod tests {
             ("@every 1h30m", false),
             ("@every 1h phase 5m", false),
             ("@at 2026-01-01T00:00:00.000Z", false),
-            ("@quartz 0 0 9 ? * MON", false),
+            ("@quartz 0 0 9 ? * MON", true),
             ("@daily", true),
+            ("every monday at 9am; except 2026-12-25 2026-12-26 Europe/Rome; except @noon", true),
+            ("@every 1h; only-within 9:00-17:30", true),
+            ("@daily; blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z", true),
         ];
         let mut random = Random(7);
         for _ in 0..4_000 {
-            let (text, zoned) = schedules[random.below(8) as usize];
+            let (text, zoned) = schedules[random.below(schedules.len() as u64) as usize];
             let zone = random.maybe(|_| "Asia/Tokyo").filter(|_| zoned);
             let settings = random.settings();
             let definition = Definition::new("job", text, zone, settings).unwrap();
@@ -350,6 +372,27 @@ mod tests {
         let definition = Definition::parse("job", &entry.definition()).unwrap();
         assert_eq!(definition.settings(), &*entry.settings);
         assert_eq!(definition.to_string(), entry.definition());
+    }
+
+    #[test]
+    fn a_calendar_may_stand_among_the_settings() {
+        let text = "0 9 * * *; delay 1m; except 2026-12-25; zone Europe/Rome; blackout \
+                    2026-12-26T00:00:00Z/2026-12-28T00:00:00Z";
+        let definition = Definition::parse("job", text).unwrap();
+        assert_eq!(
+            definition.to_string(),
+            "0 9 * * *; except 2026-12-25; blackout 2026-12-26T00:00:00Z/2026-12-28T00:00:00Z; \
+             zone Europe/Rome; delay 60000ms"
+        );
+        let now = "2026-12-24T12:00:00Z".parse().unwrap();
+        let first = definition.first("job", now).unwrap().unwrap();
+        assert_eq!(first.scheduled_at.to_rfc3339(), "2026-12-28T08:00:00+00:00");
+        assert_eq!(first.due_at.to_rfc3339(), "2026-12-28T08:01:00+00:00");
+        let dates = schedule::Dates::parse("2026-12-25").unwrap();
+        let filtered = schedule::cron("0 9 * * * Europe/Rome").unwrap().except(dates);
+        let entry = crate::job(filtered, async |_: Run| {}).max_runs(3);
+        let read = Definition::parse("job", &entry.definition()).unwrap();
+        assert_eq!(read.to_string(), entry.definition());
     }
 
     #[test]

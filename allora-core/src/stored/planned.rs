@@ -8,6 +8,7 @@ use crate::{
     time::{Time, whole_millis},
 };
 use chrono::SecondsFormat;
+use tracing::warn;
 
 /// A schedule that is to be added, and all that the request borrows from.
 pub(super) struct Planned<'a> {
@@ -32,6 +33,10 @@ impl<'a> Planned<'a> {
             )));
         }
         let (first, data) = (first_run(stored, next)?, stored.bytes()?);
+        for warning in definition.schedule().warnings() {
+            let (code, warning) = (warning.code, &warning.message);
+            warn!(target: "allora", job = stored.name, code, warning, "the job's schedule is seldom intended");
+        }
         Ok(Self { stored, text: definition.to_string(), first, data })
     }
 

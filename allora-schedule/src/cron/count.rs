@@ -10,6 +10,7 @@ use super::{
 /// number of months and of changes of the clock in between.
 pub(super) fn count(fields: &Fields, zone: &Zone, once: bool, from: i64, until: i64) -> u64 {
     let (mut from, mut total) = (from, 0);
+    let until = until.min(fields.end());
     while from < until {
         let back = zone.cycles_before(from);
         let k = zone.segment_at(from - back);

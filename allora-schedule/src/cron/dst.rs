@@ -24,6 +24,10 @@ pub enum Dst {
 /// answer for what their clock shows, from their start to their end.
 pub(super) fn next(fields: &Fields, zone: &Zone, once: bool, from: i64) -> Option<i64> {
     let mut from = from;
+    // Years are not the same in each cycle.
+    if from > fields.end() {
+        return None;
+    }
     // Up to the end of the table, then a whole cycle, and one more for what lies across their
     // border: absent from these is absent for ever.
     for _ in 0..3 {

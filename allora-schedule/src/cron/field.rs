@@ -16,6 +16,8 @@ pub(super) struct Kind {
     /// Ranges may run past the end: `22-6`.
     circle: bool,
     names: &'static [&'static str],
+    /// Quartz: a step may stand alone (`/5`), names may be longer, and there is no `H`.
+    is_quartz: bool,
     /// The unit of `@every`, for a warning.
     unit: &'static str,
     /// Where `H` ends: the 28th, so that it exists in each month.
@@ -23,7 +25,7 @@ pub(super) struct Kind {
 }
 
 const fn numbers(field: Field, lo: u32, hi: u32, unit: &'static str) -> Kind {
-    Kind { field, lo, hi, top: hi, circle: false, names: &[], unit, hash_to: hi }
+    Kind { field, lo, hi, top: hi, circle: false, names: &[], is_quartz: false, unit, hash_to: hi }
 }
 
 pub(super) const SECOND: Kind = numbers(Field::Second, 0, 59, "s");
@@ -39,6 +41,17 @@ pub(super) const WEEKDAY: Kind = Kind {
     hash_to: 6,
     ..numbers(Field::Weekday, 0, 7, "")
 };
+
+/// The fields of the Quartz dialect, seconds first.
+pub(super) const QUARTZ: [Kind; 6] = [
+    Kind { is_quartz: true, ..SECOND },
+    Kind { is_quartz: true, ..MINUTE },
+    Kind { is_quartz: true, ..HOUR },
+    Kind { is_quartz: true, ..DAY },
+    Kind { is_quartz: true, ..MONTH },
+    // 1 is Sunday.
+    Kind { is_quartz: true, lo: 1, hi: 7, top: 7, ..WEEKDAY },
+];
 
 const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
@@ -124,10 +137,18 @@ impl Reader<'_> {
                 item.at += 1;
                 self.stepped(item, kind.lo, kind.top - kind.lo + 1)
             }
-            Some(b'H' | b'h') if matches!(item.byte(1), None | Some(b'/' | b'(')) => {
+            Some(b'/') if kind.is_quartz => self.stepped(item, kind.lo, kind.top - kind.lo + 1),
+            Some(b'H' | b'h')
+                if !kind.is_quartz && matches!(item.byte(1), None | Some(b'/' | b'(')) =>
+            {
                 self.hashed(item)
             }
             Some(b'L' | b'l') if kind.field == Field::Day => self.last_day(item),
+            Some(b'L' | b'l')
+                if kind.is_quartz && kind.field == Field::Weekday && item.text.len() == 1 =>
+            {
+                Ok(kind.range(kind.top, 1, 1))
+            }
             Some(b'L' | b'l') if kind.field == Field::Weekday && item.text.len() == 1 => Err(item
                 .error("alone is Saturday in some crons and the month's last day in others")
                 .remedy("write SAT, or 5L for the month's last Friday, or L as day of month")),
@@ -137,9 +158,11 @@ impl Reader<'_> {
 
     fn value_or_range(&mut self, mut item: Item<'_>) -> Result<u64, ParseError> {
         let kind = item.kind;
+        let is_named = item.peek().is_some_and(|byte| byte.is_ascii_alphabetic());
         let start = item.value()?;
         match item.peek() {
             None => Ok(kind.range(start, 1, 1)),
+            Some(b'/') if is_named && kind.field == Field::Weekday => item.step_on_a_weekday(start),
             Some(b'/') => {
                 // Sunday as 7 begins the week, as 0 does.
                 let start = if start > kind.top { kind.lo } else { start };
@@ -160,7 +183,7 @@ impl Reader<'_> {
             Some(b'L' | b'l') if kind.field == Field::Weekday => {
                 item.at += 1;
                 item.end("an L ends the item: 5L is the month's last Friday")?;
-                self.days.last_of_week |= 1 << (start % 7);
+                self.days.last_of_week |= 1 << ((start - kind.lo) % 7);
                 Ok(0)
             }
             Some(b'#') if kind.field == Field::Weekday => {
@@ -172,7 +195,7 @@ impl Reader<'_> {
                         .remedy("write MON#2 for the second Monday, MONL for the last"));
                 };
                 item.end("one number ends the item: MON#2 is the second Monday")?;
-                self.days.nth[(start % 7) as usize] |= 1 << nth;
+                self.days.nth[((start - kind.lo) % 7) as usize] |= 1 << nth;
                 Ok(0)
             }
             Some(_) => Err(item.unexpected()),
@@ -248,6 +271,33 @@ impl Reader<'_> {
         let first = hash.pick(kind.field, step);
         Ok(kind.range(start + first, count - first, step))
     }
+}
+
+/// The first three letters of a name that is written out, as the `cron` crate reads it too.
+fn shortened(name: &str) -> &str {
+    const LONG: [&str; 20] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "sunday",
+        "monday",
+        "tues",
+        "tuesday",
+        "wednesday",
+        "thurs",
+        "thursday",
+        "friday",
+        "saturday",
+    ];
+    if LONG.iter().any(|long| long.eq_ignore_ascii_case(name)) { &name[..3] } else { name }
 }
 
 fn is_day(kind: &Kind) -> bool {
@@ -361,7 +411,8 @@ impl Item<'_> {
             self.kind.field == Field::Weekday && letters == 4 && name.ends_with(['L', 'l']);
         let name = if ends_in_l { &name[..3] } else { name };
         let names = self.kind.names;
-        let Some(index) = names.iter().position(|known| known.eq_ignore_ascii_case(name)) else {
+        let short = if self.kind.is_quartz { shortened(name) } else { name };
+        let Some(index) = names.iter().position(|known| known.eq_ignore_ascii_case(short)) else {
             let reason = format!("is not the name of a {}", self.kind.field);
             return Err(self
                 .error_at(self.start + self.at, reason)
@@ -405,6 +456,28 @@ impl Item<'_> {
         })?;
         self.end("write one step, a whole number, as in */5")?;
         Ok(Some(step))
+    }
+
+    /// Rejects `MON/2`, which has two readings.
+    fn step_on_a_weekday(mut self, start: u32) -> Result<u64, ParseError> {
+        let name = self.kind.names[((start - self.kind.lo) % 7) as usize];
+        let step = self.step()?.unwrap_or(1);
+        let first = (start - self.kind.lo) % 7;
+        let days = self.kind.names.iter().skip(first as usize).step_by(step as usize);
+        let days: Vec<&str> = days.copied().collect();
+        let days = days.join(",");
+        let weeks = match step {
+            1 => "each week".to_owned(),
+            2 => "every other week".to_owned(),
+            step => format!("one week in {step}"),
+        };
+        let other = match step {
+            1 => format!("{name} alone"),
+            step => format!("@every {step}w from the instant of the first {name}"),
+        };
+        let reason =
+            format!("is {days} of each week in some crons, and {name} of {weeks} to others");
+        Err(self.error(reason).remedy(format!("write {days}, or {other}")))
     }
 
     fn long_step(&self, step: u32) -> Warning {

@@ -1,5 +1,7 @@
 //! A parsed expression: one bit per value of every field.
 
+use super::next::{DAY, days_from_civil};
+
 /// Which values each field allows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fields {
@@ -12,10 +14,41 @@ pub(super) struct Fields {
     /// Bits 1 to 12.
     pub(super) months: u32,
     pub(super) days: Days,
+    /// `None`: every year.
+    pub(super) years: Option<Years>,
     /// The minute field starts with `*`.
     pub(super) minute_star: bool,
     /// The hour field starts with `*`.
     pub(super) hour_star: bool,
+}
+
+/// A set of years from [`Years::FIRST`] to [`Years::LAST`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Years {
+    bits: [u64; 4],
+}
+
+impl Years {
+    pub(super) const FIRST: i64 = 1970;
+    pub(super) const LAST: i64 = 2199;
+
+    /// Adds a year within the range.
+    pub(super) fn insert(&mut self, year: i64) {
+        let bit = (year - Self::FIRST) as usize;
+        self.bits[bit / 64] |= 1 << (bit % 64);
+    }
+
+    pub(super) fn has(self, year: i64) -> bool {
+        (Self::FIRST..=Self::LAST).contains(&year) && {
+            let bit = (year - Self::FIRST) as usize;
+            self.bits[bit / 64] >> (bit % 64) & 1 != 0
+        }
+    }
+
+    /// The first year of the set not before this one.
+    fn from(self, year: i64) -> Option<i64> {
+        (year.max(Self::FIRST)..=Self::LAST).find(|year| self.has(*year))
+    }
 }
 
 /// Which days of a month match: two fields that are OR-ed, unless one of them starts with `*`.
@@ -123,6 +156,15 @@ impl Fields {
     /// A year is one of fourteen kinds (leap or not, times the weekday of 1 January), and every
     /// kind occurs in the 400 years after which the Gregorian calendar repeats. So this is a proof.
     pub(super) fn can_match(&self) -> bool {
+        if let Some(years) = self.years {
+            // Few enough to be looked at.
+            let mut months = (Years::FIRST..=Years::LAST)
+                .filter(|year| years.has(*year))
+                .flat_map(|year| (1..=12).map(move |month| (year, month)));
+            return months.any(|(year, month)| {
+                self.days_of(year, month, days_from_civil(year, month, 1)) != 0
+            });
+        }
         (0..14).any(|kind| {
             let (leap, mut first) = (kind >= 7, kind % 7);
             (1..=12).any(|month| {
@@ -132,6 +174,24 @@ impl Fields {
                 self.months >> month & 1 != 0 && self.days.in_month(weekday, len) != 0
             })
         })
+    }
+
+    /// `true` if this year may match.
+    pub(super) fn has_year(&self, year: i64) -> bool {
+        self.years.is_none_or(|years| years.has(year))
+    }
+
+    /// The first year not before this one that may match.
+    pub(super) fn year_from(&self, year: i64) -> Option<i64> {
+        self.years.map_or(Some(year), |years| years.from(year))
+    }
+
+    /// A second after which no clock of the world shows a year that may match.
+    pub(super) fn end(&self) -> i64 {
+        match self.years {
+            None => i64::MAX,
+            Some(_) => days_from_civil(Years::LAST + 1, 1, 2) * DAY,
+        }
     }
 
     /// `true` if the schedule follows elapsed time under Debian's rules.

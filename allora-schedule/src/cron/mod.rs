@@ -2,23 +2,29 @@
 //! is unambiguous.
 
 mod count;
+mod describe;
 mod dst;
 mod field;
 mod fields;
 mod next;
 mod notes;
 mod parse;
+mod quartz;
 mod render;
+mod warnings;
+mod years;
 mod zone;
 
 pub use dst::Dst;
+pub use quartz::Quartz;
+pub use warnings::Warning;
+pub(crate) use zone::Zone;
 pub use zone::{tz_version, zone_name};
 
-use crate::{Note, ParseError, Quartz, Schedule, Time, schedule::latest};
+use crate::{Note, ParseError, Schedule, Time, schedule::latest};
 use chrono::DateTime;
 use fields::Fields;
 use std::{fmt, str::FromStr, sync::Arc};
-use zone::Zone;
 
 /// Reads a cron expression: short for [`Cron::parse`].
 ///
@@ -53,7 +59,7 @@ pub fn cron(text: &str) -> Result<Cron, ParseError> {
 /// | `5L` `MONL` `MON#2` | weekday | last Friday, last Monday, second Monday |
 /// | `?` | day fields | `*` |
 /// | `H` `H/15` `H(0-29)` | anywhere, with [`Cron::for_job`] | a value that follows from the job's name |
-/// | `@hourly` … `@yearly` | instead of the fields | `@daily` and `@midnight` are `0 0 * * *` |
+/// | `@hourly` … `@yearly` | instead of the fields | `@daily` and `@midnight` are `0 0 * * *`, `@noon` is `0 12 * * *` |
 ///
 /// # Two day fields
 /// As in Debian's cron a day matches if *either* day field does: `0 0 13 * FRI` is each 13th and
@@ -80,22 +86,6 @@ pub struct Cron {
     names_zone: bool,
     dst: Dst,
     warnings: Vec<Warning>,
-}
-
-/// Something legal that is seldom meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Warning {
-    /// A short name that does not change: `long-step`, `both-days`.
-    pub code: &'static str,
-    /// The meaning of the text, and the probable intention.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
 }
 
 impl Cron {
@@ -130,10 +120,10 @@ impl Cron {
     }
 
     /// Reads an expression of the Quartz dialect: seconds first, an optional year, weekdays from
-    /// 1 = Sunday, both day fields must match; always UTC. The `cron` crate does the work.
+    /// 1 = Sunday, both day fields must match. A zone may be the last word; without it: UTC.
     ///
     /// # Errors
-    /// Whatever the `cron` crate refuses, and text over 1024 bytes.
+    /// As [`Cron::parse`]; also years outside 1970 to 2199.
     pub fn quartz(text: &str) -> Result<Quartz, ParseError> {
         Quartz::parse(text)
     }
@@ -174,7 +164,16 @@ impl Cron {
         self.names_zone
     }
 
-    /// Warnings about legal text that is seldom intended.
+    /// Warnings about legal text that is seldom intended, such as sixty runs for `* 2 * * *`. The
+    /// scheduler logs them when a job is added.
+    ///
+    /// ```
+    /// use allora_schedule::cron;
+    ///
+    /// let warned = cron("* 2 * * *")?;
+    /// assert_eq!(warned.warnings()[0].code, "every-minute");
+    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// ```
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -183,6 +182,14 @@ impl Cron {
     /// fixed times.
     fn once(&self) -> bool {
         self.dst == Dst::Debian && !self.fields.is_wildcard()
+    }
+
+    /// Writes the policy for changes of the clock, unless it is the default.
+    fn fmt_dst(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dst {
+            Dst::Debian => Ok(()),
+            Dst::Literal => f.write_str(" dst=literal"),
+        }
     }
 
     /// The first second after this one.
@@ -217,6 +224,18 @@ impl Schedule for Cron {
         true
     }
 
+    fn describe(&self) -> Option<String> {
+        Some(describe::describe(self))
+    }
+
+    fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    fn wall_clock(&self) -> Option<&str> {
+        Some(self.zone())
+    }
+
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         notes::notes(self, after, until)
     }
@@ -235,10 +254,7 @@ impl Eq for Cron {}
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", render::Canonical(&self.fields), self.zone())?;
-        match self.dst {
-            Dst::Debian => Ok(()),
-            Dst::Literal => f.write_str(" dst=literal"),
-        }
+        self.fmt_dst(f)
     }
 }
 

@@ -27,10 +27,10 @@ impl Fields {
         days = days >> day >> 1 << day << 1;
         while days == 0 {
             let later = self.months >> month >> 1;
-            month = if later != 0 {
+            month = if later != 0 && self.has_year(year) {
                 month + 1 + later.trailing_zeros()
             } else {
-                year += 1;
+                year = self.year_from(year + 1)?;
                 self.months.trailing_zeros()
             };
             if year > LAST_YEAR {
@@ -47,7 +47,7 @@ impl Fields {
     pub(super) fn days_of(&self, year: i64, month: u32, first: i64) -> u32 {
         #[cfg(test)]
         tests::STEPS.with(|steps| steps.set(steps.get() + 1));
-        if self.months >> month & 1 == 0 {
+        if self.months >> month & 1 == 0 || !self.has_year(year) {
             return 0;
         }
         self.days.in_month(weekday(first), month_length(is_leap(year), month))

@@ -15,7 +15,7 @@ pub(super) fn notes(cron: &Cron, after: Time, until: Time) -> Vec<Note> {
     for k in first..segments.len() {
         let (segment, before) = (segments[k], segments[k - 1]);
         let Some(at) = DateTime::from_timestamp(segment.start + back, 0) else { break };
-        if at > until {
+        if at > until || at.timestamp() > cron.fields.end() {
             break;
         }
         let (shown, from) = (segment.start + segment.offset, segment.start + before.offset);

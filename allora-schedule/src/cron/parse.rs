@@ -4,13 +4,26 @@ use super::{
     Dst, Warning,
     field::{self, NameHash, Word},
     fields::{Days, Fields},
+    warnings, years,
     zone::Zone,
 };
-use crate::{Field, ParseError};
+use crate::{Field, ParseError, nearest::nearest};
 use std::sync::Arc;
 
 /// Longer text is refused before it is looked at, in bytes.
 const LIMIT: usize = 1024;
+
+/// The macros that stand for five fields.
+const MACROS: [(&str, &str); 8] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@noon", "0 12 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
 
 #[derive(Debug)]
 pub(super) struct Parsed {
@@ -23,7 +36,7 @@ pub(super) struct Parsed {
 pub(super) fn parse(text: &str, job: Option<&str>) -> Result<Parsed, ParseError> {
     let mut words = Words::of(text)?;
     let dst = words.take_dst()?;
-    let zone = words.take_zone()?;
+    let zone = words.take_zone(5)?;
     let mut warnings = Vec::new();
     let fields = match words.macro_fields()? {
         Some(text) => {
@@ -35,9 +48,23 @@ pub(super) fn parse(text: &str, job: Option<&str>) -> Result<Parsed, ParseError>
     Ok(Parsed { fields, zone, dst, warnings })
 }
 
+/// The Quartz dialect, and the text of its fields.
+pub(super) fn parse_quartz(text: &str) -> Result<(Parsed, String), ParseError> {
+    let mut words = Words::of(text)?;
+    let dst = words.take_dst()?;
+    let zone = words.take_zone(6)?;
+    let mut warnings = Vec::new();
+    let fields = match words.macro_fields()? {
+        Some(text) => read(Words::of(text)?.fields()?, None, &mut warnings)?,
+        None => read_quartz(words.quartz_fields()?, &mut warnings)?,
+    };
+    let texts: Vec<&str> = words.seen().iter().map(|word| word.text).collect();
+    Ok((Parsed { fields, zone, dst, warnings }, texts.join(" ")))
+}
+
 /// The blank-separated words, with their place in the text.
 struct Words<'a> {
-    words: [Word<'a>; 8],
+    words: [Word<'a>; 10],
     /// May be more than there is room for: such a text is refused anyway.
     count: usize,
 }
@@ -49,7 +76,7 @@ impl<'a> Words<'a> {
         if text.len() > LIMIT {
             return whole("is longer than 1024 bytes", "name the times with ranges and steps");
         }
-        let mut words = Self { words: [Word { text: "", at: 0 }; 8], count: 0 };
+        let mut words = Self { words: [Word { text: "", at: 0 }; 10], count: 0 };
         let bytes = text.as_bytes();
         let end = text.trim_ascii_end().len();
         let mut at = text.len() - text.trim_ascii_start().len();
@@ -107,13 +134,20 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn take_zone(&mut self) -> Result<Option<Arc<Zone>>, ParseError> {
+    /// Takes the last word if it is a zone; more than so many words are not all fields.
+    fn take_zone(&mut self, fields: usize) -> Result<Option<Arc<Zone>>, ParseError> {
         let is_macro = self.words[0].text.starts_with('@');
         let zone = self.last().filter(|word| {
-            if is_macro { self.count == 2 } else { self.count > 5 && looks_like_a_zone(word.text) }
+            if is_macro {
+                self.count == 2
+            } else {
+                self.count > fields && looks_like_a_zone(word.text)
+            }
         });
         let Some(word) = zone else { return Ok(None) };
-        if is_macro && self.words[0].text.eq_ignore_ascii_case("@every") {
+        let is_known =
+            |first: &str| MACROS.iter().any(|(name, _)| name.eq_ignore_ascii_case(first));
+        if is_macro && !is_known(self.words[0].text) {
             return Ok(None);
         }
         self.count -= 1;
@@ -125,15 +159,6 @@ impl<'a> Words<'a> {
         if !word.text.starts_with('@') {
             return Ok(None);
         }
-        const MACROS: [(&str, &str); 7] = [
-            ("@hourly", "0 * * * *"),
-            ("@daily", "0 0 * * *"),
-            ("@midnight", "0 0 * * *"),
-            ("@weekly", "0 0 * * 0"),
-            ("@monthly", "0 0 1 * *"),
-            ("@yearly", "0 0 1 1 *"),
-            ("@annually", "0 0 1 1 *"),
-        ];
         let known = MACROS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word.text));
         match known {
             Some((_, fields)) if self.count == 1 => Ok(Some(fields)),
@@ -146,23 +171,50 @@ impl<'a> Words<'a> {
             None if word.text.eq_ignore_ascii_case("@reboot") => Err(word
                 .error(Field::Text, "is not a time: on many machines there is no one reboot")
                 .remedy("only a crontab file may say it; run the work when the program starts")),
-            None => Err(word.error(Field::Text, "is not a macro").remedy(
-                "write @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually",
-            )),
+            None => {
+                let all =
+                    "@hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly, @annually";
+                let others = ["@every", "@at", "@quartz"];
+                let near = nearest(word.text, MACROS.iter().map(|(name, _)| *name).chain(others));
+                let remedy = match near {
+                    Some(near) => format!("write {near}, or one of {all}"),
+                    None => format!("write {all}, or @every and a period"),
+                };
+                Err(word.error(Field::Text, "is not a macro").remedy(remedy))
+            }
         }
+    }
+
+    fn quartz_fields(&self) -> Result<&[Word<'a>], ParseError> {
+        if matches!(self.count, 6 | 7) {
+            return Ok(&self.words[..self.count]);
+        }
+        let reason = format!("has {} fields, and not the six or seven of Quartz", self.count);
+        Err(self.words[0]
+            .error(Field::Text, reason)
+            .remedy("write second, minute, hour, day, month, weekday and perhaps a year"))
     }
 
     fn fields(&self) -> Result<&[Word<'a>], ParseError> {
         let fewer = "write five: minute, hour, day of month, month, weekday; or six, seconds first";
         match self.count {
             5 | 6 => Ok(&self.words[..self.count]),
+            _ if self.words[0].text.eq_ignore_ascii_case("every") => Err(self.words[0]
+                .error(Field::Text, "begins a phrase, and not a cron expression")
+                .remedy("read it with schedule::parse, or write five fields")),
             count @ ..5 => {
                 let reason = format!("has {count} of at least five fields");
                 Err(self.words[0].error(Field::Text, reason).remedy(fewer))
             }
+            7 => {
+                let reason = "is too much: a cron expression has no seventh field, for years";
+                Err(self.words[6].error(Field::Text, reason).remedy(
+                    "remove the year; a Quartz expression, in which Sunday is 1, is read by \
+                     Cron::quartz, or with @quartz before it",
+                ))
+            }
             count => {
-                let reason =
-                    format!("is too much: there are {count} fields, and no field for years");
+                let reason = format!("is too much: there are {count} fields");
                 Err(self.words[6].error(Field::Text, reason).remedy(fewer))
             }
         }
@@ -204,8 +256,8 @@ fn read(
     job: Option<&str>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Fields, ParseError> {
-    let (seconds, words) = match words {
-        [seconds, rest @ ..] if rest.len() == 5 => (Some(*seconds), rest),
+    let (second, words) = match words {
+        [second, rest @ ..] if rest.len() == 5 => (Some(*second), rest),
         all => (None, all),
     };
     let [minute, hour, day, month, weekday] = *words else {
@@ -213,7 +265,7 @@ fn read(
     };
     let hash = job.map(NameHash::new);
     let mut reader = field::Reader { hash, days: Days::default(), warnings };
-    let seconds = match seconds {
+    let seconds = match second {
         Some(word) => reader.read(&field::SECOND, word)?,
         None => 1,
     };
@@ -229,37 +281,69 @@ fn read(
         of_week_star: weekday.is_starred(),
         ..reader.days
     };
-    if let Some(warning) = both_days_and_a_star(day, weekday) {
-        warnings.push(warning);
-    }
+    warnings.extend(warnings::of(second, [minute, hour, day, month, weekday]));
     let fields = Fields {
         seconds,
         minutes,
         hours,
         months,
         days,
+        years: None,
         minute_star: minute.is_starred(),
         hour_star: hour.is_starred(),
     };
+    possible(fields, day, month, weekday)
+}
+
+/// The fields if they ever match.
+fn possible(
+    fields: Fields,
+    day: Word<'_>,
+    month: Word<'_>,
+    weekday: Word<'_>,
+) -> Result<Fields, ParseError> {
     if fields.can_match() {
         return Ok(fields);
     }
-    let reason = format!("never comes with month {} and weekday {}", month.text, weekday.text);
+    let years = if fields.years.is_some() { " in these years" } else { "" };
+    let reason =
+        format!("never comes with month {} and weekday {}{years}", month.text, weekday.text);
     Err(day.error(Field::Day, reason).remedy("name a date that exists; L is a month's last day"))
 }
 
-/// A field such as `*/2` beside another restricted one: Debian's cron wants both, others either.
-fn both_days_and_a_star(day: Word<'_>, weekday: Word<'_>) -> Option<Warning> {
-    let stepped = |word: Word<'_>| word.is_starred() && !word.is_any();
-    if day.is_any() || weekday.is_any() || !(stepped(day) || stepped(weekday)) {
-        return None;
-    }
-    let (day, weekday) = (day.text, weekday.text);
-    Some(Warning {
-        code: "both-days",
-        message: format!(
-            "day of month {day} and weekday {weekday}: since one of them starts with *, the day \
-             must match both, as in Debian's cron; some other crons run on either"
-        ),
-    })
+fn read_quartz(words: &[Word<'_>], warnings: &mut Vec<Warning>) -> Result<Fields, ParseError> {
+    let [second, minute, hour, day, month, weekday, ref years @ ..] = *words else {
+        unreachable!("the words were counted");
+    };
+    let mut reader = field::Reader { hash: None, days: Days::default(), warnings };
+    let [seconds, minutes, hours, days, months, weekdays] = &field::QUARTZ;
+    let seconds = reader.read(seconds, second)?;
+    let minutes = reader.read(minutes, minute)?;
+    let hours = reader.read(hours, hour)? as u32;
+    let of_month = reader.read(days, day)? as u32;
+    let months = reader.read(months, month)? as u32;
+    // Sunday is bit 1 in Quartz, and bit 0 here.
+    let of_week = (reader.read(weekdays, weekday)? >> 1) as u32;
+    // Both day fields must match.
+    let days = Days { of_month, of_week, of_month_star: true, ..reader.days };
+    let years = match years.first() {
+        Some(word) if !word.is_any() => Some(years::read(*word)?),
+        _ => None,
+    };
+    warnings.extend(warnings::of_times(Some(second), minute, hour));
+    // `0/5` is Quartz's usual way to write `*/5`.
+    let starred = |word: Word<'_>| {
+        word.is_starred() || word.text.starts_with('/') || word.text.starts_with("0/")
+    };
+    let fields = Fields {
+        seconds,
+        minutes,
+        hours,
+        months,
+        days,
+        years,
+        minute_star: starred(minute),
+        hour_star: starred(hour),
+    };
+    possible(fields, day, month, weekday)
 }

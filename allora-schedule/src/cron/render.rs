@@ -123,7 +123,8 @@ impl Display for List {
     }
 }
 
-fn bits(mut rest: u64) -> impl Iterator<Item = u32> {
+/// The positions of the set bits.
+pub(super) fn bits(mut rest: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = (rest != 0).then(|| rest.trailing_zeros())?;
         rest &= rest - 1;

@@ -5,7 +5,7 @@
 //! process and kept as a sorted table of transitions, since asking the rules for every evaluation
 //! costs more than all the rest.
 
-use crate::{Field, ParseError};
+use crate::{Field, ParseError, nearest::nearest};
 use jiff::{
     Timestamp,
     tz::{TimeZone, TimeZoneDatabase},
@@ -27,7 +27,7 @@ const TABLE_END: i64 = 18_145_296_000;
 
 /// A zone and its transitions.
 #[derive(Debug)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     name: Box<str>,
     /// Never empty; the first begins before all time.
     segments: Box<[Segment]>,
@@ -49,13 +49,13 @@ const BEFORE_ALL: i64 = i64::MIN / 4;
 const AFTER_ALL: i64 = i64::MAX / 4;
 
 impl Zone {
-    pub(super) fn utc() -> Arc<Self> {
+    pub(crate) fn utc() -> Arc<Self> {
         static UTC: LazyLock<Arc<Zone>> = LazyLock::new(|| Arc::new(Zone::fixed("UTC", 0)));
         UTC.clone()
     }
 
     /// Finds a zone by its IANA name, or a fixed offset written `+02:00`.
-    pub(super) fn named(name: &str, at: usize) -> Result<Arc<Self>, ParseError> {
+    pub(crate) fn named(name: &str, at: usize) -> Result<Arc<Self>, ParseError> {
         if name == "UTC" {
             return Ok(Self::utc());
         }
@@ -78,12 +78,23 @@ impl Zone {
         Ok(zone.clone())
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// The lead of the wall clock over UTC at this second, and the seconds around it with the same
+    /// lead.
+    pub(crate) fn offset_at(&self, second: i64) -> (i64, std::ops::Range<i64>) {
+        let back = self.cycles_before(second);
+        let k = self.segment_at(second - back);
+        let segment = self.segments[k];
+        // What begins before the table's cycle began may have begun later in this one.
+        let start = if back == 0 { segment.start } else { (segment.start + back).max(FAR) };
+        (segment.offset, start..self.end(k) + back)
     }
 
     /// The index of the segment that holds this UTC second.
@@ -207,8 +218,43 @@ fn refuse_names_that_vary(name: &str, at: usize) -> Result<(), ParseError> {
 }
 
 fn unknown(name: &str, at: usize) -> ParseError {
-    ParseError::new(Field::Zone, at, name, "is not an IANA time zone")
-        .remedy("write a name such as Europe/Rome, UTC, or an offset such as +02:00")
+    let error = ParseError::new(Field::Zone, at, name, "is not an IANA time zone");
+    match suggestion(name) {
+        Some(near) => error.remedy(format!("write {near}, or another IANA name, UTC, or +02:00")),
+        None => error.remedy("write a name such as Europe/Rome, UTC, or an offset such as +02:00"),
+    }
+}
+
+/// The zone that was probably meant: its city alone (`Rome`), or a mistyped name (`Europe/Pari`).
+fn suggestion(name: &str) -> Option<String> {
+    // Three letters are near too many names: `IST` is not `EST`.
+    if !(4..=64).contains(&name.len()) {
+        return None;
+    }
+    // Each name with its plain city.
+    static NAMES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+        let bundled = TimeZoneDatabase::bundled();
+        let names = bundled.available().map(|name| name.to_string());
+        let names = names.filter(|name| refuse_names_that_vary(name, 0).is_ok());
+        names.map(|name| (name.clone(), city(&name))).collect()
+    });
+    let wanted = city(name);
+    let by_city = NAMES.iter().filter(|(zone, city)| {
+        *city == wanted && (!name.contains('/') || plain(zone) == plain(name))
+    });
+    let by_city = by_city.map(|(zone, _)| zone.as_str()).min_by_key(|zone| zone.len());
+    by_city
+        .or_else(|| nearest(name, NAMES.iter().map(|(zone, _)| zone.as_str())))
+        .map(str::to_owned)
+}
+
+/// A name's small letters and digits.
+fn plain(name: &str) -> String {
+    name.replace(['_', '-', ' '], "").to_ascii_lowercase()
+}
+
+fn city(name: &str) -> String {
+    plain(name.rsplit_once('/').map_or(name, |(_, city)| city))
 }
 
 /// Where the rules come from.

@@ -37,8 +37,8 @@ pub(super) struct Job<'a> {
 
 pub(super) const BLANKS: [char; 2] = [' ', '\t'];
 
-/// Reads a line without its end.
-pub(super) fn read(text: &str, form: Form) -> Result<Line<'_>, Fault> {
+/// Reads a line without its end, with so many time fields.
+pub(super) fn read(text: &str, form: Form, fields: usize) -> Result<Line<'_>, Fault> {
     let mut words = Words { text, at: 0 };
     words.skip_blanks();
     if words.rest().is_empty() || words.rest().starts_with('#') {
@@ -47,7 +47,7 @@ pub(super) fn read(text: &str, form: Form) -> Result<Line<'_>, Fault> {
     if let Some((name, equals_at)) = assignment(text) {
         return variable(text, name, equals_at).map(Line::Variable);
     }
-    job(words, form).map(Line::Job)
+    job(words, form, fields).map(Line::Job)
 }
 
 /// The name before the `=` and where that is, if the line sets a variable, well or badly.
@@ -99,17 +99,17 @@ fn variable<'a>(text: &'a str, name: &'a str, equals_at: usize) -> Result<Variab
     }
 }
 
-fn job(mut words: Words<'_>, form: Form) -> Result<Job<'_>, Fault> {
-    let (schedule_at, schedule) = schedule(&mut words)?;
+fn job(mut words: Words<'_>, form: Form, fields: usize) -> Result<Job<'_>, Fault> {
+    let (schedule_at, schedule) = schedule(&mut words, fields)?;
     let user = match form {
         Form::User => None,
-        Form::System => Some(user(&mut words)?),
+        Form::System => Some(user(&mut words, fields)?),
     };
     words.skip_blanks();
     let (at, rest) = (words.at, words.rest());
     let first = rest.split(BLANKS).next().unwrap_or_default();
     if form == Form::User && looks_like_a_field(first) {
-        return Err(sixth_field(at, first));
+        return Err(one_field_more(at, first, fields));
     }
     if first.starts_with('-') {
         return Err(Fault::new(
@@ -128,19 +128,19 @@ fn job(mut words: Words<'_>, form: Form) -> Result<Job<'_>, Fault> {
     Ok(Job { schedule, schedule_at, user, command, stdin })
 }
 
-/// The five time fields or the macro, and where they begin.
-fn schedule<'a>(words: &mut Words<'a>) -> Result<(usize, &'a str), Fault> {
+/// The time fields or the macro, and where they begin.
+fn schedule<'a>(words: &mut Words<'a>, fields: usize) -> Result<(usize, &'a str), Fault> {
     words.skip_blanks();
     let start = words.at;
     if words.rest().starts_with('@') {
         pass_macro(words)?
     } else {
-        pass_fields(words)?
+        pass_fields(words, fields)?
     }
     Ok((start, &words.text[start..words.at]))
 }
 
-fn pass_fields(words: &mut Words<'_>) -> Result<(), Fault> {
+fn pass_fields(words: &mut Words<'_>, fields: usize) -> Result<(), Fault> {
     if words.rest().starts_with('-') {
         return Err(Fault::new(
             words.at,
@@ -148,12 +148,18 @@ fn pass_fields(words: &mut Words<'_>) -> Result<(), Fault> {
             "remove it; what is logged is not said in the line",
         ));
     }
-    for passed in 0..5 {
+    for passed in 0..fields {
         let Some((at, field)) = words.take() else {
+            let remedy = match fields {
+                5 => "write five time fields (minute, hour, day, month, weekday) and the command",
+                _ => {
+                    "write six time fields (second, minute, hour, day, month, weekday) and the command"
+                }
+            };
             return Err(Fault::new(
                 words.end(),
                 format!("the line ends after word {passed}"),
-                "write five time fields (minute, hour, day, month, weekday) and the command",
+                remedy,
             ));
         };
         refuse_random(at, field)?;
@@ -161,7 +167,7 @@ fn pass_fields(words: &mut Words<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Passes one word, or `@every` and its period; refuses macros that only FreeBSD has.
+/// Passes one word, or `@every` and its period, or `@at` and its instant; refuses macros that only FreeBSD has.
 fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
     let Some((at, text)) = words.take() else { return Ok(()) };
     let name = text[1..].to_ascii_lowercase();
@@ -171,6 +177,13 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
                 words.end(),
                 "`@every` has no period",
                 "write one such as `@every 90m`, and the command after it",
+            ));
+        }
+        "at" if words.take().is_none() => {
+            return Err(Fault::new(
+                words.end(),
+                "`@at` has no instant",
+                "write one such as `@at 2027-01-01T09:00:00Z`, and the command after it",
             ));
         }
         "every_minute" => "1m".to_owned(),
@@ -198,7 +211,7 @@ fn refuse_random(at: usize, field: &str) -> Result<(), Fault> {
     }
 }
 
-fn user<'a>(words: &mut Words<'a>) -> Result<&'a str, Fault> {
+fn user<'a>(words: &mut Words<'a>, fields: usize) -> Result<&'a str, Fault> {
     let Some((at, user)) = words.take() else {
         return Err(Fault::new(
             words.end(),
@@ -207,7 +220,7 @@ fn user<'a>(words: &mut Words<'a>) -> Result<&'a str, Fault> {
         ));
     };
     if looks_like_a_field(user) {
-        return Err(sixth_field(at, user));
+        return Err(one_field_more(at, user, fields));
     }
     if let Some(offset) = user.find([':', '/']).filter(|offset| *offset > 0) {
         return Err(Fault::new(
@@ -233,12 +246,19 @@ fn looks_like_a_field(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || "*/,-".contains(c))
 }
 
-fn sixth_field(at: usize, word: &str) -> Fault {
-    Fault::new(
-        at,
-        format!("`{}` looks like a sixth time field, and a crontab has five", shown(word)),
-        "remove the seconds or the year; for a command of that name, write its path",
-    )
+/// The error for a word after so many time fields that looks like another one.
+fn one_field_more(at: usize, word: &str, fields: usize) -> Fault {
+    let (next, has) = if fields == 5 { ("sixth", "five") } else { ("seventh", "six") };
+    let reason =
+        format!("`{}` looks like a {next} time field, and a crontab has {has}", shown(word));
+    let remedy = match fields {
+        5 => {
+            "remove the seconds or the year, or write ALLORA_SECONDS=1 above lines that begin with \
+             seconds; for a command of that name, write its path"
+        }
+        _ => "remove the year; for a command of that name, write its path",
+    };
+    Fault::new(at, reason, remedy)
 }
 
 /// At most 40 characters of the line, for a message.

@@ -31,10 +31,12 @@
 //!   rest of the line.
 //!
 //! The fields are those of [`Cron`], with `H` derived from the entry's [name](Entry::name). There is
-//! no sixth field for seconds, since that would be the first word of the command. The macros are
+//! no sixth field for seconds, since that would be the first word of the command, unless
+//! `ALLORA_SECONDS=1` stands above: then every line below has six fields, until `ALLORA_SECONDS=0`.
+//! The macros are
 //! `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`,
-//! in any case; and, where Debian has nothing, `@every 90m`: its period is one word, so that it is
-//! plain where the command begins.
+//! in any case; and, where Debian has nothing, `@noon` and `@every 90m`: its period is one word, so that it is
+//! plain where the command begins. `@at 2027-01-01T09:00:00Z` runs once.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
 //! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
@@ -81,7 +83,7 @@ mod tests;
 
 pub use error::{BadCrontab, LineError};
 
-use crate::{Cron, Every};
+use crate::{At, Cron, Every};
 use line::Form;
 use std::{fmt, sync::Arc};
 
@@ -187,4 +189,6 @@ pub enum When {
     Cron(Cron),
     /// `@every`: once a period.
     Every(Every),
+    /// `@at`: once, at an instant.
+    At(At),
 }

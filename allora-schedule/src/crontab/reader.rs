@@ -18,6 +18,9 @@ pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
     if errors.is_empty() { Ok(entries) } else { Err(BadCrontab { lines: errors, entries }) }
 }
 
+/// The variable that gives the lines below a sixth field in front, for seconds.
+const SECONDS: &str = "ALLORA_SECONDS";
+
 /// The environment of entries and the lines that set it.
 type Shared = (Arc<[(String, String)]>, Arc<[usize]>);
 
@@ -65,7 +68,7 @@ impl Reading {
     }
 
     fn take(&mut self, number: usize, bytes: &[u8], text: &str) -> Result<(), Fault> {
-        match line::read(text, self.form) {
+        match line::read(text, self.form, self.fields()) {
             // A comment may hold anything; but what was cut short may have been more.
             Ok(Line::Nothing) => whole(bytes),
             read => {
@@ -77,6 +80,12 @@ impl Reading {
                 }
             }
         }
+    }
+
+    /// The number of time fields of the lines below.
+    fn fields(&self) -> usize {
+        let seconds = self.environment.iter().find(|(name, _)| name == SECONDS);
+        if seconds.is_some_and(|(_, value)| value == "1") { 6 } else { 5 }
     }
 
     fn variable(&mut self, number: usize, variable: &Variable<'_>) -> Result<(), Fault> {
@@ -145,8 +154,12 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
     if schedule.eq_ignore_ascii_case("@reboot") {
         return Ok(When::Reboot);
     }
-    if schedule.split(line::BLANKS).next().is_some_and(|word| word.eq_ignore_ascii_case("@every")) {
+    let first = schedule.split(line::BLANKS).next().unwrap_or_default();
+    if first.eq_ignore_ascii_case("@every") {
         return schedule.parse().map(When::Every);
+    }
+    if first.eq_ignore_ascii_case("@at") {
+        return schedule.parse().map(When::At);
     }
     let cron = Cron::for_job(name, schedule)?;
     Ok(When::Cron(match zone {

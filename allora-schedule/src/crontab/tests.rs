@@ -17,6 +17,7 @@ fn first_run(when: &When) -> String {
         When::Reboot => return "reboot".to_owned(),
         When::Cron(cron) => cron.next_at(after),
         When::Every(every) => every.next_at(after),
+        When::At(at) => at.next_at(after),
     };
     next.unwrap().format("%m-%d %H:%M").to_string()
 }
@@ -104,7 +105,7 @@ fn bad_lines_of_a_user() {
         ("@every", 7, "no period"),
         ("@every 90m", 11, "no command"),
         ("@every soon true", 8, "period"),
-        ("@at 2026-01-01T00:00:00Z true", 1, "macro"),
+        ("@at soon true", 5, "RFC 3339"),
         ("5=1", 1, "name of a variable"),
         ("  A-B = 1", 3, "name of a variable"),
         ("=1", 1, "name of a variable"),
@@ -401,4 +402,46 @@ fn no_bytes_make_it_panic() {
         }
     }
     assert!(good > 100, "{good}");
+}
+
+#[test]
+fn seconds_are_a_sixth_field_where_the_crontab_says_so() {
+    let entries = crate::crontab::parse(
+        "* * * * * before\nALLORA_SECONDS=1\n*/10 * * * * * often --now\n@daily daily\n\
+         ALLORA_SECONDS=0\n0 9 * * * after\n",
+    )
+    .unwrap();
+    let read: Vec<(String, &str)> = entries
+        .iter()
+        .map(|entry| match &entry.when {
+            crate::crontab::When::Cron(cron) => (cron.to_string(), entry.command.as_str()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        ("* * * * * UTC", "before"),
+        ("0,10,20,30,40,50 * * * * * UTC", "often --now"),
+        ("0 0 * * * UTC", "daily"),
+        ("0 9 * * * UTC", "after"),
+    ];
+    assert_eq!(read, expected.map(|(schedule, command)| (schedule.to_owned(), command)));
+    let bad = crate::crontab::parse("ALLORA_SECONDS=1\n* * * * *\n").unwrap_err();
+    assert!(bad.to_string().contains("write six time fields"), "{bad}");
+    let bad = crate::crontab::parse("0 * * * * * true\n").unwrap_err();
+    assert!(bad.to_string().contains("ALLORA_SECONDS=1"), "{bad}");
+}
+
+#[test]
+fn an_instant_is_a_schedule_of_a_line() {
+    let entries = crate::crontab::parse("@at 2027-01-01T09:00:00+01:00 echo new year\n").unwrap();
+    assert_eq!(entries[0].command, "echo new year");
+    let expected = crate::At::parse("2027-01-01T08:00:00Z").unwrap();
+    assert_eq!(entries[0].when, crate::crontab::When::At(expected));
+    for (line, says) in [
+        ("@at\n", "line 1, column 4: `@at` has no instant"),
+        ("@at tomorrow true\n", "is not an RFC 3339 instant"),
+    ] {
+        let bad = crate::crontab::parse(line).unwrap_err().to_string();
+        assert!(bad.contains(says), "{bad}");
+    }
 }

@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helper fails as the test does")]
 
+mod calendar;
 mod cron;
+mod describe;
+mod phrase;
 mod schedule;

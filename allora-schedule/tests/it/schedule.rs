@@ -33,6 +33,9 @@ fn texts_that_say_the_same_have_one_definition() {
     let definition = |text: &str| parse(text).unwrap().definition().unwrap();
     assert_eq!(definition("@every 90m"), "@every 1h30m");
     assert_eq!(definition("@EVERY 1w"), "@every 7d");
+    assert_eq!(definition("@every PT1H30M"), "@every 1h30m");
+    assert_eq!(definition("@every P1W phase PT5M"), "@every 7d phase 5m");
+    assert_eq!(definition("@noon"), "0 12 * * * UTC");
     assert_eq!(definition(" @every 5400s\n"), "@every 1h30m");
     assert_eq!(definition("@at 2026-01-01T01:00:00+01:00"), "@at 2026-01-01T00:00:00.000Z");
     assert_eq!(definition("@daily"), definition("00 0 * * *  utc"));
@@ -54,7 +57,7 @@ fn texts_of_other_kinds_are_refused_where_they_stand() {
         ("@at tomorrow", 4),
         ("@at 2026-01-01T00:00:00Z twice", 25),
         ("@reboot", 0),
-        ("every 5m", 0),
+        ("every 5m", 6),
         ("", 0),
     ] {
         let error = parse(text).expect_err(text);

@@ -1,7 +1,8 @@
 //! Trigger, pause, resume, redefine, delete, add: while everything runs.
 
 use crate::support::{Lab, Rates, at, ms, secs};
-use allora_core::{Event, Overlap, Runtime, Schedules, every};
+use allora_core::{Event, Overlap, Run, Runtime, Scheduler, Schedules, cron, every, job};
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn a_trigger_runs_at_once_beside_the_schedule_and_moves_nothing() {
@@ -72,6 +73,27 @@ fn a_job_can_be_added_while_the_scheduler_runs() {
     assert!(member.handle.add("job", job).is_err());
     lab.until(36.0);
     assert_eq!(lab.ran("job"), [25., 35.]);
+}
+
+#[test]
+fn a_schedule_that_is_seldom_intended_is_reported_when_it_is_added() {
+    let lab = Lab::new(5);
+    let codes = Arc::new(Mutex::new(Vec::new()));
+    let seen = codes.clone();
+    let scheduler = Scheduler::builder(allora_memory::Memory::new())
+        .runtime(lab.sim.node())
+        .on_event(move |event| {
+            if let Event::ScheduleWarning { name, warning } = event {
+                seen.lock().unwrap().push(format!("{name} {}", warning.code));
+            }
+        })
+        .job("often", cron("* 2 * * *").unwrap(), async |_: Run| {})
+        .job("once", cron("0 2 * * *").unwrap(), async |_: Run| {})
+        .build()
+        .unwrap();
+    let added = job(cron("0 0 13 * FRI").unwrap(), async |_: Run| {});
+    scheduler.handle().add("friday", added).unwrap();
+    assert_eq!(*codes.lock().unwrap(), ["often every-minute", "friday either-day"]);
 }
 
 #[test]

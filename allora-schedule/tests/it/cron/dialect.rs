@@ -152,12 +152,83 @@ fn warnings_name_what_was_perhaps_meant() {
     let codes = |text: &str| -> Vec<&str> {
         cron(text).warnings().iter().map(|warning| warning.code).collect()
     };
-    assert_eq!(codes("*/90 * * * *"), ["long-step"]);
-    assert!(cron("*/90 * * * *").warnings()[0].message.contains("@every 90m"));
-    assert_eq!(codes("0 0 */2 * MON"), ["both-days"]);
-    assert_eq!(codes("0 0 1 * */2"), ["both-days"]);
-    assert_eq!(codes("0 0 1 * *"), [""; 0]);
-    assert_eq!(codes("7-7/1 * * * *"), [""; 0]);
+    for (text, code) in [
+        ("*/90 * * * *", "long-step"),
+        ("0 0 */2 * MON", "both-days"),
+        ("0 0 1 * */2", "both-days"),
+        ("* 2 * * *", "every-minute"),
+        ("* 2,14 * * MON-FRI", "every-minute"),
+        ("0 * 2 * * *", "every-minute"),
+        ("* 30 2 * * *", "every-second"),
+        ("0 0 13 * FRI", "either-day"),
+        ("0 0 L * MON#1", "either-day"),
+        ("0 0 9 * * 1", "weekday-number"),
+        ("0 0 9 * * MON,3-FRI", "weekday-number"),
+        ("0 0 9 * * 5L", "weekday-number"),
+    ] {
+        assert_eq!(codes(text), [code], "{text}");
+    }
+    for text in [
+        "0 0 1 * *",
+        "7-7/1 * * * *",
+        "* 9-17 * * MON-FRI",
+        "* * * * *",
+        "* * * * * *",
+        "*/5 2 * * *",
+        "0 0 9 * * MON-FRI/2",
+        "0 0 9 * * */2",
+        "0 0 9 * * MON#2",
+        "0 9 * * 1",
+        "0 0 ? * 1",
+        "@weekly",
+        "@noon",
+    ] {
+        assert_eq!(codes(text), [""; 0], "{text}");
+    }
+    let says = |text: &str, part: &str| {
+        let message = cron(text).warnings()[0].to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    says("*/90 * * * *", "@every 90m");
+    says(
+        "* 2 * * *",
+        "sixty runs, one in each minute of the hour; for one run at its beginning write 0 2",
+    );
+    says("0 0 13 * FRI", "for days that match both write @quartz 0 0 0 13 * FRI");
+    says("0 0 13 * 5", "write it in the Quartz dialect");
+    says("0 0 9 * * 1", "1 is Monday here, and Sunday in Quartz");
+}
+
+#[test]
+fn a_step_on_a_weekday_has_both_readings_in_its_error() {
+    for (text, says) in [
+        (
+            "0 0 * * MON/2",
+            "weekday, column 9: \"MON/2\" is MON,WED,FRI of each week in some crons, and MON of \
+             every other week to others; write MON,WED,FRI, or @every 2w from the instant of the \
+             first MON",
+        ),
+        ("0 0 * * SUN,tue/3", "is TUE,FRI of each week in some crons, and TUE of one week in 3"),
+        ("0 0 * * THU/1", "write THU,FRI,SAT, or THU alone"),
+    ] {
+        let error = Cron::parse(text).expect_err(text).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(Cron::parse("0 0 * * 1/2").is_ok() && Cron::parse("0 0 * * MON-SAT/2").is_ok());
+    let error = Cron::parse("0 0 * * MON/x").unwrap_err();
+    assert!(error.reason().contains("unexpected 'x'"), "{error}");
+}
+
+#[test]
+fn seven_fields_suggest_the_quartz_dialect() {
+    let error = Cron::parse("0 0 9 * * MON 2026").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "schedule, column 15: \"2026\" is too much: a cron expression has no seventh field, for \
+         years; remove the year; a Quartz expression, in which Sunday is 1, is read by \
+         Cron::quartz, or with @quartz before it",
+    );
+    assert!(Cron::parse("* * * * * * * *").unwrap_err().reason().contains("8 fields"));
 }
 
 #[test]
@@ -223,7 +294,93 @@ fn quartz_keeps_its_own_rules() {
         schedule.latest_at(time("2026-01-01T00:00:00Z"), time("2026-01-05T00:00:00Z")),
         Some(sunday)
     );
-    for text in ["", "* * * * *", "0 0 12 ? * 9", "0 0 0 30 2 MONDAYS", "@quartz"] {
+    for text in [
+        "",
+        "* * * * *",
+        "0 0 12 ? * 9",
+        "0 0 0 30 2 MONDAYS",
+        "@quartz",
+        "0 0 0 30 2 ?",
+        "0 0 0 29 2 ? 2001",
+        "0 0 0 ? * MON/2",
+        "0 0 0 1 * ? 2200",
+        "0 0 0 1 * ? 2030-2026",
+        "0 0 0 1 * ? 2026/0",
+        "0 0 0 1 * ? twenty",
+        "H 0 0 1 * ?",
+        "0 0 0 1 * ? 2026 Mars/X",
+    ] {
         assert!(Cron::quartz(text).is_err(), "{text}");
     }
+    let error = "@quartz 0 0 0 1 * ? 2026,2026-99999".parse::<AnySchedule>().unwrap_err();
+    assert_eq!((error.field(), error.position()), (Field::Year, 25), "{error}");
+}
+
+#[test]
+fn the_examples_of_quartz_are_read_as_quartz_means_them() {
+    // The table of Quartz's CronTrigger tutorial, from Thursday, 1 January 2026.
+    for (text, expected) in [
+        ("0 0 12 * * ?", "01-01 12:00, 01-02 12:00"),
+        ("0 15 10 ? * *", "01-01 10:15, 01-02 10:15"),
+        ("0 15 10 * * ?", "01-01 10:15, 01-02 10:15"),
+        ("0 15 10 * * ? *", "01-01 10:15, 01-02 10:15"),
+        ("0 15 10 * * ? 2005", ""),
+        ("0 * 14 * * ?", "01-01 14:00, 01-01 14:01"),
+        ("0 0/5 14 * * ?", "01-01 14:00, 01-01 14:05"),
+        ("0 0/5 14,18 * * ?", "01-01 14:00, 01-01 14:05"),
+        ("0 0-5 14 * * ?", "01-01 14:00, 01-01 14:01"),
+        ("0 10,44 14 ? 3 WED", "03-04 14:10, 03-04 14:44"),
+        ("0 15 10 ? * MON-FRI", "01-01 10:15, 01-02 10:15"),
+        ("0 15 10 15 * ?", "01-15 10:15, 02-15 10:15"),
+        ("0 15 10 L * ?", "01-31 10:15, 02-28 10:15"),
+        ("0 15 10 L-2 * ?", "01-29 10:15, 02-26 10:15"),
+        ("0 15 10 ? * 6L", "01-30 10:15, 02-27 10:15"),
+        ("0 15 10 ? * 6L 2002-2005", ""),
+        ("0 15 10 ? * 6#3", "01-16 10:15, 02-20 10:15"),
+        ("0 0 12 1/5 * ?", "01-01 12:00, 01-06 12:00"),
+        ("0 11 11 11 11 ?", "11-11 11:11, 11-11 11:11"),
+        ("0 0 9 LW * ?", "01-30 09:00, 02-27 09:00"),
+        ("0 0 9 15W * ?", "01-15 09:00, 02-16 09:00"),
+        ("0 0 9 ? * L", "01-03 09:00, 01-10 09:00"),
+        ("0 0 9 13 * FRI", "02-13 09:00, 03-13 09:00"),
+        ("0 /20 9 ? NOV-FEB 1", "01-04 09:00, 01-04 09:20"),
+        ("0 0 9 ? * MONDAY-Wednesday", "01-05 09:00, 01-06 09:00"),
+        ("@weekly", "01-04 00:00, 01-11 00:00"),
+    ] {
+        let schedule = Cron::quartz(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let found: Vec<String> = next_n(&schedule, time("2026-01-01T00:00:00Z"), 2)
+            .iter()
+            .map(|at| at.format("%m-%d %H:%M").to_string())
+            .collect();
+        assert_eq!(found.join(", "), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_quartz_expression_has_a_zone_and_years() {
+    let winter = time("2026-01-01T00:00:00Z");
+    let rome = Cron::quartz("0 0 9 ? * MON 2026,2028/2 europe/rome").unwrap();
+    assert_eq!(rome.to_string(), "@quartz 0 0 9 ? * MON 2026,2028/2 Europe/Rome");
+    assert_eq!(parse(&rome.to_string()), Ok(AnySchedule::Quartz(rome.clone())));
+    assert_eq!(next_n(&rome, winter, 1), [time("2026-01-05T08:00:00Z")]);
+    assert_eq!(next_n(&rome, time("2027-01-01T00:00:00Z"), 1), [time("2028-01-03T08:00:00Z")]);
+    let by_zone = Cron::quartz("0 0 9 ? * MON 2026,2028/2").unwrap();
+    assert!(!by_zone.names_zone());
+    assert_eq!(by_zone.in_zone("Europe/Rome").unwrap(), rome);
+    // The clocks of a zone that lags behind UTC show the old year when UTC shows the new one.
+    let last = Cron::quartz("0 0 20 31 12 ? 2199 America/New_York").unwrap();
+    let instant = time("2200-01-01T01:00:00Z");
+    assert_eq!(next_n(&last, winter, 2), [instant]);
+    for after in [instant, time("2599-12-31T00:00:00Z"), time("2600-01-01T00:30:00Z")] {
+        assert!(next_n(&last, after, 1).is_empty(), "{after}");
+    }
+    use allora_schedule::Schedule;
+    assert_eq!(last.count(winter, Time::MAX_UTC), Some(1));
+    assert_eq!(last.latest_at(winter, Time::MAX_UTC), Some(instant));
+    let nightly = Cron::quartz("0 30 2 * * ? 2026 Europe/Rome").unwrap();
+    assert_eq!(nightly.notes(winter, Time::MAX_UTC).len(), 2);
+    // `0/30` is Quartz's `*/30`, and follows elapsed time.
+    let wild = Cron::quartz("0 0/30 2 * * ? Europe/Rome").unwrap();
+    let before = time("2026-03-28T12:00:00Z");
+    assert_eq!(next_n(&wild, before, 1), [time("2026-03-30T00:00:00Z")]);
 }

@@ -1,7 +1,7 @@
 //! Beside two other crates, where all should agree.
 
 use super::{Dice, at, oracle::Expression};
-use allora_schedule::{Cron, Schedule, next_n};
+use allora_schedule::{Cron, Schedule, Time, next_n};
 use std::str::FromStr;
 
 /// Croner answers for the day fields as Debian's cron does, except for `*/n` in them.
@@ -66,10 +66,33 @@ fn the_cron_crate_finds_the_same_instants_where_its_dialect_is_ours() {
         }
         let text = words.join(" ");
         let Ok(ours) = Cron::parse(&text) else { continue };
-        let Ok(theirs) = Cron::quartz(&format!("0 {text}")) else { continue };
+        let Ok(theirs) = cron::Schedule::from_str(&format!("0 {text}")) else { continue };
         let after = at(dice.within(0..=3_500_000_000));
-        let expected = next_n(&theirs, after, 3);
+        let expected: Vec<Time> = theirs.after(&after).take(3).collect();
         assert_eq!(next_n(&ours, after, expected.len()), expected, "{text} after {after}");
         compared += 1;
+    }
+}
+
+#[test]
+fn the_cron_crate_finds_the_same_instants_in_the_quartz_dialect() {
+    let mut dice = Dice(9);
+    let mut compared = 0;
+    while compared < 2_000 {
+        let text = Expression::random(&mut dice).text;
+        let mut words: Vec<&str> = text.split(' ').collect();
+        words[4] = dice.choose(&["?", "*", "2-6", "1", "7,MON", "2/3", "Tues-Saturday/2", "1-7/2"]);
+        let second = dice.choose(&["0", "*/20", "5,59", "30-40/3"]);
+        let year = dice.choose(&["", " *", " 2027", " 2028-2090/4", " 1971,2050-2099"]);
+        let text = format!("{second} {}{year}", words.join(" "));
+        let Ok(ours) = Cron::quartz(&text) else { continue };
+        let theirs = cron::Schedule::from_str(&text).unwrap();
+        let mut after = at(dice.within(0..=3_500_000_000));
+        for _ in 0..3 {
+            let Some(expected) = theirs.after(&after).next() else { break };
+            assert_eq!(ours.next_at(after), Some(expected), "{text} after {after}");
+            after = expected;
+            compared += 1;
+        }
     }
 }

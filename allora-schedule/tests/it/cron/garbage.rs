@@ -3,7 +3,7 @@
 use super::{Dice, at, time};
 use allora_schedule::{AnySchedule, Cron, Schedule, Time, next_n, parse};
 
-const SEEDS: [&str; 12] = [
+const SEEDS: [&str; 16] = [
     "*/15 9-17 * * MON-FRI",
     "0 0 L-3,15W JAN,FEB 5L,MON#2 Europe/Rome dst=literal",
     "H H(1-4) * * * +05:45",
@@ -16,6 +16,10 @@ const SEEDS: [&str; 12] = [
     "0 22-6/2 1,2,3 NOV-FEB 0-7/7",
     "0 0 29 2 */7",
     "5/15 * ? * ?",
+    "every tuesday, thursday and saturday at 9:30 and 17:30 Europe/Rome",
+    "last weekday of every month at 9pm",
+    "every 5 minutes",
+    "@quartz 0/10 0 9 L-2 * ? 2026-2030/2 Europe/Rome",
 ];
 const PIECES: [&str; 32] = [
     "*",
@@ -134,7 +138,7 @@ fn the_ends_of_time_are_instants_like_others() {
             _ = schedule.notes(from, until);
         }
     }
-    for text in ["0 0 0 30 2 ?", "* * * * * *", "0 0 0 29 2 ? 2001"] {
+    for text in ["* * * * * *", "0 0 0 29 2 ? 2004", "0 0 0 1 1 ? 2199 Asia/Tokyo"] {
         let quartz = Cron::quartz(text).unwrap();
         assert!(quartz.next_at(Time::MIN_UTC).is_none_or(|next| next > Time::MIN_UTC), "{text}");
         assert_eq!(quartz.next_at(Time::MAX_UTC), None, "{text}");

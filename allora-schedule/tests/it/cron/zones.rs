@@ -1,7 +1,7 @@
 //! Which names are zones.
 
 use super::cron;
-use allora_schedule::{Cron, tz_version};
+use allora_schedule::{Cron, tz_version, zone_name};
 
 #[test]
 fn every_name_of_the_database_is_taken_in_any_case() {
@@ -77,6 +77,40 @@ fn names_that_differ_from_host_to_host_are_refused_by_name() {
     }
     assert!(cron("@daily").in_zone("GMT+5").unwrap_err().to_string().contains("Etc/GMT+5"));
     assert!(cron("@daily").in_zone(&"A".repeat(1000)).is_err());
+}
+
+#[test]
+fn an_unknown_zone_gets_the_nearest_one_as_a_remedy() {
+    let remedy = |name: &str| zone_name(name).expect_err(name).advice().to_owned();
+    for (name, near) in [
+        ("Europe/Pari", "Europe/Paris"),
+        ("europe/pariss", "Europe/Paris"),
+        ("Erope/Rome", "Europe/Rome"),
+        ("/Europe/Rome", "Europe/Rome"),
+        ("Rome", "Europe/Rome"),
+        ("tokyo", "Asia/Tokyo"),
+        ("New York", "America/New_York"),
+        ("newyork", "America/New_York"),
+        ("America/NewYork", "America/New_York"),
+        ("America/Los-Angeles", "America/Los_Angeles"),
+        ("Amercia/Sao_Paulo", "America/Sao_Paulo"),
+    ] {
+        let expected = format!("write {near}, or another IANA name, UTC, or +02:00");
+        assert_eq!(remedy(name), expected, "{name}");
+    }
+    for name in ["Mars/Olympus", "IST", "Middle_Earth/Shire", &"x".repeat(60)] {
+        assert!(remedy(name).starts_with("write a name such as"), "{name}");
+    }
+    let error = cron_error("0 9 * * * Europe/Pari");
+    assert_eq!(
+        error,
+        "time zone, column 11: \"Europe/Pari\" is not an IANA time zone; write Europe/Paris, or \
+         another IANA name, UTC, or +02:00"
+    );
+}
+
+fn cron_error(text: &str) -> String {
+    Cron::parse(text).unwrap_err().to_string()
 }
 
 #[test]

@@ -1,0 +1,259 @@
+//! Schedules without the occurrences that a calendar excludes: dates, hours, blackout periods, or
+//! the times of another schedule.
+
+mod rule;
+mod text;
+
+pub(crate) use rule::Rule;
+pub use rule::{Dates, Exclusion};
+pub(crate) use text::{RULES, filtered, hours, parse};
+
+use crate::{
+    AnySchedule, Field, Note, NoteReason, ParseError, Schedule, ScheduleError, Time, Warning,
+    at::shown, cron::Zone, time::whole_millis,
+};
+use chrono::TimeDelta;
+use rule::{Clock, Stretch};
+use std::fmt;
+
+/// A schedule without what is excluded; made by [`Schedule::except`], [`Schedule::only_within`]
+/// and [`Schedule::blackout`].
+///
+/// An excluded occurrence is left out: the next one is the first that nothing excludes.
+/// [`explain`](crate::explain()) shows what was left out, and why. A schedule of which 100,000
+/// stretches in a row are excluded has ended.
+///
+/// Its text is that of the schedule and one part for each rule:
+///
+/// | part | leaves out |
+/// |---|---|
+/// | `except 2026-12-25 2026-12-26` | occurrences of these dates; up to 64 |
+/// | `except 0 9 1 1 *` | occurrences at an instant of this schedule |
+/// | `only-within 9:00-17:30` | occurrences before 9:00 and from 17:30 on |
+/// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | occurrences from the first instant until before the second |
+///
+/// Dates and hours are those of the schedule's zone, or of UTC if it follows no wall clock; a zone
+/// after them is their own.
+///
+/// ```
+/// use allora_schedule::{Dates, Schedule, cron, parse};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let office = cron("0 9 * * MON-FRI Europe/Rome")?.except(Dates::parse("2026-12-25")?);
+/// let thursday = "2026-12-24T12:00:00Z".parse()?;
+/// let monday = office.next_at(thursday).ok_or("never")?;
+/// assert_eq!(monday.to_string(), "2026-12-28 08:00:00 UTC");
+///
+/// let text = office.definition().ok_or("no text")?;
+/// assert_eq!(text, "0 9 * * 1-5 Europe/Rome; except 2026-12-25");
+/// assert_eq!(parse(&text)?.next_at(thursday), Some(monday));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filtered<S> {
+    schedule: S,
+    rules: Vec<Rule>,
+    /// The clock of rules without a zone.
+    clock: Clock,
+}
+
+/// The most stretches in a row that a search passes over.
+const MOST_STRETCHES: usize = 100_000;
+
+/// The most steps of one search.
+const MOST_STEPS: usize = 10_000;
+
+/// The most notes about one range.
+const MOST_NOTES: usize = 100;
+
+const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
+
+impl<S: Schedule> Filtered<S> {
+    pub(crate) fn new(schedule: S, rules: Vec<Rule>) -> Self {
+        let zone = schedule.wall_clock().and_then(|zone| Zone::named(zone, 0).ok());
+        let clock = Clock(zone.unwrap_or_else(Zone::utc));
+        Self { schedule, rules, clock }
+    }
+
+    /// The schedule without the calendar.
+    pub fn schedule(&self) -> &S {
+        &self.schedule
+    }
+
+    /// The rule that excludes an occurrence, and the stretch around it that it excludes.
+    fn excluded(&self, at: Time) -> Option<(usize, Stretch)> {
+        let mut rules = self.rules.iter().enumerate();
+        rules.find_map(|(index, rule)| Some((index, rule.excludes(at, &self.clock)?)))
+    }
+
+    /// The last occurrence of the schedule from `at` on that the stretch excludes.
+    fn last_of(&self, at: Time, stretch: &Stretch) -> Time {
+        let until = stretch.until - MILLISECOND;
+        let last = (until > at).then(|| self.schedule.latest_at(at, until)).flatten();
+        last.filter(|last| (at..=until).contains(last)).unwrap_or(at)
+    }
+
+    fn inner_next(&self, after: Time) -> Option<Time> {
+        self.schedule.next_at(after).map(whole_millis).filter(|next| *next > after)
+    }
+}
+
+impl<S: Schedule> Schedule for Filtered<S> {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        let mut at = self.inner_next(after)?;
+        for _ in 0..MOST_STRETCHES {
+            let Some((_, stretch)) = self.excluded(at) else { return Some(at) };
+            at = self.inner_next(self.last_of(at, &stretch))?;
+        }
+        None
+    }
+
+    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        let mut until = until;
+        for _ in 0..MOST_STEPS {
+            let latest = self.schedule.latest_at(from, until)?;
+            if latest <= from {
+                return Some(from);
+            }
+            let Some((_, stretch)) = self.excluded(latest) else { return Some(latest) };
+            until = stretch.since - MILLISECOND;
+            if until <= from {
+                return Some(from);
+            }
+        }
+        None
+    }
+
+    fn definition(&self) -> Option<String> {
+        let mut text = self.schedule.definition()?;
+        for rule in &self.rules {
+            text = format!("{text}; {rule}");
+        }
+        Some(text)
+    }
+
+    fn is_built_in(&self, token: crate::schedule::Token) -> bool {
+        self.schedule.is_built_in(token)
+    }
+
+    fn describe(&self) -> Option<String> {
+        let mut text = self.schedule.describe()?;
+        for rule in &self.rules {
+            text = format!("{text}, {}", rule.describe());
+        }
+        Some(text)
+    }
+
+    fn check(&self) -> Result<(), ScheduleError> {
+        self.schedule.check()?;
+        self.rules.iter().try_for_each(Rule::check)?;
+        let is_empty = self.schedule.next_at(Time::UNIX_EPOCH).is_some()
+            && self.next_at(Time::UNIX_EPOCH).is_none();
+        if is_empty {
+            let text = self.definition().unwrap_or_else(|| "the schedule".into());
+            return Err(ScheduleError::new(format!(
+                "{text}: every occurrence is excluded; exclude fewer"
+            )));
+        }
+        Ok(())
+    }
+
+    fn warnings(&self) -> &[Warning] {
+        self.schedule.warnings()
+    }
+
+    fn wall_clock(&self) -> Option<&str> {
+        self.schedule.wall_clock()
+    }
+
+    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+        let mut notes = self.schedule.notes(after, until);
+        let mut runs: Vec<LeftOut> = Vec::new();
+        let mut at = after;
+        let mut is_in_a_row = false;
+        for _ in 0..MOST_STEPS {
+            let Some(next) = self.inner_next(at).filter(|next| *next <= until) else { break };
+            let Some((rule, mut stretch)) = self.excluded(next) else {
+                (at, is_in_a_row) = (next, false);
+                continue;
+            };
+            stretch.until = stretch.until.min(until + MILLISECOND);
+            at = self.last_of(next, &stretch);
+            let more = self.schedule.count(next, at);
+            let is_full = runs.len() == MOST_NOTES;
+            match runs.last_mut() {
+                Some(run) if is_in_a_row && run.rule == rule => {
+                    run.last = at;
+                    run.count = run.count.zip(more).map(|(count, more)| count + more + 1);
+                }
+                _ if is_full => break,
+                _ => {
+                    runs.push(LeftOut {
+                        rule,
+                        first: next,
+                        last: at,
+                        count: more.map(|more| more + 1),
+                    });
+                }
+            }
+            is_in_a_row = true;
+        }
+        notes.extend(runs.iter().map(|run| {
+            let reason = self.rules[run.rule].reason(run.first, run.last, &self.clock);
+            Note::new(run.first, NoteReason::Excluded, format!("{run}: {reason}"))
+        }));
+        notes.sort_by_key(|note| note.at);
+        notes
+    }
+}
+
+/// Excluded occurrences in a row.
+struct LeftOut {
+    rule: usize,
+    first: Time,
+    last: Time,
+    /// `None`: counting them would take too long.
+    count: Option<u64>,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (shown(self.first), shown(self.last));
+        match self.count {
+            Some(1) => write!(f, "{first} is left out"),
+            Some(count) => write!(f, "{count} occurrences from {first} to {last} are left out"),
+            None => write!(f, "the occurrences from {first} to {last} are left out"),
+        }
+    }
+}
+
+impl Filtered<AnySchedule> {
+    /// The same times in another zone.
+    pub(crate) fn in_zone(self, name: &str) -> Result<Self, ParseError> {
+        let Self { schedule, mut rules, .. } = self;
+        if schedule.follows_a_clock() {
+            return Ok(Self::new(schedule.in_zone(name)?, rules));
+        }
+        let zone = Zone::named(name, 0)?;
+        let set: usize = rules.iter_mut().map(|rule| usize::from(rule.set_zone(&zone))).sum();
+        if set == 0 {
+            let reason = "means nothing to a schedule and a calendar without a wall clock";
+            return Err(ParseError::new(Field::Zone, 0, name, reason).remedy("leave it away"));
+        }
+        Ok(Self::new(schedule, rules))
+    }
+
+    /// `true` if a zone that a program applies would mean something.
+    pub(crate) fn lacks_zone(&self) -> bool {
+        let is_open = !self.schedule.follows_a_clock() && self.rules.iter().any(Rule::lacks_zone);
+        is_open || self.schedule.lacks_zone()
+    }
+}
+
+impl<S: fmt::Display> fmt::Display for Filtered<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.schedule)?;
+        self.rules.iter().try_for_each(|rule| write!(f, "; {rule}"))
+    }
+}

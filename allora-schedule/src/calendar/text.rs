@@ -1,0 +1,152 @@
+//! The text of a calendar's rules.
+
+use super::rule::{Clock, Dates, Hours, Rule};
+use crate::{AnySchedule, Field, ParseError, any, cron::Zone, schedule::words};
+use chrono::NaiveDate;
+use std::collections::BTreeSet;
+
+/// The most dates of one rule.
+const MOST_DATES: usize = 64;
+
+/// The words with which the rules of a calendar begin.
+pub(crate) const RULES: [&str; 3] = ["except", "only-within", "blackout"];
+
+/// Reads `except …`, `only-within …` or `blackout …`.
+pub(crate) fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseError> {
+    let all: Vec<(usize, &str)> = words(part).collect();
+    let Some(((at, name), values)) = all.split_first() else {
+        return Err(wrong(0, "", "is nothing after a semicolon", "remove the semicolon"));
+    };
+    if !RULES.contains(name) {
+        let remedy = "write except, only-within or blackout";
+        return Err(wrong(*at, name, "is not a rule of a calendar", remedy));
+    }
+    let Some((first_at, first)) = values.first().copied() else {
+        return Err(wrong(*at, name, "has no value", "write dates, hours or instants after it"));
+    };
+    match *name {
+        "except" if looks_like_a_date(first) => dates(values).map(|dates| vec![Rule::Dates(dates)]),
+        "except" => {
+            let excluded = any::read_one(&part[first_at..], job);
+            let excluded = excluded.map_err(|error| error.shifted(first_at))?;
+            Ok(vec![Rule::Times(Box::new(excluded))])
+        }
+        "only-within" => {
+            let mut hours = hours(first_at, first)?;
+            hours.zone = zone(&values[1..])?;
+            Ok(vec![Rule::Hours(hours)])
+        }
+        _ => values.iter().map(|(at, word)| blackout(*at, word)).collect(),
+    }
+}
+
+impl Dates {
+    /// Reads dates with blanks between them, and perhaps their zone at the end.
+    ///
+    /// ```
+    /// use allora_schedule::Dates;
+    ///
+    /// let holidays = Dates::parse("2026-12-25 2026-12-26 Europe/Rome")?;
+    /// assert!(Dates::parse("2026-02-30").is_err());
+    /// # drop(holidays);
+    /// # Ok::<(), allora_schedule::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No date, more than 64, other notations, days that do not exist, and unknown zones.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let all: Vec<(usize, &str)> = words(text).collect();
+        dates(&all)
+    }
+}
+
+fn dates(values: &[(usize, &str)]) -> Result<Dates, ParseError> {
+    let count = values.iter().take_while(|(_, word)| looks_like_a_date(word)).count();
+    let (dates, rest) = values.split_at(count);
+    if dates.is_empty() {
+        let (at, word) = values.first().copied().unwrap_or((0, ""));
+        return Err(wrong(at, word, "is not a date", "write dates such as 2026-12-25"));
+    }
+    if let Some((at, word)) = dates.get(MOST_DATES) {
+        let reason = "is one date more than the 64 of a rule";
+        return Err(wrong(*at, word, reason, "write another except for the others"));
+    }
+    let date = |(at, word): &(usize, &str)| {
+        let date = NaiveDate::parse_from_str(word, "%Y-%m-%d").ok();
+        date.ok_or_else(|| wrong(*at, word, "is not a day of the calendar", "write 2026-12-25"))
+    };
+    let dates = dates.iter().map(date).collect::<Result<BTreeSet<_>, _>>()?;
+    Ok(Dates { dates, zone: zone(rest)? })
+}
+
+/// `2026-12-25`, also with digits that no date has.
+fn looks_like_a_date(word: &str) -> bool {
+    let form = |(index, byte): (usize, u8)| match index {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    word.len() == 10 && word.bytes().enumerate().all(form)
+}
+
+/// The zone at the end of a rule.
+fn zone(rest: &[(usize, &str)]) -> Result<Option<Clock>, ParseError> {
+    match rest {
+        [] => Ok(None),
+        [(at, word)] => Zone::named(word, *at).map(|zone| Some(Clock(zone))),
+        [_, (at, word), ..] => Err(wrong(*at, word, "is one word too many", "remove it")),
+    }
+}
+
+/// `9:00-17:30`.
+pub(crate) fn hours(at: usize, word: &str) -> Result<Hours, ParseError> {
+    let minute = |text: &str| -> Option<i64> {
+        let (hour, minute) = text.split_once(':')?;
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let good =
+            (1..=2).contains(&hour.len()) && minute.len() == 2 && plain(hour) && plain(minute);
+        let (hour, minute): (i64, i64) =
+            good.then(|| Some((hour.parse().ok()?, minute.parse().ok()?)))??;
+        (minute < 60 && hour * 60 + minute <= 24 * 60).then_some(hour * 60 + minute)
+    };
+    let span = word.split_once('-').and_then(|(from, until)| minute(from).zip(minute(until)));
+    match span {
+        Some((from, until)) if from != until && from < 24 * 60 && until > 0 => {
+            Ok(Hours { from, until, zone: None })
+        }
+        Some(_) => Err(wrong(
+            at,
+            word,
+            "has no hours inside it",
+            "write two times, such as 9:00-17:30; 24:00 is an end",
+        )),
+        None => {
+            Err(wrong(at, word, "is not a span of hours", "write two times, such as 9:00-17:30"))
+        }
+    }
+}
+
+/// `2026-12-20T00:00:00Z/2027-01-07T00:00:00Z`.
+fn blackout(at: usize, word: &str) -> Result<Rule, ParseError> {
+    let Some((since, until)) = word.split_once('/') else {
+        let remedy = "write two instants, such as 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z";
+        return Err(wrong(at, word, "is not a period of time", remedy));
+    };
+    let from = crate::at::instant(since, at)?;
+    let to = crate::at::instant(until, at + since.len() + 1)?;
+    if from >= to {
+        return Err(wrong(at, word, "ends before it begins", "write the earlier instant first"));
+    }
+    Ok(Rule::Blackout(from, to))
+}
+
+fn wrong(at: usize, word: &str, reason: &'static str, remedy: &'static str) -> ParseError {
+    ParseError::new(Field::Setting, at, word, reason).remedy(remedy)
+}
+
+/// The schedule without what the rules of the text exclude.
+pub(crate) fn filtered(schedule: AnySchedule, rules: Vec<Rule>) -> AnySchedule {
+    if rules.is_empty() {
+        return schedule;
+    }
+    AnySchedule::Filtered(Box::new(super::Filtered::new(schedule, rules)))
+}

@@ -1,0 +1,143 @@
+//! Warnings about legal expressions that are seldom intended.
+
+use super::field::Word;
+use std::fmt;
+
+/// Something legal that is seldom meant.
+///
+/// | code | example | meaning |
+/// |---|---|---|
+/// | `long-step` | `*/90 * * * *` | the step is larger than the range: only its first value is left |
+/// | `every-minute` | `* 2 * * *` | sixty runs from 2:00 to 2:59 |
+/// | `every-second` | `* 30 2 * * *` | sixty runs in one minute |
+/// | `either-day` | `0 0 13 * FRI` | each 13th, and each Friday |
+/// | `both-days` | `0 0 */2 * MON` | odd days that are Mondays; in some crons either |
+/// | `weekday-number` | `0 0 9 * * 1` | six fields as in Quartz, but 1 is Monday, not Sunday |
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// A short name that does not change, such as `long-step`.
+    pub code: &'static str,
+    /// The meaning of the text, and the probable intention.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The warnings about the fields of one expression: the second if there is one; minute, hour, day of
+/// month, month, weekday.
+pub(super) fn of(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Vec<Warning> {
+    let [minute, hour, day, _, weekday] = fields;
+    let days = [
+        both_days(day, weekday),
+        either_day(second, fields),
+        second.and_then(|_| weekday_number(weekday)),
+    ];
+    let times = of_times(second, minute, hour);
+    times.into_iter().chain(days.into_iter().flatten()).collect()
+}
+
+/// The warnings about the time of day.
+pub(super) fn of_times(second: Option<Word<'_>>, minute: Word<'_>, hour: Word<'_>) -> Vec<Warning> {
+    let by_minute = every_minute(second, minute, hour);
+    let by_second = second.and_then(|second| every_second(second, minute));
+    by_minute.into_iter().chain(by_second).collect()
+}
+
+/// `* 2 * * *`: each minute of single hours. Ranges, as in `* 9-17 * * *`, are mostly intended.
+fn every_minute(second: Option<Word<'_>>, minute: Word<'_>, hour: Word<'_>) -> Option<Warning> {
+    if minute.text != "*" || !is_single(hour) {
+        return None;
+    }
+    let zeros = if second.is_some() { "0 0" } else { "0" };
+    let hour = hour.text;
+    let message = format!(
+        "minute * with hour {hour}: sixty runs, one in each minute of the hour; for one run at its \
+         beginning write {zeros} {hour}"
+    );
+    Some(Warning { code: "every-minute", message })
+}
+
+/// `* 30 2 * * *`: each second of single minutes.
+fn every_second(second: Word<'_>, minute: Word<'_>) -> Option<Warning> {
+    if second.text != "*" || !is_single(minute) {
+        return None;
+    }
+    let minute = minute.text;
+    let message = format!(
+        "second * with minute {minute}: sixty runs, one in each second of the minute; for one run \
+         at its beginning write 0 {minute}"
+    );
+    Some(Warning { code: "every-second", message })
+}
+
+/// Values one by one, without `*`, range or step.
+fn is_single(word: Word<'_>) -> bool {
+    word.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
+}
+
+/// `1 * 13 * FRI`: two restricted day fields, of which a day matches either.
+fn either_day(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Option<Warning> {
+    let [minute, hour, day, month, weekday] = fields.map(|word| word.text);
+    if fields[2].is_starred() || fields[4].is_starred() {
+        return None;
+    }
+    let second = second.map_or("0", |second| second.text);
+    // In Quartz both must match; numbers mean other weekdays there, and `H` nothing.
+    let is_portable =
+        [second, minute, hour, day, month, weekday].iter().all(|text| !has_hash(text))
+            && !has_number(fields[4]);
+    let quartz = format!("@quartz {second} {minute} {hour} {day} {month} {weekday}");
+    let instead = if is_portable { quartz } else { "it in the Quartz dialect".to_owned() };
+    let message = format!(
+        "day of month {day} and weekday {weekday}: a day matches if either does, as in Debian's \
+         cron; for days that match both write {instead}"
+    );
+    Some(Warning { code: "either-day", message })
+}
+
+fn has_hash(text: &str) -> bool {
+    text.split(',').any(|item| {
+        item.starts_with(['H', 'h']) && matches!(item.as_bytes().get(1), None | Some(b'/' | b'('))
+    })
+}
+
+/// A field such as `*/2` beside another restricted one: Debian's cron wants both, others either.
+fn both_days(day: Word<'_>, weekday: Word<'_>) -> Option<Warning> {
+    let stepped = |word: Word<'_>| word.is_starred() && !word.is_any();
+    if day.is_any() || weekday.is_any() || !(stepped(day) || stepped(weekday)) {
+        return None;
+    }
+    let (day, weekday) = (day.text, weekday.text);
+    let message = format!(
+        "day of month {day} and weekday {weekday}: since one of them starts with *, the day must \
+         match both, as in Debian's cron; some other crons run on either"
+    );
+    Some(Warning { code: "both-days", message })
+}
+
+/// Six fields are also what Quartz and Spring read, where weekdays have other numbers.
+fn weekday_number(weekday: Word<'_>) -> Option<Warning> {
+    if !has_number(weekday) {
+        return None;
+    }
+    let weekday = weekday.text;
+    let message = format!(
+        "weekday {weekday} in an expression with seconds: 1 is Monday here, and Sunday in Quartz; \
+         write names, such as MON, or @quartz before an expression in that dialect"
+    );
+    Some(Warning { code: "weekday-number", message })
+}
+
+/// `true` if a number names a weekday: not in `*/2`, `MON#2` or `MON-FRI/2`.
+fn has_number(weekday: Word<'_>) -> bool {
+    let bounds = weekday
+        .text
+        .split(',')
+        .flat_map(|item| item.split(['/', '#']).next().unwrap_or_default().split('-'));
+    bounds.into_iter().any(|bound| bound.starts_with(|first: char| first.is_ascii_digit()))
+}
