@@ -125,6 +125,17 @@ impl<S: Schedule> Schedule for Filtered<S> {
         None
     }
 
+    fn count(&self, from: Time, until: Time) -> Option<u64> {
+        let mut at = from;
+        for count in 0..MOST_STEPS {
+            match self.next_at(at).filter(|next| *next <= until) {
+                Some(next) => at = next,
+                None => return u64::try_from(count).ok(),
+            }
+        }
+        None
+    }
+
     fn definition(&self) -> Option<String> {
         let mut text = self.schedule.definition()?;
         for rule in &self.rules {
