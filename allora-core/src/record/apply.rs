@@ -93,7 +93,9 @@ pub fn apply(
         }
         Action::Advance(advance) => claim::advance(record, name, advance, context, history),
         Action::GiveUp { fence, then, error } => {
-            if complete::give_up(record, name, (*fence, *then, error), context, history) {
+            let end = (*fence, *then, *error);
+            let is_given_up = complete::give_up(record, name, end, context, history);
+            if is_given_up {
                 return Ok(Reply::Accepted);
             }
         }
