@@ -71,6 +71,7 @@ fn a_history_far_beyond_its_limit_is_pruned_in_parts_and_delays_no_reply() {
         patiently("the history is pruned", async || {
             seconds += 1;
             run(&store, seconds, "job").await;
+            Backend::prune(&store, TimeSource::Fixed(at(seconds))).await.unwrap();
             count(&mut client).await <= 60
         })
         .await;

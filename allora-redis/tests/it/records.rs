@@ -237,8 +237,8 @@ fn tombstones_are_removed_after_seven_days_and_their_fences_stay_used() {
         let fence = add("a", day(9)).await.fence;
         delete("a", day(9)).await;
         add("b", day(17)).await;
-        // Another deletion removes old tombstones.
         delete("b", day(17)).await;
+        Backend::prune(&redis, day(17)).await.unwrap();
         let mut raw = place.raw().await.remove(0);
         let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
         assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());

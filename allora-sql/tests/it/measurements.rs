@@ -9,7 +9,7 @@ use crate::{
 };
 use allora_core::{
     Backend, Runtime as _,
-    backend::{DueQuery, HistoryQuery},
+    backend::{DueQuery, HistoryQuery, TimeSource},
     runtime::Tokio,
     time::from_millis,
 };
@@ -168,6 +168,9 @@ async fn pruning(place: Place) {
             longest = longest.max(clock.now() - before);
             batches += 1;
         }
+        Backend::prune(&sql, TimeSource::Store { fallback: Tokio::current().unwrap().wall() })
+            .await
+            .unwrap();
         left = sql.history().unwrap().entries(HistoryQuery::new(1_200)).await.unwrap().len();
     }
     eprintln!("1 M entries were removed in {batches} runs; the longest took {longest:?}");
