@@ -95,8 +95,8 @@ fn minus(mut one: Number, other: Number) -> Number {
 mod tests {
     use super::*;
 
-    /// Reads all of these names in pages. Returns the pages, and how many names were counted, and in
-    /// how many ranges, after the first page.
+    /// Reads all of these names in pages. Returns the pages, and the numbers of names that were
+    /// counted and of ranges that were read after the first page.
     fn read(names: &[String], limit: usize) -> (Vec<Vec<String>>, usize, usize) {
         let pages = NamePages::default();
         let (mut all, mut counted, mut ranges, mut from) = (Vec::new(), 0, 0, Vec::new());

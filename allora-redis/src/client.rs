@@ -64,7 +64,7 @@ struct Subscribing {
     is_running: bool,
     /// The reason why the last attempt failed.
     failure: Option<Failure>,
-    /// A subscription that nobody has taken yet.
+    /// A subscription that was not taken yet.
     ready: Option<Messages>,
 }
 
@@ -254,8 +254,8 @@ impl Servers {
     }
 }
 
-/// Subscribes, and passes messages on until the connection ends, the server is replaced or nobody
-/// listens any more. Calls `begun` when the subscription has begun.
+/// Subscribes, and passes messages on until the connection ends, the server is replaced or the
+/// receiver is dropped. Calls `begun` when the subscription has begun.
 async fn listen(
     servers: &Servers,
     channel: &str,

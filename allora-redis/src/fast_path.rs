@@ -183,7 +183,7 @@ impl Store {
                     served[i] = Ok(Served::Loaded(Box::new(loaded)));
                     continue;
                 }
-                // Another write came first: the claim is decided anew by the next call.
+                // Another write came first: the next call decides about the claim.
                 Written::No => 0,
                 Written::Unconfirmed(few) if !is_half_over(loaded.stored(), fence, now) => few,
                 Written::Unconfirmed(few) => {

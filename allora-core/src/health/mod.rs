@@ -89,6 +89,8 @@ pub enum StorePart {
     Ends,
     /// Locks of concurrency keys.
     Locks,
+    /// The removal of old tombstones and history.
+    Pruning,
 }
 
 impl StorePart {
@@ -100,6 +102,7 @@ impl StorePart {
             StorePart::Extensions => "extensions",
             StorePart::Ends => "ends",
             StorePart::Locks => "locks",
+            StorePart::Pruning => "pruning",
         }
     }
 }

@@ -89,14 +89,13 @@ impl Redefinition<'_> {
             None => cursor,
         };
         let first = first.filter(|next| next.scheduled_at <= self.now)?;
-        let alone = Pending { first, last: first, count: former.map(|_| 1) };
-        let last = former.and_then(|former| {
+        let found = former.and_then(|former| {
             let last = former.latest(first.scheduled_at, self.now).ok()??;
-            let count = former.count(first.scheduled_at, last).ok()?;
-            let last = former.next(last).filter(|next| next.scheduled_at > first.scheduled_at)?;
-            Some(Pending { first, last, count: count.map(|more| more + 1) })
+            let count = former.count(first.scheduled_at, last).ok()?.map(|more| more + 1);
+            let last = if last == first.scheduled_at { first } else { former.next(last)? };
+            Some(Pending { first, last, count })
         });
-        Some(last.unwrap_or(alone))
+        Some(found.unwrap_or(Pending { first, last: first, count: None }))
     }
 
     /// The next occurrence, if none has come.
@@ -234,6 +233,14 @@ mod tests {
         let full = spec("* * * * *").max_runs(3);
         let replan = change(6, None, Some(&spec("* * * * *")), &full, false);
         assert_eq!((replan.then, replan.not_run), (None, missed(6, 10, 5)));
+    }
+
+    #[test]
+    fn the_number_is_unknown_if_the_former_schedule_does_not_compute_it() {
+        let closure = job(|after: Time| Some(after + Duration::from_secs(60)), async |_: Run| {});
+        let replan = change(6, None, Some(&closure), &spec("0 12 * * *"), true);
+        let (first, not_run) = replan.not_run.unwrap();
+        assert_eq!((first, not_run.last, not_run.count), (at(6), at(6), None));
     }
 
     #[test]

@@ -1,22 +1,17 @@
 //! A job in code under the definition that the store has.
 
 use crate::{
-    error::{BoxError, Result},
-    job::{Delivery, Job, JobSpec, Overlap, Retry, Settings},
+    job::{Delivery, JobSpec, Overlap, Retry, Settings},
     run::Run,
-    schedule::{AnySchedule, Schedule as _},
     stored::Definition,
-    time::Time,
 };
-use async_trait::async_trait;
-use std::sync::Arc;
 
 /// The job of this node under the stored definition: the schedule and the settings of the text,
 /// with the code, the time-out, the placement and the version of this node. Of the two deliveries
 /// the stricter applies. `None` if this build cannot read the whole text.
 pub(super) fn adopted(name: &str, own: &JobSpec, text: &str) -> Option<JobSpec> {
     let definition = Definition::parse(name, text).ok()?;
-    let job = Adopted { schedule: definition.schedule().clone(), code: own.job.clone() };
+    let code = own.job.clone();
     let stored = definition.settings().clone();
     let mut settings = Settings {
         timeout: own.settings.timeout,
@@ -29,41 +24,14 @@ pub(super) fn adopted(name: &str, own: &JobSpec, text: &str) -> Option<JobSpec> 
         settings.overlap = Overlap::Wait;
         (settings.delivery, settings.retry) = (Delivery::AtMostOnce, Retry::NEVER);
     }
-    Some(JobSpec::with(Arc::new(job), settings))
-}
-
-/// The schedule of a stored definition, and the code of this node.
-struct Adopted {
-    schedule: AnySchedule,
-    code: Arc<dyn Job>,
-}
-
-#[async_trait]
-impl Job for Adopted {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        self.schedule.next_at(after)
-    }
-    async fn run(&self, run: Run) -> Result<(), BoxError> {
-        self.code.run(run).await
-    }
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        self.schedule.latest_at(from, until)
-    }
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        self.schedule.count(from, until)
-    }
-    fn definition(&self) -> Option<String> {
-        self.schedule.definition()
-    }
-    fn check(&self) -> Result {
-        Ok(self.schedule.check()?)
-    }
+    let spec = definition.spec(async move |run: Run| code.run(run).await);
+    Some(spec.with_settings(settings))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CatchUp, every, job};
+    use crate::{CatchUp, every, job, time::Time};
     use std::time::Duration;
 
     const MINUTE: Duration = Duration::from_secs(60);

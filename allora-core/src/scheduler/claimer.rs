@@ -99,7 +99,7 @@ impl Claimer {
                 }
             }
         }
-        // What is on its way beside the claims is not needed any more.
+        // The requests beside the claims are dropped: a stopping node needs no reply to them.
         let Self { node, mut driver, .. } = self;
         resolve(&node, driver.planner.take_unresolved()).await;
     }

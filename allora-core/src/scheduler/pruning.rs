@@ -1,7 +1,13 @@
 //! The removal of old tombstones and history: a request of its own, which nothing waits for.
 
-use super::{monotonic::later, node::Node, side_request::SideRequest, store_request::within};
-use crate::{backend::TimeSource, error::Result};
+use super::{
+    monotonic::later, node::Node, side_request::SideRequest, store_health::Part,
+    store_request::within,
+};
+use crate::{
+    backend::TimeSource,
+    error::{ErrorKind, Result},
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
@@ -27,8 +33,18 @@ impl Pruning {
 
     /// Sends a request, if it is time for one. It has no timer of its own: the poll is often enough.
     pub(super) fn renew(&mut self, node: &Arc<Node>) {
-        // What a failed request has left is removed by a later one.
-        drop(self.request.take());
+        match self.request.take() {
+            Some(Ok(())) => node.store_answered(Part::Pruning),
+            Some(Err(error)) => {
+                // The next request removes the rest, also if this node writes nothing more.
+                node.has_written.store(true, Ordering::Relaxed);
+                // A request that takes too long has removed a part.
+                if error.kind() != ErrorKind::Unavailable {
+                    node.store_failed(Part::Pruning, error);
+                }
+            }
+            None => {}
+        }
         let now = node.runtime.now();
         let interval = if node.has_written.load(Ordering::Relaxed) { WRITING } else { IDLE };
         if self.request.has_begun() || now < later(self.last, interval) {

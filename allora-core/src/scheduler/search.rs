@@ -244,7 +244,7 @@ impl Search {
     /// otherwise hide others. The reply has the planner's `number` of it.
     pub(super) fn begin(&mut self, node: &Arc<Node>, poll_at: Instant, known: usize, number: u64) {
         let reads_kinds = self.kinds.begin(node, poll_at);
-        // What changes from now on is requested again.
+        // Later changes set this time again.
         self.at = Time::MAX_UTC;
         let is_whole = self.is_whole();
         let (part, limit, known_kinds) = (self.part, self.limit + known, self.kinds.all.clone());

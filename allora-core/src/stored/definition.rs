@@ -4,15 +4,14 @@
 use super::settings_parser::{Read, parts};
 use crate::{
     backend::NextRun,
-    error::{BoxError, Error, Result},
-    job::{CODE, CheckedSchedule, Job, JobSpec, Settings},
+    error::{Error, Result},
+    job::{CODE, CheckedSchedule, IntoOutcome, JobSpec, Settings, job},
     run::Run,
     schedule::{AnySchedule, Field, ParseError, Schedule},
     time::Time,
 };
-use async_trait::async_trait;
 use chrono::TimeDelta;
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 /// The definition of a stored schedule: its schedule and its settings.
 ///
@@ -135,7 +134,7 @@ impl Definition {
         let mut settings = self.settings.clone();
         let start = *settings.start.get_or_insert(now);
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
-        following(name, &self.entry_with(settings), before, 0)
+        following(name, &self.bare().with_settings(settings), before, 0)
     }
 
     /// The first occurrence after `after`, if `started` occurrences were started before.
@@ -150,11 +149,16 @@ impl Definition {
 
     /// The schedule and its settings without code, for planning only.
     pub(crate) fn bare(&self) -> JobSpec {
-        self.entry_with(self.settings.clone())
+        self.spec(async |_: Run| Err::<(), &str>("no code runs this schedule"))
     }
 
-    fn entry_with(&self, settings: Settings) -> JobSpec {
-        JobSpec::with(Arc::new(Bare(self.schedule.clone())), settings)
+    /// The schedule and its settings with this code.
+    pub(crate) fn spec<F, Fut>(&self, work: F) -> JobSpec
+    where
+        F: FnOnce(Run) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        job(self.schedule.clone(), work).with_settings(self.settings.clone())
     }
 }
 
@@ -181,25 +185,6 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
         )));
     }
     Ok(schedule.in_zone(zone)?)
-}
-
-/// A schedule without code, for planning only.
-struct Bare(AnySchedule);
-
-#[async_trait]
-impl Job for Bare {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        self.0.next_at(after)
-    }
-    async fn run(&self, _: Run) -> Result<(), BoxError> {
-        Err("nothing here runs this schedule".into())
-    }
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        self.0.latest_at(from, until)
-    }
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        self.0.count(from, until)
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,10 @@ use super::Definition;
 use crate::{
     backend::JobState,
     error::{BoxError, Error, Result},
-    job::{IntoOutcome, Job, JobSpec},
+    job::{IntoOutcome, JobSpec},
     name::check_name,
     run::{Payload, Run},
-    schedule::{AnySchedule, Schedule},
-    time::Time,
 };
-use async_trait::async_trait;
 use futures::future::{BoxFuture, FutureExt};
 use regex_lite::Regex;
 use std::{fmt, sync::Arc};
@@ -191,11 +188,10 @@ impl Router {
         };
         match Definition::parse(&state.name, &state.definition) {
             Ok(definition) => {
-                let schedule = definition.schedule().clone();
-                let job = Arc::new(RoutedJob { schedule, work: work.clone() });
+                let work = work.clone();
+                let spec = definition.spec(async move |run: Run| work(run).await);
                 let payload = Payload { kind: state.kind.clone(), data: state.data.clone().into() };
-                let settings = definition.settings().clone();
-                Routed::Here(JobSpec::with(job, settings).carrying(payload))
+                Routed::Here(spec.carrying(payload))
             }
             Err(error) => Routed::Broken(format!("its definition cannot be read: {error}")),
         }
@@ -205,33 +201,5 @@ impl Router {
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.routes.iter().map(|(pattern, _)| pattern)).finish()
-    }
-}
-
-/// A stored schedule with the code that runs it.
-struct RoutedJob {
-    schedule: AnySchedule,
-    work: Work,
-}
-
-#[async_trait]
-impl Job for RoutedJob {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        self.schedule.next_at(after)
-    }
-    async fn run(&self, run: Run) -> Result<(), BoxError> {
-        (self.work)(run).await
-    }
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        self.schedule.latest_at(from, until)
-    }
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        self.schedule.count(from, until)
-    }
-    fn definition(&self) -> Option<String> {
-        self.schedule.definition()
-    }
-    fn check(&self) -> Result {
-        Ok(self.schedule.check()?)
     }
 }

@@ -92,7 +92,7 @@ impl Zone {
         let back = self.cycles_before(second);
         let k = self.segment_at(second - back);
         let segment = self.segments[k];
-        // What begins before the table's cycle began may have begun later in this one.
+        // A segment that begins before the table's cycle may begin later in this cycle.
         let start = if back == 0 { segment.start } else { (segment.start + back).max(FAR) };
         (segment.offset, start..self.end(k) + back)
     }

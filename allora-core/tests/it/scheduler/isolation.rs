@@ -3,7 +3,7 @@
 
 use crate::support::{Lab, Over, Rates, at, ms, secs};
 use allora_core::{
-    Backend, BoxError, Every, Handle, Job, Overlap, Run, Runtime, Scheduler, Time,
+    Backend, BoxError, Every, Handle, Job, Overlap, Run, Runtime, Scheduler, StorePart, Time,
     backend::{Action, Applied, Batch},
     every, job,
     runtime::SimNode,
@@ -162,7 +162,7 @@ fn a_search_that_hangs_delays_no_claim() {
     assert_punctual(&lab, &["code"], &all, ms(20));
     assert_punctual(&lab, &["stored"], &all, ms(20));
     assert_eq!(member.news(), ["Ready", "StoreDown"]);
-    // What comes meanwhile is found afterwards.
+    // A schedule that is added during the outage is found after it.
     lab.store("late", "k", "@every 1s");
     lab.until(70.5);
     assert!(lab.ran("late").is_empty());
@@ -204,6 +204,27 @@ fn pruning_that_hangs_delays_no_claim_and_no_end() {
     let pruned = member.faults.pruned.load(Relaxed);
     lab.until(3_000.0);
     assert_eq!(member.faults.pruned.load(Relaxed), pruned, "nothing was written");
+}
+
+#[test]
+fn pruning_that_is_refused_is_reported_once_and_tried_again_although_nothing_is_written() {
+    let lab = Lab::new(22);
+    let member = lab.start(|seat, b| {
+        seat.faults.refuses_pruning.store(true, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(60.5);
+    assert_eq!(member.news(), ["Ready", "StoreError"]);
+    let failing = member.handle.health().store.failing;
+    let parts: Vec<_> = failing.iter().map(|failing| failing.part).collect();
+    assert_eq!(parts, [StorePart::Pruning]);
+    member.handle.remove("code");
+    lab.until(120.0);
+    member.faults.refuses_pruning.store(false, Relaxed);
+    lab.until(150.0);
+    assert_eq!(member.news(), ["Ready", "StoreError", "StoreUp"]);
+    assert!(member.faults.pruned.load(Relaxed) > 0);
+    assert!(member.handle.health().is_healthy());
 }
 
 /// Thousands of extensions are due again and again, and each request takes a second.

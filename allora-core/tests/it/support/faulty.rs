@@ -57,6 +57,8 @@ pub(crate) struct Faults {
     pub(crate) deaf_to_searches: AtomicBool,
     /// No request to prune is answered.
     pub(crate) deaf_to_pruning: AtomicBool,
+    /// Every request to prune is refused.
+    pub(crate) refuses_pruning: AtomicBool,
     /// The number of requests to prune that were answered.
     pub(crate) pruned: AtomicU64,
     /// No subscription to notifications is answered.
@@ -220,6 +222,9 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
     async fn prune(&self, time: TimeSource) -> Result {
         if self.faults.deaf_to_pruning.load(Relaxed) {
             return pending().await;
+        }
+        if self.faults.refuses_pruning.load(Relaxed) {
+            return Err(Error::new(ErrorKind::Other, "this role may not delete"));
         }
         self.faults.pruned.fetch_add(1, Relaxed);
         self.inner.prune(time).await

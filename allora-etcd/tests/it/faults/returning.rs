@@ -49,7 +49,7 @@ fn a_node_that_claims_and_dies_while_it_is_forgotten_is_not_forgotten() {
         let proxy = Proxy::to(members.port(0)).await;
         let direct = patient(Etcd::builder()).connect(members.urls()).await.unwrap();
         let other = patient(Etcd::builder()).connect([proxy.url()]).await.unwrap();
-        // How far to search ahead is known from the second query on.
+        // The first query learns the distance by which the second one searches ahead.
         for _ in 0..2 {
             assert_eq!(found(&other).await, [""; 0]);
         }
