@@ -147,8 +147,9 @@ pub enum Event {
         /// The run's fence.
         fence: i64,
     },
-    /// An occurrence was given up: its attempts are used up, and the last one ended without a result.
-    /// It is a dead letter. Correct the cause, then rerun or dismiss it.
+    /// An occurrence was given up: its attempts are used up, and the last one ended without a result;
+    /// or the job runs at most once now, which allows no other attempt. It is a dead letter. Correct
+    /// the cause, then rerun or dismiss it.
     GivenUp {
         /// The job.
         name: Arc<str>,

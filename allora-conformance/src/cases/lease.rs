@@ -259,17 +259,18 @@ pub(super) async fn an_interrupted_run_is_retried_and_counts_as_cancelled(w: &Cl
     assert_eq!((waits.counters.failed, waits.counters.cancelled), (0, 1));
 }
 
-fn give_up(fence: i64) -> Action<'static> {
-    Action::GiveUp { fence, then: Cursor::To(to(t(120))), error: "killed" }
+fn give_up(occurrence: Time, fence: i64) -> Action<'static> {
+    let occurrence = occurrence.into();
+    Action::GiveUp { fence, occurrence, then: Cursor::To(to(t(120))), error: "killed" }
 }
 
 pub(super) async fn an_occurrence_whose_lease_has_ended_can_be_given_up(w: &Cluster) {
     job(w).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     let other = w.join("other").await;
-    assert_eq!(other.act(t(120), "job", give_up(run.fence)).await, Reply::Accepted);
+    assert_eq!(other.act(t(120), "job", give_up(t(60), run.fence)).await, Reply::Accepted);
     for _ in 0..2 {
-        let after = state(other.act(t(121), "job", give_up(run.fence)).await);
+        let after = state(other.act(t(121), "job", give_up(t(60), run.fence)).await);
         assert_eq!((after.head.clone(), leases(&after)), (Some(t(120).into()), vec![]));
         let [letter] = &after.dead[..] else { panic!("one dead letter: {after:?}") };
         assert_eq!((&letter.occurrence, letter.attempts), (&t(60).into(), 1));
@@ -289,18 +290,45 @@ pub(super) async fn a_live_run_is_not_given_up(w: &Cluster) {
     let run = won(w.node().lease(t(60), "job", 1).await);
     let active = w.node().read("job").await;
     for fence in [run.fence, run.fence + 1, seen.fence] {
-        assert_eq!(state(w.node().act(ms(119_999), "job", give_up(fence)).await), active);
+        assert_eq!(state(w.node().act(ms(119_999), "job", give_up(t(60), fence)).await), active);
     }
     assert_eq!(w.node().end(t(100), "job", run.fence, extend()).await, Reply::Extended(t(160)));
     let extended = w.node().read("job").await;
-    assert_eq!(state(w.node().act(t(120), "job", give_up(run.fence)).await), extended);
+    assert_eq!(state(w.node().act(t(120), "job", give_up(t(60), run.fence)).await), extended);
     assert_eq!(w.node().end(t(121), "job", run.fence, ran(t(180))).await, Reply::Accepted);
     let ended = w.node().read("job").await;
-    assert_eq!(state(w.node().act(t(200), "job", give_up(run.fence)).await), ended);
+    assert_eq!(state(w.node().act(t(200), "job", give_up(t(60), run.fence)).await), ended);
     let lost = marked(&ended, 2, t(240), Sharing::Exclusive);
     let run = won(w.node().claim(t(200), "job", lost).await);
     let active = w.node().read("job").await;
-    assert_eq!(state(w.node().act(t(300), "job", give_up(run.fence)).await), active);
+    assert_eq!(state(w.node().act(t(300), "job", give_up(t(60), run.fence)).await), active);
+}
+
+pub(super) async fn an_occurrence_that_waits_for_another_attempt_can_be_given_up(w: &Cluster) {
+    job(w).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    let again = RunAction::Retry { not_before: t(90), error: "no" };
+    assert_eq!(w.node().end(t(61), "job", run.fence, again).await, Reply::Accepted);
+    let waits = w.node().read("job").await;
+    let other = w.join("other").await;
+    let early = other.act(ms(89_999), "job", give_up(t(60), waits.fence)).await;
+    assert_eq!(state(early), waits, "it is not due");
+    for (occurrence, fence) in [(t(120), waits.fence), (t(60), waits.fence + 1)] {
+        let reply = other.act(t(90), "job", give_up(occurrence, fence)).await;
+        assert_eq!(state(reply), waits, "another occurrence or state");
+    }
+    let given_up = other.act(t(90), "job", give_up(t(60), waits.fence)).await;
+    assert_eq!(given_up, Reply::Accepted);
+    for _ in 0..2 {
+        let after = state(other.act(t(91), "job", give_up(t(60), waits.fence)).await);
+        assert_eq!((after.head.clone(), leases(&after)), (Some(t(120).into()), vec![]));
+        let [letter] = &after.dead[..] else { panic!("one dead letter: {after:?}") };
+        assert_eq!((&letter.occurrence, letter.attempts), (&t(60).into(), 1));
+        assert_eq!((letter.died_at, &*letter.error), (t(90), "killed"));
+        assert_eq!(after.last, Some(Outcome::Dead("killed".into())));
+        assert_eq!(after.counters.failed, 1, "the attempt failed once");
+    }
+    won(other.lease(t(120), "job", 2).await);
 }
 
 pub(super) async fn a_released_run_does_not_count_and_can_be_claimed_at_once(w: &Cluster) {

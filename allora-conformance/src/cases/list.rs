@@ -81,6 +81,7 @@ macro_rules! __cases {
                 an_occurrence_whose_lease_has_ended_can_be_given_up: [Expiry];
                 a_live_run_is_not_given_up: [];
                 an_interrupted_run_is_retried_and_counts_as_cancelled: [];
+                an_occurrence_that_waits_for_another_attempt_can_be_given_up: [];
                 every_repeated_end_has_the_same_reply: [];
                 a_claim_that_arrives_after_its_run_was_released_is_refused: [];
                 a_completed_occurrence_stays_completed: [];

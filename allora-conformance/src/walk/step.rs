@@ -545,7 +545,10 @@ impl Walker {
             }
             3 if random.one_in(2) => {
                 let then = Cursor::To(Some(later(random).into()));
-                return pair(&|fence| Action::GiveUp { fence, then, error: "given up" });
+                return pair(&|fence| {
+                    let occurrence = won.occurrence.clone();
+                    Action::GiveUp { fence, occurrence, then, error: "given up" }
+                });
             }
             3 => return pair(&|fence| Action::Release { fence }),
             4 => Cursor::Keep,

@@ -153,11 +153,14 @@ pub enum Action<'a> {
         /// The reason of the other attempt.
         cause: RetryCause<'a>,
     },
-    /// Records as a dead letter an at-least-once occurrence whose lease has ended, instead of
-    /// another claim. Changes nothing, and returns the record, if the run was extended or has ended.
+    /// Records as a dead letter an at-least-once occurrence that is due for another attempt: its
+    /// lease has ended, or its last attempt failed. Changes nothing, and returns the record, if the
+    /// record is no longer so.
     GiveUp {
-        /// The fence of the run's claim.
+        /// If the occurrence is leased, the fence of its run's claim; else the record's fence.
         fence: i64,
+        /// The occurrence.
+        occurrence: Occurrence,
         /// The cursor's move, as by a completion.
         then: Cursor,
         /// The reason, for readers.

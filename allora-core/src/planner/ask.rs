@@ -29,6 +29,7 @@ impl Planner {
         self.evict_idle(now);
         // An unresolved claim may have won.
         let room = room.saturating_sub(self.unresolved());
+        self.has_room = room > 0;
         let mut requests = Vec::new();
         let mut claims = 0;
         let repeats = self.unresolved() > 0;
@@ -205,6 +206,8 @@ impl Planner {
         let Slot { name, spec, backlog, .. } = slot;
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
+        let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;
+        let is_adopted = matches!(&slot.origin, Origin::Code(code) if code.is_adopted);
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
         if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
@@ -231,6 +234,8 @@ impl Planner {
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Reap => RequestAction::Reap,
+            // Under the stored definition another node may run the attempt.
+            Decision::GiveUp(_) if is_adopted && is_at_most_once => RequestAction::Read,
             Decision::GiveUp(give_up) => RequestAction::GiveUp(Box::new(give_up)),
         }))
     }

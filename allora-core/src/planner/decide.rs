@@ -1,9 +1,6 @@
 //! The decision about one job at one time: the policies, as one pure function.
 
-use super::{
-    backlog::Backlog,
-    known::{Known, Leased},
-};
+use super::{backlog::Backlog, known::Known};
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
@@ -23,7 +20,7 @@ pub(crate) enum Decision {
     Advance(Advance),
     /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
-    /// The attempts at an occurrence whose lease has ended are used up.
+    /// The attempts at an occurrence that waits for another one are used up.
     GiveUp(GiveUp),
     /// Active runs block it. The first of them ends at this time at the latest: read the record
     /// again before that.
@@ -37,6 +34,7 @@ pub(crate) enum Decision {
 /// A dead letter instead of another claim.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveUp {
+    /// The fence of the run whose lease has ended, or else the record's.
     pub(crate) fence: i64,
     pub(crate) occurrence: Occurrence,
     pub(crate) attempts: u32,
@@ -75,12 +73,11 @@ pub(crate) fn decide(
     if due_at > now {
         return Ok(Decision::Wait);
     }
-    if let Some(lease) = &known.leased
-        && matches!(spec.settings.delivery, Delivery::AtLeastOnce { .. })
-        && spec.settings.retry.is_exhausted(lease.attempt, claimant.extra_attempts)
-    {
-        let then = completion_of(name, spec, head, known.started)?;
-        return Ok(Decision::GiveUp(give_up(lease, head, then)));
+    if let Some(error) = used_up(spec, known, claimant.extra_attempts) {
+        let then = move_away(name, spec, known, head)?;
+        let fence = known.leased.unwrap_or(known.fence);
+        let (occurrence, attempts) = (head.clone(), known.attempts);
+        return Ok(Decision::GiveUp(GiveUp { fence, occurrence, attempts, then, error }));
     }
     let schedule = CheckedSchedule::of(name, spec);
     if known.is_open_cursor(head) {
@@ -102,13 +99,26 @@ pub(crate) fn decide(
     other_head(name, spec, known, (head, due_at), claimant)
 }
 
-fn give_up(lease: &Leased, head: &Occurrence, then: Cursor) -> GiveUp {
-    let Leased { fence, attempt } = *lease;
-    let error = format!(
-        "given up after {attempt} attempts: the last one ended without a result, because its \
-         process ended or its lease was not extended; correct the cause, then rerun or dismiss it"
-    );
-    GiveUp { fence, occurrence: head.clone(), attempts: attempt, then, error }
+/// The reason why the head, which was attempted before, is not claimed again.
+fn used_up(spec: &JobSpec, known: &Known, extra_attempts: u32) -> Option<String> {
+    let attempts = known.attempts;
+    match spec.settings.delivery {
+        Delivery::AtMostOnce if attempts > 0 => Some(format!(
+            "given up after {attempts} attempts, of runs at least once: the job runs at most once \
+             now, which allows no other attempt; rerun or dismiss it"
+        )),
+        Delivery::AtLeastOnce { .. }
+            if known.leased.is_some()
+                && spec.settings.retry.is_exhausted(attempts, extra_attempts) =>
+        {
+            Some(format!(
+                "given up after {attempts} attempts: the last one ended without a result, because \
+                 its process ended or its lease was not extended; correct the cause, then rerun or \
+                 dismiss it"
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// A trigger, or the occurrence of an expired or failed run: claimed as it is.
@@ -122,15 +132,25 @@ fn other_head(
     if let Some(until) = no_room(spec, known) {
         return Ok(if known.as_of < due_at { Decision::Read } else { Decision::Blocked(until) });
     }
-    // Started at least once, and now claimed at most once: the cursor is still on it.
-    let cursor = if known.is_at_cursor(head) {
-        Cursor::To(CheckedSchedule::of(name, spec).following(head.scheduled_at, known.started)?)
-    } else {
-        Cursor::Keep
-    };
+    // Claimed at least once, released, and now claimed at most once: the cursor is still on it.
+    let cursor = move_away(name, spec, known, head)?;
     let claim = claim(spec, known, head.clone(), cursor, claimant);
     let then = completion_of(name, spec, head, known.started)?;
     Ok(Decision::Claim { claim, then })
+}
+
+/// The cursor's move away from the head.
+fn move_away(
+    name: &str,
+    spec: &JobSpec,
+    known: &Known,
+    head: &Occurrence,
+) -> Result<Cursor, InvalidNextAt> {
+    if !known.is_at_cursor(head) {
+        return Ok(Cursor::Keep);
+    }
+    let schedule = CheckedSchedule::of(name, spec);
+    Ok(Cursor::To(schedule.following(head.scheduled_at, known.started)?))
 }
 
 /// The cursor's move by the completion of a run, when `started` occurrences were started, including

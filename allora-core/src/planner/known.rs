@@ -18,8 +18,10 @@ pub(crate) struct Known {
     pub(crate) fence: i64,
     pub(crate) head: Option<Occurrence>,
     pub(crate) due_at: Option<Time>,
-    /// The head is leased, and is offered again when the lease has ended.
-    pub(crate) leased: Option<Leased>,
+    /// The number of counted attempts at the head.
+    pub(crate) attempts: u32,
+    /// The head is leased under this fence, and is offered again when the lease has ended.
+    pub(crate) leased: Option<i64>,
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
@@ -35,14 +37,6 @@ pub(crate) struct Known {
     pub(crate) trigger_waits: bool,
 }
 
-/// A lease that is retried on expiry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leased {
-    pub(crate) fence: i64,
-    /// The number of the attempt, from 1.
-    pub(crate) attempt: u32,
-}
-
 impl Known {
     pub(crate) fn of(state: &JobState, now: Time) -> Self {
         let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
@@ -55,7 +49,8 @@ impl Known {
             fence: state.fence,
             head: state.head.clone(),
             due_at: state.due_at,
-            leased: leased.map(|lease| Leased { fence: lease.fence, attempt: lease.attempt }),
+            attempts: state.attempts,
+            leased: leased.map(|lease| lease.fence),
             cursor: state.cursor,
             last_started: state.last_started,
             started: state.counters.started,
@@ -106,7 +101,7 @@ impl Known {
         self.cursor = next;
         self.head = next.map(|next| Occurrence::from(next.scheduled_at));
         self.due_at = next.map(|next| next.due_at);
-        (self.leased, self.after_lease) = (None, None);
+        (self.attempts, self.leased, self.after_lease) = (0, None, None);
     }
 
     /// Assumes that another node's run was completed, when it is time for the occurrence after it.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::{JobState, NextRun, OnExpiry, Replan},
     event::Event,
-    job::{CheckedSchedule, InvalidNextAt, JobSpec, Progress, Redefinition},
+    job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress, Redefinition},
     stored::Definition,
     time::{Time, saturating_add},
 };
@@ -30,7 +30,11 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let agreement = match &slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now, events),
-            Origin::Code(code) => agreement(slot, code, state, now, self.abandoned_after),
+            Origin::Code(code) => {
+                let is_abandoned = self.has_room && is_abandoned(state, now, self.abandoned_after);
+                let is_due = state.due_at.is_some_and(|due_at| due_at <= now);
+                agreement(slot, code, state, is_due, is_abandoned)
+            }
         };
         if state.unreadable.is_none() {
             slot.fence = Some(state.fence);
@@ -43,8 +47,9 @@ impl Planner {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
                     events.push(Event::Redefined { name, was_abandoned });
                 }
-                if let Origin::Code(code) = &slot.origin {
+                if let Origin::Code(code) = &mut slot.origin {
                     slot.spec = code.spec.clone();
+                    code.is_adopted = false;
                 }
                 slot.agreed = Some(state.generation);
                 self.know(id, state, now, events);
@@ -52,6 +57,9 @@ impl Planner {
             Agreement::Adopted(spec) => {
                 events.push(Event::DefinitionAdopted { name: slot.name.clone() });
                 (slot.spec, slot.agreed) = (spec, Some(state.generation));
+                if let Origin::Code(code) = &mut slot.origin {
+                    code.is_adopted = true;
+                }
                 self.know(id, state, now, events);
             }
             Agreement::Redefine(former) => {
@@ -189,13 +197,13 @@ enum Agreement {
 
 /// The agreement about this record. A node that starts sets its definition, unless its version is
 /// lower. Later it runs the job by the stored definition, if this build can. If no node has run a due
-/// occurrence by a definition that this build cannot read, this node sets its own after a while.
+/// occurrence that this node cannot run by that definition, it sets its own after a while.
 fn agreement(
     slot: &Slot,
     code: &Code,
     state: &JobState,
-    now: Time,
-    abandoned_after: Duration,
+    is_due: bool,
+    is_abandoned: bool,
 ) -> Agreement {
     let definition = match &code.definition {
         _ if state.unreadable.is_some() => {
@@ -210,23 +218,32 @@ fn agreement(
             state.kind
         )));
     }
-    if slot.agreed == Some(state.generation) {
-        return Agreement::Same;
-    }
     if definition == state.definition {
-        return Agreement::Own;
+        let is_known = slot.agreed == Some(state.generation);
+        return if is_known { Agreement::Same } else { Agreement::Own };
     }
     let former = |is_abandoned| Agreement::Redefine(Box::new(Former::of(state, is_abandoned)));
+    let left = |reason| match is_abandoned {
+        true => former(true),
+        false => Agreement::Off(Off::Conflict(reason)),
+    };
     if slot.agreed.is_none() && state.version <= code.spec.settings.version {
         return former(false);
     }
+    if code.spec.settings.delivery == Delivery::AtMostOnce && is_due && state.attempts > 0 {
+        return left(
+            "its occurrence waits for another attempt, and this build runs it at most once",
+        );
+    }
+    if slot.agreed == Some(state.generation) {
+        return Agreement::Same;
+    }
     match adopted(&slot.name, &code.spec, &state.definition) {
         Some(spec) => Agreement::Adopted(spec),
-        None if is_abandoned(state, now, abandoned_after) => former(true),
-        None => Agreement::Off(Off::Conflict(
+        None => left(
             "the store has another definition, with words or a schedule that this build does not \
              know",
-        )),
+        ),
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Planner {
     pub(super) lost_after: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(super) abandoned_after: Duration,
+    /// The node had capacity for another run at the last tick.
+    pub(super) has_room: bool,
     /// The number of attempts beyond the retry policy for runs without a result.
     pub(super) extra_attempts: u32,
 }
@@ -97,6 +99,7 @@ impl Planner {
             poll,
             lost_after,
             abandoned_after: MINUTE,
+            has_room: true,
             extra_attempts: EXTRA_ATTEMPTS,
         }
     }
@@ -123,7 +126,7 @@ impl Planner {
             let twice = format!("the job {name:?} is added twice; names are unique");
             return Err(Error::new(ErrorKind::AlreadyExists, twice));
         }
-        let code = Box::new(Code { spec: spec.clone(), definition });
+        let code = Box::new(Code { spec: spec.clone(), definition, is_adopted: false });
         let slot = Slot::new(name.clone(), spec, Origin::Code(code), self.seed);
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;

@@ -3,7 +3,6 @@
 use super::{
     Planner,
     decide::{GiveUp, completion_of},
-    known::Leased,
     machine::not_run,
     request::{PendingClaim, Request, RequestAction, Start},
     slot::{Exchange, Off, Phase},
@@ -271,7 +270,7 @@ impl Planner {
                 }
                 known.head = Some(claimed.occurrence.clone());
                 known.due_at = Some(claimed.until);
-                known.leased = Some(Leased { fence: claimed.fence, attempt: claimed.attempt });
+                (known.attempts, known.leased) = (claimed.attempt, Some(claimed.fence));
                 self.look_again(id);
             }
         }

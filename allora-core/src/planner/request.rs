@@ -80,8 +80,8 @@ impl Request {
             RequestAction::Advance(advance) => Action::Advance(*advance),
             RequestAction::Reap => Action::Reap,
             RequestAction::GiveUp(give_up) => {
-                let GiveUp { fence, then, error, .. } = &**give_up;
-                Action::GiveUp { fence: *fence, then: *then, error }
+                let GiveUp { fence, occurrence, then, error, .. } = &**give_up;
+                Action::GiveUp { fence: *fence, occurrence: occurrence.clone(), then: *then, error }
             }
         };
         Operation::new(&self.name, action)

@@ -57,6 +57,8 @@ pub(crate) struct Code {
     pub(crate) spec: JobSpec,
     /// The definition as text, computed once.
     pub(crate) definition: Result<Box<str>, InvalidNextAt>,
+    /// The job runs by another definition, which is in the store.
+    pub(crate) is_adopted: bool,
 }
 
 /// The agreement of this node and the store about a job.

@@ -92,9 +92,9 @@ pub fn apply(
             }
         }
         Action::Advance(advance) => claim::advance(record, name, advance, context, history),
-        Action::GiveUp { fence, then, error } => {
-            let end = (*fence, *then, *error);
-            let is_given_up = complete::give_up(record, name, end, context, history);
+        Action::GiveUp { fence, occurrence, then, error } => {
+            let given_up = complete::GivenUp { fence: *fence, occurrence, then: *then, error };
+            let is_given_up = complete::give_up(record, name, given_up, context, history);
             if is_given_up {
                 return Ok(Reply::Accepted);
             }

@@ -1,12 +1,12 @@
 //! Extending a lease, and ending a run: complete, retry, release.
 
-use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
+use super::{Accepted, Head, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
     backend::{
-        Action, Completion, Cursor, DeadLetter, Lease, Occurrence, OnExpiry, Operation, Outcome,
-        Reply, RetryCause,
+        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, Occurrence, OnExpiry,
+        Operation, Outcome, Reply, RetryCause,
     },
-    time::{saturating_add, whole_millis},
+    time::{Time, saturating_add, whole_millis},
 };
 
 /// Applies an operation on the run under `fence`. It is accepted even after the lease's end, also
@@ -53,19 +53,7 @@ pub(super) fn end(
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {
-            if let Cursor::To(next) = then
-                && record.is_at_cursor(&lease.occurrence)
-            {
-                record.cursor = *next;
-            }
-            if let Outcome::Dead(error) = &outcome {
-                record.add_dead_letter(DeadLetter {
-                    occurrence: lease.occurrence,
-                    attempts: lease.attempt,
-                    died_at: now,
-                    error: error.clone(),
-                });
-            }
+            record.conclude(lease.occurrence, lease.attempt, *then, &outcome, now);
         }
         Action::Retry { not_before, .. } => record.retries.push(PendingRetry {
             occurrence: lease.occurrence,
@@ -90,26 +78,60 @@ pub(super) fn end(
     Reply::Accepted
 }
 
-/// Ends an occurrence as a dead letter whose lease has ended. Its run has sent no end, and none is
-/// accepted any more. Returns whether it did.
+/// An occurrence that is not attempted again.
+pub(super) struct GivenUp<'a> {
+    /// If it is leased, the fence of its run; else the record's.
+    pub(super) fence: i64,
+    pub(super) occurrence: &'a Occurrence,
+    pub(super) then: Cursor,
+    pub(super) error: &'a str,
+}
+
+/// Ends as a dead letter an occurrence that is due for another attempt: its lease has ended, or its
+/// last attempt failed. No end of its last run is accepted any more. Returns whether it did.
 pub(super) fn give_up(
     record: &mut Record,
     name: &str,
-    (fence, then, error): (i64, Cursor, &str),
+    given_up: GivenUp<'_>,
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> bool {
+    let GivenUp { fence, occurrence, then, error } = given_up;
     let is_over = |lease: &Lease| {
         lease.fence == fence && lease.on_expiry == OnExpiry::Retry && lease.until <= context.now
     };
-    if !record.leases.iter().any(is_over) {
+    let is_expected = |lease: &Lease| is_over(lease) && lease.occurrence == *occurrence;
+    if record.leases.iter().any(is_expected) {
+        let ended = record.ended;
+        let dead = Operation::complete(name, fence, then, Completion::Dead(error));
+        let reply = end(record, &dead, fence, context, history);
+        record.ended = ended;
+        return reply == Reply::Accepted;
+    }
+    let is_due = |head: Head<'_>| head.occurrence.is(occurrence) && head.due_at <= context.now;
+    if record.fence != fence
+        || !record.head().is_some_and(is_due)
+        || !record.may_move(occurrence, then)
+    {
         return false;
     }
-    let ended = record.ended;
-    let dead = Operation::complete(name, fence, then, Completion::Dead(error));
-    let reply = end(record, &dead, fence, context, history);
-    record.ended = ended;
-    reply == Reply::Accepted
+    let Some(i) = record.retries.iter().position(|retry| retry.occurrence == *occurrence) else {
+        return false;
+    };
+    let PendingRetry { occurrence, attempts, not_before } = record.retries.remove(i);
+    let outcome = Outcome::Dead(bounded(error));
+    let (fence, now) = (record.draw_fence(context.now), whole_millis(context.now));
+    history.push(|| HistoryEntry {
+        kind: record.kind.clone(),
+        due_at: Some(not_before),
+        attempt: attempts,
+        node: context.node.to_owned(),
+        ended_at: Some(now),
+        ..HistoryEntry::new(name, fence, occurrence.clone(), outcome.clone())
+    });
+    record.conclude(occurrence, attempts, then, &outcome, now);
+    record.last = Some(outcome);
+    true
 }
 
 /// The longest error text that a record or a history entry keeps, in bytes.
@@ -142,6 +164,26 @@ impl Record {
         match then {
             Cursor::To(next) => next.is_none_or(|next| next.scheduled_at > occurrence.scheduled_at),
             Cursor::Keep => !self.is_at_cursor(occurrence),
+        }
+    }
+
+    /// Moves the cursor away from an occurrence that has ended, and keeps it if it is dead.
+    fn conclude(
+        &mut self,
+        occurrence: Occurrence,
+        attempts: u32,
+        then: Cursor,
+        outcome: &Outcome,
+        died_at: Time,
+    ) {
+        if let Cursor::To(next) = then
+            && self.is_at_cursor(&occurrence)
+        {
+            self.cursor = next;
+        }
+        if let Outcome::Dead(error) = outcome {
+            let error = error.clone();
+            self.add_dead_letter(DeadLetter { occurrence, attempts, died_at, error });
         }
     }
 

@@ -8,7 +8,7 @@ mod policies;
 use super::{slot::Phase, *};
 use crate::{
     BoxError, CatchUp, Job, Overlap, Retry, Run, Schedule,
-    backend::{Action, Completion, Operation, Reply, RetryCause},
+    backend::{Action, Claim, Completion, Cursor, Operation, Reply, RetryCause},
     cron, every, job,
     record::{HistoryBuffer, OpContext, Record, apply},
     time::from_millis,
