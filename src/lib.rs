@@ -32,6 +32,7 @@
 //!   module [`stored`].
 //! - [`runtime::Sim`]: test schedules without waiting.
 //! - [`crontab`]: read an existing crontab.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use allora_core::*;
 /// A store in etcd.

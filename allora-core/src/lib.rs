@@ -1,4 +1,5 @@
 //! The core of allora: jobs, the record and its state machine, the planner, the scheduler.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
 mod error;

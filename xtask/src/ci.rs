@@ -7,7 +7,7 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, run as run_step, step},
-    package, test, tidy,
+    package, publish, test, tidy,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -26,6 +26,7 @@ pub(crate) fn run() -> Outcome {
         cargo(&["build", "--workspace", "--examples", "--all-features", "--locked"]),
     ));
     note(deny());
+    note(publish::run(false));
     let report = test::run(&test::Request::default());
     failures.extend(report.failure());
 

@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod command;
 mod package;
+mod publish;
 mod services;
 mod stores;
 mod test;
@@ -26,7 +27,7 @@ cargo xtask COMMAND
   services up [STORE,..]|down|status
                  servers that stay, so that single tests can be run by hand
   tidy           the house rules a machine can check
-  ci             formatting, tidy, clippy, docs, examples, licences, tests
+  ci             formatting, tidy, clippy, docs, examples, licences, packages, tests
   bench [NAME]   all benches, or one
   bench compare BASE [--rounds N] [--store STORE,..] [--out FILE] [--fail-below RATIO]
                  the speed of this tree beside that of the git revision BASE, measured in turn
@@ -35,6 +36,9 @@ cargo xtask COMMAND
                  --out         a JSON file for the raw figures
                  --fail-below  exit code 1 if a figure is worse than this ratio and the 95 %
                                interval of its ratio lies below 1
+  publish [--build]
+                 a dry run of publishing every package, in a copy, under other names
+                 --build  build each from its package alone, too, which takes minutes
   help           this text";
 
 /// Why a chore ended early.
@@ -76,6 +80,11 @@ fn run(args: &[String]) -> Outcome {
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),
+        "publish" => match rest {
+            [] => publish::run(false),
+            [option] if option == "--build" => publish::run(true),
+            _ => Err(Failure::Usage("publish knows one option: --build".into())),
+        },
         "help" | "--help" | "-h" => {
             println!("{HELP}");
             Ok(())

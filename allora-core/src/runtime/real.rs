@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The longest single timer. Timers weeks ahead have blocked a runtime's other timers
 /// (tokio-rs/tokio#8334), and after a suspension of the machine the sleep is checked within a day.
-const LONGEST_LEG: Duration = Duration::from_hours(24);
+const LONGEST_LEG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The end of the next leg of a sleep until `at`; `None` when the sleep is over.
 pub(super) fn leg(now: Instant, at: Instant) -> Option<Instant> {
