@@ -52,11 +52,12 @@ mod phrase;
 mod range;
 mod schedule;
 pub mod time;
+mod zone;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
 pub use calendar::{Dates, Exclusion, Filtered};
-pub use cron::{Cron, Dst, Quartz, Warning, cron, tz_version, zone_name};
+pub use cron::{Cron, Dst, Quartz, Warning, cron};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};
 pub use explain::{Explain, Explained, explain};
@@ -69,3 +70,4 @@ pub use schedule::Schedule;
 #[doc(hidden)]
 pub use schedule::is_built_in;
 pub use time::Time;
+pub use zone::{tz_version, zone_name};

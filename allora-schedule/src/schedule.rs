@@ -3,8 +3,8 @@
 use crate::{
     Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
     calendar::{self, Rule},
-    cron::Zone,
     time::{Time, whole_millis},
+    zone::Zone,
 };
 use chrono::DateTime;
 use std::sync::Arc;

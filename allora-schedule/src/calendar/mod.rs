@@ -10,7 +10,7 @@ pub(crate) use text::{RULES, filtered, hours, parse};
 
 use crate::{
     AnySchedule, Field, Note, NoteReason, ParseError, Schedule, ScheduleError, Time, Warning,
-    at::shown, cron::Zone, time::whole_millis,
+    at::shown, time::whole_millis, zone::Zone,
 };
 use chrono::TimeDelta;
 use rule::{Clock, Stretch};

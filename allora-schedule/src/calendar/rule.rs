@@ -1,8 +1,8 @@
 //! One rule of a calendar: what it excludes, and why.
 
 use crate::{
-    AnySchedule, At, Cron, Every, Quartz, Schedule, ScheduleError, Time, at::shown, cron::Zone,
-    english::list,
+    AnySchedule, At, Cron, Every, Quartz, Schedule, ScheduleError, Time, at::shown, english::list,
+    zone::Zone,
 };
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};

@@ -1,7 +1,7 @@
 //! The text of a calendar's rules.
 
 use super::rule::{Clock, Dates, Hours, Rule};
-use crate::{AnySchedule, Field, ParseError, any, cron::Zone, schedule::words};
+use crate::{AnySchedule, Field, ParseError, any, schedule::words, zone::Zone};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! The number of instants in a range, computed without visiting them.
 
 use super::{
+    civil::{DAY, civil, days_from_civil},
     fields::Fields,
-    next::{DAY, civil, days_from_civil},
-    zone::Zone,
 };
+use crate::zone::Zone;
 
 /// The matching UTC seconds from `from` (inclusive) to `until` (exclusive). Its cost follows the
 /// number of months and of changes of the clock in between.

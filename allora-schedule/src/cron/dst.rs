@@ -1,6 +1,7 @@
 //! The treatment of local times that do not exist, or exist twice.
 
-use super::{fields::Fields, zone::Zone};
+use super::fields::Fields;
+use crate::zone::Zone;
 
 /// The policy for local times that a change of the zone's offset skips or repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

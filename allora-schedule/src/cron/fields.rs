@@ -1,6 +1,6 @@
 //! A parsed expression: one bit per value of every field.
 
-use super::next::{DAY, days_from_civil};
+use super::civil::{DAY, days_from_civil, month_length};
 
 /// Which values each field allows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -197,13 +197,5 @@ impl Fields {
     /// `true` if the schedule follows elapsed time under Debian's rules.
     pub(super) fn is_wildcard(&self) -> bool {
         self.minute_star || self.hour_star
-    }
-}
-
-pub(super) fn month_length(leap: bool, month: u32) -> u32 {
-    match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
     }
 }

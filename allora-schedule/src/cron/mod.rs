@@ -1,6 +1,7 @@
 //! Cron expressions: Debian's dialect and rules, with what users of other crons expect where it
 //! is unambiguous.
 
+mod civil;
 mod count;
 mod describe;
 mod dst;
@@ -13,15 +14,12 @@ mod quartz;
 mod render;
 mod warnings;
 mod years;
-mod zone;
 
 pub use dst::Dst;
 pub use quartz::Quartz;
 pub use warnings::Warning;
-pub(crate) use zone::Zone;
-pub use zone::{tz_version, zone_name};
 
-use crate::{Note, ParseError, Schedule, Time, schedule::latest};
+use crate::{Note, ParseError, Schedule, Time, schedule::latest, zone::Zone};
 use chrono::DateTime;
 use fields::Fields;
 use std::{fmt, str::FromStr, sync::Arc};

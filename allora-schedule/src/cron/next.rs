@@ -1,8 +1,9 @@
 //! The evaluator: the first matching second of a wall clock that knows no zone.
 
-use super::fields::{Fields, month_length};
-
-pub(super) const DAY: i64 = 86_400;
+use super::{
+    civil::{DAY, civil, days_from_civil, is_leap, month_length, weekday},
+    fields::Fields,
+};
 
 /// A local wall clock may show this year when UTC still has 9999.
 const LAST_YEAR: i64 = 10_000;
@@ -81,41 +82,6 @@ impl Fields {
             hour * 3600 + self.minutes.trailing_zeros() * 60 + self.seconds.trailing_zeros()
         })
     }
-}
-
-/// Year, month and day of a number of days since 1970-01-01 (Howard Hinnant, "chrono-compatible
-/// low-level date algorithms", `civil_from_days`).
-pub(super) fn civil(days: i64) -> (i64, u32, u32) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097) as u32;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = i64::from(year_of_era) + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-/// The inverse of [`civil`] (`days_from_civil` of the same source).
-pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400) as u32;
-    let from_march = if month > 2 { month - 3 } else { month + 9 };
-    let of_year = (153 * from_march + 2) / 5 + day - 1;
-    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
-    era * 146_097 + i64::from(of_era) - 719_468
-}
-
-/// 0 is Sunday; 1970-01-01 was a Thursday.
-fn weekday(days: i64) -> u32 {
-    (days + 4).rem_euclid(7) as u32
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
 #[cfg(test)]

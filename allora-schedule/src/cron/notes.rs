@@ -1,6 +1,9 @@
 //! The effect of a change of the clock on an expression, in words.
 
-use super::{Cron, Dst, next::DAY, next::civil};
+use super::{
+    Cron, Dst,
+    civil::{DAY, civil},
+};
 use crate::{Note, NoteReason, Time};
 use chrono::DateTime;
 

@@ -5,9 +5,8 @@ use super::{
     field::{self, NameHash, Word},
     fields::{Days, Fields},
     warnings, years,
-    zone::Zone,
 };
-use crate::{Field, ParseError, nearest::nearest};
+use crate::{Field, ParseError, nearest::nearest, zone::Zone};
 use std::sync::Arc;
 
 /// Longer text is refused before it is looked at, in bytes.
