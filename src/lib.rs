@@ -22,6 +22,7 @@
 //!
 //! # Where to read on
 //!
+//! - [`guide`]: production, monitoring, tests, and the way from other schedulers.
 //! - [`Scheduler`] and [`Builder`]: put jobs together and run them.
 //! - [`JobSpec`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, jitter.
 //! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: when.
@@ -33,6 +34,8 @@
 //! - [`runtime::Sim`]: test schedules without waiting.
 //! - [`crontab`]: read an existing crontab.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod guide;
 
 pub use allora_core::*;
 /// A store in etcd.

@@ -21,6 +21,8 @@ pub mod stored;
 
 pub use allora_schedule::{crontab, time};
 pub use backend::{Backend, Occurrence};
+/// The crate of [`Time`]: its types are in the API.
+pub use chrono;
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{

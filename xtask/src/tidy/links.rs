@@ -55,9 +55,10 @@ fn without_code(line: &str) -> String {
     outside.map(|(_, piece)| *piece).collect()
 }
 
-/// True if it is neither an address nor a place in the same file.
+/// True if it is neither an address, nor a place in the same file, nor an item that rustdoc finds.
 fn is_file(target: &str) -> bool {
-    !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
+    let elsewhere = ["#", "mailto:", "crate::"];
+    !target.contains("://") && !elsewhere.iter().any(|start| target.starts_with(start))
 }
 
 /// The path that a link in `from` means; `None` if it leaves the workspace.

@@ -1,0 +1,26 @@
+//! Guides: one question each, with examples that compile.
+//!
+//! | question | guide |
+//! |---|---|
+//! | Which store fits? | [`choosing_a_store`] |
+//! | What do I set before production? | [`production`] |
+//! | How do I see that everything runs? | [`monitoring`] |
+//! | How do I test my jobs? | [`testing`] |
+//! | How do I write a job type or a schedule of my own? | [`writing_a_job_type`] |
+//! | How do I write a store? | [`writing_a_store`] |
+//! | What changes when I come from another scheduler? | [`migrating`] |
+
+#[doc = include_str!("choosing_a_store.md")]
+pub mod choosing_a_store {}
+#[doc = include_str!("migrating.md")]
+pub mod migrating {}
+#[doc = include_str!("monitoring.md")]
+pub mod monitoring {}
+#[doc = include_str!("production.md")]
+pub mod production {}
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+#[doc = include_str!("writing_a_job_type.md")]
+pub mod writing_a_job_type {}
+#[doc = include_str!("writing_a_store.md")]
+pub mod writing_a_store {}
