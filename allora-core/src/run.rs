@@ -3,6 +3,7 @@
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation},
     error::{Error, ErrorKind, Result},
+    record::bounded,
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -120,6 +121,26 @@ impl Run {
         self.decide("released", Requested::Release)
     }
 
+    /// Sets the output of this run, which the history shows with its result. A further call replaces
+    /// it. Of a longer text, the first 1,024 bytes are kept. A run that is completed in the job's
+    /// own transaction ([`complete`](Self::complete)) has no output.
+    ///
+    /// ```
+    /// use allora_core::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let report = job(every(Duration::from_secs(60)), async |run: Run| {
+    ///     let mails = 7;
+    ///     run.set_output(format!("{mails} mails sent"));
+    /// });
+    /// # let _ = report;
+    /// ```
+    pub fn set_output(&self, text: impl Into<String>) {
+        let text = bounded(&text.into());
+        let before = self.control().lock_output().replace(text);
+        drop(before);
+    }
+
     /// Rules out another attempt: if this run fails, the retry policy is not applied. An
     /// at-least-once occurrence becomes a dead letter.
     pub fn give_up(&self) {
@@ -172,8 +193,8 @@ impl Run {
         }
     }
 
-    /// `true` if the run should end: its lease is about to end, the job was deleted, or the
-    /// scheduler's grace period is nearly over. The future is dropped soon.
+    /// `true` if the run should end: an operator cancelled it, its lease is about to end, the job was
+    /// deleted, or the scheduler's grace period is nearly over. The future is dropped soon.
     pub fn is_cancelled(&self) -> bool {
         self.inner.control.is_cancelled()
     }
@@ -286,6 +307,8 @@ pub(crate) struct Control {
     mutex_fence: OnceLock<i64>,
     /// The result that the run has requested.
     requested: Mutex<Option<Requested>>,
+    /// The output that the run has set.
+    output: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
@@ -332,6 +355,14 @@ impl Control {
 
     pub(crate) fn requested(&self) -> Option<Requested> {
         self.requested.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn output(&self) -> Option<String> {
+        self.lock_output().clone()
+    }
+
+    fn lock_output(&self) -> MutexGuard<'_, Option<String>> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_requested(&self, decision: Requested) {

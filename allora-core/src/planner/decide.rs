@@ -2,7 +2,7 @@
 
 use super::{
     backlog::Backlog,
-    known::{Known, Leased},
+    known::{Cancelled, Known, Leased},
 };
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
@@ -23,7 +23,7 @@ pub(crate) enum Decision {
     Advance(Advance),
     /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
-    /// The attempts at an occurrence whose lease has ended are used up.
+    /// The attempts at an occurrence whose lease has ended are used up, or it is cancelled.
     GiveUp(GiveUp),
     /// Active runs block it. The first of them ends at this time at the latest: read the record
     /// again before that.
@@ -34,7 +34,7 @@ pub(crate) enum Decision {
     Read,
 }
 
-/// A dead letter instead of another claim.
+/// A dead letter instead of another claim, or the end of an occurrence that was to be cancelled.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveUp {
     pub(crate) fence: i64,
@@ -42,6 +42,7 @@ pub(crate) struct GiveUp {
     pub(crate) attempts: u32,
     pub(crate) then: Cursor,
     pub(crate) error: String,
+    pub(crate) is_cancelled: bool,
 }
 
 /// The claim that a node would make, as far as it does not depend on the job.
@@ -68,6 +69,9 @@ pub(crate) fn decide(
 ) -> Result<Decision, InvalidNextAt> {
     if known.next_lease_end().is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
+    }
+    if let Some(cancelled) = known.cancelled.as_ref().filter(|one| one.until <= now) {
+        return Ok(Decision::GiveUp(give_up_cancelled(name, spec, known, cancelled)?));
     }
     let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {
         return Ok(Decision::Wait);
@@ -108,7 +112,33 @@ fn give_up(lease: &Leased, head: &Occurrence, then: Cursor) -> GiveUp {
         "given up after {attempt} attempts: the last one ended without a result, because its \
          process ended or its lease was not extended; correct the cause, then rerun or dismiss it"
     );
-    GiveUp { fence, occurrence: head.clone(), attempts: attempt, then, error }
+    let (occurrence, attempts) = (head.clone(), attempt);
+    GiveUp { fence, occurrence, attempts, then, error, is_cancelled: false }
+}
+
+/// The end of an occurrence whose run was to be cancelled, and has sent no end.
+fn give_up_cancelled(
+    name: &str,
+    spec: &JobSpec,
+    known: &Known,
+    cancelled: &Cancelled,
+) -> Result<GiveUp, InvalidNextAt> {
+    let Cancelled { lease: Leased { fence, attempt }, occurrence, .. } = cancelled;
+    let then = match known.is_at_cursor(occurrence) {
+        true => {
+            let schedule = CheckedSchedule::of(name, spec);
+            Cursor::To(schedule.following(occurrence.scheduled_at, known.started)?)
+        }
+        false => Cursor::Keep,
+    };
+    Ok(GiveUp {
+        fence: *fence,
+        occurrence: occurrence.clone(),
+        attempts: *attempt,
+        then,
+        error: String::new(),
+        is_cancelled: true,
+    })
 }
 
 /// A trigger, or the occurrence of an expired or failed run: claimed as it is.

@@ -3,8 +3,8 @@
 use super::{Accepted, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
     backend::{
-        Action, Completion, Cursor, DeadLetter, Lease, Occurrence, OnExpiry, Operation, Outcome,
-        Reply, RetryCause,
+        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, NotRunReason, Occurrence,
+        OnExpiry, Operation, Outcome, Reply, RetryCause,
     },
     time::{saturating_add, whole_millis},
 };
@@ -20,6 +20,7 @@ pub(super) fn end(
     history: &mut HistoryBuffer,
 ) -> Reply {
     if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
+        && !record.is_former(run)
         && !record.may_move(&run.occurrence, *then)
     {
         return Reply::Invalid;
@@ -33,9 +34,22 @@ pub(super) fn end(
         Action::Extend { duration, .. } => {
             let lease = &mut record.leases[i];
             lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
-            return Reply::Extended(lease.until);
+            return match lease.cancel_requested {
+                true => Reply::CancelRequested(lease.until),
+                false => Reply::Extended(lease.until),
+            };
+        }
+        // It was recorded as cancelled when its job was deleted.
+        Action::Complete { .. } if record.is_former(&record.leases[i]) => {
+            record.leases.remove(i);
+            record.ended = accepted_end(&operation.action, fence);
+            return Reply::Accepted;
         }
         Action::Complete { completion, .. } => record.count(*completion),
+        // Only a completion has the cursor's move.
+        _ if record.leases[i].cancel_requested => {
+            return Reply::CancelRequested(record.leases[i].until);
+        }
         Action::Retry { cause: RetryCause::Failed(error), .. } => {
             record.counters.failed += 1;
             Outcome::Retried(bounded(error))
@@ -48,8 +62,13 @@ pub(super) fn end(
     };
     let lease = record.leases.remove(i);
     record.ended = accepted_end(&operation.action, fence);
-    let kind = &record.kind;
-    history.push(|| claim::entry(&lease, operation.name, kind, context.now, outcome.clone()));
+    let asked = lease.cancel_requested.then_some(NotRunReason::Operator);
+    let reason = asked.filter(|_| outcome == Outcome::Cancelled);
+    history.push(|| HistoryEntry {
+        reason,
+        output: operation.output.map(bounded),
+        ..claim::entry(&lease, operation.name, &record.kind, context.now, outcome.clone())
+    });
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {
@@ -90,8 +109,8 @@ pub(super) fn end(
     Reply::Accepted
 }
 
-/// Ends an occurrence as a dead letter whose lease has ended. Its run has sent no end, and none is
-/// accepted any more. Returns whether it did.
+/// Ends an occurrence whose lease has ended as a dead letter, or as cancelled. Its run has sent no
+/// end, and none is accepted any more. Returns whether it did.
 pub(super) fn give_up(
     record: &mut Record,
     name: &str,
@@ -102,17 +121,19 @@ pub(super) fn give_up(
     let is_over = |lease: &Lease| {
         lease.fence == fence && lease.on_expiry == OnExpiry::Retry && lease.until <= context.now
     };
-    if !record.leases.iter().any(is_over) {
-        return false;
-    }
+    let Some(lease) = record.leases.iter().find(|lease| is_over(lease)) else { return false };
+    let completion = match lease.cancel_requested {
+        true => Completion::Cancelled,
+        false => Completion::Dead(error),
+    };
     let ended = record.ended;
-    let dead = Operation::complete(name, fence, then, Completion::Dead(error));
-    let reply = end(record, &dead, fence, context, history);
+    let over = Operation::complete(name, fence, then, completion);
+    let reply = end(record, &over, fence, context, history);
     record.ended = ended;
     reply == Reply::Accepted
 }
 
-/// The longest error text that a record or a history entry keeps, in bytes.
+/// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;
 
 /// The error as it is kept: cut to [`MAX_ERROR`].
