@@ -15,7 +15,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -199,6 +199,12 @@ impl Run {
         self.inner.control.is_cancelled()
     }
 
+    /// `true` if an operator requested the cancellation of this run, or the job was deleted. It is
+    /// recorded as cancelled, whatever it returns, and the occurrence is not run again.
+    pub fn cancel_requested(&self) -> bool {
+        self.inner.control.cancel_requested.load(Ordering::Acquire)
+    }
+
     /// Waits until [`is_cancelled`](Self::is_cancelled).
     ///
     /// # Cancel safety
@@ -299,6 +305,8 @@ pub(crate) enum Requested {
 pub(crate) struct Control {
     /// [`RUNS`], [`CANCELLED`] or [`DROPPED`].
     stage: AtomicU8,
+    /// The cancellation was requested in the store.
+    cancel_requested: AtomicBool,
     /// The task that executes the run.
     pub(crate) execution: AtomicWaker,
     /// The number of confirmed extensions of its lease.
@@ -330,6 +338,11 @@ impl Control {
     /// Cancels the run: its code is notified.
     pub(crate) fn cancel(&self) {
         self.advance(CANCELLED);
+    }
+
+    /// Notes that the cancellation was requested in the store, before the run is cancelled for that.
+    pub(crate) fn request_cancel(&self) {
+        self.cancel_requested.store(true, Ordering::Release);
     }
 
     /// Drops the run's future.

@@ -97,6 +97,7 @@ impl PendingUpdate {
             (None, Reply::Extended(_) | Reply::CancelRequested(_)) => {
                 if matches!(reply, Reply::CancelRequested(_)) {
                     active.cancelled_at.get_or_insert(now);
+                    active.run.control().request_cancel();
                 }
                 (active.extending, active.unconfirmed) = (false, false);
                 active.timers = LeaseTimers::new(sent, self.duration, self.duration);
