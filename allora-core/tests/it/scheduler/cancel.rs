@@ -1,8 +1,8 @@
 //! Cancelled runs: by an operator, and by the deletion of their job.
 
-use crate::support::{Lab, Over, Rates, at, ms, secs};
+use crate::support::{Lab, Over, Rates, at, secs};
 use allora_core::{
-    Overlap, Run, Schedules,
+    Overlap, Retry, Run, Schedules,
     backend::{Action, HistoryEntry, NotRunReason, Outcome, Reply},
     every, job,
 };
@@ -129,7 +129,7 @@ fn a_failure_that_the_cancellation_overtook_is_not_retried() {
         let member = lab.start(|seat, b| {
             seat.rates(Rates { delay: 1_000, delay_ms: 300, ..Rates::default() });
             let fails = seat.work(every(secs(60)), secs(10), |_| Err("no".into()));
-            b.add("job", fails.at_least_once(secs(30)))
+            b.add("job", fails.at_least_once(secs(30)).retry(Retry::up_to(2, secs(20))))
         });
         lab.until(69.8 + 0.02 * seed as f64);
         lab.sim.block_on(member.handle.cancel("job")).unwrap();
@@ -149,8 +149,8 @@ fn created_again(overlap: Overlap, takes: u64) -> (Vec<f64>, Vec<f64>) {
     let lab = Lab::new(6);
     let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
     let text = match overlap {
-        Overlap::Allow => "every 60s",
-        _ => "every 60s; overlap wait",
+        Overlap::Allow => "@every 60s",
+        _ => "@every 60s; overlap wait",
     };
     lab.store("job", "mail", text);
     for _ in 0..2 {
@@ -196,7 +196,7 @@ fn the_runs_of_deleted_schedules_do_not_stay_active_in_the_history() {
     let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
     let names: Vec<String> = (0..50).map(|i| format!("job {i}")).collect();
     for name in &names {
-        lab.store(name, "mail", "every 10s");
+        lab.store(name, "mail", "@every 10s");
     }
     let members = [(); 2].map(|()| {
         lab.start(|seat, b| {
@@ -225,8 +225,11 @@ fn the_output_that_a_run_has_set_is_in_its_entry() {
             run.set_output(format!("attempt {}", run.attempt()));
             if run.attempt() == 1 { Err("no".into()) } else { Ok::<(), allora_core::BoxError>(()) }
         };
-        b.add("job", job(every(secs(60)), says).at_least_once(secs(30)))
-            .add("silent", job(every(secs(60)), async |_: Run| {}))
+        b.add(
+            "job",
+            job(every(secs(60)), says).at_least_once(secs(30)).retry(Retry::up_to(2, secs(5))),
+        )
+        .add("silent", job(every(secs(60)), async |_: Run| {}))
     });
     lab.until(100.0);
     let outputs: Vec<_> = lab.past("job").into_iter().map(|past| past.output).collect();
