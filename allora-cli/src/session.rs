@@ -149,6 +149,7 @@ fn lease_json(lease: &Lease) -> Value {
         "scheduled_at": shown(lease.occurrence.scheduled_at),
         "attempt": lease.attempt,
         "until": shown(lease.until),
+        "cancel_requested": lease.cancel_requested,
     })
 }
 

@@ -146,7 +146,8 @@ impl Walk {
                 6 if self.seldom() => self.operate(state, &borrowed, i),
                 _ => self.node_action(state),
             };
-            operations.push(Operation::new(name, action));
+            let output = (self.random.below(4) == 0).then_some("out\0put");
+            operations.push(Operation::new(name, action).output(output));
         }
         let batch = Batch::new(node, TimeSource::Fixed(self.now()), &operations);
         let a = ours.reschedule(batch).await.unwrap();
@@ -189,7 +190,13 @@ impl Walk {
         let generation = state.generation - i64::from(self.random.below(5) == 0);
         let mut edit = Edit::of(generation);
         let occurrence = &borrowed.letters[i];
-        match self.random.below(9) {
+        match self.random.below(11) {
+            9 => Action::Cancel { fence: None },
+            10 => {
+                let leases = &state.leases;
+                let lease = leases.get(self.random.below(leases.len().max(1)));
+                Action::Cancel { fence: Some(lease.map_or(7, |lease| lease.fence)) }
+            }
             0 => {
                 edit.definition = Some(("other", self.replan(state, next)));
                 edit.kind = (self.random.below(3) == 0).then(|| KINDS[1 + self.random.below(2)]);

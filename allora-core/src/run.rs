@@ -3,6 +3,7 @@
 use crate::{
     backend::{Claimed, Completion, Cursor, Operation},
     error::{Error, ErrorKind, Result},
+    record::bounded,
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -14,7 +15,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -120,6 +121,26 @@ impl Run {
         self.decide("released", Requested::Release)
     }
 
+    /// Sets the output of this run, which the history shows with its result. A further call replaces
+    /// it. Of a longer text, the first 1,024 bytes are kept. A run that is completed in the job's
+    /// own transaction ([`complete`](Self::complete)) has no output.
+    ///
+    /// ```
+    /// use allora_core::{Run, every, job};
+    /// use std::time::Duration;
+    ///
+    /// let report = job(every(Duration::from_secs(60)), async |run: Run| {
+    ///     let mails = 7;
+    ///     run.set_output(format!("{mails} mails sent"));
+    /// });
+    /// # let _ = report;
+    /// ```
+    pub fn set_output(&self, text: impl Into<String>) {
+        let text = bounded(&text.into());
+        let before = self.control().lock_output().replace(text);
+        drop(before);
+    }
+
     /// Rules out another attempt: if this run fails, the retry policy is not applied. An
     /// at-least-once occurrence becomes a dead letter.
     pub fn give_up(&self) {
@@ -172,10 +193,16 @@ impl Run {
         }
     }
 
-    /// `true` if the run should end: its lease is about to end, the job was deleted, or the
-    /// scheduler's grace period is nearly over. The future is dropped soon.
+    /// `true` if the run should end: an operator cancelled it, its lease is about to end, the job was
+    /// deleted, or the scheduler's grace period is nearly over. The future is dropped soon.
     pub fn is_cancelled(&self) -> bool {
         self.inner.control.is_cancelled()
+    }
+
+    /// `true` if an operator requested the cancellation of this run, or the job was deleted. It is
+    /// recorded as cancelled, whatever it returns, and the occurrence is not run again.
+    pub fn cancel_requested(&self) -> bool {
+        self.inner.control.cancel_requested.load(Ordering::Acquire)
     }
 
     /// Waits until [`is_cancelled`](Self::is_cancelled).
@@ -278,6 +305,8 @@ pub(crate) enum Requested {
 pub(crate) struct Control {
     /// [`RUNS`], [`CANCELLED`] or [`DROPPED`].
     stage: AtomicU8,
+    /// The cancellation was requested in the store.
+    cancel_requested: AtomicBool,
     /// The task that executes the run.
     pub(crate) execution: AtomicWaker,
     /// The number of confirmed extensions of its lease.
@@ -286,6 +315,8 @@ pub(crate) struct Control {
     mutex_fence: OnceLock<i64>,
     /// The result that the run has requested.
     requested: Mutex<Option<Requested>>,
+    /// The output that the run has set.
+    output: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
     /// its first poll to its end; the place is empty after a wake-up.
     waiting: Mutex<Slab<Option<Waker>>>,
@@ -307,6 +338,11 @@ impl Control {
     /// Cancels the run: its code is notified.
     pub(crate) fn cancel(&self) {
         self.advance(CANCELLED);
+    }
+
+    /// Notes that the cancellation was requested in the store, before the run is cancelled for that.
+    pub(crate) fn request_cancel(&self) {
+        self.cancel_requested.store(true, Ordering::Release);
     }
 
     /// Drops the run's future.
@@ -332,6 +368,14 @@ impl Control {
 
     pub(crate) fn requested(&self) -> Option<Requested> {
         self.requested.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn output(&self) -> Option<String> {
+        self.lock_output().clone()
+    }
+
+    fn lock_output(&self) -> MutexGuard<'_, Option<String>> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_requested(&self, decision: Requested) {

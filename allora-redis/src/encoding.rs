@@ -199,10 +199,10 @@ impl HotWriter {
     }
 }
 
-/// The lease that has its place in the hot record. That of a trigger has no room there, and a node
-/// with a line feed would break it.
+/// The lease that has its place in the hot record. That of a trigger has no room there, a node with a
+/// line feed would break it, and one whose run is to be cancelled is rare.
 fn hot_lease(record: &Record) -> Option<&Lease> {
-    let first = record.leases.first();
+    let first = record.leases.first().filter(|lease| !lease.cancel_requested);
     first.filter(|lease| lease.occurrence.trigger.is_none() && !lease.node.contains('\n'))
 }
 

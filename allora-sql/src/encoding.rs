@@ -97,8 +97,11 @@ pub(crate) fn columns(
     version: i64,
     data_generation: Option<i64>,
 ) -> Vec<Value> {
-    // The lease of a trigger's run does not fit into the columns.
-    let inline = record.leases.first().filter(|lease| lease.occurrence.trigger.is_none());
+    // The lease of a trigger's run does not fit into the columns. That of a run to be cancelled stays
+    // out of them, so that no single statement extends or completes it.
+    let inline = record.leases.first();
+    let inline =
+        inline.filter(|lease| lease.occurrence.trigger.is_none() && !lease.cancel_requested);
     let ended = record.ended;
     let Counters { started, succeeded, failed, cancelled, skipped, missed, lost, expired, .. } =
         record.counters;

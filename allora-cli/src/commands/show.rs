@@ -72,7 +72,9 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     for lease in &state.leases {
         let (at, until) = (shown(lease.occurrence.scheduled_at), shown(lease.until));
         let (node, attempt) = (&lease.node, lease.attempt);
-        lines.push(("running", format!("{at} on {node}, attempt {attempt}, leased until {until}")));
+        let end = if lease.cancel_requested { ", being cancelled" } else { "" };
+        let text = format!("{at} on {node}, attempt {attempt}, leased until {until}{end}");
+        lines.push(("running", text));
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };

@@ -64,14 +64,13 @@ impl OutputTail {
         }));
     }
 
-    /// The end of what was printed, as the end of a sentence; waits so long at most for the output
-    /// to be closed.
-    pub(crate) async fn end(self, runtime: &Tokio, output_wait: Duration) -> String {
+    /// The end of what was printed, without blanks around it; waits so long at most for the output to
+    /// be closed.
+    pub(crate) async fn text(self, runtime: &Tokio, output_wait: Duration) -> String {
         let limit = runtime.sleep_until(runtime.now() + output_wait);
         select(join_all(self.closed), limit).await;
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = text.trim();
-        if text.is_empty() { String::new() } else { format!("; its output ends: {text}") }
+        text.trim().to_owned()
     }
 }
 

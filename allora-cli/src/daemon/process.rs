@@ -96,8 +96,13 @@ pub(crate) async fn execute(
     let status = group.end(&context).await;
     match too_long {
         Some(limit) => {
-            let printed = tail.end(&context.runtime, LAST_OUTPUT).await;
+            let printed = said(&run, tail, &context).await;
             Err(format!("timed out after {limit:?}, and was ended{printed}").into())
+        }
+        None if run.cancel_requested() => {
+            let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
+            run.set_output(printed);
+            Ok(())
         }
         // Cancelled, and it ended well all the same.
         None if status.is_some_and(|status| status.success()) => Ok(()),
@@ -108,13 +113,25 @@ pub(crate) async fn execute(
     }
 }
 
+/// The end of the output of a failed run, as the end of a sentence. The history has it, too.
+async fn said(run: &Run, tail: OutputTail, context: &CommandContext) -> String {
+    let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
+    if printed.is_empty() {
+        return printed;
+    }
+    let sentence = format!("; its output ends: {printed}");
+    run.set_output(printed);
+    sentence
+}
+
 async fn ended(
     run: &Run,
     status: ExitStatus,
     tail: OutputTail,
     context: &CommandContext,
 ) -> Result<(), BoxError> {
-    let printed = tail.end(&context.runtime, LAST_OUTPUT).await;
+    // Also of a command that has succeeded: its last lines are in the log before its end.
+    let printed = said(run, tail, context).await;
     info!(target: "allora", job = run.name(), scheduled_at = %shown(run.scheduled_at()), fence = run.fence(), "ended: {status}");
     if status.success() { Ok(()) } else { Err(format!("{status}{printed}").into()) }
 }

@@ -1,6 +1,6 @@
 //! The operators' commands on jobs, and their output.
 
-use crate::site::{Site, patiently};
+use crate::site::{Site, lives, patiently};
 use serde_json::Value;
 
 /// The output of a command, one object on each line.
@@ -140,4 +140,31 @@ fn shells_get_completions() {
         let said = crate::allora::allora(&["completions", shell]).fine();
         assert!(said.contains("backfill") && !said.contains("__as-user -"), "{shell}");
     }
+}
+
+#[test]
+fn a_cancelled_command_is_ended_and_recorded() {
+    let site = Site::new("@every 1s echo $$ >> DIR/begun; echo it waits; sleep 1000\n")
+        .with(&["--lost-after", "6s"]);
+    let daemon = site.start();
+    site.more_lines("begun", 1);
+    daemon.says("it waits");
+    let name = json(&site, &["list", "--all"])[0]["name"].as_str().unwrap().to_owned();
+    allora(&site, &["pause", &name]);
+    let active = json(&site, &["show", &name])[0]["running"].as_array().unwrap().len();
+    let said = allora(&site, &["cancel", &name]);
+    assert!(active >= 1 && said.contains("being cancelled"), "{active}: {said}");
+    assert!(said.contains(&format!("{name:?}")), "{said}");
+    patiently("the commands have ended", || !site.read("begun").lines().any(lives));
+    let ended = || json(&site, &["history", &name]);
+    patiently("they are recorded", || ended().iter().all(|past| past["outcome"] == "cancelled"));
+    for past in ended() {
+        assert_eq!((&past["reason"], &past["is_final"]), (&"operator".into(), &true.into()));
+        assert_eq!(past["output"], "it waits");
+    }
+    let said = allora(&site, &["cancel", &name]);
+    assert_eq!(said, format!("no run of {name:?} is active\n"));
+    assert_eq!(daemon.stop(), 0);
+    let missing = site.allora(&["cancel", "nothing", "--url", "sqlite:store.db"]).refused(1);
+    assert!(missing.contains("there is no job \"nothing\""), "{missing}");
 }

@@ -1,6 +1,6 @@
 //! Operators and daemons on every store that has a server.
 
-use crate::site::{Site, patiently, server};
+use crate::site::{Site, lives, patiently, server};
 use serde_json::Value;
 
 /// A site whose store is at this address, under a prefix of its own.
@@ -184,10 +184,46 @@ fn lines_on(url: &str) {
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
+/// A command and its child are ended at once by an operator elsewhere. The lease is so long that the
+/// daemon learns it from a notification.
+fn cancel_on(url: &str) {
+    let site = Site::new(
+        "@every 1s echo $$ >> DIR/begun; echo it waits; sleep 1000; echo $? >> DIR/ended\n",
+    );
+    let prefix = format!("c{:x}", std::process::id());
+    let mut site = site.with(&["--prefix", &prefix, "--lost-after", "1h"]);
+    url.clone_into(&mut site.args[1]);
+    let at = ["--url", url, "--prefix", &prefix];
+    let say = |args: &[&str]| site.allora(&[&args[..1], &at, &args[1..]].concat()).fine();
+    say(&["init"]);
+    let daemon = site.start();
+    site.more_lines("begun", 1);
+    let jobs: Value = serde_json::from_str(&say(&["list", "--all", "--json"])).unwrap();
+    let name = jobs["name"].as_str().unwrap();
+    daemon.says("it waits");
+    say(&["pause", name]);
+    assert!(say(&["cancel", name]).contains("being cancelled"));
+    patiently("the commands have ended", || !site.read("begun").lines().any(lives));
+    let past = || -> Vec<Value> {
+        let past = say(&["history", name, "--json"]);
+        past.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    patiently("it is recorded", || past().iter().all(|past| past["outcome"] == "cancelled"));
+    for past in past() {
+        assert_eq!((&past["reason"], &past["output"]), (&"operator".into(), &"it waits".into()));
+    }
+    assert!(!site.path("ended").exists(), "the shells were ended, too");
+    assert_eq!(say(&["cancel", name]), format!("no run of {name:?} is active\n"));
+    assert_eq!(daemon.stop(), 0);
+}
+
 fn on(store: &str, variable: &str, url: impl Fn(&str) -> String) {
     if let Some(given) = server(store, variable) {
         work_on(&url(&given));
         groups_on(&url(&given));
+        if store != "mysql" {
+            cancel_on(&url(&given));
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use allora_core::{
     Time,
     backend::{
         Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryQuery,
-        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome, Replan, Sharing,
+        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome, Replan, Reply,
+        Sharing,
     },
 };
 
@@ -327,4 +328,66 @@ pub(super) async fn a_run_of_a_deleted_job_ends_as_cancelled(w: &Cluster) {
     assert_eq!(told(&past), [(t(60), 1, "node-1", t(70), &Outcome::Cancelled)]);
     w.node().end(t(71), "job", run.fence, ran(t(120))).await;
     assert_eq!(w.node().history_entries("job").await, past, "the late end changes nothing");
+}
+
+pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
+    let cancel = async |name: &str| {
+        w.node().register(t(0), name, t(60)).await;
+        let run = won(w.node().lease(t(61), name, 1).await);
+        fine(w.node().modify(t(62), name, Action::Cancel { fence: None }).await);
+        run.fence
+    };
+    let then = Cursor::To(Some(t(120).into()));
+    let fence = cancel("told").await;
+    let end = RunAction::Complete { then, completion: Completion::Cancelled };
+    w.node().end(t(70), "told", fence, end).await;
+    let fence = cancel("silent").await;
+    let give_up = Action::GiveUp { fence, occurrence: t(60).into(), then, error: "unused" };
+    assert_eq!(w.node().act(t(125), "silent", give_up).await, Reply::Accepted);
+    let seen = w.node().register(t(0), "once", t(60)).await;
+    won(w.node().claim(t(61), "once", marked(&seen, 1, t(120), Sharing::Shared)).await);
+    fine(w.node().modify(t(62), "once", Action::Cancel { fence: None }).await);
+    w.node().reap(t(125), "once").await;
+    w.node().register(t(0), "deleted", t(60)).await;
+    let run = won(w.node().lease(t(61), "deleted", 1).await);
+    w.node().delete(t(70), "deleted").await;
+    w.node().end(t(71), "deleted", run.fence, extend()).await;
+    // A stopping node gives no reason.
+    w.node().register(t(0), "stopped", t(60)).await;
+    let run = won(w.node().lease(t(61), "stopped", 1).await);
+    w.node().end(t(70), "stopped", run.fence, end).await;
+    for (name, ended, reason) in [
+        ("told", t(70), Some(NotRunReason::Operator)),
+        ("silent", t(125), Some(NotRunReason::Operator)),
+        ("once", t(125), Some(NotRunReason::Operator)),
+        ("deleted", t(70), Some(NotRunReason::Deleted)),
+        ("stopped", t(70), None),
+    ] {
+        let past = w.node().history_entries(name).await;
+        assert_eq!(told(&past), [(t(60), 1, "node-1", ended, &Outcome::Cancelled)], "{name}");
+        assert_eq!(past[0].reason, reason, "{name}");
+    }
+}
+
+pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let long = "\0ä".repeat(1_000);
+    let outputs = [Some("3 mails\n\0'🧾"), None, Some(&*long)];
+    for (claim, output) in (1..).zip(outputs) {
+        let now = t(60 * claim as i64);
+        let run = won(w.node().lease(now, "job", claim).await);
+        let next = t(60 * (claim as i64 + 1));
+        let (then, completion) = (Cursor::To(Some(next.into())), Completion::Failed("x"));
+        let end = match output {
+            Some(_) => ran(next),
+            None => RunAction::Complete { then, completion },
+        };
+        let end = Operation::new("job", end.under(run.fence)).output(output);
+        assert_eq!(fine(w.node().apply(now, &[end]).await.single()), Reply::Accepted);
+    }
+    let past = w.node().history_entries("job").await;
+    let kept: Vec<Option<&str>> = past.iter().rev().map(|past| past.output.as_deref()).collect();
+    assert_eq!(kept[..2], outputs[..2]);
+    let cut = kept[2].expect("it has an output");
+    assert!(cut.len() <= 1_024 && long.starts_with(cut.trim_end_matches('…')), "{cut:?}");
 }

@@ -166,6 +166,18 @@ macro_rules! __cases {
                 the_number_of_dead_letters_is_limited: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
+            cancel {
+                a_run_learns_of_its_cancellation_when_it_is_extended: [Expiry];
+                a_run_that_is_cancelled_is_neither_retried_nor_released: [Expiry];
+                a_cancelled_run_whose_node_has_died_does_not_run_again: [Expiry];
+                a_cancelled_run_at_most_once_is_not_recorded_as_lost: [Expiry];
+                only_the_named_run_is_cancelled: [Expiry];
+                a_cancellation_without_an_active_run_changes_nothing: [Expiry];
+                a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends: [Queries, Expiry];
+                what_is_created_again_waits_for_the_run_of_the_deleted_job: [Expiry];
+                what_is_created_again_waits_until_a_silent_lease_ends: [Expiry];
+                a_run_that_may_overlap_starts_beside_that_of_the_deleted_job: [Expiry];
+            }
             history {
                 a_run_has_an_entry_from_start_to_end: [History];
                 every_outcome_has_an_entry: [History];
@@ -181,6 +193,8 @@ macro_rules! __cases {
                 an_ended_lease_has_an_entry_with_its_times: [History, Expiry];
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];
                 a_run_of_a_deleted_job_ends_as_cancelled: [History];
+                a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
+                the_output_of_a_run_is_in_its_entry: [History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];
@@ -191,6 +205,7 @@ macro_rules! __cases {
                 an_edit_a_resumption_and_a_deletion_notify: [Notifications];
                 a_release_notifies: [Notifications];
                 every_node_is_notified: [Notifications];
+                a_cancellation_notifies: [Notifications];
             }
             model {
                 a_random_walk_agrees_with_the_pure_functions: [Queries, Expiry];

@@ -1,6 +1,7 @@
 //! The cases: one sentence each, in files by subject.
 
 mod at_most_once;
+mod cancel;
 mod claim;
 mod contention;
 mod durability;

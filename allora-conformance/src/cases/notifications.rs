@@ -3,7 +3,10 @@
 
 use crate::cluster::*;
 use allora_core::backend::Replan;
-use allora_core::{Time, backend::Notification};
+use allora_core::{
+    Time,
+    backend::{Action, Notification},
+};
 use futures::{StreamExt, future::Either, stream::BoxStream};
 use std::{thread, time::Duration};
 
@@ -27,7 +30,7 @@ async fn heard(
             Either::Left((Some(notification), rest)) => {
                 let right = match &notification {
                     Notification::Changed => true,
-                    Notification::Job(job) => job == name,
+                    Notification::Job(job) | Notification::Cancel(job) => job == name,
                     Notification::DueAt(at) => due.is_some_and(|due| *at <= due),
                     _ => false,
                 };
@@ -91,4 +94,20 @@ pub(super) async fn every_node_is_notified(w: &Cluster) {
     w.node().add(t(0), "job", "mail", t(60)).await;
     heard(&mut first, "job", Some(t(60))).await;
     heard(&mut second, "job", Some(t(60))).await;
+}
+
+pub(super) async fn a_cancellation_notifies(w: &Cluster) {
+    let other = w.join("other").await;
+    for name in ["cancelled", "deleted"] {
+        w.node().register(t(0), name, t(60)).await;
+        let run = won(w.node().lease(t(60), name, 1).await);
+        let mut notifications = fine(other.notifier().subscribe().await);
+        if name == "deleted" {
+            w.node().delete(t(61), name).await;
+        } else {
+            let cancel = Action::Cancel { fence: Some(run.fence) };
+            fine(w.node().modify(t(61), name, cancel).await);
+        }
+        heard(&mut notifications, name, None).await;
+    }
 }

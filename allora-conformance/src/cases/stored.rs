@@ -263,9 +263,12 @@ pub(super) async fn a_run_of_a_deleted_job_receives_that_and_moves_nothing(w: &C
     w.node().add(t(0), "job", "mail", t(60)).await;
     let run = won(w.node().lease(t(60), "job", 1).await);
     w.node().delete(t(61), "job").await;
-    for end in [extend(), ran(t(120)), ran(t(120))] {
-        assert_eq!(w.node().end(t(62), "job", run.fence, end).await, Reply::Deleted);
+    let told = w.node().end(t(62), "job", run.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(122)));
+    for _ in 0..2 {
+        assert_eq!(w.node().end(t(62), "job", run.fence, ran(t(120))).await, Reply::Accepted);
     }
+    assert_eq!(w.node().end(t(62), "job", run.fence, extend()).await, Reply::Deleted);
     let new = w.node().add(t(63), "job", "mail", t(90)).await;
     for end in [extend(), ran(t(120))] {
         assert_eq!(w.node().end(t(64), "job", run.fence, end).await, Reply::LeaseLost);

@@ -62,7 +62,9 @@ impl Exactness {
                     claimed.until = Time::UNIX_EPOCH;
                 }
             }
-            Reply::Extended(until) if !self.lease_ends => *until = Time::UNIX_EPOCH,
+            Reply::Extended(until) | Reply::CancelRequested(until) if !self.lease_ends => {
+                *until = Time::UNIX_EPOCH;
+            }
             Reply::State(state) => self.blank_state(state),
             _ => {}
         }

@@ -38,6 +38,7 @@ pub(crate) enum StepKind {
     Pause,
     Resume,
     Trigger,
+    Cancel,
     DeadLetter,
     Delete,
     /// Several operations, some on the same job.
@@ -332,6 +333,7 @@ impl Walker {
                 Planned::same(Action::Trigger { id, scheduled_at })
             }
             StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
+            StepKind::Cancel => return Ok(Some((name, self.cancel(random, name)))),
             StepKind::DeadLetter => {
                 let record = self.reference.record(name);
                 let letter = record.and_then(|record| random.pick(&record.dead));
@@ -514,6 +516,20 @@ impl Walker {
         Cursor::To((!random.one_in(12)).then(|| (from + step).into()))
     }
 
+    /// The cancellation of all runs, or of one.
+    fn cancel(&self, random: &mut Random, name: &str) -> Planned {
+        let mine: Vec<&Won> =
+            self.won.iter().rev().filter(|won| won.name == name).take(4).collect();
+        let all = || Planned::same(Action::Cancel { fence: None });
+        match random.pick(&mine).filter(|_| random.one_in(2)) {
+            Some(won) => Planned::pair(
+                Action::Cancel { fence: Some(won.store) },
+                Action::Cancel { fence: Some(won.reference) },
+            ),
+            None => all(),
+        }
+    }
+
     /// An operation on a run that was claimed, mostly a recent one, which is likelier to be alive.
     fn end(&self, random: &mut Random) -> Option<(&'static str, Planned)> {
         let recent: Vec<Won> = self.won.iter().rev().take(4).cloned().collect();
@@ -588,7 +604,9 @@ impl Walker {
 
 /// The invariants of every record.
 fn sound(record: &Record) -> Result<(), String> {
-    let (leases, lost) = (record.leases.iter(), record.lost.iter());
+    // Those of the deleted job of this name are about other occurrences.
+    let leases = record.leases.iter().filter(|lease| lease.fence >= record.incarnation);
+    let lost = record.lost.iter();
     let is_kept = lost.len() <= MAX_LOST
         && lost
             .clone()

@@ -33,7 +33,7 @@ impl Step<'_> {
 
     /// Applies this in its place.
     pub(crate) fn apply_instead(&mut self, action: Action<'_>) -> Result<Reply> {
-        let operation = Operation::new(self.operation.name, action);
+        let operation = Operation::new(self.operation.name, action).output(self.operation.output);
         apply(self.record, &operation, self.context, self.history)
     }
 

@@ -549,6 +549,60 @@ impl Defect for KeepsRunsAtReset {
     }
 }
 
+/// Does not store that a cancellation was requested.
+pub(crate) struct ForgetsCancellations;
+impl Defect for ForgetsCancellations {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            lease.cancel_requested = false;
+        }
+        reply
+    }
+}
+
+/// Extends and ends runs by a fast path that does not see the request of a cancellation.
+pub(crate) struct ExtendsWithoutAWord;
+impl Defect for ExtendsWithoutAWord {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if fence_of(&step.operation.action).is_none() {
+            return step.apply();
+        }
+        let mut requested = Vec::new();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            if std::mem::take(&mut lease.cancel_requested) {
+                requested.push(lease.fence);
+            }
+        }
+        let reply = step.apply();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            lease.cancel_requested = requested.contains(&lease.fence);
+        }
+        reply
+    }
+}
+
+/// Keeps no leases in tombstones.
+pub(crate) struct ForgetsRunsOfTheDeleted;
+impl Defect for ForgetsRunsOfTheDeleted {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Some(record) = step.record.as_mut().filter(|record| record.deleted_at.is_some()) {
+            record.leases.clear();
+        }
+        reply
+    }
+}
+
+/// Writes entries without the output.
+pub(crate) struct ForgetsOutputs;
+impl Defect for ForgetsOutputs {
+    fn entries(mut entries: Vec<HistoryEntry>) -> Vec<HistoryEntry> {
+        entries.iter_mut().for_each(|entry| entry.output = None);
+        entries
+    }
+}
+
 /// Creates imported schedules as new ones.
 pub(crate) struct BeginsAnew;
 impl Defect for BeginsAnew {

@@ -124,6 +124,10 @@ teeth! {
     forgets_kinds: ForgetsKinds;
     forgets_dead_letters: ForgetsDeadLetters;
     keeps_runs_at_reset: KeepsRunsAtReset;
+    forgets_cancellations: ForgetsCancellations;
+    extends_without_a_word: ExtendsWithoutAWord;
+    forgets_runs_of_the_deleted: ForgetsRunsOfTheDeleted;
+    forgets_outputs: ForgetsOutputs;
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
     keeps_nothing: KeepsNothing;

@@ -151,11 +151,12 @@ impl NotRun {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
             NotRunReason::Overlap => Outcome::Skipped,
+            NotRunReason::Operator | NotRunReason::Deleted => Outcome::Cancelled,
         }
     }
 }
 
-/// Why occurrences are not run.
+/// Why occurrences are not run, or not to their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRunReason {
@@ -165,6 +166,10 @@ pub enum NotRunReason {
     Window,
     /// Skipped: the run before them was still active.
     Overlap,
+    /// Cancelled: an operator requested it.
+    Operator,
+    /// Cancelled: the job was deleted.
+    Deleted,
 }
 
 impl NotRunReason {
@@ -174,12 +179,20 @@ impl NotRunReason {
             NotRunReason::CatchUp => "catch_up",
             NotRunReason::Window => "window",
             NotRunReason::Overlap => "overlap",
+            NotRunReason::Operator => "operator",
+            NotRunReason::Deleted => "deleted",
         }
     }
 
     /// The reason of this [`word`](Self::word); `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
-        let all = [NotRunReason::CatchUp, NotRunReason::Window, NotRunReason::Overlap];
+        let all = [
+            NotRunReason::CatchUp,
+            NotRunReason::Window,
+            NotRunReason::Overlap,
+            NotRunReason::Operator,
+            NotRunReason::Deleted,
+        ];
         all.into_iter().find(|reason| reason.word() == word)
     }
 }

@@ -107,9 +107,10 @@ pub struct HistoryEntry {
     pub ended_at: Option<Time>,
     /// The result, with the chain of errors if there is one.
     pub outcome: Outcome,
-    /// The reason why a range was not run; `None` for a run.
+    /// The reason why a range was not run, or why a run was cancelled if that was requested; `None`
+    /// for any other run.
     pub reason: Option<NotRunReason>,
-    /// The output of the run, if its completion carried any. No completion carries one yet.
+    /// The output of the run, if it has [set](crate::Run::set_output) any.
     pub output: Option<String>,
 }
 

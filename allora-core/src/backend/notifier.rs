@@ -35,6 +35,9 @@ pub enum Notification {
     DueAt(Time),
     /// This job has changed. Read it.
     Job(String),
+    /// As [`Job`](Self::Job), and the cancellation of its active runs was requested. Extend their
+    /// leases: the replies say which.
+    Cancel(String),
     /// Something has changed. Read all that is due.
     Changed,
 }
@@ -53,6 +56,7 @@ impl Notification {
     pub fn parse(text: &str) -> Self {
         match text.split_once(' ') {
             Some(("job", name)) => Self::Job(name.to_owned()),
+            Some(("cancel", name)) => Self::Cancel(name.to_owned()),
             Some(("due", ms)) => {
                 ms.parse().ok().and_then(from_millis).map_or(Self::Changed, Self::DueAt)
             }
@@ -61,12 +65,13 @@ impl Notification {
     }
 }
 
-/// `job NAME`, `due MILLISECONDS` since 1970, or `look`.
+/// `job NAME`, `cancel NAME`, `due MILLISECONDS` since 1970, or `changed`.
 impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DueAt(at) => write!(f, "due {}", at.timestamp_millis()),
             Self::Job(name) => write!(f, "job {name}"),
+            Self::Cancel(name) => write!(f, "cancel {name}"),
             Self::Changed => f.write_str("changed"),
         }
     }
@@ -79,9 +84,12 @@ mod tests {
     #[test]
     fn notifications_are_read_back() {
         let at = from_millis(5_000).unwrap();
-        for notification in
-            [Notification::DueAt(at), Notification::Job("a b".into()), Notification::Changed]
-        {
+        for notification in [
+            Notification::DueAt(at),
+            Notification::Job("a b".into()),
+            Notification::Cancel("a b".into()),
+            Notification::Changed,
+        ] {
             assert_eq!(Notification::parse(&notification.to_string()), notification);
         }
         assert_eq!(Notification::parse("due soon"), Notification::Changed);

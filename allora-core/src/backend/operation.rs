@@ -69,12 +69,22 @@ pub struct Operation<'a> {
     pub name: &'a str,
     /// The change.
     pub action: Action<'a>,
+    /// The output of the run that the operation ends, for the history. Default: none. It is kept up
+    /// to a length of 1 KiB. The record does not have it.
+    pub output: Option<&'a str>,
 }
 
 impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
-        Self { name, action }
+        Self { name, action, output: None }
+    }
+
+    /// With the output of the run that it ends.
+    #[must_use]
+    pub fn output(mut self, output: Option<&'a str>) -> Self {
+        self.output = output;
+        self
     }
 
     /// Reads the record of `name`.
@@ -144,7 +154,7 @@ pub enum Action<'a> {
         completion: Completion<'a>,
     },
     /// Ends a run that failed or was interrupted, and schedules another attempt of the same
-    /// occurrence.
+    /// occurrence. Of a run whose cancellation was requested, changes nothing: its node completes it.
     Retry {
         /// The fence of the run's claim.
         fence: i64,
@@ -154,8 +164,8 @@ pub enum Action<'a> {
         cause: RetryCause<'a>,
     },
     /// Records as a dead letter an at-least-once occurrence that is due for another attempt: its
-    /// lease has ended, or its last attempt failed. Changes nothing, and returns the record, if the
-    /// record is no longer so.
+    /// lease has ended, or its last attempt failed. Records it as cancelled, if that was requested.
+    /// Changes nothing, and returns the record, if the record is no longer so.
     GiveUp {
         /// If the occurrence is leased, the fence of its run's claim; else the record's fence.
         fence: i64,
@@ -167,7 +177,8 @@ pub enum Action<'a> {
         error: &'a str,
     },
     /// Returns the occurrence as if it had not been claimed. The attempt is not counted, and the
-    /// occurrence is due since its own time, so that it runs before later ones.
+    /// occurrence is due since its own time, so that it runs before later ones. Of a run whose
+    /// cancellation was requested, changes nothing: its node completes it.
     Release {
         /// The fence of the run's claim.
         fence: i64,
@@ -203,6 +214,13 @@ pub enum Action<'a> {
         /// The dead letter's occurrence.
         occurrence: &'a Occurrence,
     },
+    /// Requests the cancellation of active runs: their nodes learn it from the reply to the next
+    /// extension, and at once where the store has notifications. The occurrence is not run again,
+    /// also if its node has died. An occurrence that waits to be retried is not active, and stays.
+    Cancel {
+        /// The fence of the run; `None`: all active runs of the job.
+        fence: Option<i64>,
+    },
     /// Removes a dead letter.
     Dismiss {
         /// The dead letter's occurrence.
@@ -218,8 +236,10 @@ pub enum Action<'a> {
         /// The next occurrence; `None` if there is none.
         first: Option<NextRun>,
     },
-    /// Deletes the job. A tombstone keeps its name and fence for seven days, so that late writers
-    /// are rejected.
+    /// Deletes the job and requests the cancellation of its active runs, which are recorded as
+    /// cancelled. A tombstone keeps its name and fence for seven days, so that late writers are
+    /// rejected, and the leases of these runs. A job that is created again under this name has them,
+    /// too: its exclusive runs wait for their ends.
     Delete,
 }
 
@@ -232,7 +252,7 @@ pub enum Completion<'a> {
     Failed(&'a str),
     /// The run failed with this error and no attempts are left: a dead letter.
     Dead(&'a str),
-    /// A stopping node cancelled the run.
+    /// A stopping node cancelled the run, or an operator.
     Cancelled,
 }
 

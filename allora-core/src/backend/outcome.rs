@@ -16,7 +16,7 @@ pub enum Outcome {
     Interrupted,
     /// It failed with this error, and its attempts are used up.
     Dead(String),
-    /// A stopping node cancelled it, or its job was deleted.
+    /// A stopping node cancelled it, or an operator, or its job was deleted.
     Cancelled,
     /// It was released before it ran.
     Released,

@@ -56,6 +56,9 @@ pub enum Reply {
     Claimed(Claimed),
     /// The lease lasts until this time.
     Extended(Time),
+    /// The cancellation of the run was requested: its node ends and completes it. The lease lasts
+    /// until this time, after an extension as after a retry or a release, which was not made.
+    CancelRequested(Time),
     /// The run's end was recorded, now or by an earlier copy of the same operation.
     Accepted,
     /// Another claim took the occurrence, or the run was recorded as lost.
@@ -87,7 +90,7 @@ impl Reply {
     /// The new end of an extended lease.
     pub fn extended(&self) -> Option<Time> {
         match self {
-            Reply::Extended(until) => Some(*until),
+            Reply::Extended(until) | Reply::CancelRequested(until) => Some(*until),
             _ => None,
         }
     }

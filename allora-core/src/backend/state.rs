@@ -115,6 +115,8 @@ pub struct Lease {
     /// `Shared`: other runs of the job may be active at the same time. So the run may continue when
     /// its lease has ended, and its end is accepted after it was recorded as lost.
     pub sharing: Sharing,
+    /// The cancellation of the run was requested. Default: `false`.
+    pub cancel_requested: bool,
 }
 
 impl Lease {
@@ -140,6 +142,7 @@ impl Lease {
             until,
             on_expiry,
             sharing: Sharing::Exclusive,
+            cancel_requested: false,
         }
     }
 
@@ -215,7 +218,8 @@ pub struct Counters {
     pub succeeded: u64,
     /// Runs that failed, including attempts that are tried again.
     pub failed: u64,
-    /// Runs that were cancelled, including attempts that are tried again.
+    /// Runs that were cancelled, by a stopping node or an operator, including attempts that are
+    /// tried again.
     pub cancelled: u64,
     /// Occurrences that were skipped because the run before them was still active.
     pub skipped: u64,

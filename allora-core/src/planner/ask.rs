@@ -4,7 +4,7 @@
 use super::{
     Planner,
     backlog::Backlog,
-    decide::{Claimant, Decision, decide},
+    decide::{Claimant, Decision, GiveUp, decide},
     known::Known,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
@@ -235,7 +235,11 @@ impl Planner {
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Reap => RequestAction::Reap,
             // Under the stored definition another node may run the attempt.
-            Decision::GiveUp(_) if is_adopted && is_at_most_once => RequestAction::Read,
+            Decision::GiveUp(GiveUp { is_cancelled: false, .. })
+                if is_adopted && is_at_most_once =>
+            {
+                RequestAction::Read
+            }
             Decision::GiveUp(give_up) => RequestAction::GiveUp(Box::new(give_up)),
         }))
     }

@@ -1,6 +1,9 @@
 //! The decision about one job at one time: the policies, as one pure function.
 
-use super::{backlog::Backlog, known::Known};
+use super::{
+    backlog::Backlog,
+    known::{Cancelled, Known},
+};
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
@@ -20,7 +23,7 @@ pub(crate) enum Decision {
     Advance(Advance),
     /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
-    /// The attempts at an occurrence that waits for another one are used up.
+    /// The attempts at an occurrence that waits for another one are used up, or it is cancelled.
     GiveUp(GiveUp),
     /// Active runs block it. The first of them ends at this time at the latest: read the record
     /// again before that.
@@ -31,7 +34,7 @@ pub(crate) enum Decision {
     Read,
 }
 
-/// A dead letter instead of another claim.
+/// A dead letter instead of another claim, or the end of an occurrence that was to be cancelled.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveUp {
     /// The fence of the run whose lease has ended, or else the record's.
@@ -40,6 +43,7 @@ pub(crate) struct GiveUp {
     pub(crate) attempts: u32,
     pub(crate) then: Cursor,
     pub(crate) error: String,
+    pub(crate) is_cancelled: bool,
 }
 
 /// The claim that a node would make, as far as it does not depend on the job.
@@ -67,6 +71,9 @@ pub(crate) fn decide(
     if known.next_lease_end().is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
     }
+    if let Some(cancelled) = known.cancelled.as_ref().filter(|one| one.until <= now) {
+        return Ok(Decision::GiveUp(give_up_cancelled(name, spec, known, cancelled)?));
+    }
     let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {
         return Ok(Decision::Wait);
     };
@@ -77,7 +84,9 @@ pub(crate) fn decide(
         let then = move_away(name, spec, known, head)?;
         let fence = known.leased.unwrap_or(known.fence);
         let (occurrence, attempts) = (head.clone(), known.attempts);
-        return Ok(Decision::GiveUp(GiveUp { fence, occurrence, attempts, then, error }));
+        let is_cancelled = false;
+        let given_up = GiveUp { fence, occurrence, attempts, then, error, is_cancelled };
+        return Ok(Decision::GiveUp(given_up));
     }
     let schedule = CheckedSchedule::of(name, spec);
     if known.is_open_cursor(head) {
@@ -119,6 +128,19 @@ fn used_up(spec: &JobSpec, known: &Known, extra_attempts: u32) -> Option<String>
         }
         _ => None,
     }
+}
+
+/// The end of an occurrence whose run was to be cancelled, and has sent no end.
+fn give_up_cancelled(
+    name: &str,
+    spec: &JobSpec,
+    known: &Known,
+    cancelled: &Cancelled,
+) -> Result<GiveUp, InvalidNextAt> {
+    let Cancelled { fence, attempts, occurrence, .. } = cancelled.clone();
+    let then = move_away(name, spec, known, &occurrence)?;
+    let error = String::new();
+    Ok(GiveUp { fence, occurrence, attempts, then, error, is_cancelled: true })
 }
 
 /// A trigger, or the occurrence of an expired or failed run: claimed as it is.

@@ -2,7 +2,7 @@
 
 use super::wake_up::{MINUTE, recheck};
 use crate::{
-    backend::{JobState, NextRun, Occurrence, OnExpiry},
+    backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,
     time::{Time, saturating_add},
 };
@@ -26,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
     pub(crate) paused: bool,
+    /// A lease that is retried on expiry, of a run whose cancellation was requested.
+    pub(crate) cancelled: Option<Cancelled>,
     /// Fence and lease end of the active runs.
     pub(crate) lease_ends: Vec<(i64, Time)>,
     /// The head is leased by another node. The next occurrence, and the time at which this node
@@ -37,11 +39,28 @@ pub(crate) struct Known {
     pub(crate) trigger_waits: bool,
 }
 
+/// A run that was to be cancelled. If its lease ends, its occurrence is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cancelled {
+    pub(crate) fence: i64,
+    pub(crate) attempts: u32,
+    pub(crate) occurrence: Occurrence,
+    pub(crate) until: Time,
+}
+
 impl Known {
     pub(crate) fn of(state: &JobState, now: Time) -> Self {
         let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
         let leased = state.leases.iter().find(|lease| {
             lease.on_expiry == OnExpiry::Retry && Some(&lease.occurrence) == state.head.as_ref()
+        });
+        let is_cancelled =
+            |lease: &&Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
+        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| Cancelled {
+            fence: lease.fence,
+            attempts: lease.attempt,
+            occurrence: lease.occurrence.clone(),
+            until: lease.until,
         });
         Self {
             as_of: now,
@@ -55,6 +74,7 @@ impl Known {
             last_started: state.last_started,
             started: state.counters.started,
             paused: state.paused.is_some(),
+            cancelled,
             lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
             after_lease: None,
             is_ahead: false,
@@ -81,7 +101,9 @@ impl Known {
     /// The time at which the record must be read or claimed.
     pub(crate) fn wants_attention(&self) -> Option<Time> {
         let try_at = self.after_lease.map(|(_, try_at)| try_at);
-        self.due_at.into_iter().chain(self.next_lease_end()).chain(try_at).min()
+        let cancelled = self.cancelled.as_ref().map(|cancelled| cancelled.until);
+        let ends = self.next_lease_end().into_iter().chain(cancelled);
+        self.due_at.into_iter().chain(ends).chain(try_at).min()
     }
 
     /// The time at which the record is read again, although nothing is due by what is known: a
@@ -101,7 +123,8 @@ impl Known {
         self.cursor = next;
         self.head = next.map(|next| Occurrence::from(next.scheduled_at));
         self.due_at = next.map(|next| next.due_at);
-        (self.attempts, self.leased, self.after_lease) = (0, None, None);
+        self.attempts = 0;
+        (self.leased, self.after_lease, self.cancelled) = (None, None, None);
     }
 
     /// Assumes that another node's run was completed, when it is time for the occurrence after it.

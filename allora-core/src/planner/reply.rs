@@ -112,8 +112,13 @@ impl Planner {
                 }
             },
             // Read the current state. No other request of the planner has one of these replies.
-            Reply::Extended(_) | Reply::Accepted | Reply::LeaseLost | Reply::Invalid => {
+            Reply::Extended(_)
+            | Reply::CancelRequested(_)
+            | Reply::Accepted
+            | Reply::LeaseLost
+            | Reply::Invalid => {
                 if let (RequestAction::GiveUp(given_up), Reply::Accepted) = (request.action, reply)
+                    && !given_up.is_cancelled
                 {
                     let GiveUp { occurrence, attempts, .. } = *given_up;
                     let (name, scheduled_at) = (slot.name.clone(), occurrence.scheduled_at);

@@ -115,7 +115,8 @@ impl Planner {
     /// Applies the end of a run whose schedule has no slot any more.
     pub(super) fn on_unplaced_update(&mut self, completed: Option<Cursor>, reply: &Reply) {
         match (reply, completed) {
-            (Reply::Extended(_), _) | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
+            (Reply::Extended(_) | Reply::CancelRequested(_), _)
+            | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
             (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.stored.read_by(next.due_at),
             _ => self.stored.read_by(NOW),
         }

@@ -47,6 +47,7 @@ pub fn apply(
         | Action::Trigger { .. }
         | Action::Rerun { .. }
         | Action::Dismiss { .. }
+        | Action::Cancel { .. }
         | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;
         }
@@ -56,8 +57,10 @@ pub fn apply(
         | Action::Release { fence } => {
             let reply = match record {
                 None => Reply::Absent,
-                Some(record) if !record.is_live() => Reply::Deleted,
-                Some(record) => complete::end(record, operation, *fence, context, history),
+                Some(record) => match complete::end(record, operation, *fence, context, history) {
+                    Reply::LeaseLost if !record.is_live() => Reply::Deleted,
+                    reply => reply,
+                },
             };
             return Ok(reply);
         }

@@ -3,8 +3,8 @@
 use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NextRun, NotRun, Occurrence,
-        OnExpiry, Outcome, Sharing,
+        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NextRun, NotRun, NotRunReason,
+        Occurrence, OnExpiry, Outcome, Sharing,
     },
     time::{Time, saturating_add, whole_millis},
 };
@@ -30,7 +30,8 @@ pub(super) fn claim(
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
 ) -> Option<Claimed> {
-    if let Some(lease) = record.leases.iter().find(|lease| lease.claim_id == claim.claim_id) {
+    let is_it = |lease: &&Lease| lease.claim_id == claim.claim_id && !record.is_former(lease);
+    if let Some(lease) = record.leases.iter().find(is_it) {
         return Some(record.claimed(lease));
     }
     record.reap(name, context.now, history);
@@ -88,8 +89,13 @@ impl Record {
     }
 
     /// `true` if the claimed run may start beside the live ones. A run that is retried on expiry is
-    /// always alone.
+    /// always alone. If one was to be cancelled, it is [given up](super::complete::give_up) first.
     fn has_room(&self, claim: &Claim, now: Time) -> bool {
+        let is_cancelled =
+            |lease: &Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
+        if self.leases.iter().any(is_cancelled) {
+            return false;
+        }
         let mut live = self
             .leases
             .iter()
@@ -139,6 +145,7 @@ impl Record {
                 OnExpiry::Lost => claim.lease.sharing,
                 OnExpiry::Retry => Sharing::Exclusive,
             },
+            cancel_requested: false,
         };
         history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
         let claimed = self.claimed(&lease);
@@ -212,21 +219,42 @@ impl Record {
             && advance.then.is_none_or(|next| next.scheduled_at > advance.not_run.last)
     }
 
-    /// Records as lost the at-most-once runs whose leases have ended. A run that shares the job may
-    /// still be active: its lease is kept for a while.
+    /// Records as lost the at-most-once runs whose leases have ended, or as cancelled. A lost run that
+    /// shares the job may still be active: its lease is kept for a while.
     pub(super) fn reap(&mut self, name: &str, now: Time, history: &mut HistoryBuffer) {
         let has_ended = |lease: &mut Lease| lease.on_expiry == OnExpiry::Lost && lease.until <= now;
-        for lease in self.leases.extract_if(.., has_ended) {
-            self.counters.lost += 1;
-            self.last = Some(Outcome::Lost);
-            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Lost));
-            if lease.sharing == Sharing::Shared {
+        let ended: Vec<Lease> = self.leases.extract_if(.., has_ended).collect();
+        for lease in ended {
+            self.lose(&lease, name, now, history);
+            if lease.sharing == Sharing::Shared && !lease.cancel_requested {
                 self.lost.push(lease);
             }
         }
         self.lost.retain(|lease| now < saturating_add(lease.until, KEEP_LOST));
         let excess = self.lost.len().saturating_sub(MAX_LOST);
         self.lost.drain(..excess);
+    }
+
+    /// Records that a run without an end is over. That of a deleted job has its entry already.
+    pub(super) fn lose(
+        &mut self,
+        lease: &Lease,
+        name: &str,
+        now: Time,
+        history: &mut HistoryBuffer,
+    ) {
+        if self.is_former(lease) {
+            return;
+        }
+        let (counter, outcome) = match lease.cancel_requested {
+            true => (&mut self.counters.cancelled, Outcome::Cancelled),
+            false => (&mut self.counters.lost, Outcome::Lost),
+        };
+        *counter += 1;
+        self.last = Some(outcome.clone());
+        let reason = lease.cancel_requested.then_some(NotRunReason::Operator);
+        let run = || entry(lease, name, &self.kind, now, outcome);
+        history.push(|| HistoryEntry { reason, ..run() });
     }
 
     /// Makes the run under this fence active again, if it was recorded as lost. Returns the place of

@@ -139,6 +139,8 @@ struct WireLease {
     started_at: i64,
     until: i64,
     on_expiry: WireOnExpiry,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cancel_requested: bool,
 }
 
 /// The result when the lease ends. `Shared`: lost, and other runs may be active beside this one.
@@ -306,6 +308,7 @@ impl From<&Lease> for WireLease {
                 (OnExpiry::Lost, Sharing::Shared) => WireOnExpiry::Shared,
                 (OnExpiry::Retry, _) => WireOnExpiry::Retry,
             },
+            cancel_requested: lease.cancel_requested,
         }
     }
 }
@@ -329,6 +332,7 @@ impl WireLease {
                 WireOnExpiry::Shared => Sharing::Shared,
                 WireOnExpiry::Lost | WireOnExpiry::Retry => Sharing::Exclusive,
             },
+            cancel_requested: self.cancel_requested,
         })
     }
 }
@@ -452,6 +456,7 @@ mod tests {
             until: end_of_time(),
             on_expiry: OnExpiry::Retry,
             sharing: Sharing::Exclusive,
+            cancel_requested: true,
         };
         let lost = Lease { on_expiry: OnExpiry::Lost, occurrence: run.clone(), ..lease.clone() };
         Record {

@@ -3,8 +3,8 @@
 use super::{Accepted, Head, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
     backend::{
-        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, Occurrence, OnExpiry,
-        Operation, Outcome, Reply, RetryCause,
+        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, NotRunReason, Occurrence,
+        OnExpiry, Operation, Outcome, Reply, RetryCause,
     },
     time::{Time, saturating_add, whole_millis},
 };
@@ -20,6 +20,7 @@ pub(super) fn end(
     history: &mut HistoryBuffer,
 ) -> Reply {
     if let (Action::Complete { then, .. }, Some(run)) = (&operation.action, record.run(fence))
+        && !record.is_former(run)
         && !record.may_move(&run.occurrence, *then)
     {
         return Reply::Invalid;
@@ -33,9 +34,22 @@ pub(super) fn end(
         Action::Extend { duration, .. } => {
             let lease = &mut record.leases[i];
             lease.until = lease.until.max(whole_millis(saturating_add(context.now, *duration)));
-            return Reply::Extended(lease.until);
+            return match lease.cancel_requested {
+                true => Reply::CancelRequested(lease.until),
+                false => Reply::Extended(lease.until),
+            };
+        }
+        // It was recorded as cancelled when its job was deleted.
+        Action::Complete { .. } if record.is_former(&record.leases[i]) => {
+            record.leases.remove(i);
+            record.ended = accepted_end(&operation.action, fence);
+            return Reply::Accepted;
         }
         Action::Complete { completion, .. } => record.count(*completion),
+        // Only a completion has the cursor's move.
+        _ if record.leases[i].cancel_requested => {
+            return Reply::CancelRequested(record.leases[i].until);
+        }
         Action::Retry { cause: RetryCause::Failed(error), .. } => {
             record.counters.failed += 1;
             Outcome::Retried(bounded(error))
@@ -48,8 +62,13 @@ pub(super) fn end(
     };
     let lease = record.leases.remove(i);
     record.ended = accepted_end(&operation.action, fence);
-    let kind = &record.kind;
-    history.push(|| claim::entry(&lease, operation.name, kind, context.now, outcome.clone()));
+    let asked = lease.cancel_requested.then_some(NotRunReason::Operator);
+    let reason = asked.filter(|_| outcome == Outcome::Cancelled);
+    history.push(|| HistoryEntry {
+        reason,
+        output: operation.output.map(bounded),
+        ..claim::entry(&lease, operation.name, &record.kind, context.now, outcome.clone())
+    });
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {
@@ -87,8 +106,9 @@ pub(super) struct GivenUp<'a> {
     pub(super) error: &'a str,
 }
 
-/// Ends as a dead letter an occurrence that is due for another attempt: its lease has ended, or its
-/// last attempt failed. No end of its last run is accepted any more. Returns whether it did.
+/// Ends as a dead letter, or as cancelled, an occurrence that is due for another attempt: its lease has
+/// ended, or its last attempt failed. No end of its last run is accepted any more. Returns whether it
+/// did.
 pub(super) fn give_up(
     record: &mut Record,
     name: &str,
@@ -101,10 +121,14 @@ pub(super) fn give_up(
         lease.fence == fence && lease.on_expiry == OnExpiry::Retry && lease.until <= context.now
     };
     let is_expected = |lease: &Lease| is_over(lease) && lease.occurrence == *occurrence;
-    if record.leases.iter().any(is_expected) {
+    if let Some(lease) = record.leases.iter().find(|lease| is_expected(lease)) {
+        let completion = match lease.cancel_requested {
+            true => Completion::Cancelled,
+            false => Completion::Dead(error),
+        };
         let ended = record.ended;
-        let dead = Operation::complete(name, fence, then, Completion::Dead(error));
-        let reply = end(record, &dead, fence, context, history);
+        let over = Operation::complete(name, fence, then, completion);
+        let reply = end(record, &over, fence, context, history);
         record.ended = ended;
         return reply == Reply::Accepted;
     }
@@ -134,7 +158,7 @@ pub(super) fn give_up(
     true
 }
 
-/// The longest error text that a record or a history entry keeps, in bytes.
+/// The longest text of an error or an output that a record or a history entry keeps, in bytes.
 const MAX_ERROR: usize = 1_024;
 
 /// The error as it is kept: cut to [`MAX_ERROR`].

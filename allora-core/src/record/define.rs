@@ -3,8 +3,8 @@
 use super::{HistoryBuffer, MAX_FENCE, OpContext, Record, claim::entry, live, next_fence};
 use crate::{
     backend::{
-        Edit, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
-        Replan,
+        Edit, HistoryEntry, ImportedProgress, NewSchedule, NextRun, NotRun, NotRunReason,
+        Occurrence, OnExpiry, Outcome, Replan,
     },
     error::{Error, ErrorKind, Result},
     name::{check_free, check_name},
@@ -105,7 +105,8 @@ pub(super) fn modify(
     Ok(())
 }
 
-/// Leaves a tombstone in the place of the record. Its runs are cancelled.
+/// Leaves a tombstone in the place of the record. Its runs are recorded as cancelled, and their
+/// leases stay until they end: the nodes are told, and what is created under the name waits for them.
 pub(super) fn delete(
     slot: &mut Option<Record>,
     name: &str,
@@ -114,11 +115,20 @@ pub(super) fn delete(
 ) -> Result {
     let record = live(slot, name)?;
     record.reap(name, context.now, history);
-    for lease in &record.leases {
-        history.push(|| entry(lease, name, &record.kind, context.now, Outcome::Cancelled));
+    let now = context.now;
+    let mut leases = std::mem::take(&mut record.leases);
+    for lease in leases.iter().filter(|lease| !record.is_former(lease)) {
+        let reason = Some(NotRunReason::Deleted);
+        let run = || entry(lease, name, &record.kind, now, Outcome::Cancelled);
+        history.push(|| HistoryEntry { reason, ..run() });
+    }
+    leases.retain(|lease| lease.until > now);
+    for lease in &mut leases {
+        // No occurrence of the name's next record is theirs.
+        (lease.on_expiry, lease.cancel_requested) = (OnExpiry::Lost, true);
     }
     let bare = Record::new(Some(record), "", 0, None, context);
-    *record = Record { deleted_at: Some(whole_millis(context.now)), ..bare };
+    *record = Record { deleted_at: Some(whole_millis(now)), leases, ..bare };
     Ok(())
 }
 
@@ -197,7 +207,8 @@ impl Record {
         expected == cursor && range_fits && then.is_none_or(|next| is_open(next.scheduled_at))
     }
 
-    /// A new record. Its fence continues after the tombstone's.
+    /// A new record. Its fence continues after the tombstone's, and it has the leases of the runs
+    /// that are being cancelled.
     pub(super) fn new(
         tombstone: Option<&Record>,
         definition: &str,
@@ -216,6 +227,7 @@ impl Record {
             generation: fence,
             cursor: first,
             fence,
+            leases: tombstone.map(|record| record.leases.clone()).unwrap_or_default(),
             ..Self::default()
         }
     }

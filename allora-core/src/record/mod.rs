@@ -250,11 +250,12 @@ impl Record {
         (!started).then_some(Head { occurrence, due_at: next.due_at, attempts: 0 })
     }
 
-    /// The time at which a node should read the record: its head is due, or an at-most-once lease
-    /// has ended.
+    /// The time at which a node should read the record: its head is due, or a lease has ended that
+    /// is lost on expiry or whose run was to be cancelled.
     pub fn wake_at(&self) -> Option<Time> {
         let head = self.head().map(|head| head.due_at);
-        let lost = self.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+        let is_over = |lease: &&Lease| lease.on_expiry == OnExpiry::Lost || lease.cancel_requested;
+        let lost = self.leases.iter().filter(is_over);
         let lost = lost.map(|lease| lease.until).min();
         head.into_iter().chain(lost.filter(|_| self.deleted_at.is_none())).min()
     }
@@ -300,6 +301,12 @@ impl Record {
     /// still accepted.
     pub fn run(&self, fence: i64) -> Option<&Lease> {
         self.leases.iter().chain(&self.lost).find(|lease| lease.fence == fence)
+    }
+
+    /// True for the lease of a run of the deleted job that had this name. Its run is being cancelled,
+    /// and was recorded so. It has no occurrence here: it only keeps exclusive runs waiting.
+    fn is_former(&self, lease: &Lease) -> bool {
+        lease.fence < self.incarnation
     }
 
     /// `true` unless it was deleted.

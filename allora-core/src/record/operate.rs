@@ -1,9 +1,9 @@
-//! Operators' changes of a job: pause, resume, trigger, dead letters, and reset.
+//! Operators' changes of a job: pause, resume, trigger, cancel, dead letters, and reset.
 
-use super::{HistoryBuffer, OpContext, PendingRetry, Record, claim};
+use super::{HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Action, Advance, DeadLetter, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome,
+        Action, Advance, DeadLetter, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
         Pause,
     },
     error::{Error, ErrorKind, Result},
@@ -47,6 +47,14 @@ pub(super) fn operate(
         }
         Action::Dismiss { occurrence } => {
             record.remove_dead_letter(name, occurrence)?;
+        }
+        Action::Cancel { fence } => {
+            record.reap(name, context.now, history);
+            let is_it = |lease: &&mut Lease| fence.is_none_or(|fence| lease.fence == fence);
+            // A run that was recorded as lost may be active, too.
+            for lease in record.leases.iter_mut().chain(&mut record.lost).filter(is_it) {
+                lease.cancel_requested = true;
+            }
         }
         Action::Reset { incarnation, first } => {
             record.check_reset(name, *incarnation, *first, context.now)?;
@@ -139,9 +147,7 @@ impl Record {
     ) {
         let now = context.now;
         for lease in std::mem::take(&mut self.leases) {
-            self.counters.lost += 1;
-            self.last = Some(Outcome::Lost);
-            history.push(|| claim::entry(&lease, name, &self.kind, now, Outcome::Lost));
+            self.lose(&lease, name, now, history);
         }
         self.lost.clear();
         let is_ahead = |occurrence: &Occurrence| occurrence.scheduled_at > now;

@@ -31,6 +31,8 @@ pub(crate) struct ActiveRun {
     pub(crate) timers: LeaseTimers,
     /// Its extension waits for a request, or for the reply.
     pub(crate) extending: bool,
+    /// The time at which this node learnt that its cancellation was requested.
+    pub(crate) cancelled_at: Option<Instant>,
     /// The result, when it has ended.
     pub(crate) result: Option<RunResult>,
     /// The store confirmed no extension before the lease's end, and the run continues.
@@ -172,6 +174,9 @@ impl RunResult {
 impl ActiveRun {
     /// `extra_attempts`: the number of attempts beyond the retry policy if the run was dropped.
     pub(super) fn result(&self, how: ExitReason, now: Time, extra_attempts: u32) -> RunResult {
+        if self.cancelled_at.is_some() {
+            return RunResult::Cancelled;
+        }
         let decided = match how {
             ExitReason::Returned(_) => self.run.control().requested(),
             _ => None,

@@ -197,9 +197,12 @@ impl Claimer {
     }
 
     fn on_notification(&mut self, notification: Notification) {
+        if let Notification::Cancel(name) = &notification {
+            self.node.extend_now(name);
+        }
         match notification {
             Notification::Job(name) if self.node.groups.on_notification(&name) => {}
-            Notification::Job(name) => {
+            Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();
                 self.driver.planner.on_notification(&name);
             }

@@ -158,6 +158,54 @@ impl Handle {
         self.change(name, Action::Resume { skip: None }).await.map(|_| ())
     }
 
+    /// Cancels the active runs of a job, on all nodes, and returns their number; 0 if none is active.
+    /// A node learns it from its store's notification, or when it next extends the run's lease: after
+    /// a third of that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a
+    /// tenth of the [grace period](super::Builder::grace) (at most 5 s), and records it as cancelled,
+    /// whatever it returns. The occurrence is not run again, also if the node has died. An occurrence
+    /// that waits for another attempt is not active, and stays. The schedule continues.
+    ///
+    /// Runs of jobs that run on every node have no record in the store and are not cancelled.
+    ///
+    /// ```
+    /// # use allora_core::{Run, Runtime, Scheduler, every, runtime::Sim};
+    /// # use std::time::Duration;
+    /// # fn main() -> allora_core::Result {
+    /// # let sim = Sim::new(1);
+    /// # let store = allora_memory::Memory::new();
+    /// let scheduler = Scheduler::builder(store)
+    ///     .job("import", every(Duration::from_secs(60)), async |run: Run| run.cancelled().await)
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// let handle = scheduler.handle();
+    /// # let (node, operator) = (sim.node(), handle.clone());
+    /// # node.spawn(Box::pin(async { drop(scheduler.run().await) }));
+    /// # let start = node.wall();
+    /// # sim.run_until(start + chrono::TimeDelta::seconds(90));
+    /// # node.spawn(Box::pin(async move {
+    /// // Later, while the import runs:
+    /// assert_eq!(handle.cancel("import").await?, 1);
+    /// # Ok::<(), allora_core::Error>(())
+    /// # }.map(Result::unwrap)));
+    /// # sim.run_until(start + chrono::TimeDelta::seconds(95));
+    /// # assert_eq!(operator.running(), 0);
+    /// # use futures::FutureExt;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `Invalid`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have cancelled the runs. Cancel them again.
+    pub async fn cancel(&self, name: &str) -> Result<usize> {
+        check_name(name)?;
+        let state = self.apply(name, Action::Cancel { fence: None }).await?;
+        self.node.extend_now(name);
+        Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
+    }
+
     async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
         let node = &self.node;
         check_name(name)?;
@@ -169,6 +217,11 @@ impl Handle {
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        self.apply(name, action).await
+    }
+
+    async fn apply(&self, name: &str, action: Action<'_>) -> Result<JobState> {
+        let node = &self.node;
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let operations = [Operation::new(name, action)];
         let batch = Batch::new(OPERATOR, time, &operations);

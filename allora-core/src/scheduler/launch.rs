@@ -119,6 +119,7 @@ impl Node {
             timers,
             extending: false,
             unconfirmed: false,
+            cancelled_at: None,
             result: end,
             lost: false,
             turn: Turn::Waits,

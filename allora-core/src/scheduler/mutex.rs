@@ -222,7 +222,8 @@ impl Lock<'_> {
                 }
             };
             match extended {
-                Ok(Reply::Extended(_)) => {
+                // Nobody cancels a lock.
+                Ok(Reply::Extended(_) | Reply::CancelRequested(_)) => {
                     kept = LeaseTimers::new(now, self.duration, self.duration);
                     (ask_at, wait) = (kept.extend_at, MIN_BACKOFF);
                 }

@@ -262,6 +262,31 @@ impl Node {
         self.claimers[Placement::OneNode].notify();
     }
 
+    /// Extends the leases of a job's active runs now: the replies say which of them are to be
+    /// cancelled.
+    pub(crate) fn extend_now(&self, name: &str) {
+        let now = self.runtime.now();
+        let is_due = {
+            let mut shared = self.shared();
+            let is_of_job = |(_, active): &(RunId, &mut ActiveRun)| {
+                active.run.name() == name && active.placement() == Placement::OneNode
+            };
+            let runs = shared.active.iter_mut().filter(is_of_job);
+            let due = runs.map(|(id, active)| {
+                active.timers.extend_at = now;
+                id
+            });
+            let due: Vec<RunId> = due.collect();
+            for id in &due {
+                shared.set_timers(*id);
+            }
+            !due.is_empty()
+        };
+        if is_due {
+            self.supervisor.notify();
+        }
+    }
+
     /// Applies the time `now` of a reply to a request that was sent at `sent`. A jump against the
     /// monotonic clock means that the machine has slept: leases end earlier than this node thought.
     pub(crate) fn on_contact(&self, sent: Instant, now: Time) {

@@ -20,6 +20,8 @@ pub(super) struct PendingUpdate {
     run: Run,
     /// The result; `None`: the run is alive, and its lease is extended.
     result: Option<RunResult>,
+    /// The output of a run that has ended.
+    output: Option<String>,
     duration: Duration,
 }
 
@@ -45,7 +47,8 @@ impl PendingUpdate {
     /// The update of a run: its end, or its extension. `None` if there is nothing to send.
     pub(super) fn of(id: RunId, active: &ActiveRun) -> Self {
         let (run, result) = (active.run.clone(), active.result.clone());
-        Self { id, run, result, duration: active.timers.duration }
+        let output = result.as_ref().and_then(|_| run.control().output());
+        Self { id, run, result, output, duration: active.timers.duration }
     }
 
     /// The largest size of its operation.
@@ -56,7 +59,7 @@ impl PendingUpdate {
             ) => error.len(),
             _ => 0,
         };
-        OPERATION_BYTES + error
+        OPERATION_BYTES + error + self.output.as_ref().map_or(0, String::len)
     }
 
     fn operation(&self) -> Operation<'_> {
@@ -65,7 +68,7 @@ impl PendingUpdate {
             Some(result) => result.action(fence, self.run.then()),
             None => Action::Extend { fence, duration: self.duration },
         };
-        Operation::new(self.run.name(), action)
+        Operation::new(self.run.name(), action).output(self.output.as_deref())
     }
 
     /// Applies the reply to the run.
@@ -73,18 +76,29 @@ impl PendingUpdate {
         &self,
         shared: &mut SharedState,
         reply: Reply,
-        sent: Instant,
+        (sent, now): (Instant, Instant),
     ) -> Option<Effect<'_>> {
-        let is_kept = matches!(reply, Reply::Extended(_) | Reply::Accepted);
+        let is_kept =
+            matches!(reply, Reply::Extended(_) | Reply::CancelRequested(_) | Reply::Accepted);
         let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
         let (slot, placement) = (active.slot, active.placement());
         let is_recovered = active.unconfirmed && is_kept;
         let (mut ended, mut is_extended) = (None, false);
         match (&self.result, &reply) {
+            // No other attempt follows: the run is completed instead.
+            (Some(_), Reply::CancelRequested(_)) => {
+                active.result = Some(RunResult::Cancelled);
+                shared.ended.push(self.id);
+                return None;
+            }
             (Some(_), _) => ended = shared.active.try_remove(self.id),
             // It has ended since, and its end has a reply of its own.
             (None, _) if active.result.is_some() => return None,
-            (None, Reply::Extended(_)) => {
+            (None, Reply::Extended(_) | Reply::CancelRequested(_)) => {
+                if matches!(reply, Reply::CancelRequested(_)) {
+                    active.cancelled_at.get_or_insert(now);
+                    active.run.control().request_cancel();
+                }
                 (active.extending, active.unconfirmed) = (false, false);
                 active.timers = LeaseTimers::new(sent, self.duration, self.duration);
                 is_extended = true;
@@ -93,6 +107,9 @@ impl PendingUpdate {
         }
         if is_extended {
             shared.set_timers(self.id);
+            if matches!(reply, Reply::CancelRequested(_)) {
+                shared.looks.set(self.id, now);
+            }
         }
         let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
         // An input of this sort has no destructor of the user.
@@ -131,13 +148,14 @@ async fn apply(
 
 fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Instant) -> Failed {
     let min_fence = applied.min_fence;
+    let now = node.runtime.now();
     let mut failed = Failed::default();
     let mut effects = Vec::with_capacity(updates.len());
     {
         let mut shared = node.shared();
         for (update, reply) in updates.iter().zip(applied.replies) {
             match reply {
-                Ok(reply) => effects.extend(update.on_reply(&mut shared, reply, sent)),
+                Ok(reply) => effects.extend(update.on_reply(&mut shared, reply, (sent, now))),
                 Err(error) => {
                     failed.again.push(update.id);
                     failed.error = Some(error);
@@ -160,7 +178,7 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
             }
         }
         match (effect.reply, effect.ended) {
-            (Reply::Extended(_), _) => run.control().confirm(),
+            (Reply::Extended(_) | Reply::CancelRequested(_), _) => run.control().confirm(),
             // Another run may wait for the end of this one.
             (_, Some(ended)) => node.claimers[ended.placement()].notify(),
             (_, None) => {}

@@ -23,6 +23,11 @@ use std::{
 /// of the period.
 const CANCEL_HEADROOM: Duration = Duration::from_secs(5);
 
+/// The time between the cancellation of a run and the end of its future, with this grace period.
+fn last_word(grace: Duration) -> Duration {
+    (grace / 10).min(CANCEL_HEADROOM)
+}
+
 pub(crate) struct Supervisor {
     node: Arc<Node>,
     /// No more runs will be started.
@@ -97,7 +102,7 @@ impl Supervisor {
         let drop_at = later(now, grace);
         let sooner = self.stopping.is_none_or(|stopping| drop_at < stopping.drop_at);
         if sooner {
-            let last_word = (grace / 10).min(CANCEL_HEADROOM);
+            let last_word = last_word(grace);
             self.stopping = Some(Stopping {
                 cancel_at: later(now, grace - last_word),
                 drop_at,
@@ -175,6 +180,11 @@ impl Supervisor {
                 let (mut cancel_at, mut drop_at) = (None, None);
                 if let Some(stopping) = self.stopping {
                     (cancel_at, drop_at) = (Some(stopping.cancel_at), Some(stopping.drop_at));
+                }
+                if let Some(at) = active.cancelled_at {
+                    let drop = later(at, last_word(node.config.grace));
+                    cancel_at = Some(at);
+                    drop_at = Some(drop_at.map_or(drop, |at| at.min(drop)));
                 }
                 let mut next: Option<Instant> = None;
                 if !active.lost {

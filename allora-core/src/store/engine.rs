@@ -415,6 +415,8 @@ fn notification_of(
     now: Time,
 ) -> Option<Notification> {
     let job = || Notification::Job(operation.name.to_owned());
+    let cancel = || Notification::Cancel(operation.name.to_owned());
+    let is_cancelled = |record: &Record| record.leases.iter().any(|lease| lease.cancel_requested);
     let head_due_at = || record.and_then(Record::head).map(|head| head.due_at);
     match (&operation.action, reply) {
         // Another run may wait for this one's end.
@@ -425,6 +427,9 @@ fn notification_of(
             | Action::GiveUp { .. },
             Ok(Reply::Accepted),
         ) => head_due_at().filter(|due_at| *due_at <= now).map(|_| job()),
+        (Action::Cancel { .. } | Action::Delete, Ok(_)) if record.is_some_and(is_cancelled) => {
+            Some(cancel())
+        }
         (Action::Create(_), Ok(_)) => head_due_at().map(Notification::DueAt),
         (
             Action::Modify(_)

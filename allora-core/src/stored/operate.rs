@@ -1,4 +1,4 @@
-//! Operations on a schedule: pause, resume, trigger, backfill, rerun, reset.
+//! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
 use super::{Definition, Schedules};
 use crate::{
@@ -76,6 +76,33 @@ impl Schedules {
         let then = definition.following(name, last, started)?;
         let passed = NotRun { count, last, reason: NotRunReason::CatchUp };
         Ok(Some(Advance::new(seen.generation, first, passed, then)))
+    }
+
+    /// Cancels the active runs of a job and returns their number; 0 if none is active. A node learns
+    /// it from its store's notification, or when it next extends the run's lease: after a third of
+    /// that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of
+    /// its [grace period](crate::scheduler::Builder::grace) (at most 5 s), and records it as
+    /// cancelled, whatever it returns. The occurrence is not run again, also if the node has died. An
+    /// occurrence that waits for another attempt is not active, and stays. The schedule continues.
+    ///
+    /// ```
+    /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
+    /// match schedules.cancel("nightly import").await? {
+    ///     0 => println!("no run is active"),
+    ///     runs => println!("{runs} runs are being cancelled"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have cancelled the runs. Cancel them again.
+    pub async fn cancel(&self, name: &str) -> Result<usize> {
+        let state = self.change(name, Action::Cancel { fence: None }).await?;
+        Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
     }
 
     /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same

@@ -1,5 +1,6 @@
 //! Schedulers in virtual time: the promises, one by one.
 
+mod cancel;
 mod delivery;
 mod deploys;
 mod emptied;

@@ -1,0 +1,37 @@
+//! `allora cancel`: cancels the active runs of a job.
+
+use crate::{
+    failure::Outcome,
+    session::{self, Session},
+    store::StoreArgs,
+};
+use clap::Args;
+use std::io::{self, Write};
+
+/// Cancels the active runs of a job, on all nodes. Their commands are asked to end (SIGTERM), and
+/// killed if they do not. The runs are recorded as cancelled and not tried again; the schedule
+/// continues. A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
+/// otherwise after a third of the lease at most. Without an active run, nothing is changed, and the
+/// exit code is 0, too.
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// The job's name.
+    name: String,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+impl Cancel {
+    pub(crate) fn run(self) -> Outcome {
+        let runs = session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.cancel(&self.name).await?)
+        })?;
+        let name = &self.name;
+        let text = match runs {
+            0 => format!("no run of {name:?} is active"),
+            1 => format!("1 run of {name:?} is being cancelled"),
+            runs => format!("{runs} runs of {name:?} are being cancelled"),
+        };
+        Ok(writeln!(io::stdout().lock(), "{text}")?)
+    }
+}

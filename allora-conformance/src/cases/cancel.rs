@@ -1,0 +1,196 @@
+//! Cancellation of active runs: by an operator, and by the deletion of their job.
+
+use crate::cluster::*;
+use allora_core::{
+    ErrorKind,
+    backend::{Action, Completion, Cursor, JobState, Outcome, Reply, Sharing},
+};
+
+/// Completes a run as cancelled; the cursor goes there.
+fn cancelled(then: i64) -> RunAction<'static> {
+    let then = Cursor::To(Some(t(then).into()));
+    RunAction::Complete { then, completion: Completion::Cancelled }
+}
+
+async fn cancel(w: &Cluster, now: i64, name: &str, fence: Option<i64>) -> JobState {
+    fine(w.node().modify(t(now), name, Action::Cancel { fence }).await)
+}
+
+/// The fences of the leases whose runs are to be cancelled.
+fn asked(seen: &JobState) -> Vec<i64> {
+    let leases = seen.leases.iter().filter(|lease| lease.cancel_requested);
+    leases.map(|lease| lease.fence).collect()
+}
+
+pub(super) async fn a_run_learns_of_its_cancellation_when_it_is_extended(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    assert_eq!(seen.leases, []);
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    assert_eq!(w.node().end(t(70), "job", run.fence, extend()).await, Reply::Extended(t(130)));
+    let after = cancel(w, 80, "job", None).await;
+    assert_eq!(asked(&after), [run.fence]);
+    assert_eq!(w.node().shown("job").await, after, "every reader sees it");
+    let told = w.node().end(t(90), "job", run.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(150)));
+    let end = cancelled(120);
+    for _ in 0..2 {
+        assert_eq!(w.node().end(t(91), "job", run.fence, end).await, Reply::Accepted);
+    }
+    let after = w.node().read("job").await;
+    assert_eq!((after.cursor, after.leases.clone()), (Some(t(120).into()), vec![]));
+    assert_eq!((after.last, after.counters.cancelled), (Some(Outcome::Cancelled), 1));
+    won(w.node().lease(t(120), "job", 2).await);
+}
+
+pub(super) async fn a_run_that_is_cancelled_is_neither_retried_nor_released(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    let after = cancel(w, 61, "job", Some(run.fence)).await;
+    let not_before = t(70);
+    for end in [
+        RunAction::Retry { not_before, error: "no" },
+        RunAction::Interrupted { not_before },
+        RunAction::Release,
+    ] {
+        let told = w.node().end(t(62), "job", run.fence, end).await;
+        assert_eq!(told, Reply::CancelRequested(t(120)), "{end:?}");
+        assert_eq!(w.node().read("job").await, after, "{end:?}");
+    }
+    // It ended before it was told.
+    assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Reply::Accepted);
+    let after = w.node().read("job").await;
+    assert_eq!((after.last, after.counters.cancelled), (Some(Outcome::Succeeded), 0));
+}
+
+pub(super) async fn a_cancelled_run_whose_node_has_died_does_not_run_again(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    cancel(w, 61, "job", None).await;
+    let then = Cursor::To(Some(t(180).into()));
+    let occurrence = || run.occurrence.clone();
+    let give_up =
+        || Action::GiveUp { fence: run.fence, occurrence: occurrence(), then, error: "unused" };
+    let live = state(w.node().act(t(100), "job", give_up()).await);
+    assert_eq!(asked(&live), [run.fence], "its lease lasts");
+    let over = lost(w.node().lease(t(121), "job", 2).await);
+    assert_eq!((asked(&over), over.counters.expired), (vec![run.fence], 0));
+    assert_eq!(w.node().act(t(122), "job", give_up()).await, Reply::Accepted);
+    let after = w.node().read("job").await;
+    assert_eq!((after.cursor, after.dead.len()), (Some(t(180).into()), 0));
+    assert_eq!((after.last.clone(), after.counters.cancelled), (Some(Outcome::Cancelled), 1));
+    assert_eq!(w.node().end(t(123), "job", run.fence, ran(t(120))).await, Reply::LeaseLost);
+    assert_eq!(w.node().read("job").await, after);
+    won(w.node().lease(t(180), "job", 3).await);
+}
+
+pub(super) async fn a_cancelled_run_at_most_once_is_not_recorded_as_lost(w: &Cluster) {
+    for (name, sharing) in [("shared", Sharing::Shared), ("alone", Sharing::Exclusive)] {
+        let seen = w.node().register(t(0), name, t(60)).await;
+        let claim = marked(&seen, 1, t(120), sharing);
+        let run = won(w.node().claim(t(60), name, claim).await);
+        cancel(w, 61, name, None).await;
+        let after = w.node().reap(t(121), name).await;
+        assert_eq!((after.counters.cancelled, after.counters.lost), (1, 0), "{name}");
+        assert_eq!((after.last.clone(), after.leases.len()), (Some(Outcome::Cancelled), 0));
+        for late in [extend(), ran_and_stay()] {
+            assert_eq!(w.node().end(t(122), name, run.fence, late).await, Reply::LeaseLost);
+        }
+        assert_eq!(w.node().read(name).await, after);
+    }
+}
+
+pub(super) async fn only_the_named_run_is_cancelled(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let first = won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    let seen = w.node().read("job").await;
+    let second = won(w.node().claim(t(120), "job", once(&seen, 2, Some(t(180).into()))).await);
+    // The first has ended by then, unless it is extended.
+    let duration = 2 * MINUTE;
+    let longer = RunAction::Extend { duration };
+    assert_eq!(w.node().end(t(119), "job", first.fence, longer).await, Reply::Extended(t(239)));
+    assert_eq!(asked(&cancel(w, 121, "job", Some(second.fence)).await), [second.fence]);
+    assert_eq!(w.node().end(t(122), "job", first.fence, extend()).await, Reply::Extended(t(239)));
+    let told = w.node().end(t(122), "job", second.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(182)));
+    assert_eq!(asked(&cancel(w, 123, "job", None).await), [first.fence, second.fence]);
+}
+
+pub(super) async fn a_cancellation_without_an_active_run_changes_nothing(w: &Cluster) {
+    let missing = w.node().modify(t(0), "job", Action::Cancel { fence: None }).await;
+    assert_eq!(missing.expect_err("there is no job").kind(), ErrorKind::NotFound);
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    assert_eq!(cancel(w, 1, "job", None).await, seen);
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    let active = w.node().read("job").await;
+    assert_eq!(cancel(w, 61, "job", Some(run.fence - 1)).await, active, "no run has this fence");
+    let after = cancel(w, 62, "job", None).await;
+    assert_eq!(cancel(w, 63, "job", None).await, after, "again");
+    w.node().end(t(64), "job", run.fence, ran(t(120))).await;
+    let next = won(w.node().lease(t(120), "job", 2).await);
+    assert_eq!(w.node().end(t(130), "job", next.fence, extend()).await, Reply::Extended(t(190)));
+}
+
+pub(super) async fn a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends(w: &Cluster) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    w.node().pause(t(61), "job").await;
+    cancel(w, 62, "job", None).await;
+    assert_eq!(w.node().found(&["mail"], t(999), 9).await.0, ["job"]);
+    // A trigger does not take the place of the lease, which shows the cancellation.
+    w.node().trigger(t(63), "job", "x").await;
+    let seen = w.node().read("job").await;
+    lost(w.node().claim(t(121), "job", leased(&seen, 2)).await);
+    let then = Cursor::To(Some(t(120).into()));
+    let (fence, occurrence) = (run.fence, run.occurrence.clone());
+    let give_up = Action::GiveUp { fence, occurrence, then, error: "unused" };
+    assert_eq!(w.node().act(t(122), "job", give_up).await, Reply::Accepted);
+    let after = w.node().read("job").await;
+    assert_eq!((after.cursor, after.last.clone()), (Some(t(120).into()), Some(Outcome::Cancelled)));
+    won(w.node().claim(t(123), "job", leased(&after, 3)).await);
+}
+
+pub(super) async fn what_is_created_again_waits_for_the_run_of_the_deleted_job(w: &Cluster) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    let run = won(w.node().lease(t(60), "job", 1).await);
+    w.node().delete(t(61), "job").await;
+    let told = w.node().end(t(62), "job", run.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(122)));
+    let new = w.node().add(t(63), "job", "mail", t(60)).await;
+    assert_eq!((asked(&new), new.head.clone()), (vec![run.fence], Some(t(60).into())));
+    lost(w.node().claim(t(64), "job", leased(&new, 2)).await);
+    let alone = marked(&new, 3, t(120), Sharing::Exclusive);
+    lost(w.node().claim(t(64), "job", alone.clone()).await);
+    let told = w.node().end(t(65), "job", run.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(125)));
+    // The same nominal time is another occurrence: the cursor stays.
+    assert_eq!(w.node().end(t(66), "job", run.fence, ran(t(120))).await, Reply::Accepted);
+    let after = w.node().read("job").await;
+    assert_eq!((after.leases.len(), after.cursor, after.counters), (0, new.cursor, new.counters));
+    let claimed = won(w.node().claim(t(67), "job", alone).await);
+    assert_eq!(claimed.incarnation, new.incarnation);
+}
+
+pub(super) async fn what_is_created_again_waits_until_a_silent_lease_ends(w: &Cluster) {
+    w.node().register(t(0), "job", t(60)).await;
+    won(w.node().lease(t(60), "job", 1).await);
+    w.node().delete(t(61), "job").await;
+    let new = w.node().register(t(62), "job", t(60)).await;
+    lost(w.node().claim(t(119), "job", leased(&new, 2)).await);
+    won(w.node().claim(t(120), "job", leased(&new, 3)).await);
+    let after = w.node().read("job").await;
+    assert_eq!((after.leases.len(), after.counters.lost, after.counters.cancelled), (1, 0, 0));
+}
+
+pub(super) async fn a_run_that_may_overlap_starts_beside_that_of_the_deleted_job(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let old = won(w.node().claim(t(60), "job", once(&seen, 1, Some(t(120).into()))).await);
+    w.node().delete(t(61), "job").await;
+    let new = w.node().register(t(62), "job", t(60)).await;
+    // The claim of the deleted job is no claim of this one.
+    lost(w.node().claim(t(63), "job", once(&seen, 1, Some(t(120).into()))).await);
+    let run = won(w.node().claim(t(63), "job", once(&new, 2, Some(t(120).into()))).await);
+    assert!(run.fence > old.fence);
+    assert_eq!(w.node().end(t(64), "job", run.fence, extend()).await, Reply::Extended(t(124)));
+    let told = w.node().end(t(64), "job", old.fence, extend()).await;
+    assert_eq!(told, Reply::CancelRequested(t(124)));
+}

@@ -1,0 +1,238 @@
+//! Cancelled runs: by an operator, and by the deletion of their job.
+
+use crate::support::{Lab, Over, Rates, at, secs};
+use allora_core::{
+    Overlap, Retry, Run, Schedules,
+    backend::{Action, HistoryEntry, NotRunReason, Outcome, Reply},
+    every, job,
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The outcome and the reason of a run's entry.
+fn end(past: &[HistoryEntry], i: usize) -> (Outcome, Option<NotRunReason>) {
+    (past[i].outcome.clone(), past[i].reason)
+}
+
+const CANCELLED: (Outcome, Option<NotRunReason>) =
+    (Outcome::Cancelled, Some(NotRunReason::Operator));
+
+#[test]
+fn a_cancelled_run_ends_at_once_on_another_node_and_is_not_tried_again() {
+    for retries in [false, true] {
+        let lab = Lab::new(1);
+        let work = |lab: &Lab| {
+            let log = lab.log.clone();
+            let spec = job(every(secs(60)), async move |run: Run| {
+                let execution = log.begin(&run);
+                run.cancelled().await;
+                assert!(run.cancel_requested());
+                execution.over(Over::Ran);
+            });
+            if retries { spec.at_least_once(secs(30)) } else { spec }
+        };
+        let members = [(); 2].map(|()| lab.start(|_, b| b.add("job", work(&lab))));
+        lab.until(62.0);
+        for member in &members {
+            // One of them has the run.
+            assert_eq!(lab.sim.block_on(member.handle.cancel("job")).unwrap(), 1);
+        }
+        lab.until(62.5);
+        lab.assert_over("job", 0, at(62.0), Over::Ran);
+        assert_eq!(members.iter().map(|member| member.handle.running()).sum::<usize>(), 0);
+        lab.until(100.0);
+        let past = lab.past("job");
+        assert_eq!((past.len(), end(&past, 0)), (1, CANCELLED), "{past:?}");
+        lab.until(121.0);
+        assert_eq!(lab.ran("job"), [60., 120.], "the schedule continues");
+        assert_eq!(lab.sim.block_on(members[0].handle.cancel("job")).unwrap(), 1);
+        lab.until(125.0);
+        assert_eq!(lab.sim.block_on(members[0].handle.cancel("job")).unwrap(), 0);
+        assert_eq!(lab.state("job").counters.cancelled, 2);
+    }
+}
+
+#[test]
+fn a_run_that_ignores_its_cancellation_is_dropped_after_a_tenth_of_the_grace() {
+    let lab = Lab::new(2);
+    let member =
+        lab.start(|seat, b| b.add("job", seat.job(every(secs(60)), secs(300))).grace(secs(20)));
+    lab.until(70.0);
+    lab.sim.block_on(member.handle.cancel("job")).unwrap();
+    lab.until(80.0);
+    lab.assert_over("job", 0, at(72.0), Over::Dropped);
+    assert_eq!(end(&lab.past("job"), 0), CANCELLED);
+    assert_eq!(lab.story("job"), ["cancelled 60"]);
+}
+
+#[test]
+fn a_run_learns_of_its_cancellation_by_its_next_extension_without_notifications() {
+    let lab = Lab::new(3);
+    let member = lab.start(|seat, b| {
+        seat.faults.deaf_to_subscriptions.store(true, Relaxed);
+        b.add("job", seat.job(every(secs(60)), secs(300)).at_least_once(secs(30))).grace(secs(1))
+    });
+    lab.until(71.0);
+    let cancel = Action::Cancel { fence: None };
+    assert!(matches!(lab.operate("job", cancel), Ok(Reply::State(_))));
+    lab.until(79.0);
+    assert_eq!(member.handle.running(), 1);
+    lab.until(82.0);
+    assert_eq!(member.handle.running(), 0);
+    assert_eq!(lab.story("job"), ["cancelled 60"]);
+}
+
+#[test]
+fn a_cancelled_run_of_a_dead_node_is_recorded_as_cancelled() {
+    for (at_least_once, overlap) in
+        [(true, Overlap::Wait), (false, Overlap::Wait), (false, Overlap::Allow)]
+    {
+        for paused in [false, true] {
+            let lab = Lab::new(4);
+            let spec = |seat: &crate::support::Seat| {
+                let spec = seat.job(every(secs(600)), secs(3_000));
+                if at_least_once { spec.at_least_once(secs(30)) } else { spec.overlap(overlap) }
+            };
+            let dead = lab.start(|seat, b| b.add("job", spec(seat)).lost_after(secs(30)));
+            lab.until(601.0);
+            assert_eq!(dead.handle.running(), 1);
+            let other = lab.start(|seat, b| b.add("job", spec(seat)).lost_after(secs(30)));
+            lab.until(602.0);
+            dead.node.pause();
+            assert_eq!(lab.sim.block_on(other.handle.cancel("job")).unwrap(), 1);
+            if paused {
+                lab.sim.block_on(other.handle.pause("job", "")).unwrap();
+            }
+            lab.until(660.0);
+            let case = format!("{at_least_once} {overlap:?} {paused}");
+            let past = lab.past("job");
+            assert_eq!((past.len(), end(&past, 0)), (1, CANCELLED), "{case}: {past:?}");
+            let counters = lab.state("job").counters;
+            assert_eq!((counters.lost, counters.expired, counters.cancelled), (0, 0, 1), "{case}");
+            assert_eq!(lab.state("job").dead, []);
+            // The node wakes up, and records nothing else.
+            dead.node.resume();
+            lab.until(700.0);
+            assert_eq!((lab.past("job").len(), dead.handle.running()), (1, 0), "{case}");
+            if paused {
+                lab.sim.block_on(other.handle.resume("job")).unwrap();
+            }
+            lab.until(1_201.0);
+            assert_eq!(lab.ran("job"), [600., 1_200.], "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_that_the_cancellation_overtook_is_not_retried() {
+    for seed in 0..20 {
+        let lab = Lab::new(seed);
+        let member = lab.start(|seat, b| {
+            seat.rates(Rates { delay: 1_000, delay_ms: 300, ..Rates::default() });
+            let fails = seat.work(every(secs(60)), secs(10), |_| Err("no".into()));
+            b.add("job", fails.at_least_once(secs(30)).retry(Retry::up_to(2, secs(20))))
+        });
+        lab.until(69.8 + 0.02 * seed as f64);
+        lab.sim.block_on(member.handle.cancel("job")).unwrap();
+        lab.until(110.0);
+        let (past, state) = (lab.past("job"), lab.state("job"));
+        let is_cancelled = state.counters.cancelled == 1;
+        let failed = matches!(past[0].outcome, Outcome::Retried(_));
+        assert!(is_cancelled || failed, "seed {seed}: {past:?}");
+        if is_cancelled {
+            assert_eq!((past.len(), end(&past, 0)), (1, CANCELLED), "seed {seed}: {past:?}");
+        }
+    }
+}
+
+/// A stored schedule that is deleted while it runs, and created again under its name.
+fn created_again(overlap: Overlap, takes: u64) -> (Vec<f64>, Vec<f64>) {
+    let lab = Lab::new(6);
+    let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+    let text = match overlap {
+        Overlap::Allow => "@every 60s",
+        _ => "@every 60s; overlap wait",
+    };
+    lab.store("job", "mail", text);
+    for _ in 0..2 {
+        lab.start(|seat, b| {
+            let work = seat.handler(secs(takes), |_| Ok(()));
+            b.kind("mail", work).grace(secs(20)).lost_after(secs(30))
+        });
+    }
+    lab.until(60.5);
+    assert_eq!(lab.log.of("job").len(), 1);
+    lab.sim.block_on(client.delete("job")).unwrap();
+    lab.store("job", "mail", text);
+    lab.sim.block_on(client.trigger("job", "at once")).unwrap();
+    lab.until(70.0);
+    let second = |time: allora_core::Time| (time - at(0.0)).num_milliseconds() as f64 / 1_000.0;
+    let runs = lab.log.of("job");
+    let begun = runs.iter().map(|run| second(run.began)).collect();
+    let ended = runs.iter().filter_map(|run| Some(second(run.ended?.0))).collect();
+    let running = lab.past("job").iter().filter(|past| past.ended_at.is_none()).count();
+    assert!(running <= 1, "only the last run is active: {:?}", lab.past("job"));
+    let deleted = (Outcome::Cancelled, Some(NotRunReason::Deleted));
+    assert_eq!(end(&lab.past("job"), 0), deleted);
+    (begun, ended)
+}
+
+#[test]
+fn a_run_of_the_created_schedule_does_not_overlap_that_of_the_deleted_one() {
+    let (begun, ended) = created_again(Overlap::Wait, 1_000);
+    // Deletion is told at once, and two seconds are a tenth of the grace period.
+    assert!((62.4..62.7).contains(&ended[0]), "{ended:?}");
+    assert!(begun[1] >= ended[0] && begun[1] < ended[0] + 0.5, "{begun:?} {ended:?}");
+}
+
+#[test]
+fn a_run_that_may_overlap_starts_at_once_beside_that_of_the_deleted_schedule() {
+    let (begun, ended) = created_again(Overlap::Allow, 1_000);
+    assert!(begun[1] < 61.0 && begun[1] < ended[0], "{begun:?} {ended:?}");
+}
+
+#[test]
+fn the_runs_of_deleted_schedules_do_not_stay_active_in_the_history() {
+    let lab = Lab::new(7);
+    let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+    let names: Vec<String> = (0..50).map(|i| format!("job {i}")).collect();
+    for name in &names {
+        lab.store(name, "mail", "@every 10s");
+    }
+    let members = [(); 2].map(|()| {
+        lab.start(|seat, b| {
+            let work = seat.handler(secs(7), |_| Ok(()));
+            b.kind("mail", work).concurrency(100).lost_after(secs(30))
+        })
+    });
+    lab.until(35.0);
+    members[0].node.pause();
+    for name in &names {
+        lab.sim.block_on(client.delete(name)).unwrap();
+    }
+    lab.until(200.0);
+    for name in &names {
+        let past = lab.past(name);
+        assert!(past.len() >= 3 && past.iter().all(HistoryEntry::is_final), "{past:?}");
+    }
+}
+
+#[test]
+fn the_output_that_a_run_has_set_is_in_its_entry() {
+    let lab = Lab::new(8);
+    lab.start(|_, b| {
+        let says = async |run: Run| {
+            run.set_output("first");
+            run.set_output(format!("attempt {}", run.attempt()));
+            if run.attempt() == 1 { Err("no".into()) } else { Ok::<(), allora_core::BoxError>(()) }
+        };
+        b.add(
+            "job",
+            job(every(secs(60)), says).at_least_once(secs(30)).retry(Retry::up_to(2, secs(5))),
+        )
+        .add("silent", job(every(secs(60)), async |_: Run| {}))
+    });
+    lab.until(100.0);
+    let outputs: Vec<_> = lab.past("job").into_iter().map(|past| past.output).collect();
+    assert_eq!(outputs, [Some("attempt 1".to_owned()), Some("attempt 2".to_owned())]);
+    assert_eq!(lab.past("silent")[0].output, None);
+}
