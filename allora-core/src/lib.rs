@@ -1,6 +1,7 @@
 //! The core of allora: jobs, the record and its state machine, the planner, the scheduler.
 
 pub mod backend;
+mod backoff;
 mod error;
 mod event;
 mod health;

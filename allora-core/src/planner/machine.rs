@@ -3,6 +3,7 @@
 use super::{
     congestion_window::CongestionWindow,
     contention::Contention,
+    failing::Failing,
     slot::{Code, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
@@ -31,6 +32,7 @@ pub(crate) struct Planner {
     /// The jobs with unresolved claims, in the order in which the replies were lost. Each reserves
     /// capacity.
     pub(super) unresolved: VecDeque<SlotId>,
+    pub(super) failing: Failing,
     /// The last request consisted of unresolved claims.
     pub(super) has_repeated: bool,
     /// The jobs whose due occurrences are not all found yet.
@@ -83,6 +85,7 @@ impl Planner {
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
+            failing: Failing::default(),
             has_repeated: false,
             counting: Vec::new(),
             walking: 0,
@@ -152,6 +155,7 @@ impl Planner {
         if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle())
             && let Some(slot) = self.slots.remove(id)
         {
+            self.failing.answered(id);
             self.removed.push(slot.spec);
         }
     }
@@ -183,6 +187,7 @@ impl Planner {
     /// Reads every job again: the store's clock was set back, so that times that are known may be of
     /// a clock that was ahead.
     pub(crate) fn on_clock_set_back(&mut self) {
+        self.failing.clock_was_set_back();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.mark_dirty(id));
     }
@@ -202,8 +207,9 @@ impl Planner {
         }
     }
 
-    /// Sets the time at which the job is looked at next.
+    /// Sets the time at which the job is looked at next. A job whose operations fail waits longer.
     pub(super) fn wake(&mut self, id: SlotId, at: Option<Time>) {
+        let at = at.map(|at| self.failing.delay(id, at));
         let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_removed()) else { return };
         if slot.is_stored() {
             self.stored.idle.push(id);

@@ -72,6 +72,7 @@ impl Planner {
         let id = request.slot;
         let slot = self.slots.get_mut(id)?;
         slot.replied_in = self.tick;
+        self.failing.answered(id);
         let is_newer = slot.exchange.end();
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() => {
@@ -183,6 +184,36 @@ impl Planner {
         }
     }
 
+    /// The store answered, but not these requests: each is repeated after a wait of its own.
+    pub(crate) fn on_failed_replies(
+        &mut self,
+        requests: Vec<Request>,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        requests.iter().for_each(|request| self.failing.failed(request.slot, now));
+        self.on_lost_replies(requests, now, events);
+    }
+
+    /// `true` if the store answers requests, and not those about some job.
+    pub(crate) fn is_failing(&self) -> bool {
+        !self.failing.is_empty()
+    }
+
+    /// `true` if the last operation on the job of this request has failed.
+    pub(crate) fn has_failed(&self, request: &Request) -> bool {
+        self.failing.contains(request.slot)
+    }
+
+    /// Sends nothing about the job of this place until an update of one of its runs has a reply, or
+    /// this time comes.
+    pub(crate) fn hold(&mut self, id: SlotId, until: Time) {
+        if self.slots.get(id).is_some_and(|slot| slot.exchange.is_idle()) {
+            self.failing.hold(id, until);
+            self.wake(id, Some(until));
+        }
+    }
+
     /// The replies to these requests were lost: they are repeated, claims with the same id.
     pub(crate) fn on_lost_replies(
         &mut self,
@@ -284,6 +315,9 @@ impl Planner {
         let Some(id) = self.place_of(run.slot, run.name) else {
             return self.on_unplaced_update(run.completed, reply);
         };
+        if self.failing.release(id) {
+            self.mark_dirty(id);
+        }
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.updated_in = self.tick;
         if let (Reply::Accepted, Some(Cursor::To(next))) = (reply, run.completed)

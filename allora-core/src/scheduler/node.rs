@@ -27,7 +27,7 @@ use crate::{
 use chrono::TimeDelta;
 use slab::Slab;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -206,6 +206,19 @@ impl Node {
             Placement::EveryNode => shared.claiming,
         };
         self.config.concurrency.saturating_sub(shared.running + claiming)
+    }
+
+    /// The jobs with runs on this node that are past their leases, and that the store may keep.
+    pub(super) fn overdue_runs(&self) -> HashSet<Arc<str>> {
+        let now = self.runtime.now();
+        let is_overdue = |active: &&ActiveRun| {
+            active.placement() == Placement::OneNode
+                && !active.lost
+                && now >= active.timers.drop_at
+        };
+        let shared = self.shared();
+        let active = shared.active.iter().map(|(_, active)| active);
+        active.filter(is_overdue).map(|active| active.run.shared_name()).collect()
     }
 
     /// The number of jobs in code.

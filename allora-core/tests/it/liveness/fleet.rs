@@ -9,7 +9,7 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
+    Backend, BoxError, Builder, Event, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
     Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, Due, DueQuery, History, JobState, Notifier, OPERATOR, Operation,
@@ -69,6 +69,7 @@ pub(super) struct Member {
     pub(super) handle: Handle,
     pub(super) faults: Arc<Faults>,
     trace: Trace,
+    events: Arc<Mutex<Vec<Event>>>,
     pub(super) stopped: Arc<Mutex<Option<Stopped>>>,
 }
 
@@ -98,8 +99,11 @@ impl Fleet {
     pub(super) fn start(&self, build: impl FnOnce(&mut Seat<'_>)) -> Member {
         let node = self.sim.node();
         let faults: Arc<Faults> = Arc::default();
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let seen = events.clone();
         let builder = Scheduler::builder(self.way(&node, &faults))
             .runtime(node.clone())
+            .on_event(move |event| seen.lock().unwrap().push(event.clone()))
             .label(format!("n{}", node.id()));
         let mut seat = Seat {
             fleet: self,
@@ -119,7 +123,7 @@ impl Fleet {
         for (job, code) in added {
             trace.write(Seen::Added { node: id.clone(), job, code });
         }
-        let member = Member { node, handle, faults, trace, stopped: Arc::default() };
+        let member = Member { node, handle, faults, trace, events, stopped: Arc::default() };
         let (trace, stopped) = (member.trace.clone(), member.stopped.clone());
         member.node.spawn(Box::pin(async move {
             let ended = scheduler.run().await;
@@ -200,6 +204,14 @@ impl Fleet {
 
     pub(super) fn state(&self, name: &str) -> JobState {
         self.sim.block_on(Backend::queries(&self.store).unwrap().get(name)).unwrap()
+    }
+
+    /// The number of requests that a node has sent.
+    pub(super) fn requests(&self, member: &Member) -> usize {
+        let id = member.handle.node();
+        let seen = self.trace.observations();
+        let sent = |seen: &Seen| matches!(seen, Seen::Request { node, .. } if &**node == id);
+        seen.iter().filter(|one| sent(&one.seen)).count()
     }
 
     /// The breaches so far.
@@ -304,6 +316,17 @@ impl Fleet {
 impl Member {
     fn id(&self) -> Arc<str> {
         self.handle.node().into()
+    }
+
+    /// The events about the store, in order.
+    pub(super) fn store_events(&self) -> Vec<&'static str> {
+        let word = |event: &Event| match event {
+            Event::StoreDown { .. } => Some("StoreDown"),
+            Event::StoreError { .. } => Some("StoreError"),
+            Event::StoreUp => Some("StoreUp"),
+            _ => None,
+        };
+        self.events.lock().unwrap().iter().filter_map(word).collect()
     }
 
     pub(super) fn crash(&self) {

@@ -6,6 +6,7 @@
 
 mod defects;
 mod fleet;
+mod shard;
 mod world;
 
 use fleet::listed;
