@@ -18,8 +18,8 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waits.is_empty()
+    pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> {
+        self.waits.keys().copied()
     }
 
     pub(super) fn contains(&self, id: SlotId) -> bool {

@@ -16,7 +16,7 @@ use crate::{
     job::Delivery,
     time::{Time, saturating_add},
 };
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 /// The reply to a request, and the store's state when it was decided.
 #[derive(Debug)]
@@ -195,9 +195,22 @@ impl Planner {
         self.on_lost_replies(requests, now, events);
     }
 
-    /// `true` if the store answers requests, and not those about some job.
-    pub(crate) fn is_failing(&self) -> bool {
-        !self.failing.is_empty()
+    /// The store answered, but not this update of a run: its job is read, after a wait of its own,
+    /// before anything else is asked about it.
+    pub(crate) fn on_failed_update(&mut self, slot: SlotId, name: &str, now: Time) {
+        if let Some(id) = self.place_of(slot, name).filter(|id| !self.failing.contains(*id)) {
+            self.failing.failed(id, now);
+            self.mark_dirty(id);
+        }
+    }
+
+    /// `true` if the last operation on some job has failed that is not among these.
+    pub(crate) fn is_failing_beyond(&self, requests: &[Request]) -> bool {
+        if self.failing.iter().next().is_none() {
+            return false;
+        }
+        let answered: HashSet<SlotId> = requests.iter().map(|request| request.slot).collect();
+        self.failing.iter().any(|id| !answered.contains(&id))
     }
 
     /// `true` if the last operation on the job of this request has failed.

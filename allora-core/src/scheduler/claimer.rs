@@ -176,7 +176,7 @@ impl Claimer {
     /// request of each.
     async fn own_runs_first(&mut self) -> Result {
         let node = self.node.clone();
-        let are_overdue = || !node.overdue_runs().is_empty();
+        let are_overdue = || !node.overdue_runs(Duration::ZERO).is_empty();
         if !are_overdue() {
             return Ok(());
         }
@@ -333,16 +333,19 @@ impl Claimer {
         self.driver.planner.on_answer(requests.len());
         self.node.wrote();
         self.on_contact(sent, before, applied.now);
+        if applied.replies.iter().all(Result::is_ok) {
+            self.answered(&requests);
+        }
         // Operations that fail while others do not are repeated after waits of their own.
-        match self.driver.on_replies(requests, applied, sent) {
-            Ok(()) => self.answered(),
-            Err(error) => self.node.store_failed(Part::Claims, error),
+        if let Err(error) = self.driver.on_replies(requests, applied, sent) {
+            self.node.store_failed(Part::Claims, error);
         }
     }
 
-    /// Notes that the store has replied, unless it does not reply about some job.
-    fn answered(&self) {
-        if !self.driver.planner.is_failing() {
+    /// Notes that the store has replied to these requests, unless it does not reply about another
+    /// job.
+    fn answered(&self, requests: &[Request]) {
+        if !self.driver.planner.is_failing_beyond(requests) {
             self.node.store_answered(Part::Claims);
         }
     }
@@ -412,7 +415,7 @@ impl Claimer {
         let call = within(&node, OP, apply(&node, &*node.backend, time, &[]));
         let applied = self.beside(call).await?;
         self.on_contact(sent, before, applied.now);
-        self.answered();
+        self.answered(&[]);
         Ok(())
     }
 

@@ -68,6 +68,10 @@ impl Driver {
             Input::Update(update) => {
                 self.planner.on_run_update(update.for_planner(), update.reply());
             }
+            Input::Failed(slot, run) => {
+                let now = self.node.now(&self.node.shared());
+                self.planner.on_failed_update(slot, run.name(), now);
+            }
             Input::ClockSetBack if self.placement == Placement::OneNode => {
                 self.planner.on_clock_set_back();
             }
@@ -171,8 +175,8 @@ impl Driver {
         if recovered.is_empty() {
             return;
         }
-        let overdue = self.node.overdue_runs();
-        let until = saturating_add(now, MAX_BACKOFF + self.node.config.store_timeout);
+        let wait = MAX_BACKOFF + self.node.config.store_timeout;
+        let (overdue, until) = (self.node.overdue_runs(wait), saturating_add(now, wait));
         for (id, _) in recovered.into_iter().filter(|(_, name)| overdue.contains(name)) {
             self.planner.hold(id, until);
         }

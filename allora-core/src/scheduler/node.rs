@@ -7,6 +7,7 @@ use super::{
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
     middleware::Middleware,
+    monotonic::later,
     mutex_groups::Groups,
     notify::Notify,
     store_health::StoreHealth,
@@ -208,9 +209,10 @@ impl Node {
         self.config.concurrency.saturating_sub(shared.running + claiming)
     }
 
-    /// The jobs with runs on this node that are past their leases, and that the store may keep.
-    pub(super) fn overdue_runs(&self) -> HashSet<Arc<str>> {
-        let now = self.runtime.now();
+    /// The jobs with runs on this node that will be past their leases after this time, and that the
+    /// store may keep.
+    pub(super) fn overdue_runs(&self, after: Duration) -> HashSet<Arc<str>> {
+        let now = later(self.runtime.now(), after);
         let is_overdue = |active: &&ActiveRun| {
             active.placement() == Placement::OneNode
                 && !active.lost
