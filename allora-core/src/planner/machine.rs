@@ -118,13 +118,19 @@ impl Planner {
         self
     }
 
+    /// Adds a job in code. A stored schedule of this name leaves its place to it: the record tells
+    /// which of them the store has, and this node runs no other.
+    ///
     /// # Errors
-    /// `AlreadyExists` if the planner has a job of this name.
+    /// `AlreadyExists` if the planner has a job in code of this name.
     pub(crate) fn add(&mut self, job: NewJob) -> Result {
         let NewJob { name, spec, definition } = job;
-        if self.by_name.contains_key(&name) {
-            let twice = format!("the job {name:?} is added twice; names are unique");
-            return Err(Error::new(ErrorKind::AlreadyExists, twice));
+        if let Some(&id) = self.by_name.get(&name) {
+            if !self.slots.get(id).is_some_and(Slot::is_stored) {
+                let twice = format!("the job {name:?} is added twice; names are unique");
+                return Err(Error::new(ErrorKind::AlreadyExists, twice));
+            }
+            self.leave_place(id);
         }
         let code = Box::new(Code { spec: spec.clone(), definition });
         let slot = Slot::new(name.clone(), spec, Origin::Code(code), self.seed);
@@ -142,11 +148,18 @@ impl Planner {
         // Stored schedules come and go with the store.
         let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
         let spec = slot.spec.clone();
+        self.leave_place(id);
+        Some(spec)
+    }
+
+    /// Makes a name free. Requests and runs of its job continue.
+    fn leave_place(&mut self, id: SlotId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
         slot.phase = Phase::Off(Off::Removed);
         slot.wake_at = None;
-        self.by_name.remove(name);
+        self.stored.placed -= usize::from(slot.is_stored());
+        self.by_name.remove(&slot.name);
         self.free_removed(id);
-        Some(spec)
     }
 
     /// Frees the slot of a removed job, unless a claim of it may succeed: that is repeated until

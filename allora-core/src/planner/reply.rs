@@ -75,7 +75,7 @@ impl Planner {
         self.failing.answered(id);
         let is_newer = slot.exchange.end();
         let start = match reply {
-            Reply::Absent | Reply::Deleted if slot.is_stored() => {
+            Reply::Absent | Reply::Deleted if slot.is_stored() && !slot.is_removed() => {
                 if reply == Reply::Absent && slot.fence.is_some_and(|fence| fence > min_fence) {
                     events.push(Event::ScheduleLost { name: slot.name.clone() });
                 }
