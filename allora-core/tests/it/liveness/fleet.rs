@@ -49,6 +49,10 @@ pub(super) struct Fleet {
     pub(super) speed: Option<Speed>,
     pub(super) shares: Shares,
     pub(super) slower_by: Duration,
+    /// The nodes on which a poisonous run has begun.
+    poisoned: Arc<Mutex<Vec<usize>>>,
+    /// The poisonous occurrence of each job that has one: its first.
+    poison: Arc<Mutex<HashMap<String, Time>>>,
     policies: Mutex<HashMap<String, Policy>>,
 }
 
@@ -91,6 +95,8 @@ impl Fleet {
             speed: None,
             shares: Shares::default(),
             slower_by: Duration::ZERO,
+            poisoned: Arc::default(),
+            poison: Arc::default(),
             policies: Mutex::default(),
         }
     }
@@ -160,6 +166,12 @@ impl Fleet {
         let now = self.clock.wall();
         let batch = Batch::new(OPERATOR, TimeSource::Store { fallback: now }, &operations);
         self.sim.block_on(self.store.reschedule(batch))?.single()
+    }
+
+    /// An operator resets a job or a schedule.
+    pub(super) fn reset(&self, name: &str) {
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        self.sim.block_on(client.reset(name)).unwrap();
     }
 
     pub(super) fn trigger(&self, name: &str, id: &str) -> bool {
@@ -261,6 +273,11 @@ impl Seat<'_> {
         self.fleet.job(&self.node, schedule, takes)
     }
 
+    /// A job whose first occurrence is poison.
+    pub(super) fn poison(&self, schedule: impl Schedule) -> JobSpec {
+        self.fleet.poison(&self.node, schedule)
+    }
+
     /// Runs stored schedules of the kinds that begin with this prefix, among them `kinds`.
     pub(super) fn kinds(&mut self, prefix: &str, kinds: &[String], takes: Duration) {
         let handler = self.fleet.handler(&self.node, takes);
@@ -305,6 +322,35 @@ impl Fleet {
             }
             .boxed()
         }
+    }
+
+    /// A job whose first occurrence is poison for its process: see [`poisoned`](Self::poisoned).
+    pub(super) fn poison(&self, node: &SimNode, schedule: impl Schedule) -> JobSpec {
+        let (id, trace) = (node.id(), self.trace.clone());
+        let (poison, poisoned) = (self.poison.clone(), self.poisoned.clone());
+        job(schedule, async move |run: Run| {
+            let running = trace.begin(&run);
+            let at = run.scheduled_at();
+            let first = *poison.lock().unwrap().entry(run.name().to_owned()).or_insert(at);
+            if first == at {
+                poisoned.lock().unwrap().push(id);
+                std::future::pending::<()>().await;
+            }
+            drop(running);
+        })
+    }
+
+    /// The nodes on which a poisonous run has begun since the last call.
+    pub(super) fn poisoned(&self) -> Vec<usize> {
+        std::mem::take(&mut self.poisoned.lock().unwrap())
+    }
+
+    /// The number of runs of a job's poisonous occurrence.
+    pub(super) fn poisonous_runs(&self, name: &str) -> usize {
+        let first = self.poison.lock().unwrap().get(name).copied();
+        let seen = self.trace.observations();
+        let is_poison = |seen: &Seen| matches!(seen, Seen::Began(run) if &*run.job == name && Some(run.scheduled_at) == first);
+        seen.iter().filter(|one| is_poison(&one.seen)).count()
     }
 
     /// The job's policy, for the check.
