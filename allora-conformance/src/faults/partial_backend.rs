@@ -5,14 +5,19 @@ use allora_core::{
     backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply, TimeSource},
 };
 use async_trait::async_trait;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The shares of the operations that fail, in thousandths. Clones are the same shares.
 #[derive(Clone, Debug, Default)]
-pub struct Shares(Arc<[AtomicU64; 2]>);
+pub struct Shares(Arc<Mutex<Failing>>);
+
+#[derive(Clone, Debug, Default)]
+struct Failing {
+    refused: u64,
+    unknown: u64,
+    /// The prefix of the names whose operations fail.
+    prefix: String,
+}
 
 impl Shares {
     /// Of a thousand operations, `refused` are not applied and `unknown` are applied without a
@@ -26,8 +31,17 @@ impl Shares {
 
     /// Changes the shares.
     pub fn set(&self, refused: u64, unknown: u64) {
-        self.0[0].store(refused, Relaxed);
-        self.0[1].store(unknown, Relaxed);
+        self.change(|failing| (failing.refused, failing.unknown) = (refused, unknown));
+    }
+
+    /// Limits the failures to jobs whose names begin with this prefix, as when one shard of a store
+    /// fails. Default: all jobs.
+    pub fn only(&self, prefix: &str) {
+        self.change(|failing| failing.prefix = prefix.to_owned());
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Failing) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -58,8 +72,10 @@ impl<B: Backend> PartialBackend<B> {
     }
 
     /// `Some` if the operation fails: `true` if it is applied all the same.
-    fn failure(&self) -> Option<bool> {
-        let [refused, unknown] = [0, 1].map(|i| self.shares.0[i].load(Relaxed));
+    fn failure(&self, name: &str) -> Option<bool> {
+        let Failing { refused, unknown, .. } = self
+            .shares
+            .change(|failing| name.starts_with(&failing.prefix).then(|| failing.clone()))?;
         if refused + unknown == 0 {
             return None;
         }
@@ -72,7 +88,7 @@ impl<B: Backend> PartialBackend<B> {
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for PartialBackend<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        let fates: Vec<_> = batch.operations.iter().map(|_| self.failure()).collect();
+        let fates: Vec<_> = batch.operations.iter().map(|one| self.failure(one.name)).collect();
         let applied: Vec<Operation<'_>> = batch
             .operations
             .iter()
@@ -80,7 +96,7 @@ impl<B: Backend> Backend for PartialBackend<B> {
             .filter(|(_, fate)| **fate != Some(false))
             .map(|(operation, _)| operation.clone())
             .collect();
-        let Applied { now, replies, .. } =
+        let Applied { now, replies, min_fence, .. } =
             self.store.reschedule(Batch::new(batch.node, batch.time, &applied)).await?;
         let mut replies = replies.into_iter();
         let failed = || {
@@ -94,7 +110,7 @@ impl<B: Backend> Backend for PartialBackend<B> {
             }
             Some(false) => failed(),
         });
-        Ok(Applied::new(now, replies.collect()))
+        Ok(Applied::new(now, replies.collect()).min_fence(min_fence))
     }
 
     async fn prune(&self, time: TimeSource) -> Result {

@@ -32,20 +32,21 @@ impl Planner {
         self.has_room = room > 0;
         let mut requests = Vec::new();
         let mut claims = 0;
-        let repeats = self.unresolved() > 0;
-        if !repeats || std::mem::take(&mut self.has_repeated) {
+        let repeats = self.repeat_at().is_some_and(|at| at <= now);
+        if !repeats | std::mem::take(&mut self.has_repeated) {
             claims = self.ask(now, room, &mut requests, events);
         }
         if repeats && requests.is_empty() {
             requests = self.repeat_claims(now);
             self.has_repeated = true;
         }
-        let wake_at = match self.unresolved.is_empty() {
-            true => self.next_up().map(|(at, ..)| at),
-            false => Some(now),
-        };
-        let more = wake_at.is_some_and(|at| at <= now);
-        let full = more && self.unresolved.is_empty() && claims >= room;
+        let (next_at, repeat_at) = (self.next_up().map(|(at, ..)| at), self.repeat_at());
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let more = is_due(next_at) || is_due(repeat_at);
+        let full = is_due(next_at) && !is_due(repeat_at) && claims >= room;
+        // What is due waits for a run to end, and a claim without a reply does not.
+        let next_at = next_at.filter(|_| !full);
+        let wake_at = next_at.into_iter().chain(repeat_at).min();
         let counting = std::mem::take(&mut self.counting);
         self.walking = counting.len();
         let wake_at = if counting.is_empty() { wake_at } else { Some(now) };
@@ -105,10 +106,19 @@ impl Planner {
         claims
     }
 
-    /// The claims whose replies were lost. They have their capacity already.
+    /// The time of the first repetition of a claim whose reply was lost.
+    fn repeat_at(&self) -> Option<Time> {
+        self.unresolved.iter().map(|id| self.failing.delay(*id, NOW)).min()
+    }
+
+    /// The claims whose replies were lost, if they need not wait. They have their capacity already.
     fn repeat_claims(&mut self, now: Time) -> Vec<Request> {
-        let most = self.unresolved.len().min(self.window.size());
-        let ids: Vec<SlotId> = self.unresolved.drain(..most).collect();
+        let (mut ids, most) = (Vec::new(), self.window.size());
+        self.unresolved.retain(|id| {
+            let is_due = ids.len() < most && self.failing.delay(*id, NOW) <= now;
+            ids.extend(is_due.then_some(*id));
+            !is_due
+        });
         ids.into_iter().filter_map(|id| self.repeat_claim(id, now)).collect()
     }
 

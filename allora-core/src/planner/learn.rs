@@ -36,7 +36,8 @@ impl Planner {
                 agreement(slot, code, state, is_due, is_abandoned)
             }
         };
-        if state.unreadable.is_none() {
+        // The end of a stored schedule of this name is not the deletion of the job in code.
+        if state.unreadable.is_none() && state.kind.is_empty() {
             slot.fence = Some(state.fence);
         }
         match agreement {
@@ -214,7 +215,8 @@ fn agreement(
     };
     if !state.kind.is_empty() {
         return Agreement::Off(Off::Invalid(format!(
-            "a stored schedule of kind {:?} has this name; delete that, or choose another name",
+            "a stored schedule of kind {:?} has this name, and this node runs neither of them; \
+             delete the schedule, or choose another name",
             state.kind
         )));
     }

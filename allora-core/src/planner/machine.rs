@@ -3,6 +3,7 @@
 use super::{
     congestion_window::CongestionWindow,
     contention::Contention,
+    failing::Failing,
     slot::{Code, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
@@ -31,6 +32,7 @@ pub(crate) struct Planner {
     /// The jobs with unresolved claims, in the order in which the replies were lost. Each reserves
     /// capacity.
     pub(super) unresolved: VecDeque<SlotId>,
+    pub(super) failing: Failing,
     /// The last request consisted of unresolved claims.
     pub(super) has_repeated: bool,
     /// The jobs whose due occurrences are not all found yet.
@@ -85,6 +87,7 @@ impl Planner {
             by_name: HashMap::new(),
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
+            failing: Failing::default(),
             has_repeated: false,
             counting: Vec::new(),
             walking: 0,
@@ -118,13 +121,19 @@ impl Planner {
         self
     }
 
+    /// Adds a job in code. A stored schedule of this name leaves its place to it: the record tells
+    /// which of them the store has, and this node runs no other.
+    ///
     /// # Errors
-    /// `AlreadyExists` if the planner has a job of this name.
+    /// `AlreadyExists` if the planner has a job in code of this name.
     pub(crate) fn add(&mut self, job: NewJob) -> Result {
         let NewJob { name, spec, definition } = job;
-        if self.by_name.contains_key(&name) {
-            let twice = format!("the job {name:?} is added twice; names are unique");
-            return Err(Error::new(ErrorKind::AlreadyExists, twice));
+        if let Some(&id) = self.by_name.get(&name) {
+            if !self.slots.get(id).is_some_and(Slot::is_stored) {
+                let twice = format!("the job {name:?} is added twice; names are unique");
+                return Err(Error::new(ErrorKind::AlreadyExists, twice));
+            }
+            self.leave_place(id);
         }
         let code = Box::new(Code { spec: spec.clone(), definition, is_adopted: false });
         let slot = Slot::new(name.clone(), spec, Origin::Code(code), self.seed);
@@ -142,11 +151,18 @@ impl Planner {
         // Stored schedules come and go with the store.
         let slot = self.slots.get_mut(id).filter(|slot| !slot.is_stored())?;
         let spec = slot.spec.clone();
+        self.leave_place(id);
+        Some(spec)
+    }
+
+    /// Makes a name free. Requests and runs of its job continue.
+    fn leave_place(&mut self, id: SlotId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
         slot.phase = Phase::Off(Off::Removed);
         slot.wake_at = None;
-        self.by_name.remove(name);
+        self.stored.placed -= usize::from(slot.is_stored());
+        self.by_name.remove(&slot.name);
         self.free_removed(id);
-        Some(spec)
     }
 
     /// Frees the slot of a removed job, unless a claim of it may succeed: that is repeated until
@@ -155,6 +171,7 @@ impl Planner {
         if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle())
             && let Some(slot) = self.slots.remove(id)
         {
+            self.failing.answered(id);
             self.removed.push(slot.spec);
         }
     }
@@ -186,6 +203,7 @@ impl Planner {
     /// Reads every job again: the store's clock was set back, so that times that are known may be of
     /// a clock that was ahead.
     pub(crate) fn on_clock_set_back(&mut self) {
+        self.failing.clock_was_set_back();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.mark_dirty(id));
     }
@@ -205,8 +223,9 @@ impl Planner {
         }
     }
 
-    /// Sets the time at which the job is looked at next.
+    /// Sets the time at which the job is looked at next. A job whose operations fail waits longer.
     pub(super) fn wake(&mut self, id: SlotId, at: Option<Time>) {
+        let at = at.map(|at| self.failing.delay(id, at));
         let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_removed()) else { return };
         if slot.is_stored() {
             self.stored.idle.push(id);

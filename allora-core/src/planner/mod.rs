@@ -12,6 +12,7 @@ mod backlog;
 mod congestion_window;
 mod contention;
 mod decide;
+mod failing;
 mod known;
 mod learn;
 mod machine;

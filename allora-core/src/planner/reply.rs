@@ -15,7 +15,7 @@ use crate::{
     job::Delivery,
     time::{Time, saturating_add},
 };
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 /// The reply to a request, and the store's state when it was decided.
 #[derive(Debug)]
@@ -71,9 +71,10 @@ impl Planner {
         let id = request.slot;
         let slot = self.slots.get_mut(id)?;
         slot.replied_in = self.tick;
+        self.failing.answered(id);
         let is_newer = slot.exchange.end();
         let start = match reply {
-            Reply::Absent | Reply::Deleted if slot.is_stored() => {
+            Reply::Absent | Reply::Deleted if slot.is_stored() && !slot.is_removed() => {
                 if reply == Reply::Absent && slot.fence.is_some_and(|fence| fence > min_fence) {
                     events.push(Event::ScheduleLost { name: slot.name.clone() });
                 }
@@ -187,6 +188,49 @@ impl Planner {
         }
     }
 
+    /// The store answered, but not these requests: each is repeated after a wait of its own.
+    pub(crate) fn on_failed_replies(
+        &mut self,
+        requests: Vec<Request>,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) {
+        requests.iter().for_each(|request| self.failing.failed(request.slot, now));
+        self.on_lost_replies(requests, now, events);
+    }
+
+    /// The store answered, but not this update of a run: its job is read, after a wait of its own,
+    /// before anything else is asked about it.
+    pub(crate) fn on_failed_update(&mut self, slot: SlotId, name: &str, now: Time) {
+        if let Some(id) = self.place_of(slot, name).filter(|id| !self.failing.contains(*id)) {
+            self.failing.failed(id, now);
+            self.mark_dirty(id);
+        }
+    }
+
+    /// `true` if the last operation on some job has failed that is not among these.
+    pub(crate) fn is_failing_beyond(&self, requests: &[Request]) -> bool {
+        if self.failing.iter().next().is_none() {
+            return false;
+        }
+        let answered: HashSet<SlotId> = requests.iter().map(|request| request.slot).collect();
+        self.failing.iter().any(|id| !answered.contains(&id))
+    }
+
+    /// `true` if the last operation on the job of this request has failed.
+    pub(crate) fn has_failed(&self, request: &Request) -> bool {
+        self.failing.contains(request.slot)
+    }
+
+    /// Sends nothing about the job of this place until an update of one of its runs has a reply, or
+    /// this time comes.
+    pub(crate) fn hold(&mut self, id: SlotId, until: Time) {
+        if self.slots.get(id).is_some_and(|slot| slot.exchange.is_idle()) {
+            self.failing.hold(id, until);
+            self.wake(id, Some(until));
+        }
+    }
+
     /// The replies to these requests were lost: they are repeated, claims with the same id.
     pub(crate) fn on_lost_replies(
         &mut self,
@@ -288,6 +332,9 @@ impl Planner {
         let Some(id) = self.place_of(run.slot, run.name) else {
             return self.on_unplaced_update(run.completed, reply);
         };
+        if self.failing.release(id) {
+            self.mark_dirty(id);
+        }
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.updated_in = self.tick;
         if let (Reply::Accepted, Some(Cursor::To(next))) = (reply, run.completed)

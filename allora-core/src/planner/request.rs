@@ -12,7 +12,8 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct Tick {
     /// The operations to send.
     pub(crate) requests: Vec<Request>,
-    /// The time of the next tick, if nothing happens before.
+    /// The time of the next tick, if nothing happens before. If the capacity is used up, what is due
+    /// has no time.
     pub(crate) wake_at: Option<Time>,
     /// Something is due that is not among the requests.
     pub(crate) more: bool,
@@ -85,6 +86,11 @@ impl Request {
             }
         };
         Operation::new(&self.name, action)
+    }
+
+    /// The place of its job.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
     }
 
     pub(crate) fn is_claim(&self) -> bool {

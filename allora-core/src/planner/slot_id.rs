@@ -1,7 +1,7 @@
 //! The place of a job in the planner.
 
 /// The place of a job in the planner. No two jobs ever have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId {
     pub(super) index: u32,
     pub(super) generation: u32,

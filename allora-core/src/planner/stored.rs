@@ -144,6 +144,7 @@ impl Planner {
     /// Evicts a stored schedule.
     pub(super) fn evict(&mut self, id: SlotId) {
         if let Some(slot) = self.slots.remove(id) {
+            self.failing.answered(id);
             self.by_name.remove(&slot.name);
             self.stored.placed -= 1;
         }

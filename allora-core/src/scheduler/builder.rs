@@ -116,6 +116,12 @@ impl Builder {
     /// its runs end without a result: their process ends, they block beyond their lease, or they are
     /// dropped. Then the occurrence is a dead letter. Without a retry policy an occurrence has one
     /// attempt and these. Default: 3. Range: any.
+    ///
+    /// Claims are counted: the store does not learn when a run begins. So a claim is an attempt, too,
+    /// if its node ended before the run began, or if no reply to the claim came as long as its lease
+    /// lasted. A claim that is repeated because its reply was lost is one attempt. An occurrence
+    /// that is released before its run began is none. A process that ends uses an attempt of every
+    /// occurrence that runs in it, because the store cannot know which of them has ended it.
     pub fn extra_attempts(mut self, attempts: u32) -> Self {
         self.config.extra_attempts = attempts;
         self

@@ -2,7 +2,6 @@
 //! to the store, and sleeps.
 
 use super::{
-    active_run::ActiveRun,
     capacity::Capacity,
     driver::{Driver, apply},
     monotonic::later,
@@ -177,13 +176,7 @@ impl Claimer {
     /// request of each.
     async fn own_runs_first(&mut self) -> Result {
         let node = self.node.clone();
-        let are_overdue = || {
-            let now = node.runtime.now();
-            let is_overdue = |active: &ActiveRun| {
-                active.placement() == Placement::OneNode && now >= active.timers.drop_at
-            };
-            node.shared().active.iter().any(|(_, active)| !active.lost && is_overdue(active))
-        };
+        let are_overdue = || !node.overdue_runs(Duration::ZERO).is_empty();
         if !are_overdue() {
             return Ok(());
         }
@@ -242,7 +235,7 @@ impl Claimer {
             yield_now().await;
         }
         let asleep = node.runtime.now();
-        let due_in = turn.wake_at.filter(|_| !turn.full).map(|at| since(at, now));
+        let due_in = turn.wake_at.map(|at| since(at, now));
         let known = due_in.map(|span| later(asleep, span));
         let known = known.into_iter().chain(self.subscription.renew_at(&node));
         let first = known.chain(self.capacity.report_at()).chain(self.search_at(turn, now)).min();
@@ -319,7 +312,10 @@ impl Claimer {
         self.count_claims(&requests);
         let call = within(&node, OP, apply(&node, &*node.backend, time, &requests));
         let result = match self.beside(call).await {
-            Ok(applied) => self.on_applied(requests, applied, sent, before),
+            Ok(applied) => {
+                self.on_applied(requests, applied, sent, before);
+                Ok(())
+            }
             Err(error) => {
                 self.driver.planner.on_timeout(requests.len());
                 self.driver.on_lost_replies(requests);
@@ -336,16 +332,25 @@ impl Claimer {
         applied: Applied,
         sent: Instant,
         before: Time,
-    ) -> Result {
+    ) {
         self.driver.planner.on_answer(requests.len());
         self.node.wrote();
         self.on_contact(sent, before, applied.now);
         if applied.replies.iter().all(Result::is_ok) {
+            self.answered(&requests);
+        }
+        // Operations that fail while others do not are repeated after waits of their own.
+        if let Err(error) = self.driver.on_replies(requests, applied, sent) {
+            self.node.store_failed(Part::Claims, error);
+        }
+    }
+
+    /// Notes that the store has replied to these requests, unless it does not reply about another
+    /// job.
+    fn answered(&self, requests: &[Request]) {
+        if !self.driver.planner.is_failing_beyond(requests) {
             self.node.store_answered(Part::Claims);
         }
-        let (lost, result) = self.driver.on_replies(requests, applied, sent);
-        self.driver.on_lost_replies(lost);
-        result
     }
 
     /// Counts the claims without a reply, which reserve capacity: those of a request on its way,
@@ -413,7 +418,7 @@ impl Claimer {
         let call = within(&node, OP, apply(&node, &*node.backend, time, &[]));
         let applied = self.beside(call).await?;
         self.on_contact(sent, before, applied.now);
-        node.store_answered(Part::Claims);
+        self.answered(&[]);
         Ok(())
     }
 

@@ -3,15 +3,15 @@
 use super::{
     inbox::Input,
     node::{Node, Stop},
-    store_request::reschedule,
+    store_request::{MAX_BACKOFF, reschedule},
 };
 use crate::{
     backend::{Applied, Backend, Batch, Operation, Reply, TimeSource},
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
-    planner::{Answer, NewJob, Planner, Request, Tick},
-    time::{Time, whole_millis},
+    planner::{Answer, NewJob, Planner, Request, SlotId, Tick},
+    time::{Time, saturating_add, whole_millis},
 };
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -68,6 +68,10 @@ impl Driver {
             Input::Update(update) => {
                 self.planner.on_run_update(update.for_planner(), update.reply());
             }
+            Input::Failed(slot, run) => {
+                let now = self.node.now(&self.node.shared());
+                self.planner.on_failed_update(slot, run.name(), now);
+            }
             Input::ClockSetBack if self.placement == Placement::OneNode => {
                 self.planner.on_clock_set_back();
             }
@@ -122,22 +126,26 @@ impl Driver {
         (tick, now)
     }
 
-    /// Applies the replies, and starts the claimed runs. Returns the requests whose operations
-    /// failed, with the last error.
+    /// Applies the replies, and starts the claimed runs. Returns the last error, if operations have
+    /// failed; these are repeated.
     pub(super) fn on_replies(
         &mut self,
         requests: Vec<Request>,
         applied: Applied,
         sent: Instant,
-    ) -> (Vec<Request>, Result) {
+    ) -> Result {
         self.take_inputs();
         let now = applied.now;
         let mut events = Vec::new();
-        let (mut starts, mut lost, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
+        let (mut starts, mut failed, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
+        let mut recovered = Vec::new();
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
                     let name = request.name.clone();
+                    if self.planner.has_failed(&request) {
+                        recovered.push((request.slot(), name.clone()));
+                    }
                     if let Reply::State(state) = &reply {
                         self.node.board.read(&self.node.id, state);
                     }
@@ -147,15 +155,31 @@ impl Driver {
                     self.publish(&name);
                 }
                 Err(error) => {
-                    lost.push(request);
+                    failed.push(request);
                     failure = Some(error);
                 }
             }
         }
+        self.own_runs_first(recovered, whole_millis(now));
+        self.planner.on_failed_replies(failed, whole_millis(now), &mut events);
         self.node.emit(events);
         self.publish_unresolved();
         self.node.start(starts, sent, now);
-        (lost, failure.map_or(Ok(()), Err))
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// When the store answers about a job again, the extensions and ends of this node's runs of it go
+    /// before claims, which would record these runs as lost, or as expired. Waits at most for the next
+    /// request of each.
+    fn own_runs_first(&mut self, recovered: Vec<(SlotId, Arc<str>)>, now: Time) {
+        if recovered.is_empty() {
+            return;
+        }
+        let wait = MAX_BACKOFF + self.node.config.store_timeout;
+        let (overdue, until) = (self.node.overdue_runs(wait), saturating_add(now, wait));
+        for (id, _) in recovered.into_iter().filter(|(_, name)| overdue.contains(name)) {
+            self.planner.hold(id, until);
+        }
     }
 
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.

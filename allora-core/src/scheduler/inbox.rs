@@ -23,6 +23,8 @@ pub(crate) enum Input {
     Changed(Arc<str>),
     /// The store has replied to an extension or an end.
     Update(Update),
+    /// The store did not answer an extension or an end of this run, although it answered others.
+    Failed(SlotId, Run),
     /// The clock that the planner used was far ahead: begin again.
     ClockSetBack,
 }
@@ -33,6 +35,7 @@ impl Input {
         match self {
             Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
             Input::Update(update) => Some(update.run.shared_name()),
+            Input::Failed(_, run) => Some(run.shared_name()),
             Input::ClockSetBack => None,
         }
     }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     backend::MAX_BYTES,
+    backoff,
     error::{Error, Result},
 };
 use futures::future::{BoxFuture, FutureExt, pending};
@@ -26,12 +27,19 @@ const BATCH: usize = 1_000;
 /// The number of updates by which a request may be larger after one that succeeded.
 const GROWTH: usize = 50;
 
+/// The number of failures from which on the wait of a run does not grow.
+const OFTEN: u32 = 6;
+
 pub(super) struct Lane {
     part: Part,
     /// The runs whose updates wait, by the number of requests that failed with them. Requests that
     /// fail do not delay the updates of other runs.
     waiting: BTreeMap<u32, Vec<RunId>>,
     request: Option<Request>,
+    /// The runs whose updates failed while others did not, by the time of their next request and the
+    /// number of requests that failed with them.
+    failing: BTreeMap<(Instant, u32), Vec<RunId>>,
+    /// The time of the next request, if the last one failed as a whole.
     retry_at: Option<Instant>,
     wait: Duration,
     /// The largest number of updates in the next request: halved when a request fails as a whole,
@@ -52,6 +60,7 @@ impl Lane {
             part,
             waiting: BTreeMap::new(),
             request: None,
+            failing: BTreeMap::new(),
             retry_at: None,
             wait: MIN_BACKOFF,
             limit: BATCH,
@@ -71,7 +80,26 @@ impl Lane {
 
     /// The time of the next request, if it waits for that.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at.filter(|_| self.request.is_none() && !self.waiting.is_empty())
+        if self.request.is_some() {
+            return None;
+        }
+        let failing_at = self.failing.keys().next().map(|(at, _)| *at);
+        match self.retry_at {
+            Some(at) if self.waiting.is_empty() => failing_at.map(|failing_at| failing_at.max(at)),
+            Some(at) => Some(at),
+            None => failing_at,
+        }
+    }
+
+    /// Moves the runs whose wait is over back among the others, together with those whose wait is
+    /// over soon.
+    fn take_failing(&mut self, now: Instant) {
+        let is_due = self.failing.keys().next().is_some_and(|(at, _)| *at <= now);
+        let soon = if is_due { now + MAX_BACKOFF / 2 } else { now };
+        while let Some(entry) = self.failing.first_entry().filter(|entry| entry.key().0 <= soon) {
+            let ((_, failures), runs) = entry.remove_entry();
+            self.add(failures, runs);
+        }
     }
 
     /// Sends a request, if there is none on its way. `is_wanted` selects the runs that still need
@@ -80,6 +108,7 @@ impl Lane {
         if self.request.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return;
         }
+        self.take_failing(now);
         while let Some((failures, mut runs)) = self.waiting.pop_first() {
             let updates = {
                 let shared = node.shared();
@@ -103,7 +132,9 @@ impl Lane {
             self.request = Some(Request { failures, runs, result });
             return;
         }
-        node.store.idle(self.part);
+        if self.failing.is_empty() {
+            node.store.idle(self.part);
+        }
     }
 
     /// Takes the first updates that one request may have; the runs of the others wait.
@@ -132,25 +163,33 @@ impl Lane {
         let result = (&mut request.result).await;
         let Some(Request { failures, runs, .. }) = self.request.take() else { return };
         let failures = failures.saturating_add(1);
-        let error = match result {
+        match result {
             Ok(Failed { again, error }) => {
                 self.limit = (self.limit + GROWTH).min(BATCH);
-                self.add(failures, again);
-                error
+                (self.retry_at, self.wait) = (None, MIN_BACKOFF);
+                if !again.is_empty() {
+                    // Those that have failed often share a request.
+                    let failures = failures.min(OFTEN);
+                    let at = later(node.runtime.now(), backoff::after(failures));
+                    self.failing.entry((at, failures)).or_default().extend(again);
+                }
+                match error {
+                    Some(error) => node.store_failed(self.part, error),
+                    None if self.has_failing() => {}
+                    None => node.store_answered(self.part),
+                }
             }
             Err(error) => {
                 self.limit = (runs.len() / 2).max(1);
                 self.add(failures, runs);
-                Some(error)
+                self.back_off(node, error);
             }
-        };
-        match error {
-            None => {
-                (self.retry_at, self.wait) = (None, MIN_BACKOFF);
-                node.store_answered(self.part);
-            }
-            Some(error) => self.back_off(node, error),
         }
+    }
+
+    /// `true` if the last update of some run has failed.
+    fn has_failing(&self) -> bool {
+        !self.failing.is_empty() || self.waiting.keys().any(|failures| *failures > 0)
     }
 
     /// Waits, twice as long each time, so that a store that is down has few requests.

@@ -32,7 +32,7 @@ impl LocalClaimer {
                     yield_now().await;
                 }
                 let notified = pin!(node.claimers[Placement::EveryNode].notified());
-                match tick.wake_at.filter(|_| !tick.full) {
+                match tick.wake_at {
                     Some(at) => {
                         let at = later(node.runtime.now(), since(at, now));
                         select(node.runtime.sleep_until(at), notified).await;
@@ -45,13 +45,15 @@ impl LocalClaimer {
             let sent = node.runtime.now();
             let time = TimeSource::Fixed(now);
             let applied = apply(&node, &node.local, time, &tick.requests).await;
-            let (lost, result) = match applied {
+            let result = match applied {
                 Ok(applied) => self.driver.on_replies(tick.requests, applied, sent),
-                Err(error) => (tick.requests, Err(error)),
+                Err(error) => {
+                    self.driver.on_lost_replies(tick.requests);
+                    Err(error)
+                }
             };
             // The records are in memory, and no operation of a planner fails.
             debug_assert!(result.is_ok());
-            self.driver.on_lost_replies(lost);
         }
     }
 

@@ -7,6 +7,7 @@ use super::{
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
     middleware::Middleware,
+    monotonic::later,
     mutex_groups::Groups,
     notify::Notify,
     store_health::StoreHealth,
@@ -27,7 +28,7 @@ use crate::{
 use chrono::TimeDelta;
 use slab::Slab;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -206,6 +207,20 @@ impl Node {
             Placement::EveryNode => shared.claiming,
         };
         self.config.concurrency.saturating_sub(shared.running + claiming)
+    }
+
+    /// The jobs with runs on this node that will be past their leases after this time, and that the
+    /// store may keep.
+    pub(super) fn overdue_runs(&self, after: Duration) -> HashSet<Arc<str>> {
+        let now = later(self.runtime.now(), after);
+        let is_overdue = |active: &&ActiveRun| {
+            active.placement() == Placement::OneNode
+                && !active.lost
+                && now >= active.timers.drop_at
+        };
+        let shared = self.shared();
+        let active = shared.active.iter().map(|(_, active)| active);
+        active.filter(is_overdue).map(|active| active.run.shared_name()).collect()
     }
 
     /// The number of jobs in code.

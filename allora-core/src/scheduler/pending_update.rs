@@ -157,6 +157,14 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
             match reply {
                 Ok(reply) => effects.extend(update.on_reply(&mut shared, reply, (sent, now))),
                 Err(error) => {
+                    let active = shared.active.get(update.id);
+                    if let Some((slot, placement)) =
+                        active.map(|active| (active.slot, active.placement()))
+                    {
+                        let input = Input::Failed(slot, update.run.clone());
+                        // An input of this sort has no destructor of the user.
+                        let _ = shared.inboxes[placement].push(input);
+                    }
                     failed.again.push(update.id);
                     failed.error = Some(error);
                 }

@@ -1,17 +1,14 @@
 //! A request to the store: its time limit, the check of its replies, the waits between two of them.
 
+pub(super) use crate::backoff::{MAX_BACKOFF, MIN_BACKOFF};
+
 use super::{monotonic::later, node::Node};
 use crate::{
     backend::{Applied, Backend, Batch},
     error::{Error, ErrorKind, Result},
 };
 use futures::future::{Either, select};
-use std::{pin::pin, time::Duration};
-
-/// The first wait after a failure of the store; doubled each time up to [`MAX_BACKOFF`].
-pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest wait between two tries to reach the store.
-pub(super) const MAX_BACKOFF: Duration = Duration::from_millis(800);
+use std::pin::pin;
 
 /// The operation's name in errors.
 pub(super) const OP: &str = "reschedule";

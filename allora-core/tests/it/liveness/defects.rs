@@ -14,14 +14,6 @@ impl Fleet {
         seen.iter().filter(|one| began(&one.seen)).count()
     }
 
-    /// The number of requests that a node has sent.
-    fn requests(&self, member: &Member) -> usize {
-        let id = member.handle.node();
-        let seen = self.trace.observations();
-        let sent = |seen: &Seen| matches!(seen, Seen::Request { node, .. } if &**node == id);
-        seen.iter().filter(|one| sent(&one.seen)).count()
-    }
-
     #[track_caller]
     fn assert_live(&self) {
         let stalls = self.stalls();

@@ -9,7 +9,7 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
+    Backend, BoxError, Builder, Event, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
     Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, Due, DueQuery, History, JobState, Notifier, OPERATOR, Operation,
@@ -49,6 +49,10 @@ pub(super) struct Fleet {
     pub(super) speed: Option<Speed>,
     pub(super) shares: Shares,
     pub(super) slower_by: Duration,
+    /// The nodes on which a poisonous run has begun.
+    poisoned: Arc<Mutex<Vec<usize>>>,
+    /// The poisonous occurrence of each job that has one: its first.
+    poison: Arc<Mutex<HashMap<String, Time>>>,
     policies: Mutex<HashMap<String, Policy>>,
 }
 
@@ -69,6 +73,7 @@ pub(super) struct Member {
     pub(super) handle: Handle,
     pub(super) faults: Arc<Faults>,
     trace: Trace,
+    events: Arc<Mutex<Vec<Event>>>,
     pub(super) stopped: Arc<Mutex<Option<Stopped>>>,
 }
 
@@ -90,6 +95,8 @@ impl Fleet {
             speed: None,
             shares: Shares::default(),
             slower_by: Duration::ZERO,
+            poisoned: Arc::default(),
+            poison: Arc::default(),
             policies: Mutex::default(),
         }
     }
@@ -98,8 +105,11 @@ impl Fleet {
     pub(super) fn start(&self, build: impl FnOnce(&mut Seat<'_>)) -> Member {
         let node = self.sim.node();
         let faults: Arc<Faults> = Arc::default();
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let seen = events.clone();
         let builder = Scheduler::builder(self.way(&node, &faults))
             .runtime(node.clone())
+            .on_event(move |event| seen.lock().unwrap().push(event.clone()))
             .label(format!("n{}", node.id()));
         let mut seat = Seat {
             fleet: self,
@@ -119,7 +129,7 @@ impl Fleet {
         for (job, code) in added {
             trace.write(Seen::Added { node: id.clone(), job, code });
         }
-        let member = Member { node, handle, faults, trace, stopped: Arc::default() };
+        let member = Member { node, handle, faults, trace, events, stopped: Arc::default() };
         let (trace, stopped) = (member.trace.clone(), member.stopped.clone());
         member.node.spawn(Box::pin(async move {
             let ended = scheduler.run().await;
@@ -156,6 +166,12 @@ impl Fleet {
         let now = self.clock.wall();
         let batch = Batch::new(OPERATOR, TimeSource::Store { fallback: now }, &operations);
         self.sim.block_on(self.store.reschedule(batch))?.single()
+    }
+
+    /// An operator resets a job or a schedule.
+    pub(super) fn reset(&self, name: &str) {
+        let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
+        self.sim.block_on(client.reset(name)).unwrap();
     }
 
     pub(super) fn trigger(&self, name: &str, id: &str) -> bool {
@@ -200,6 +216,14 @@ impl Fleet {
 
     pub(super) fn state(&self, name: &str) -> JobState {
         self.sim.block_on(Backend::queries(&self.store).unwrap().get(name)).unwrap()
+    }
+
+    /// The number of requests that a node has sent.
+    pub(super) fn requests(&self, member: &Member) -> usize {
+        let id = member.handle.node();
+        let seen = self.trace.observations();
+        let sent = |seen: &Seen| matches!(seen, Seen::Request { node, .. } if &**node == id);
+        seen.iter().filter(|one| sent(&one.seen)).count()
     }
 
     /// The breaches so far.
@@ -249,6 +273,11 @@ impl Seat<'_> {
         self.fleet.job(&self.node, schedule, takes)
     }
 
+    /// A job whose first occurrence is poison.
+    pub(super) fn poison(&self, schedule: impl Schedule) -> JobSpec {
+        self.fleet.poison(&self.node, schedule)
+    }
+
     /// Runs stored schedules of the kinds that begin with this prefix, among them `kinds`.
     pub(super) fn kinds(&mut self, prefix: &str, kinds: &[String], takes: Duration) {
         let handler = self.fleet.handler(&self.node, takes);
@@ -295,6 +324,35 @@ impl Fleet {
         }
     }
 
+    /// A job whose first occurrence is poison for its process: see [`poisoned`](Self::poisoned).
+    pub(super) fn poison(&self, node: &SimNode, schedule: impl Schedule) -> JobSpec {
+        let (id, trace) = (node.id(), self.trace.clone());
+        let (poison, poisoned) = (self.poison.clone(), self.poisoned.clone());
+        job(schedule, async move |run: Run| {
+            let running = trace.begin(&run);
+            let at = run.scheduled_at();
+            let first = *poison.lock().unwrap().entry(run.name().to_owned()).or_insert(at);
+            if first == at {
+                poisoned.lock().unwrap().push(id);
+                std::future::pending::<()>().await;
+            }
+            drop(running);
+        })
+    }
+
+    /// The nodes on which a poisonous run has begun since the last call.
+    pub(super) fn poisoned(&self) -> Vec<usize> {
+        std::mem::take(&mut self.poisoned.lock().unwrap())
+    }
+
+    /// The number of runs of a job's poisonous occurrence.
+    pub(super) fn poisonous_runs(&self, name: &str) -> usize {
+        let first = self.poison.lock().unwrap().get(name).copied();
+        let seen = self.trace.observations();
+        let is_poison = |seen: &Seen| matches!(seen, Seen::Began(run) if &*run.job == name && Some(run.scheduled_at) == first);
+        seen.iter().filter(|one| is_poison(&one.seen)).count()
+    }
+
     /// The job's policy, for the check.
     pub(super) fn policy(&self, job: &str, policy: Policy) {
         self.policies.lock().unwrap().insert(job.to_owned(), policy);
@@ -304,6 +362,17 @@ impl Fleet {
 impl Member {
     fn id(&self) -> Arc<str> {
         self.handle.node().into()
+    }
+
+    /// The events about the store, in order.
+    pub(super) fn store_events(&self) -> Vec<&'static str> {
+        let word = |event: &Event| match event {
+            Event::StoreDown { .. } => Some("StoreDown"),
+            Event::StoreError { .. } => Some("StoreError"),
+            Event::StoreUp => Some("StoreUp"),
+            _ => None,
+        };
+        self.events.lock().unwrap().iter().filter_map(word).collect()
     }
 
     pub(super) fn crash(&self) {

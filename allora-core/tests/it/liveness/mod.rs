@@ -6,6 +6,7 @@
 
 mod defects;
 mod fleet;
+mod shard;
 mod world;
 
 use fleet::listed;
@@ -51,6 +52,10 @@ worlds! {
     lost_replies_and_kills
     suspends
     unreadable
+    a_year_ahead
+    poison
+    kills_while_claiming
+    thousands_of_kinds
 }
 
 #[track_caller]
@@ -69,6 +74,7 @@ fn check(name: &str) {
         };
         runs += played.runs;
         assert!(played.stalls.is_empty(), "{}\n{replay}", listed(&played.stalls));
+        assert!(played.faults.is_empty(), "{}\n{replay}", played.faults.join("\n"));
     }
     assert!(runs as u64 > 10 * seeds, "{runs} runs in {seeds} worlds prove nothing");
 }

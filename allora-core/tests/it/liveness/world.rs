@@ -4,11 +4,14 @@ use super::fleet::{Fleet, Member};
 use crate::support::{Rates, ms, secs};
 use allora_conformance::{
     faults::Speed,
-    history::liveness::{Policy, Stall},
+    history::{
+        Seen,
+        liveness::{Policy, Stall},
+    },
 };
-use allora_core::{JobSpec, Overlap, backend::Action, every};
+use allora_core::{JobSpec, Overlap, ProblemReason, backend::Action, every};
 use chrono::TimeDelta;
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// The mixture of one world. Happenings are shares of a hundred steps.
 #[derive(Clone, Copy)]
@@ -33,6 +36,8 @@ pub(super) struct World {
     takes: Duration,
     stop: u64,
     kill: u64,
+    /// A node is killed while claims have no replies: between claim and run.
+    kill_claiming: u64,
     redeploy: u64,
     rollback: u64,
     suspend: u64,
@@ -41,6 +46,10 @@ pub(super) struct World {
     replace: u64,
     operate: u64,
     jump: u64,
+    /// The store's clock is a year ahead for a minute.
+    year_ahead: bool,
+    /// The jobs whose first occurrence kills its process, or blocks it beyond its lease.
+    poison: usize,
     unreadable: u64,
     /// The store does not reply to a node for a while.
     hang: u64,
@@ -84,6 +93,7 @@ const QUIET: World = World {
     takes: ms(800),
     stop: 0,
     kill: 0,
+    kill_claiming: 0,
     redeploy: 0,
     rollback: 0,
     suspend: 0,
@@ -92,6 +102,8 @@ const QUIET: World = World {
     replace: 0,
     operate: 0,
     jump: 0,
+    year_ahead: false,
+    poison: 0,
     unreadable: 0,
     hang: 0,
     join: 4,
@@ -201,6 +213,25 @@ pub(super) const WORLDS: &[World] = &[
     World { name: "suspends", suspend: 20, wake: 10, takes: secs(30), periods: &[20, 30], ..QUIET },
     World { name: "freezes", freeze: 15, wake: 6, takes: secs(4), ..QUIET },
     World { name: "clock_jumps", jump: 8, every_node: false, ..QUIET },
+    World { name: "a_year_ahead", seeds: 3, year_ahead: true, every_node: false, ..QUIET },
+    World {
+        name: "poison",
+        poison: 4,
+        lease: secs(10),
+        join: 2,
+        // Longer than a lease.
+        wake: 12,
+        ..QUIET
+    },
+    World {
+        name: "kills_while_claiming",
+        kill_claiming: 12,
+        leased: 10,
+        lease: secs(10),
+        join: 2,
+        periods: &[5, 10],
+        ..QUIET
+    },
     World { name: "unreadable", unreadable: 20, ..QUIET },
     World {
         name: "kinds",
@@ -211,11 +242,24 @@ pub(super) const WORLDS: &[World] = &[
         periods: &[10, 60],
         ..QUIET
     },
+    World {
+        name: "thousands_of_kinds",
+        seeds: 1,
+        nodes: 2,
+        kinds: 3_000,
+        stored: 3_000,
+        jobs: 2,
+        stop: 3,
+        periods: &[60, 120],
+        ..QUIET
+    },
 ];
 
 /// A world that was played.
 pub(super) struct Played {
     pub(super) stalls: Vec<Stall>,
+    /// What is wrong at the end.
+    pub(super) faults: Vec<String>,
     pub(super) runs: usize,
     pub(super) trace: u64,
 }
@@ -293,19 +337,26 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     let alive = Vec::new();
     let mut playing = Playing { world, dice, fleet, plans, generations, alive, triggers, lead };
     playing.begin();
-    for _ in 0..50 {
+    for step in 0..50 {
+        if step == 15 && world.year_ahead {
+            playing.year_ahead();
+        }
         let time = playing.dice.time_below(secs(5));
-        playing.fleet.run_for(time);
+        playing.pass(time);
         playing.happen();
     }
     playing.calm();
-    playing.fleet.run_for(secs(60));
-    let began = |seen: &allora_conformance::history::Seen| {
-        matches!(seen, allora_conformance::history::Seen::Began(_))
-    };
+    playing.pass(secs(60));
+    let mut faults = playing.dead_letters();
+    if world.year_ahead {
+        playing.reset_what_waits();
+        playing.pass(secs(60));
+        faults.extend(playing.silent());
+    }
+    let began = |seen: &Seen| matches!(seen, Seen::Began(_));
     let runs = playing.fleet.trace.observations();
     let runs = runs.iter().filter(|one| began(&one.seen)).count();
-    Played { stalls: playing.fleet.stalls(), runs, trace: playing.fleet.sim.trace() }
+    Played { stalls: playing.fleet.stalls(), faults, runs, trace: playing.fleet.sim.trace() }
 }
 
 impl Plan {
@@ -334,6 +385,10 @@ impl Plan {
     fn period_of(&self, generation: u64) -> Duration {
         if generation % 3 == 2 { self.period + secs(1) } else { self.period }
     }
+}
+
+fn poison_name(service: usize, n: usize) -> String {
+    format!("s{service}.poison{n}")
 }
 
 impl Playing<'_> {
@@ -367,6 +422,10 @@ impl Playing<'_> {
             for plan in &plans {
                 let job = seat.job(every(plan.period_of(generation)), plan.takes);
                 seat.add(&plan.name, plan.spec(job, world, generation));
+            }
+            for n in 0..world.poison {
+                let job = seat.poison(every(secs(30)));
+                seat.add(&poison_name(service, n), job.at_least_once(world.lease));
             }
             if world.stored > 0 {
                 seat.kinds(&format!("s{service}.k"), &kinds, takes);
@@ -407,6 +466,11 @@ impl Playing<'_> {
             self.stop(n);
         } else if falls(world.kill) {
             self.alive.swap_remove(n).member.crash();
+        } else if falls(world.kill_claiming) {
+            self.alive[n].member.faults.deaf_to_claims.store(true, Relaxed);
+            let time = self.dice.time_below(ms(1_500));
+            self.pass(time);
+            self.alive.swap_remove(n).member.crash();
         } else if falls(world.redeploy) {
             self.redeploy(n);
         } else if falls(world.rollback) {
@@ -435,6 +499,93 @@ impl Playing<'_> {
         } else if falls(world.unreadable) {
             self.damage();
         }
+    }
+
+    /// Lets time pass. A node with a poisonous run is killed, or blocked.
+    fn pass(&mut self, time: Duration) {
+        if self.world.poison == 0 {
+            return self.fleet.run_for(time);
+        }
+        const PART: Duration = ms(200);
+        let until = self.fleet.sim.elapsed() + time;
+        while self.fleet.sim.elapsed() < until {
+            self.fleet.run_for(PART.min(until - self.fleet.sim.elapsed()));
+            for node in self.fleet.poisoned() {
+                let found = self.alive.iter().position(|one| one.member.node.id() == node);
+                match (found, self.dice.below(2)) {
+                    (Some(n), 0) => self.sleep(n, Member::pause),
+                    (Some(n), _) => self.alive.swap_remove(n).member.crash(),
+                    (None, _) => {}
+                }
+            }
+        }
+    }
+
+    /// The store's clock is a year ahead for a minute.
+    fn year_ahead(&mut self) {
+        let lead = self.lead;
+        self.fleet.set_clock(lead + TimeDelta::days(365));
+        self.pass(secs(60));
+        self.fleet.set_clock(lead);
+    }
+
+    /// Resets the jobs that some node reports as waiting for the time of a clock that was ahead.
+    fn reset_what_waits(&mut self) {
+        let mut names = BTreeSet::new();
+        for one in &self.alive {
+            let problems = one.member.handle.health().problems.into_iter();
+            let waits = problems.filter(|one| one.reason == ProblemReason::ClockWasAhead);
+            names.extend(waits.map(|problem| problem.name));
+        }
+        names.iter().for_each(|name| self.fleet.reset(name));
+    }
+
+    /// The jobs and schedules without a run for longer than their period, with a bound.
+    fn silent(&self) -> Vec<String> {
+        let longest = self.world.periods.iter().copied().max().unwrap_or_default();
+        let since = self.fleet.trace.now() - TimeDelta::seconds(longest as i64 + 15);
+        let seen = self.fleet.trace.observations();
+        let ran = |seen: &Seen| match seen {
+            Seen::Began(run) => Some(run.job.clone()),
+            _ => None,
+        };
+        let ran: BTreeSet<_> =
+            seen.iter().filter(|one| one.at >= since).filter_map(|one| ran(&one.seen)).collect();
+        let silent = self.names().into_iter().filter(|name| !ran.contains(name.as_str()));
+        silent.map(|name| format!("{name} did not run at the end")).collect()
+    }
+
+    /// Only poison is given up, after four runs, and what comes after it runs.
+    fn dead_letters(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        // A run beside a poisonous one ends with the same process, and uses an attempt, too.
+        let innocent = if self.world.poison == 0 { self.names() } else { Vec::new() };
+        for name in innocent {
+            let dead = self.fleet.state(&name).dead.len();
+            if dead > 0 {
+                faults.push(format!("{name} has {dead} dead letters"));
+            }
+        }
+        let all = (0..self.world.services)
+            .flat_map(|service| (0..self.world.poison).map(move |n| poison_name(service, n)));
+        for name in all {
+            let (state, runs) = (self.fleet.state(&name), self.fleet.poisonous_runs(&name));
+            let goes_on = state.counters.succeeded > 0;
+            if state.dead.len() != 1 || runs != 4 || !goes_on {
+                let dead = state.dead.len();
+                faults.push(format!("{name}: {runs} runs, {dead} dead letters, goes on: {goes_on}"));
+            }
+        }
+        faults
+    }
+
+    /// The jobs in code and the stored schedules.
+    fn names(&self) -> Vec<String> {
+        let code = self.plans.iter().flatten().map(|plan| plan.name.clone());
+        let stored = (0..self.world.services).flat_map(|service| {
+            (0..self.world.stored).map(move |n| format!("s{service}.stored{n}"))
+        });
+        code.chain(stored).collect()
     }
 
     fn stop(&mut self, n: usize) {
@@ -468,7 +619,7 @@ impl Playing<'_> {
             }
             self.join(service);
             let time = self.dice.time_below(secs(20));
-            self.fleet.run_for(time);
+            self.pass(time);
             old.member.stop();
             self.fleet.run_for(secs(22));
         }

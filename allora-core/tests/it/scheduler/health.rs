@@ -1,9 +1,9 @@
 //! Everything that is not running is visible: an event at its start, an event at its end, and a line
 //! of health between them.
 
-use crate::support::{Lab, Member, Seat, Switched, at, ms, secs};
+use crate::support::{Lab, Member, Moody, Seat, Switched, at, ms, secs};
 use allora_core::{
-    BoxError, Builder, Event, Health, Job, Notifications, Overlap, ProblemReason, Run, Runtime,
+    Builder, Event, Health, JobSpec, Notifications, Overlap, ProblemReason, Run, Runtime,
     Schedules, StorePart, StoredSchedule, Time,
     backend::{Action, NewSchedule, Outcome},
     every, job,
@@ -243,21 +243,6 @@ fn a_definition_of_another_node_is_seen_until_they_agree() {
     scene.assert_over(&["DefinitionConflict", "JobResumed"]);
 }
 
-/// A schedule that panics while the flag is set.
-struct Moody(Arc<AtomicBool>);
-
-#[async_trait::async_trait]
-impl Job for Moody {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        assert!(!self.0.load(Relaxed), "for a moment");
-        Some(after + chrono::TimeDelta::seconds(10))
-    }
-
-    async fn run(&self, _: Run) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_schedule_that_panics_is_seen_until_it_does_not() {
     let panics = Arc::new(AtomicBool::new(true));
@@ -268,6 +253,36 @@ fn a_schedule_that_panics_is_seen_until_it_does_not() {
     panics.store(false, Relaxed);
     scene.lab.until(100.0);
     scene.assert_over(&["JobInvalid", "JobResumed"]);
+}
+
+#[test]
+fn a_job_with_the_name_of_a_stored_schedule_is_seen_until_that_is_deleted() {
+    for is_due_first in [true, false] {
+        let mut spec: Option<JobSpec> = None;
+        let scene = Scene::new(31, |seat, b| {
+            spec = Some(seat.job(every(secs(10)), ms(0)));
+            b.kind("k", seat.handler(ms(0), |_| Ok(())))
+        });
+        let stored = StoredSchedule::new("job", "k", "@every 1s");
+        scene.lab.sim.block_on(scene.schedules().add(&stored)).unwrap();
+        if is_due_first {
+            // The node has it in memory.
+            scene.lab.until(5.5);
+        }
+        scene.member.handle.add("job", spec.unwrap()).unwrap();
+        scene.lab.until(95.0);
+        assert_eq!(scene.problems(), ["job: invalid"]);
+        let reason = "a stored schedule of kind \"k\" has this name";
+        assert!(scene.lines("job job: ")[0].contains(reason), "{}", scene.health());
+        scene.operate("job", Action::Delete);
+        // It is checked once a minute.
+        scene.lab.until(300.0);
+        let runs = scene.lab.log.of("job");
+        let last: Vec<_> = runs.iter().rev().take(5).map(|run| run.at).collect();
+        assert!(last[0] >= at(289.0), "{last:?}");
+        assert_eq!(last[0] - last[4], chrono::TimeDelta::seconds(40), "{last:?}");
+        scene.assert_over(&["JobInvalid", "JobResumed"]);
+    }
 }
 
 #[test]

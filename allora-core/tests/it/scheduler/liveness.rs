@@ -1,8 +1,8 @@
 //! Nothing stops a job that can run: every belief of a node is checked again.
 
-use crate::support::{Lab, Member, Seat, at, ms, secs};
+use crate::support::{Lab, Member, Moody, Seat, at, ms, secs};
 use allora_core::{
-    BoxError, Builder, Job, JobSpec, Run, Time,
+    Builder, JobSpec,
     backend::{Action, NextRun},
     cron, every,
     record::TOMBSTONE,
@@ -187,21 +187,6 @@ fn a_job_that_another_node_registers_again_runs_on_every_node() {
     let last = lab.log.of("job").last().map(|run| run.at);
     assert!(last >= Some(at(190.0)), "{last:?}");
     assert_eq!(first.news()[..3], ["Ready", "Deleted", "JobResumed"]);
-}
-
-/// A schedule that panics while the flag is set.
-struct Moody(Arc<AtomicBool>);
-
-#[async_trait::async_trait]
-impl Job for Moody {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        assert!(!self.0.load(Relaxed), "for a moment");
-        Some(after + chrono::TimeDelta::seconds(10))
-    }
-
-    async fn run(&self, _: Run) -> Result<(), BoxError> {
-        Ok(())
-    }
 }
 
 #[test]

@@ -4,9 +4,11 @@
 mod faulty;
 mod lab;
 mod log;
+mod moody;
 mod switched;
 
 pub(crate) use faulty::{Bare, Faults, Faulty, Rates};
 pub(crate) use lab::{Lab, Member, Seat, at, ms, secs};
 pub(crate) use log::{Entry, Log, Over};
+pub(crate) use moody::Moody;
 pub(crate) use switched::Switched;
