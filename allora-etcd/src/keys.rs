@@ -68,6 +68,11 @@ impl Keys {
         self.under(&format!("job/{name}"))
     }
 
+    /// How far a page of names reaches, for the first page of a process.
+    pub(crate) fn page_hint(&self) -> String {
+        self.under("page_hint")
+    }
+
     /// The data of a job, if it has any. It has a key of its own, so that a claim does not write it.
     pub(crate) fn data(&self, name: &str) -> String {
         self.under(&format!("data/{name}"))
