@@ -124,6 +124,12 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
     }
 }
 
+/// Writes a key without a value if there is none.
+fn unless_there(key: String) -> TxnOp {
+    let missing = Compare::create_revision(&*key, CompareOp::Equal, 0);
+    TxnOp::txn(Txn::new().when([missing]).and_then([TxnOp::put(key, "", None)]))
+}
+
 /// The error of a change that is larger than a transaction should be.
 fn too_large(change: &Change<'_>, error: &Error) -> Error {
     let (name, mib) = (change.name, change.bytes as f64 / f64::from(1 << 20));
@@ -229,6 +235,12 @@ impl Store {
             let value = codec::encode_entry(entry);
             bytes += value.len();
             ops.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
+            let of_job = keys.history_of_up_to(name, entry.fence);
+            ops.push(match before.and_then(|before| before.run(entry.fence)) {
+                None => TxnOp::put(of_job, "", None),
+                // It is there, unless the run was claimed while no history was kept.
+                Some(_) => unless_there(of_job),
+            });
         }
         let leases = before.map_or(&[][..], |before| &before.leases);
         let is_new = |lease: &Lease| {

@@ -324,7 +324,10 @@ impl Store {
         let txn = Txn::new()
             .when([Compare::value(key.clone(), CompareOp::Equal, VERSION)])
             // Written in any case: a user who may only read receives an error now.
-            .and_then([TxnOp::put(key.clone(), VERSION, None)])
+            .and_then([
+                TxnOp::put(key.clone(), VERSION, None),
+                TxnOp::get(self.keys.page_hint(), None),
+            ])
             .or_else([TxnOp::txn(
                 Txn::new()
                     .when([Compare::create_revision(key.clone(), CompareOp::Equal, 0)])
@@ -337,6 +340,10 @@ impl Store {
         });
         let reply = reply.await?;
         if reply.succeeded() {
+            let hint = gets(&reply).into_iter().next();
+            if let Some(hint) = hint.as_ref().and_then(|hint| hint.kvs().first()) {
+                self.name_pages.learn(hint.value());
+            }
             return Ok(());
         }
         let Some(TxnOpResponse::Txn(inner)) = reply.op_responses().into_iter().next() else {

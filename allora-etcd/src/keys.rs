@@ -1,7 +1,7 @@
 //! The layout of the key space: every key is under the prefix and a slash.
 //!
-//! Names come last, so that no byte of a name is read as a separator. Node ids and kinds are
-//! followed by a zero byte, which neither contains. Times and fences are sixteen hexadecimal digits,
+//! Names come last, so that no byte of a name is read as a separator. Node ids, kinds and the jobs of
+//! history entries are followed by a zero byte, which none of them contains there. Times and fences are sixteen hexadecimal digits,
 //! so that the order of the keys is their order.
 
 use allora_core::{Time, backend::HistoryCursor, record::Record, time::from_millis};
@@ -66,6 +66,11 @@ impl Keys {
     /// The record of a job.
     pub(crate) fn job(&self, name: &str) -> String {
         self.under(&format!("job/{name}"))
+    }
+
+    /// How far a page of names reaches, for the first page of a process.
+    pub(crate) fn page_hint(&self) -> String {
+        self.under("page_hint")
     }
 
     /// The data of a job, if it has any. It has a key of its own, so that a claim does not write it.
@@ -159,16 +164,34 @@ impl Keys {
         self.under("history/")
     }
 
+    /// The entries of one job, the newest first: for each, its fence. No byte of the name is taken
+    /// for the end of it.
+    pub(crate) fn history_of(&self, name: &str) -> String {
+        self.under(&format!("history_of/{}\0", escape(name)))
+    }
+
+    /// The first key of the entries of one job up to this fence, and the key of the entry with it.
+    pub(crate) fn history_of_up_to(&self, name: &str, fence: i64) -> String {
+        format!("{}{}", self.history_of(name), digits(i64::MAX - fence.max(0)))
+    }
+
+    /// The fence of a key that begins with `part`.
+    pub(crate) fn fence_in(part: &str, key: &[u8]) -> Option<i64> {
+        let digits = key.strip_prefix(part.as_bytes())?.get(..16)?;
+        let number = i64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        Some(i64::MAX - number)
+    }
+
+    /// The job of a history entry.
+    pub(crate) fn history_name(&self, key: &[u8]) -> Option<String> {
+        let (last, name) = key.strip_prefix(self.history().as_bytes())?.get(16..)?.split_last()?;
+        let name = name.iter().map(|byte| !byte).collect();
+        String::from_utf8(name).ok().filter(|_| *last == !0)
+    }
+
     /// The first key of the history entries up to this fence.
     pub(crate) fn history_up_to(&self, fence: i64) -> String {
         format!("{}{}", self.history(), digits(i64::MAX - fence.max(0)))
-    }
-
-    /// The fence of a history entry.
-    pub(crate) fn history_fence(&self, key: &[u8]) -> Option<i64> {
-        let digits = key.strip_prefix(self.history().as_bytes())?.get(..16)?;
-        let number = i64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-        Some(i64::MAX - number)
     }
 
     /// The time and the name at the end of a key that begins with `part`.
@@ -234,6 +257,15 @@ mod tests {
             |fence, name: &str| keys.history_entry(&HistoryCursor { fence, name: name.into() });
         let newest_first = [key(10, "a"), key(9, "z"), key(9, "ab"), key(9, "a"), key(8, "z")];
         assert!(newest_first.is_sorted());
+        for name in ["", "a", "a\0b", "ä\u{10ffff}"] {
+            let read =
+                (Keys::fence_in("a/history/", &key(7, name)), keys.history_name(&key(7, name)));
+            assert_eq!(read, (Some(7), Some(name.to_owned())));
+        }
+        let of = |name, fence| keys.history_of_up_to(name, fence);
+        assert!(of("a", 10) < of("a", 9) && of("a", i64::MAX) < of("a", 0));
+        assert!(!of("a\0b", 1).starts_with(&keys.history_of("a")));
+        assert_eq!(Keys::fence_in(&keys.history_of("a"), of("a", 9).as_bytes()), Some(9));
         assert_eq!(end_of("a/"), b"a0");
     }
 }

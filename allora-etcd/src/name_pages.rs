@@ -2,7 +2,9 @@
 //!
 //! etcd counts every key of a range whatever the limit. So a page is read from a range whose end is
 //! a guess: as far ahead as twice the last page reached, and four times as far until the page is
-//! full. A wrong guess costs an exchange, or what reading without an end costs.
+//! full. A wrong guess costs an exchange, or what reading without an end costs. A process that has
+//! counted many names, or has guessed often for one page, leaves its guess in etcd, where the next
+//! process finds it when it connects.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,11 @@ const WIDTH: usize = 48;
 
 /// The beginning of a name as a number, or the distance between two.
 type Number = [u8; WIDTH];
+
+/// The most names that a page may count in vain, and the most ranges that it may be read from, before
+/// the guess is stored.
+const MAX_COUNTED: i64 = 1_000;
+const MAX_RANGES: usize = 8;
 
 /// The pages that were read.
 #[derive(Default)]
@@ -36,6 +43,24 @@ impl NamePages {
     pub(crate) fn ends(&self) -> Ends {
         let twice = |last: Pages| Some(Pages { distance: doubled(last.distance)?, ..last });
         Ends(self.pages().and_then(twice))
+    }
+
+    /// Takes a stored guess. A value that is none is ignored.
+    pub(crate) fn learn(&self, stored: &[u8]) {
+        let Some((lowest, distance)) = stored.split_at_checked(WIDTH) else { return };
+        if let (Ok(lowest), Ok(distance)) = (lowest.try_into(), distance.try_into())
+            && distance != [0; WIDTH]
+        {
+            self.pages().get_or_insert(Pages { lowest, distance });
+        }
+    }
+
+    /// The guess to store after a page for which so many names were counted, in so many ranges, in
+    /// excess of those it has.
+    pub(crate) fn to_store(&self, counted: i64, ranges: usize) -> Option<Vec<u8>> {
+        let is_wanted = counted > MAX_COUNTED || ranges > MAX_RANGES;
+        let pages = self.pages().filter(|_| is_wanted)?;
+        Some([pages.lowest, pages.distance].concat())
     }
 
     /// A page from one name to another was read.
@@ -138,6 +163,25 @@ mod tests {
             assert!(counted < 100_000, "{}: {counted}", names[1]);
             assert!(ranges < 100 * 40, "{}: {ranges}", names[1]);
         }
+    }
+
+    #[test]
+    fn a_stored_guess_is_taken_once_and_only_if_it_is_one() {
+        let (one, other) = (NamePages::default(), NamePages::default());
+        assert_eq!(one.to_store(5_000, 1), None, "there is none");
+        one.on_page(b"job 100", b"job 200");
+        assert_eq!((one.to_store(1_000, 8), one.to_store(0, 1)), (None, None), "it was good");
+        let stored = one.to_store(1_001, 1).unwrap();
+        assert_eq!(one.to_store(0, 9), Some(stored.clone()));
+        for damage in [&b""[..], b"x", &[0; 2 * WIDTH], &[7; 2 * WIDTH + 1]] {
+            other.learn(damage);
+            assert!(other.ends().next(b"").is_none());
+        }
+        other.learn(&stored);
+        let end = other.ends().next(b"").unwrap();
+        assert!(*end > b"job 300"[..] && *end < b"job 400"[..], "{end:?}");
+        other.learn(&[1; 2 * WIDTH]);
+        assert_eq!(other.ends().next(b""), Some(end), "a page of its own is better");
     }
 
     #[test]

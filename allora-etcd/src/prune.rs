@@ -159,7 +159,8 @@ impl Store {
         let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
         let pages = gets(&reply);
         let Some(page) = pages.first() else { return Ok(()) };
-        let newest = page.kvs().first().and_then(|kv| self.keys.history_fence(kv.key()));
+        let all = self.keys.history();
+        let newest = page.kvs().first().and_then(|kv| Keys::fence_in(&all, kv.key()));
         let mut excess = usize::try_from(page.count()).unwrap_or(0);
         excess = excess.saturating_sub(self.history_limit);
         for _ in 0..PAGES_PER_CALL {
@@ -192,12 +193,32 @@ impl Store {
             *self.oldest_page() = Page::default();
             return Ok(0);
         };
-        let rest = DeleteOptions::new().with_range(end_of(&self.keys.history()));
-        let delete = TxnOp::delete(self.keys.history_up_to(fence), Some(rest));
-        self.client.txn(OP, Txn::new().and_then([delete])).await?;
+        self.prune_entries(fence).await?;
         let mut page = self.oldest_page();
         *page = Page { removed: fence, span: fence.saturating_sub(page.removed) };
         Ok(count)
+    }
+
+    /// Removes the entries up to this fence. Their keys by job go first: what is left behind by a
+    /// process that ends meanwhile is found again.
+    async fn prune_entries(&self, fence: i64) -> Result {
+        let (from, end) = (self.keys.history_up_to(fence), end_of(&self.keys.history()));
+        let range = GetOptions::new().with_range(end.clone()).with_keys_only();
+        let op = TxnOp::get(from.clone(), Some(range));
+        let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
+        let pages = gets(&reply);
+        let keys = pages.iter().flat_map(|page| page.kvs()).map(|kv| kv.key());
+        let jobs: BTreeSet<String> = keys.filter_map(|key| self.keys.history_name(key)).collect();
+        let of_job = |job: &String| {
+            let rest = DeleteOptions::new().with_range(end_of(&self.keys.history_of(job)));
+            TxnOp::delete(self.keys.history_of_up_to(job, fence), Some(rest))
+        };
+        let mut deletes: Vec<TxnOp> = jobs.iter().map(of_job).collect();
+        deletes.push(TxnOp::delete(from, Some(DeleteOptions::new().with_range(end))));
+        for some in deletes.chunks(self.client.max_operations()) {
+            self.client.txn(OP, Txn::new().and_then(some)).await?;
+        }
+        Ok(())
     }
 
     fn oldest_page(&self) -> MutexGuard<'_, Page> {

@@ -11,7 +11,9 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
+    backend::{
+        Due, DueQuery, HistoryCursor, HistoryEntry, HistoryQuery, JobState, Page, TimeSource,
+    },
     record::{Record, codec},
 };
 use chrono::TimeDelta;
@@ -25,6 +27,8 @@ const LIST_PAGE: usize = 500;
 const HISTORY_PAGE: usize = 1_000;
 
 const FIND_DUE: &str = "find due";
+
+const HISTORY: &str = "history";
 
 /// The entries of the index that a query has found.
 #[derive(Default)]
@@ -257,29 +261,71 @@ impl Store {
         &self,
         query: HistoryQuery<'_>,
     ) -> Result<Vec<HistoryEntry>> {
-        const OP: &str = "history";
-        let HistoryQuery { name, before, limit, .. } = query;
+        match query.name {
+            Some(name) => self.entries_of(name, query).await,
+            None => self.entries_of_all(query).await,
+        }
+    }
+
+    async fn entries_of_all(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        let HistoryQuery { before, limit, .. } = query;
         let end = end_of(&self.keys.history());
         let mut from = match before {
             Some(before) => [self.keys.history_entry(before), vec![0]].concat(),
             None => self.keys.history().into_bytes(),
         };
         let mut found = Vec::new();
-        // The entries of one job are among those of all, whose number is limited.
-        let per_page = if name.is_some() { HISTORY_PAGE } else { limit.min(HISTORY_PAGE) };
         while found.len() < limit {
-            let range = GetOptions::new().with_range(end.clone());
-            let range = range.with_limit(i64::try_from(per_page).unwrap_or(i64::MAX));
-            let op = TxnOp::get(from.clone(), Some(range));
-            let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
-            let page = gets(&reply).into_iter().next().ok_or_else(|| unexpected_response(OP))?;
+            let op = history_page(from, &end, limit - found.len());
+            let page = self.client.get_all(HISTORY, vec![op]).await?;
+            let page = page.first().ok_or_else(|| unexpected_response(HISTORY))?;
             let Some(last) = page.kvs().last() else { break };
             from = [last.key(), &[0]].concat();
-            // An entry that cannot be read is left out.
-            let entries = page.kvs().iter().filter_map(|kv| codec::decode_entry(kv.value()).ok());
-            let is_wanted = |entry: &HistoryEntry| name.is_none_or(|name| entry.name == name);
-            found.extend(entries.filter(is_wanted).take(limit - found.len()));
+            found.extend(page.kvs().iter().filter_map(readable));
         }
         Ok(found)
     }
+
+    /// The fences of the job's entries, and then these entries.
+    async fn entries_of(&self, name: &str, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        let HistoryQuery { before, limit, .. } = query;
+        let all = self.keys.history_of(name);
+        let mut from = match before {
+            // Of the entries with one fence, those of the lower names are below.
+            Some(before) => {
+                let at = self.keys.history_of_up_to(name, before.fence).into_bytes();
+                let is_below = name < before.name.as_str();
+                if is_below { at } else { [at, vec![0]].concat() }
+            }
+            None => all.clone().into_bytes(),
+        };
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let op = history_page(from, &end_of(&all), limit - found.len());
+            let fences = self.client.get_all(HISTORY, vec![op]).await?;
+            let fences = fences.first().ok_or_else(|| unexpected_response(HISTORY))?;
+            let Some(last) = fences.kvs().last() else { break };
+            from = [last.key(), &[0]].concat();
+            let fences = fences.kvs().iter().filter_map(|kv| Keys::fence_in(&all, kv.key()));
+            let keys = fences.map(|fence| {
+                self.keys.history_entry(&HistoryCursor { fence, name: name.to_owned() })
+            });
+            let reads = keys.map(|key| TxnOp::get(key, None)).collect();
+            // An entry that was removed meanwhile is left out.
+            let entries = self.client.get_all(HISTORY, reads).await?;
+            found.extend(entries.iter().flat_map(|entry| entry.kvs()).filter_map(readable));
+        }
+        Ok(found)
+    }
+}
+
+/// The first keys of a range, as many as are missing or as one exchange reads.
+fn history_page(from: Vec<u8>, end: &[u8], missing: usize) -> TxnOp {
+    let limit = i64::try_from(missing.min(HISTORY_PAGE)).unwrap_or(i64::MAX);
+    TxnOp::get(from, Some(GetOptions::new().with_range(end).with_limit(limit)))
+}
+
+/// An entry; one that cannot be read is left out.
+fn readable(kv: &etcd_client::KeyValue) -> Option<HistoryEntry> {
+    codec::decode_entry(kv.value()).ok()
 }

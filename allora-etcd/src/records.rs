@@ -20,6 +20,7 @@ use allora_core::{
 };
 use async_trait::async_trait;
 use etcd_client::{GetOptions, Txn, TxnOp};
+use futures::FutureExt;
 use std::sync::Arc;
 
 /// The name of the calls of the write path in errors.
@@ -197,6 +198,7 @@ impl Store {
         let end = end_of(&self.keys.job(prefix));
         let mut ends = self.name_pages.ends();
         let (mut from, mut read) = (from, Vec::new());
+        let (mut counted, mut ranges) = (0, 0);
         while read.len() < limit {
             let to = from.strip_prefix(jobs.as_bytes()).and_then(|from| ends.next(from));
             let to = to.map(|to| [jobs.as_bytes(), &to].concat()).filter(|to| *to < end);
@@ -204,12 +206,22 @@ impl Store {
             let range = GetOptions::new().with_range(to.as_ref().unwrap_or(&end).clone());
             let get = TxnOp::get(from, Some(range.with_limit(missing)));
             let reply = self.client.txn(op, Txn::new().and_then([get])).await?;
-            read.extend(gets(&reply).iter().flat_map(|rows| rows.kvs().to_vec()));
+            for rows in gets(&reply) {
+                counted += rows.count() - i64::try_from(rows.kvs().len()).unwrap_or(0);
+                read.extend(rows.kvs().to_vec());
+            }
+            ranges += 1;
             let Some(to) = to else { break };
             from = to;
         }
         if let (Some(first), Some(last)) = (read.first(), read.last()) {
             self.name_pages.on_page(&first.key()[jobs.len()..], &last.key()[jobs.len()..]);
+            if let Some(hint) = self.name_pages.to_store(counted, ranges) {
+                let put = Txn::new().and_then([TxnOp::put(self.keys.page_hint(), hint, None)]);
+                let stored = self.client.txn(op, put);
+                // Without it, the next process counts again.
+                self.client.spawn(stored.map(drop));
+            }
         }
         let (mut names, mut next) = (Vec::new(), None);
         for kv in &read {

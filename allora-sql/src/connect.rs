@@ -269,10 +269,14 @@ impl Builder {
         given: Option<sqlx::SqlitePool>,
     ) -> Box<dyn Driver> {
         let of = |source, connections| {
-            Connections::new(source, given.clone(), connections, self.store_timeout, Vec::new())
+            let session = driver::sqlite::session(self.store_timeout);
+            Connections::new(source, given.clone(), connections, self.store_timeout, session)
         };
+        let mut wal = writer.connect_options().get_filename().as_os_str().to_owned();
+        wal.push("-wal");
         let (writer, readers) = (of(writer, 1), of(readers, self.connections));
-        Box::new(driver::sqlite::SqliteDriver { writer, readers })
+        let (wal, last_commit) = (wal.into(), std::sync::Mutex::default());
+        Box::new(driver::sqlite::SqliteDriver { writer, readers, wal, last_commit })
     }
 }
 

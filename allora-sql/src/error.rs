@@ -8,6 +8,13 @@ impl Client {
     pub(crate) fn failed(&self, op: &'static str, cause: sqlx::Error) -> Error {
         let place = &self.place;
         let text = match &cause {
+            // SQLite's code for a lock that did not become free within the busy timeout.
+            sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "5") => {
+                format!(
+                    "another process keeps the write lock of {place}: if it is stopped (state T in \
+                 `ps`), continue or kill it; if it writes for long, shorten its transactions"
+                )
+            }
             sqlx::Error::Database(_) => format!("{place} refused the statement"),
             sqlx::Error::PoolTimedOut => format!("no connection to {place} became free in time"),
             sqlx::Error::PoolClosed => format!("the pool of {place} is closed"),

@@ -243,12 +243,13 @@ impl<S: NodeStore> Fleet<S> {
     /// The part of the log around the first violation.
     fn about(&self, found: &[Violation]) -> Vec<Event> {
         let text = format!("{:?}", found.first());
+        let is_in = |number: i64| text.contains(&number.to_string());
         let named = |event: &Event| match event.what {
-            What::Claim(Claims { occurrence, .. })
-            | What::Start { occurrence, .. }
-            | What::End { occurrence, .. }
-            | What::Lost { occurrence, .. } => text.contains(&occurrence.to_string()),
-            What::Extend { fence, .. } => text.contains(&fence.to_string()),
+            What::Claim(Claims { occurrence, fence, .. })
+            | What::Start { occurrence, fence }
+            | What::End { occurrence, fence, .. }
+            | What::Lost { occurrence, fence } => is_in(occurrence) || is_in(fence),
+            What::Extend { fence, .. } | What::Answered { fence } => is_in(fence),
             _ => false,
         };
         self.log().into_iter().filter(named).collect()

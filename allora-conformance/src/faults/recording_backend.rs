@@ -87,13 +87,23 @@ impl<B: Backend> RecordingBackend<B> {
         *sent.entry((operation.name.to_owned(), number)).or_insert_with(wall)
     }
 
-    fn replied(&self, node: &str, now: Time, sent: i64, operation: &Operation<'_>, reply: &Reply) {
-        let name = operation.name;
+    fn replied(
+        &self,
+        batch: Batch<'_>,
+        now: Time,
+        sent: i64,
+        operation: &Operation<'_>,
+        reply: &Reply,
+    ) {
+        let (node, name) = (batch.node, operation.name);
         match (&operation.action, reply) {
             (Action::Claim(claim), Reply::Claimed(claimed))
                 if claimed.occurrence.trigger.is_none() =>
             {
                 self.claimed(node, now, name, claim, claimed);
+                if now == batch.time.without_store_clock() {
+                    self.log.write(name, node, wall(), What::Answered { fence: claimed.fence });
+                }
             }
             (Action::Advance(advance), Reply::State(state)) if state.cursor == advance.then => {
                 let first = advance.expected.timestamp_millis();
@@ -164,7 +174,7 @@ impl<B: Backend> Backend for RecordingBackend<B> {
         let applied = self.store.reschedule(batch).await?;
         for ((operation, sent), reply) in batch.operations.iter().zip(sent).zip(&applied.replies) {
             if let Ok(reply) = reply {
-                self.replied(batch.node, applied.now, sent, operation, reply);
+                self.replied(batch, applied.now, sent, operation, reply);
             }
         }
         Ok(applied)

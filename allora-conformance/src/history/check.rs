@@ -226,6 +226,8 @@ struct Job<'a> {
     claims: Vec<(&'a str, i64, Claims)>,
     /// By fence: what the store said of the lease, and when.
     extensions: BTreeMap<i64, Vec<(i64, i64)>>,
+    /// By fence: when the reply to the claim came, if the store has no clock.
+    answers: BTreeMap<i64, i64>,
     /// By fence: the first end that was accepted.
     ends: BTreeMap<i64, i64>,
     /// Occurrence and fence of runs that were released, or are to be tried again.
@@ -241,8 +243,8 @@ impl<'a> Job<'a> {
         events: Vec<&'a Event>,
         found: &'a mut BTreeSet<Violation>,
     ) -> Self {
-        let (extensions, ends, given_back) = Default::default();
-        Self { job, law, claims: Vec::new(), extensions, ends, given_back, events, found }
+        let (extensions, answers, ends, given_back) = Default::default();
+        Self { job, law, claims: Vec::new(), extensions, answers, ends, given_back, events, found }
     }
 
     fn name(&self) -> String {
@@ -253,6 +255,10 @@ impl<'a> Job<'a> {
         for event in &self.events {
             match event.what {
                 What::Claim(claims) => self.claims.push((&event.node, event.at, claims)),
+                What::Answered { fence } => {
+                    let answered = self.answers.entry(fence).or_insert(event.at);
+                    *answered = event.at.min(*answered);
+                }
                 What::Extend { fence, until } => {
                     self.extensions.entry(fence).or_default().push((event.at, until));
                 }
@@ -319,7 +325,9 @@ impl<'a> Job<'a> {
         for pair in self.claims.windows(2) {
             let ((_, then, held), (_, now, given)) = (&pair[0], &pair[1]);
             let alive = then <= now && self.lease_end(held, *now).is_some_and(|until| *now < until);
-            if held.fence < given.fence && alive && !self.ended_by(held.fence, *now) {
+            // A store without a clock has decided after `now`, and possibly after that end.
+            let decided = self.answers.get(&given.fence).map_or(*now, |answered| *answered);
+            if held.fence < given.fence && alive && !self.ended_by(held.fence, decided) {
                 let (job, held, given) = (self.name(), held.fence, given.fence);
                 self.found.insert(Violation::LeasesOverlap { job, held, given });
             }

@@ -25,6 +25,12 @@ pub struct Event {
 pub enum What {
     /// It took an occurrence.
     Claim(Claims),
+    /// The reply to the claim with this fence arrived, from a store without a clock: it has decided
+    /// by the time at which the claim was sent, at some moment before this one.
+    Answered {
+        /// Of the claim.
+        fence: i64,
+    },
     /// The store confirmed that the lease or mark of this fence lasts until then.
     Extend {
         /// Of the run.

@@ -35,6 +35,9 @@ pub fn merge_store_history(log: &[Event], job: &str, past: &[HistoryEntry]) -> V
             let claims = Claims { occurrence, fence, attempt: past.attempt, until: None };
             let started_at = past.started_at.map_or(at, |started| started.timestamp_millis());
             add(started_at, What::Claim(claims));
+            // Without a clock, the store may have decided later.
+            let answered = past.ended_at.map_or(i64::MAX, |ended| ended.timestamp_millis());
+            add(answered, What::Answered { fence });
         }
         let outcome = match past.outcome {
             backend::Outcome::Lost => {

@@ -1,12 +1,22 @@
 //! Histories with one defect planted in each, and what the checker says to them.
 
-use allora_conformance::history::{
-    Claims, Event, Invariant, Outcome, Violation, What, check, merge_store_history, read, write,
+use allora_conformance::{
+    environment::patiently,
+    faults::{Log, RecordingBackend, wall},
+    history::{
+        Claims, Event, Invariant, Outcome, Violation, What, check, merge_store_history, read, write,
+    },
 };
 use allora_core::{
-    backend::{self, HistoryEntry},
+    Backend, Time,
+    backend::{
+        self, Action, Batch, Claim, Completion, Cursor, HistoryEntry, Operation, Reply, TimeSource,
+    },
     time::from_millis,
 };
+use allora_memory::Memory;
+use futures::executor::block_on;
+use std::{env, fs, time::Duration};
 
 fn at(seconds: i64) -> i64 {
     seconds * 1_000
@@ -119,6 +129,57 @@ fn overlapping_leases_are_found() {
         log.push(event("a", 150, What::Extend { fence: 5, until: at(180) }));
     });
     assert_eq!(extended, [Violation::LeasesOverlap { job: job(), held: 5, given: 9 }]);
+}
+
+#[test]
+fn an_end_before_the_answer_to_the_next_claim_is_no_overlap_without_a_clock() {
+    let at_once = |answered: i64| {
+        planted(|log| {
+            log.insert(4, claim("b", 79, 120, 2, 1));
+            log.push(event("b", answered, What::Answered { fence: 2 }));
+            log.push(end("b", 85, 120, 2, Outcome::Retry));
+        })
+    };
+    let overlap = Violation::LeasesOverlap { job: job(), held: 1, given: 2 };
+    assert!(at_once(79).contains(&overlap), "{:?}", at_once(79));
+    assert!(!at_once(81).contains(&overlap), "{:?}", at_once(81));
+}
+
+/// A claim by a node whose request was under way while another node ended its run: a store without
+/// a clock decides on it by the time at which it was sent.
+#[test]
+fn a_claim_that_was_sent_before_the_other_run_ended_is_no_overlap() {
+    let folder = env::temp_dir().join(format!("allora-overlap-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let store = Memory::new();
+    let node = || RecordingBackend::new(store.clone(), Log::append(&folder.join("log")));
+    let ask = |node: &RecordingBackend<Memory>, id, fallback, action| {
+        let operations = [Operation::new("job", action)];
+        let batch = Batch::new(id, TimeSource::Store { fallback }, &operations);
+        block_on(node.reschedule(batch)).unwrap().single().unwrap()
+    };
+    let (a, b) = (node(), node());
+    let begun = from_millis(wall()).unwrap();
+    let (first, lease) = (begun - chrono::TimeDelta::seconds(2), Duration::from_secs(30));
+    let next = first + chrono::TimeDelta::seconds(1);
+    let register =
+        Action::Register { definition: "every 1s", version: 0, first: Some(first.into()) };
+    let state = ask(&a, "a", begun, register).state().unwrap();
+    let claim =
+        |id, fence, at: Time| Action::Claim(Claim::at_least_once(id, fence, at.into(), lease));
+    let Reply::Claimed(run) = ask(&a, "a", begun, claim(1, state.fence, first)) else { panic!() };
+    // The other node assumes that the run was completed. Its request is slow.
+    let sent = begun;
+    patiently("a millisecond passes", || wall() > begun.timestamp_millis());
+    let (fence, then) = (run.fence, Cursor::To(Some(next.into())));
+    let complete = Action::Complete { fence, then, completion: Completion::Succeeded };
+    assert_eq!(ask(&a, "a", begun, complete), Reply::Accepted);
+    let granted = ask(&b, "b", sent, claim(2, run.fence, next));
+    assert!(matches!(granted, Reply::Claimed(_)), "{granted:?}");
+    let log = read(&*fs::read(folder.join("log")).unwrap()).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    let following = |_: &str, at| Some(at + 1_000);
+    assert_eq!(check(&log, &Invariant::new(&following)), []);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use crate::{
 };
 use allora_core::{
     Backend, Time,
-    backend::{Action, Batch, Claim, Completion, Cursor, JobState, Operation, Reply, TimeSource},
+    backend::{
+        Action, Batch, Claim, Completion, Cursor, HistoryEntry, HistoryQuery, JobState, Operation,
+        Reply, TimeSource,
+    },
     time::from_millis,
 };
 use allora_etcd::{
@@ -91,5 +94,100 @@ fn a_history_far_beyond_its_limit_is_pruned_in_parts_and_delays_no_reply() {
             most = by_revision.into_values().fold(most, i32::max);
         }
         assert!(most <= 1_000, "{most} at once");
+    });
+}
+
+#[test]
+fn a_page_of_one_job_reads_and_counts_only_that_jobs_entries() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let store = patient(Etcd::builder()).history(9_000).connect(members.urls()).await.unwrap();
+        let rare = ["rare", "rare\0", "rar"];
+        for seconds in 0..400 {
+            run(&store, seconds, "often").await;
+            if seconds % 200 == 0 {
+                for name in rare {
+                    run(&store, seconds, name).await;
+                }
+            }
+        }
+        let page = async |query: HistoryQuery<'_>| {
+            let before = (members.sent_bytes(0), members.transactions(0));
+            let entries = store.history().unwrap().entries(query).await.unwrap();
+            let bytes = members.sent_bytes(0) - before.0;
+            (entries, bytes, members.transactions(0) - before.1)
+        };
+        let (all, all_bytes, _) = page(HistoryQuery::new(1_000)).await;
+        assert_eq!(all.len(), 400 + 2 * rare.len());
+        for name in rare {
+            let (entries, bytes, exchanges) = page(HistoryQuery::new(2).name(name)).await;
+            let wanted: Vec<_> = all.iter().filter(|entry| entry.name == name).cloned().collect();
+            assert_eq!(entries, wanted);
+            assert!(bytes < all_bytes / 20, "{bytes} of {all_bytes}");
+            assert_eq!(exchanges, 2, "the fences, and the entries");
+        }
+        // A cursor of any job continues the page.
+        for below in &all {
+            let cursor = below.cursor();
+            let (entries, ..) = page(HistoryQuery::new(9).name("rare").before(&cursor)).await;
+            let is_below = |entry: &&HistoryEntry| entry.cursor() < cursor && entry.name == "rare";
+            assert_eq!(entries, all.iter().filter(is_below).cloned().collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_claim_writes_one_key_more_for_the_history_of_its_job_and_a_completion_none() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let store = patient(Etcd::builder()).history(9_000).connect(members.urls()).await.unwrap();
+        run(&store, 0, "job").await;
+        let (puts, sent) = (members.puts(0), members.transactions(0));
+        run(&store, 1, "job").await;
+        // The claim writes the record, the entry and the key by job; the completion the first two.
+        assert_eq!(members.puts(0) - puts, 3 + 2);
+        // The registration reads, claim and completion write.
+        assert_eq!(members.transactions(0) - sent, 1 + 1 + 1);
+    });
+}
+
+#[test]
+fn the_entries_of_a_job_are_found_and_pruned_whenever_the_history_was_turned_on() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let without = patient(Etcd::builder()).connect(members.urls()).await.unwrap();
+        let first = Some(at(0).into());
+        let register = Action::Register { definition: "every 1s", version: 0, first };
+        let state = apply(&without, 0, "job", register).await.state().unwrap();
+        let claim =
+            Claim::at_least_once(1, state.fence, state.head.unwrap(), Duration::from_secs(30));
+        let Reply::Claimed(run_of) = apply(&without, 0, "job", Action::Claim(claim)).await else {
+            panic!("not claimed")
+        };
+        let store = patient(Etcd::builder()).history(10).connect(members.urls()).await.unwrap();
+        let (fence, completion) = (run_of.fence, Completion::Succeeded);
+        let then = Cursor::To(Some(at(1).into()));
+        apply(&store, 0, "job", Action::Complete { fence, then, completion }).await;
+        let entries = async |name| {
+            let query = HistoryQuery::new(100).name(name);
+            store.history().unwrap().entries(query).await.unwrap()
+        };
+        assert_eq!(entries("job").await.len(), 1);
+        let mut client = members.client(0).await;
+        let mut seconds = 1;
+        patiently("the history is pruned", async || {
+            seconds += 1;
+            for name in ["job", "other"] {
+                run(&store, seconds, name).await;
+            }
+            Backend::prune(&store, TimeSource::Fixed(at(seconds))).await.unwrap();
+            let all = GetOptions::new().with_prefix().with_count_only();
+            let by_job = client.get("allora/history_of/", Some(all)).await.unwrap().count();
+            let (job, other) = (entries("job").await, entries("other").await);
+            let shown = job.len() + other.len();
+            assert!(shown >= 10.min(1 + 2 * (seconds as usize - 1)), "{shown}");
+            seconds > 20 && by_job <= 12 && shown == by_job as usize
+        })
+        .await;
     });
 }

@@ -13,6 +13,8 @@ mod faults;
 #[cfg(unix)]
 mod history;
 mod index;
+#[cfg(unix)]
+mod pages;
 mod records;
 mod runtimes;
 mod stores;

@@ -4,12 +4,36 @@ use super::{Connections, Driver, Lent, Value, connection};
 use allora_core::{Error, Result};
 use async_trait::async_trait;
 use sqlx::{Sqlite, SqliteConnection, query::Query, sqlite::SqliteArguments};
-use std::sync::Arc;
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+/// The code of a lock that did not become free within the busy timeout.
+const BUSY: u32 = 5;
+
+/// The settings of each connection. The error of the busy timeout, which has the reason, comes before
+/// the scheduler gives the call up.
+pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
+    vec![format!("PRAGMA busy_timeout = {}", store_timeout.as_millis() * 3 / 4)]
+}
 
 pub(crate) struct SqliteDriver {
     /// One connection: writers of one process queue here, and not in SQLite's busy loop.
     pub(crate) writer: Connections<Sqlite>,
     pub(crate) readers: Connections<Sqlite>,
+    /// The file that every commit writes to.
+    pub(crate) wal: PathBuf,
+    /// The last commit of any process when the present call began.
+    pub(crate) last_commit: Mutex<Option<SystemTime>>,
+}
+
+impl SqliteDriver {
+    fn last_commit(&self) -> Option<SystemTime> {
+        fs::metadata(&self.wal).and_then(|file| file.modified()).ok()
+    }
 }
 
 connection!(Sqlite, SqliteConnection, bind, |_: &_| 0);
@@ -28,7 +52,9 @@ fn bind(
 #[async_trait]
 impl Driver for SqliteDriver {
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
-        Ok(Box::new(self.writer.lend().await?))
+        let lent = self.writer.lend().await?;
+        *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner) = self.last_commit();
+        Ok(Box::new(lent))
     }
 
     async fn reader(&self) -> sqlx::Result<Box<dyn Lent>> {
@@ -64,7 +90,15 @@ impl Driver for SqliteDriver {
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
         // The low byte of the code is BUSY or LOCKED, whatever the reason above it.
         let code = error.as_database_error().and_then(|error| error.code());
-        code.and_then(|code| code.parse::<u32>().ok()).is_some_and(|c| matches!(c & 0xff, 5 | 6))
+        match code.and_then(|code| code.parse::<u32>().ok()) {
+            // If no process has committed within the busy timeout, the one that keeps the lock may be
+            // stopped. Otherwise others were faster.
+            Some(BUSY) => {
+                let before = *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner);
+                self.last_commit() != before
+            }
+            code => code.is_some_and(|code| matches!(code & 0xff, 5 | 6)),
+        }
     }
 
     async fn close(&self) {

@@ -7,7 +7,10 @@ use crate::{
 };
 use allora_core::{
     Backend,
-    backend::{Action, Claim, Completion, Cursor, DueQuery, NextRun, Operation, Sharing},
+    backend::{
+        Action, Claim, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery, NextRun,
+        Operation, Sharing,
+    },
     time::from_millis,
 };
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
@@ -87,6 +90,91 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
         }
         Vec::new()
     });
+}
+
+/// Also without statistics, and where other jobs have most of the entries.
+#[test]
+fn a_history_page_of_one_job_reads_only_its_part_of_the_index() {
+    for db in [Db::Sqlite, Db::Postgres, Db::MySql] {
+        counted(db, async |place| {
+            let sql = place.builder().history(100_000).connect(&place.url).await.unwrap();
+            if db == Db::Postgres {
+                let fill = "ALTER TABLE {p}_history SET (autovacuum_enabled = off)";
+                connect::run(place, fill).await.unwrap();
+            }
+            crate::measurements::fill_history(place, 50_000).await;
+            let below = HistoryCursor { fence: 40_007, name: "job 7".into() };
+            let first = HistoryQuery::new(20).name("job 7");
+            for (query, newest) in [(first, 49_007), (first.before(&below), 39_007)] {
+                let page = sql.history().unwrap().entries(query).await.unwrap();
+                assert_eq!((page.len(), page[0].fence), (20, newest));
+                let statement = match db {
+                    // Its driver logs on a thread of its own.
+                    Db::Sqlite => page_on_sqlite(place, query.before.is_some()),
+                    Db::Postgres | Db::MySql => LAST.take(),
+                };
+                let plan = plan(place, db, &statement).await;
+                let has_index = plan.contains(&format!("{}_history_name", place.prefix));
+                assert!(has_index, "{db:?}: {plan}");
+                let reads_more = ["Sort", "filesort", "TEMP B-TREE", "Seq Scan", "Bitmap", "SCAN "];
+                assert!(!reads_more.iter().any(|more| plan.contains(more)), "{db:?}: {plan}");
+            }
+            Vec::new()
+        });
+    }
+}
+
+fn page_on_sqlite(place: &Place, has_cursor: bool) -> String {
+    let below = if has_cursor { "AND fence <= ? AND (fence < ? OR name < ?) " } else { "" };
+    let history = format!("{}_history", place.prefix);
+    format!(
+        "SELECT * FROM {history} WHERE 1 = 1 AND name = ? {below}ORDER BY fence DESC, name DESC LIMIT ?"
+    )
+}
+
+/// The plan of a page of "job 7" whose cursor, if it has one, is there too.
+async fn plan(place: &Place, db: Db, statement: &str) -> String {
+    let (name, numbers) = match db {
+        Db::Postgres => ("convert_to('job 7', 'UTF8')", ["40007", "20"]),
+        Db::Sqlite | Db::MySql => ("X'6a6f622037'", ["40007", "20"]),
+    };
+    let mut values = match statement.contains("fence <=") {
+        true => vec![name, numbers[0], numbers[0], name, numbers[1]],
+        false => vec![name, numbers[1]],
+    };
+    let mut text = statement.to_owned();
+    for (i, value) in values.drain(..).enumerate().rev() {
+        let numbered = [format!("${}", i + 1), format!("?{}", i + 1)];
+        match numbered.iter().find(|place| text.contains(&**place)) {
+            Some(place) => text = text.replace(place, value),
+            None => {
+                let last = text.rfind('?').unwrap();
+                text.replace_range(last..=last, value);
+            }
+        }
+    }
+    match db {
+        Db::Sqlite => {
+            let mut conn = sqlx::SqliteConnection::connect(&place.url).await.unwrap();
+            let text = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+            let rows = conn.fetch_all(sqlx::raw_sql(text)).await.unwrap();
+            rows.iter().map(|row| row.get::<String, _>(3)).collect::<Vec<_>>().join("; ")
+        }
+        Db::Postgres => {
+            let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+            // As in the sessions of the store.
+            conn.execute("SET enable_bitmapscan = off").await.unwrap();
+            let text = AssertSqlSafe(format!("EXPLAIN {text}"));
+            let rows = conn.fetch_all(sqlx::raw_sql(text)).await.unwrap();
+            rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+        }
+        Db::MySql => {
+            let mut conn = sqlx::MySqlConnection::connect(&place.url).await.unwrap();
+            let text = AssertSqlSafe(format!("EXPLAIN FORMAT=JSON {text}"));
+            let rows = conn.fetch_all(sqlx::raw_sql(text)).await.unwrap();
+            rows.iter().map(|row| row.get::<String, _>(0)).collect()
+        }
+    }
 }
 
 /// Claims a hundred jobs, completes them, and looks for others, in so many statements each.

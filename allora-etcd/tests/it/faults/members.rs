@@ -216,13 +216,32 @@ impl Members {
 
     /// The number of transactions that this member has been sent since it was started.
     pub(crate) fn transactions(&self, i: usize) -> u64 {
+        self.metric(i, |line| {
+            line.starts_with("grpc_server_started_total") && line.contains("\"Txn\"")
+        })
+    }
+
+    /// The number of bytes that this member has sent to clients since it was started.
+    pub(crate) fn sent_bytes(&self, i: usize) -> u64 {
+        self.metric(i, |line| line.starts_with("etcd_network_client_grpc_sent_bytes_total"))
+    }
+
+    /// The number of keys that were written to this member since it was started.
+    pub(crate) fn puts(&self, i: usize) -> u64 {
+        self.metric(i, |line| {
+            // The first name is that of 3.4.
+            ["etcd_debugging_mvcc_put_total ", "etcd_mvcc_put_total "]
+                .iter()
+                .any(|name| line.starts_with(name))
+        })
+    }
+
+    fn metric(&self, i: usize, is_named: impl Fn(&str) -> bool) -> u64 {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port(i))).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let is_count =
-            |line: &&str| line.starts_with("grpc_server_started_total") && line.contains("\"Txn\"");
-        let line = text.lines().find(is_count).unwrap();
+        let line = text.lines().find(|line| is_named(line)).unwrap();
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
     }
 

@@ -10,11 +10,13 @@ use allora_conformance::{
     faults::{Node, Proxy},
 };
 use allora_core::{
-    Runtime as _,
-    backend::{Action, NewSchedule},
+    Backend, ErrorKind, Runtime as _,
+    backend::{Action, DueQuery, NewSchedule},
     runtime::Tokio,
+    time::end_of_time,
 };
-use std::time::Duration;
+use sqlx::{Connection, Executor, SqliteConnection};
+use std::{env, time::Duration};
 
 const TEST: &str = "faults::frozen::a_node_writes_until_it_is_frozen";
 
@@ -77,4 +79,71 @@ mod a_node_that_is_frozen_in_a_write_keeps_no_other_from_its_record {
     fn mysql() {
         on(Db::MySql, others_write_on);
     }
+}
+
+/// SQLite has no server that could end the transaction of a process that is stopped. Another process
+/// reads meanwhile, and says why it cannot write.
+#[test]
+fn a_lock_that_another_process_keeps_is_named_with_its_remedy_on_sqlite() {
+    on(Db::Sqlite, async |place| {
+        let timeout = Duration::from_secs(2);
+        let builder = place.builder().history(1_000).store_timeout(timeout);
+        let sql = builder.connect(&place.url).await.unwrap();
+        create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        let mut other = SqliteConnection::connect(&place.url).await.unwrap();
+        other.execute("BEGIN IMMEDIATE").await.unwrap();
+        let pause = || Action::Pause { note: "b" };
+        let write = tokio::time::timeout(timeout, change(&sql, "a", pause(), STORE)).await;
+        let error = write.expect("before the scheduler gives up").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        for part in ["another process", "stopped", "continue or kill"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let query = DueQuery::new(&["k"], end_of_time(), 9);
+        assert!(sql.queries().unwrap().find_due(query, STORE).await.is_ok(), "reads go on");
+        other.execute("ROLLBACK").await.unwrap();
+        change(&sql, "a", pause(), STORE).await.unwrap();
+    });
+}
+
+/// The number of times that a process which is frozen at any moment keeps the lock, while it writes
+/// without end: `ALLORA_MEASURE=1 cargo test -p allora-sql --all-features -- --nocapture at_any_moment`.
+#[test]
+#[expect(clippy::print_stderr, reason = "figures are shown")]
+fn a_process_that_was_frozen_at_any_moment_leaves_a_file_that_others_write_on_sqlite() {
+    on(Db::Sqlite, async |place| {
+        let sql = place.builder().history(1_000).connect(&place.url).await.unwrap();
+        for name in ["a", "b"] {
+            create(&sql, name, NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        }
+        let values = [("URL", place.url.clone()), ("PREFIX", place.prefix.clone())];
+        let node = Node::start(TEST, &values);
+        let mut other = SqliteConnection::connect(&place.url).await.unwrap();
+        other.execute("PRAGMA busy_timeout = 100").await.unwrap();
+        let writes = async || {
+            let state = crate::calls::get(&sql, "a").await.unwrap();
+            state.paused.and_then(|pause| pause.note.parse::<u64>().ok()).unwrap_or(0)
+        };
+        while writes().await == 0 {
+            pause(20).await;
+        }
+        let (clock, mut kept) = (Tokio::current().unwrap(), 0);
+        let freezes = if env::var("ALLORA_MEASURE").is_ok() { 200 } else { 10 };
+        let (mut written, mut took) = (0, Duration::ZERO);
+        for i in 0..freezes {
+            let (before, since) = (writes().await, clock.now());
+            // Moments that no write is in step with.
+            tokio::time::sleep(Duration::from_micros(20_000 + i * 7_919 % 10_007)).await;
+            node.signal("-STOP");
+            took += clock.now() - since;
+            written += writes().await - before;
+            match other.execute("BEGIN IMMEDIATE").await {
+                Ok(_) => drop(other.execute("ROLLBACK").await.unwrap()),
+                Err(_) => kept += 1,
+            }
+            node.signal("-CONT");
+            change(&sql, "b", Action::Pause { note: "b" }, STORE).await.unwrap();
+        }
+        eprintln!("{kept} of {freezes} frozen with the lock, {:?} a write", took / written as u32);
+    });
 }
