@@ -1,7 +1,7 @@
 //! The settings of a node, and the check of a job's.
 
 use crate::{
-    error::{Error, Result},
+    error::Result,
     job::JobSpec,
     name::check_free,
 };
@@ -32,7 +32,5 @@ pub(crate) struct Config {
 /// Checks the name and the settings of a job.
 pub(super) fn check(name: &str, spec: &JobSpec) -> Result {
     check_free(name)?;
-    spec.check().map_err(|error| {
-        Error::new(error.kind(), format!("the job {name:?}: {error}")).source(error)
-    })
+    spec.check().map_err(|error| error.within(format_args!("the job {name:?}")))
 }
