@@ -2,7 +2,7 @@
 //! proceed.
 
 use allora_schedule::{ParseError, ScheduleError, crontab::BadCrontab};
-use std::{borrow::Cow, error, fmt};
+use std::{borrow::Cow, error, fmt, iter};
 
 /// Any error, as a job may return it.
 pub type BoxError = Box<dyn error::Error + Send + Sync + 'static>;
@@ -32,7 +32,8 @@ pub enum ErrorKind {
 
 /// An error with its [`ErrorKind`], the operation it happened in, and its cause.
 ///
-/// `Display` prints one level; the cause is the [`source`](error::Error::source).
+/// `Display` prints one level; the cause is the [`source`](error::Error::source). The alternate form
+/// (`{:#}`) adds the causes, and repeats none that the message contains already.
 ///
 /// ```
 /// use allora_core::{Error, ErrorKind};
@@ -40,6 +41,9 @@ pub enum ErrorKind {
 /// let error = Error::new(ErrorKind::Unavailable, "the store did not answer within 1 s").op("reschedule");
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// assert_eq!(error.to_string(), "reschedule: the store did not answer within 1 s");
+///
+/// let error = error.source("connection reset");
+/// assert_eq!(format!("{error:#}"), "reschedule: the store did not answer within 1 s: connection reset");
 /// ```
 #[derive(Debug)]
 pub struct Error {
@@ -74,19 +78,23 @@ impl Error {
         self
     }
 
+    /// Sets the kind.
+    #[must_use]
+    pub fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Puts the place of the error before its message; kind and cause stay.
+    pub(crate) fn within(mut self, place: impl fmt::Display) -> Self {
+        let text = format!("{place}: {self}");
+        (self.op, self.message) = (None, text.into());
+        self
+    }
+
     /// The message with those of its causes.
     pub(crate) fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = error::Error::source(self);
-        while let Some(error) = cause {
-            let part = error.to_string();
-            // Many errors repeat their cause.
-            if !text.contains(&part) {
-                text = format!("{text}: {part}");
-            }
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
 
     /// The kind of the error.
@@ -95,8 +103,27 @@ impl Error {
     }
 }
 
+/// The most causes that are read: an error may be its own source.
+const MAX_CAUSES: usize = 32;
+
+/// The message of an error with those of its causes, each once: many errors repeat their cause.
+pub(crate) fn chain(error: &dyn error::Error) -> String {
+    let mut text = error.to_string();
+    let causes = iter::successors(error.source(), |cause| cause.source());
+    for cause in causes.take(MAX_CAUSES) {
+        let part = cause.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+    }
+    text
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return f.write_str(&self.chain());
+        }
         match self.op {
             Some(op) => write!(f, "{op}: {}", self.message),
             None => f.write_str(&self.message),
@@ -128,5 +155,41 @@ impl From<BadCrontab> for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alternate_form_prints_every_message_once() {
+        let io = std::io::Error::other("no route");
+        let inner = Error::new(ErrorKind::Unavailable, "the store did not answer").source(io);
+        let named = inner.op("connect").within("the job \"a\"");
+        assert_eq!(named.to_string(), "the job \"a\": connect: the store did not answer");
+        let causes = ": no route";
+        assert_eq!(format!("{named:#}"), format!("{named}{causes}"));
+        assert_eq!(named.kind(), ErrorKind::Unavailable);
+        let repeated = Error::new(ErrorKind::Other, format!("outside: {named}")).source(named);
+        assert_eq!(format!("{repeated:#}"), format!("{repeated}{causes}"));
+    }
+
+    #[test]
+    fn an_error_that_is_its_own_cause_has_an_end() {
+        #[derive(Debug)]
+        struct Ring(std::cell::Cell<u32>);
+        impl fmt::Display for Ring {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.set(self.0.get() + 1);
+                write!(f, "<{}>", self.0.get())
+            }
+        }
+        impl error::Error for Ring {
+            fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+                Some(self)
+            }
+        }
+        assert_eq!(chain(&Ring(0.into())).matches(':').count(), MAX_CAUSES);
     }
 }

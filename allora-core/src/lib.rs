@@ -21,6 +21,10 @@ mod store_clock;
 pub mod stored;
 
 pub use allora_schedule::{crontab, time};
+/// The attribute for implementations of [`Job`], [`Backend`] and
+/// [`RecordStore`](store::RecordStore): their traits have async methods and are used as `dyn`. It is that
+/// of the crate [`async-trait`](https://docs.rs/async-trait), version 0.1.
+pub use async_trait::async_trait;
 pub use backend::{Backend, Occurrence};
 /// The crate of [`Time`]: its types are in the API.
 pub use chrono;

@@ -26,6 +26,11 @@ use std::sync::Arc;
 /// let at = Time::UNIX_EPOCH;
 /// assert_eq!(twice_a_minute.next_at(at).unwrap().timestamp(), 30);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a schedule",
+    label = "not a schedule",
+    note = "write `cron(\"0 2 * * *\")?` for the text of a cron expression, `every(Duration::from_secs(60))` for a duration, and `at(time)` for one time"
+)]
 pub trait Schedule: Send + Sync + 'static {
     /// The first instant strictly after `after`; `None` is never again.
     fn next_at(&self, after: Time) -> Option<Time>;

@@ -4,7 +4,7 @@ use crate::{
     Sql, Url,
     client::Client,
     dialect::{Dialect, Flavour},
-    driver::{self, Connections, Driver},
+    driver::{self, Connections, Driver, unless_refused},
     error::refused,
     migrate::Migrate,
     prune::Pruning,
@@ -56,8 +56,8 @@ impl Builder {
         self
     }
 
-    /// The longest wait for a connection. Default: 5 s. Range: 100 ms to 10 min. Not used with a
-    /// given pool.
+    /// The longest wait for a connection. Default: 5 s. Range: 100 ms to 10 min. `connect_timeout` in
+    /// the URL replaces it. Not used with a given pool.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -94,6 +94,9 @@ impl Builder {
     /// `Unavailable` if the database does not answer in time or refuses the login. The message
     /// names the URL without its password.
     ///
+    /// A connection whose server is not verified is logged as a
+    /// [warning](Url::security_warning).
+    ///
     /// # Cancel safety
     /// A dropped call may have created tables; connecting again goes on from there.
     pub async fn connect(self, url: &str) -> Result<Sql> {
@@ -104,8 +107,14 @@ impl Builder {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn connect_to(self, url: Url) -> Result<Sql> {
+    pub async fn connect_to(mut self, url: Url) -> Result<Sql> {
         self.check()?;
+        if let Some(timeout) = url.connect_timeout {
+            self.timeout = timeout;
+        }
+        if let Some(warning) = url.security_warning() {
+            tracing::warn!(target: "allora", "{warning}");
+        }
         let (driver, flavour) = self.driver(&url).await?;
         self.open(driver, flavour, url).await
     }
@@ -120,9 +129,10 @@ impl Builder {
         self.check()?;
         let file = pool.connect_options().get_filename().to_string_lossy().into_owned();
         let url = Url::of_pool(System::Sqlite, file);
-        let writer = driver::like(&pool, 1);
-        let readers = driver::like(&pool, self.connections);
+        let writer = driver::like(&pool, 1, self.timeout);
+        let readers = driver::like(&pool, self.connections, self.timeout);
         let driver = self.sqlite_driver(writer, readers, Some(pool));
+        driver.open().await.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::sqlite::SqliteFlavour), url).await
     }
 
@@ -135,9 +145,12 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::Postgres, database);
-        let source = driver::like(&pool, self.connections);
+        let source = driver::like(&pool, self.connections, self.timeout);
+        let options = pool.connect_options();
         let driver = self.postgres_driver(source, Some(pool));
-        driver.open().await.map_err(|cause| refused(&url, cause))?;
+        let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
+        let opened = unless_refused(driver.open(), probe).await;
+        opened.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
 
@@ -150,8 +163,12 @@ impl Builder {
         self.check()?;
         let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::MySql, database);
-        let source = driver::like(&pool, self.connections);
+        let source = driver::like(&pool, self.connections, self.timeout);
+        let options = pool.connect_options();
         let driver = self.mysql_driver(source, Some(pool));
+        let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
+        let opened = unless_refused(driver.open(), probe).await;
+        opened.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::mysql::MySqlFlavour), url).await
     }
 
@@ -287,9 +304,10 @@ impl Builder {
         use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
         let mut options = PgConnectOptions::new_without_pgpass()
             .database(&url.database)
-            .application_name("allora")
+            .application_name(url.application_name.as_deref().unwrap_or("allora"))
             .ssl_mode(match url.tls {
                 Tls::Off => PgSslMode::Disable,
+                Tls::Prefer => PgSslMode::Prefer,
                 Tls::Require => PgSslMode::Require,
                 Tls::VerifyCa => PgSslMode::VerifyCa,
                 Tls::VerifyFull => PgSslMode::VerifyFull,
@@ -310,11 +328,17 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_root_cert(ca);
         }
+        if let Some((certificate, key)) = &url.certificate {
+            options = options.ssl_client_cert(certificate).ssl_client_key(key);
+        }
+        if !url.options.is_empty() {
+            options = options.options(url.options.iter().map(|(name, value)| (name, value)));
+        }
         let source = PgPoolOptions::new().max_connections(self.connections);
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.postgres_driver(source, None);
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(driver.open(), probe).await;
+        let opened = unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::postgres::PostgresFlavour)))
     }
@@ -324,7 +348,7 @@ impl Builder {
         source: sqlx::PgPool,
         given: Option<sqlx::PgPool>,
     ) -> Box<dyn Driver> {
-        let listeners = driver::like(&source, 1_000);
+        let listeners = driver::like(&source, 1_000, self.timeout);
         let session = driver::postgres::session(self.store_timeout);
         let connections =
             Connections::new(source, given, self.connections, self.store_timeout, session);
@@ -340,6 +364,7 @@ impl Builder {
         let mut options =
             MySqlConnectOptions::new().database(&url.database).ssl_mode(match url.tls {
                 Tls::Off => MySqlSslMode::Disabled,
+                Tls::Prefer => MySqlSslMode::Preferred,
                 Tls::Require => MySqlSslMode::Required,
                 Tls::VerifyCa => MySqlSslMode::VerifyCa,
                 Tls::VerifyFull => MySqlSslMode::VerifyIdentity,
@@ -360,11 +385,14 @@ impl Builder {
         if let Some(ca) = &url.ca {
             options = options.ssl_ca(ca);
         }
+        if let Some((certificate, key)) = &url.certificate {
+            options = options.ssl_client_cert(certificate).ssl_client_key(key);
+        }
         let source = MySqlPoolOptions::new().max_connections(self.connections);
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.mysql_driver(source, None);
         let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = either(driver.open(), probe).await;
+        let opened = unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::mysql::MySqlFlavour)))
     }
@@ -378,20 +406,5 @@ impl Builder {
         let connections =
             Connections::new(source, given, self.connections, self.store_timeout, session);
         Box::new(driver::mysql::MySqlDriver { connections })
-    }
-}
-
-/// Opens a connection. Where no server listens, its source tries until its time is up, and then does
-/// not return the reason; a connection beside it does.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-async fn either<P, C>(
-    opening: impl Future<Output = sqlx::Result<P>>,
-    probe: impl Future<Output = sqlx::Result<C>>,
-) -> sqlx::Result<P> {
-    use futures::future::{Either, select};
-    match select(std::pin::pin!(probe), std::pin::pin!(opening)).await {
-        Either::Left((Err(cause), _)) => Err(cause),
-        Either::Left((Ok(_), opening)) => opening.await,
-        Either::Right((opened, _)) => opened,
     }
 }

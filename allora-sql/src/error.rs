@@ -2,6 +2,7 @@
 
 use crate::{client::Client, url::Url};
 use allora_core::{Error, ErrorKind};
+use std::io;
 
 impl Client {
     /// The error of an operation that failed, or whose outcome is unknown.
@@ -15,6 +16,14 @@ impl Client {
                  `ps`), continue or kill it; if it writes for long, shorten its transactions"
                 )
             }
+            _ if is_forbidden(&cause) => format!(
+                "this user may not run the statement in {place}: grant SELECT, INSERT, UPDATE and \
+                 DELETE on the tables {}_*",
+                self.dialect.prefix
+            ),
+            sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                format!("{place} refuses connections")
+            }
             sqlx::Error::Database(_) => format!("{place} refused the statement"),
             sqlx::Error::PoolTimedOut => format!("no connection to {place} became free in time"),
             sqlx::Error::PoolClosed => format!("the pool of {place} is closed"),
@@ -27,14 +36,29 @@ impl Client {
 /// Makes an error `Invalid` that another attempt does not change: a table is missing, or this user
 /// may not use it.
 pub(crate) fn permanent(error: Error) -> Error {
-    let cause = std::error::Error::source(&error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<sqlx::Error>());
-    let code = cause.and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
+    let code =
+        cause_of(&error).and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
     // The class of the SQL standard, and SQLite's code for every fault of a statement.
     if code.is_some_and(|code| code.starts_with("42") || code == "1") {
-        return Error::new(ErrorKind::Invalid, error.to_string()).source(error);
+        return error.with_kind(ErrorKind::Invalid);
     }
     error
+}
+
+/// The error of the database behind that of the store.
+pub(crate) fn cause_of(error: &Error) -> Option<&sqlx::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+/// True if the user lacks a privilege.
+pub(crate) fn is_forbidden(cause: &sqlx::Error) -> bool {
+    let Some(error) = cause.as_database_error() else { return false };
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        // Of a database, a table, a column, a routine; of the whole server.
+        return matches!(error.number(), 1044 | 1142 | 1143 | 1227 | 1370);
+    }
+    error.code().is_some_and(|code| code == "42501")
 }
 
 /// The error of a connection that could not be made: the reason, and what to do.
@@ -51,13 +75,18 @@ pub(crate) fn refused(url: &Url, cause: sqlx::Error) -> Error {
             ErrorKind::Invalid,
             format!(
                 "{url} could not be verified by TLS: is the name the certificate's, and its \
-                 authority known, or named by ca=FILE? tls=off in the URL is plain text"
+                 authority known, or named by ca=FILE? tls=require in the URL encrypts without \
+                 verifying, and tls=off is plain text"
             ),
         ),
         (sqlx::Error::Configuration(why), _) => (ErrorKind::Invalid, format!("{url}: {why}")),
         (sqlx::Error::PoolTimedOut, _) => {
             (ErrorKind::Unavailable, format!("{url} did not answer within the connect timeout"))
         }
+        (sqlx::Error::Io(error), _) if error.kind() == io::ErrorKind::ConnectionRefused => (
+            ErrorKind::Unavailable,
+            format!("{url} cannot be reached: it refuses connections; is the server running?"),
+        ),
         (sqlx::Error::Io(_), _) => (ErrorKind::Unavailable, format!("{url} cannot be reached")),
         (_, Some("8" | "1032" | "1288")) => {
             (ErrorKind::Invalid, format!("{url} may only be read; a store must be written"))

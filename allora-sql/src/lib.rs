@@ -18,8 +18,14 @@ mod notifier;
 mod prune;
 mod queries;
 mod records;
+mod timer;
 mod transactional;
 mod url;
+mod url_query;
+
+/// The driver, in the version whose pools and connections this crate takes: 0.9. A program that names
+/// it as `allora::sql::sqlx` has the right version.
+pub use sqlx;
 
 pub use connect::Builder;
 pub use records::Version;

@@ -4,7 +4,7 @@ use crate::{
     client::{Client, number, retry},
     dialect::{SCHEMA, Step, sql},
     driver::{Conn, Statement},
-    error::permanent,
+    error::{cause_of, is_forbidden, permanent},
 };
 use allora_core::{Error, ErrorKind, Result};
 
@@ -32,7 +32,8 @@ impl Client {
                 ))
                 .op(OP));
             }
-            if !retry!(self, OP, self.migrate()).map_err(permanent)? {
+            let migrated = retry!(self, OP, self.migrate());
+            if !migrated.map_err(|error| self.not_migrated(error))? {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
                     format!(
@@ -54,6 +55,20 @@ impl Client {
             .op(OP));
         }
         self.check().await
+    }
+
+    /// The error of a migration that failed.
+    fn not_migrated(&self, error: Error) -> Error {
+        if !cause_of(&error).is_some_and(is_forbidden) {
+            return permanent(error);
+        }
+        let text = format!(
+            "this user may not make or change the tables {}_* in {}: grant CREATE, or connect once as a \
+             role that may, and then as this one `without_migrations`, with SELECT, INSERT, UPDATE and \
+             DELETE on the tables",
+            self.dialect.prefix, self.place
+        );
+        Error::new(ErrorKind::Invalid, text).op(OP).source(error)
     }
 
     /// The version of the tables; 0 if there are none.

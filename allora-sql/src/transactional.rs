@@ -6,6 +6,7 @@ use crate::{
     driver::Conn,
     encoding::history_columns,
     records::{Version, write_of},
+    timer::within,
 };
 use allora_core::{
     Error, ErrorKind, Result, Run,
@@ -13,7 +14,7 @@ use allora_core::{
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
     time::end_of_time,
 };
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// A connection in which a run can be completed: one to the store's database.
 pub trait Connection: sealed::Sealed {}
@@ -136,16 +137,22 @@ impl Sql {
         Ok(reply)
     }
 
-    /// Checks that the database answers: for health checks.
+    /// Checks that the database answers within this time: for health checks.
     ///
     /// # Errors
     /// `Unavailable`.
     ///
     /// # Cancel safety
     /// Reads only.
-    pub async fn ping(&self) -> Result {
+    pub async fn ping(&self, timeout: Duration) -> Result {
+        const OP: &str = "ping";
         let client = &*self.client;
-        retry!(client, "ping", client.driver.rows(client.dialect.now())).map(drop)
+        let answer =
+            async { retry!(client, OP, client.driver.rows(client.dialect.now())).map(drop) };
+        within(timeout, answer).await.unwrap_or_else(|| {
+            let text = format!("{} did not answer within {timeout:?}", client.place);
+            Err(Error::new(ErrorKind::Unavailable, text).op(OP))
+        })
     }
 
     /// Closes the connections; every later call is `Unavailable`. A given pool stays open.

@@ -1,7 +1,8 @@
 //! Addresses of databases: checked by us, word for word, and shown without what is secret.
 
+use crate::url_query;
 use allora_core::{Error, Result};
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// The database of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum System {
 pub enum Tls {
     /// Not at all: plain text. The default for this machine.
     Off,
+    /// Encrypted if the server can; the server is not verified.
+    Prefer,
     /// Encrypted; the server is not verified.
     Require,
     /// Encrypted, and the server's certificate is signed by an authority we know.
@@ -39,15 +42,35 @@ pub struct Url {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) tls: Tls,
     pub(crate) ca: Option<PathBuf>,
+    /// The client's certificate and its key.
+    pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    pub(crate) application_name: Option<String>,
+    /// Settings of the session.
+    pub(crate) options: Vec<(String, String)>,
+    pub(crate) connect_timeout: Option<Duration>,
 }
 
 impl Url {
     /// Reads an address: `sqlite:FILE`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or
     /// `mysql://…` alike. Reserved characters in a part are written as `%XX`.
     ///
-    /// Query keys: `tls` (`off`, `require`, `verify-ca`, `verify-full`), `ca` (a file with the
-    /// certificates of authorities to trust), `socket` (the path of a Unix socket: of PostgreSQL
-    /// the folder, of MySQL the socket itself).
+    /// Query keys of both databases: `tls` (`off`, `require`, `verify-ca`, `verify-full`), `ca` (a
+    /// file with the certificates of authorities to trust in addition to the system's), `socket` (the
+    /// path of a Unix socket: of PostgreSQL the folder, of MySQL the socket itself).
+    ///
+    /// PostgreSQL, with the meaning that libpq gives them: `sslmode`, `sslrootcert` (a file, or
+    /// `system`), `sslcert` with `sslkey`, `application_name` (default: `allora`), `options` (`-c
+    /// name=value` and `--name=value`), `connect_timeout` (1 to 600 seconds), `host` (a name, or the
+    /// folder of a socket), `port`, `user`, `password` and `dbname`. Exceptions:
+    /// - Without `sslmode`, a server on another machine is verified as with `verify-full`.
+    /// - The authorities of `sslrootcert` are trusted in addition to the system's.
+    /// - `sslmode=allow` is an error.
+    /// - `channel_binding=require` means `sslmode=verify-full`: the driver has no channel binding.
+    /// - The files of `~/.postgresql` and `~/.pgpass` are not read.
+    ///
+    /// MySQL, with the meaning that its clients give them: `ssl-mode`, `ssl-ca`, `ssl-cert` with
+    /// `ssl-key`. Without `ssl-mode`, a server on another machine is verified as with
+    /// `VERIFY_IDENTITY`. `unix_socket` is `socket`.
     ///
     /// # Errors
     /// `Invalid` for whatever is not exactly that; the message names the part and never the
@@ -76,6 +99,13 @@ impl Url {
             "sqlite" => Self::file(rest),
             "postgres" | "postgresql" => Self::server(System::Postgres, rest),
             "mysql" | "mariadb" => Self::server(System::MySql, rest),
+            "jdbc" => {
+                wrong("begins with jdbc:; remove that, and write postgres://USER:PASSWORD@…".into())
+            }
+            other if other.contains('+') && other.chars().all(|c| c.is_ascii_graphic()) => {
+                let system: String = other.split('+').next().unwrap_or_default().to_owned();
+                wrong(format!("names a driver in its scheme; write {system}://…"))
+            }
             other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => {
                 wrong(format!("has the scheme {other:?}; there are sqlite, postgres and mysql"))
             }
@@ -95,14 +125,16 @@ impl Url {
     /// The parts that are known of a pool that the application provides.
     pub(crate) fn of_pool(system: System, database: String) -> Self {
         let host = "pool".to_owned();
-        let (port, user, password, socket, ca) = (None, None, None, None, None);
-        Self { system, host, port, user, password, database, socket, tls: Tls::Off, ca }
+        Self { host, database, ..Self::empty(system) }
     }
 
     fn file(rest: &str) -> Result<Self> {
         let path = rest.strip_prefix("//").unwrap_or(rest);
-        if let Some((_, query)) = path.split_once('?') {
-            return Err(unknown_key(query));
+        if path.contains('?') {
+            return Err(Error::invalid(
+                "the database URL of an SQLite file has no query; remove what is behind the ?, or \
+                 write a ? in the file's name as %3F",
+            ));
         }
         let path = decode(path, "path")?;
         if path.is_empty() || path.contains(":memory:") {
@@ -111,17 +143,25 @@ impl Url {
                  the process take the memory backend",
             ));
         }
-        Ok(Self {
-            system: System::Sqlite,
+        Ok(Self { database: path, ..Self::empty(System::Sqlite) })
+    }
+
+    fn empty(system: System) -> Self {
+        Self {
+            system,
             host: String::new(),
             port: None,
             user: None,
             password: None,
-            database: path,
+            database: String::new(),
             socket: None,
             tls: Tls::Off,
             ca: None,
-        })
+            certificate: None,
+            application_name: None,
+            options: Vec::new(),
+            connect_timeout: None,
+        }
     }
 
     fn server(system: System, rest: &str) -> Result<Self> {
@@ -151,59 +191,30 @@ impl Url {
             },
         };
         let (host, port) = address_of(address)?;
-        let database = decode(path, "database")?;
-        if database.is_empty() || database.contains('/') {
-            return Err(wrong("does not name one database behind the host".into()));
-        }
         let mut url = Self {
-            system,
-            tls: Tls::VerifyFull,
             host,
             port,
             user: user.filter(|user| !user.is_empty()),
             password,
-            database,
-            socket: None,
-            ca: None,
+            database: decode(path, "database")?,
+            ..Self::empty(system)
         };
-        let tls = url.read_query(query)?;
+        if system == System::Postgres && url.host.starts_with('/') {
+            // As libpq: the folder of a socket in place of a host.
+            url.socket = Some(std::mem::take(&mut url.host).into());
+        }
+        url_query::read(&mut url, query)?;
+        if url.database.is_empty() || url.database.contains('/') {
+            return Err(wrong("does not name one database behind the host".into()));
+        }
         if url.host.is_empty() && url.socket.is_none() {
             return Err(wrong("names no host".into()));
         }
-        url.tls = tls.unwrap_or(if url.is_local() { Tls::Off } else { Tls::VerifyFull });
         Ok(url)
     }
 
-    fn read_query(&mut self, query: &str) -> Result<Option<Tls>> {
-        let mut tls = None;
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let Some((key, value)) = pair.split_once('=') else { return Err(unknown_key(pair)) };
-            let value = decode(value, "query")?;
-            match key {
-                "tls" => {
-                    tls = Some(match value.as_str() {
-                        "off" => Tls::Off,
-                        "require" => Tls::Require,
-                        "verify-ca" => Tls::VerifyCa,
-                        "verify-full" => Tls::VerifyFull,
-                        _ => {
-                            return Err(Error::invalid(
-                                "the database URL has an unknown value for tls; there are off, \
-                                 require, verify-ca and verify-full",
-                            ));
-                        }
-                    });
-                }
-                "ca" => self.ca = Some(value.into()),
-                "socket" => self.socket = Some(value.into()),
-                _ => return Err(unknown_key(pair)),
-            }
-        }
-        Ok(tls)
-    }
-
     /// On this machine, where there is no network between.
-    fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         let loopback =
             |host: &str| host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         self.socket.is_some() || self.host == "localhost" || loopback(&self.host)
@@ -212,6 +223,25 @@ impl Url {
     /// The protection of the connection.
     pub fn tls(&self) -> Tls {
         self.tls
+    }
+
+    /// The protection that the connection lacks although it may seem to have it: the server's
+    /// certificate is not verified, or not its name.
+    pub fn security_warning(&self) -> Option<String> {
+        let full = match self.system {
+            System::MySql => "ssl-mode=VERIFY_IDENTITY",
+            _ => "sslmode=verify-full",
+        };
+        let lack = match self.tls {
+            Tls::Prefer => "may be plain text, and the server's certificate is not verified",
+            Tls::Require => "is encrypted, and the server's certificate is not verified",
+            Tls::VerifyCa => {
+                "is encrypted, and the name in the server's certificate is not verified: each \
+                 certificate of an authority that this system trusts is accepted"
+            }
+            Tls::Off | Tls::VerifyFull => return None,
+        };
+        Some(format!("the connection to {self} {lack}; {full} in the URL verifies it"))
     }
 
     /// Which database it is of.
@@ -257,14 +287,7 @@ fn address_of(address: &str) -> Result<(String, Option<u16>)> {
     Ok((decode(host, "host")?, port))
 }
 
-fn unknown_key(pair: &str) -> Error {
-    let key: String = pair.split('=').next().unwrap_or_default().chars().take(40).collect();
-    Error::invalid(format!(
-        "the database URL has the unknown query key {key:?}; known are tls, ca and socket"
-    ))
-}
-
-fn decode(text: &str, what: &str) -> Result<String> {
+pub(crate) fn decode(text: &str, what: &str) -> Result<String> {
     let wrong = || Error::invalid(format!("the {what} of the database URL is badly %-encoded"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -369,7 +392,7 @@ mod tests {
             "postgres://u:s3cret@h/db ",
             "postgres://u:s3cret@h/a/b",
             "postgres://u:s3cret@h/db#x",
-            "postgres://u:s3cret@h/db?sslmode=disable",
+            "postgres://u:s3cret@h/db?ssl=true",
             "postgres://u:s3cret@h/db?tls=maybe",
             "mysql://u:s3cret@h/db?foo=s3cret",
             "u:s3cret@h/db",

@@ -32,14 +32,13 @@ pub struct Token(());
 /// times.
 ///
 /// ```
-/// use allora_core::{BoxError, Job, Run, Time};
-/// use std::time::Duration;
+/// use allora_core::{BoxError, Job, Run, Time, async_trait};
 ///
 /// /// Runs an hour after each full day.
 /// #[derive(Debug)]
 /// struct HistoryBuffer;
 ///
-/// #[async_trait::async_trait]
+/// #[async_trait]
 /// impl Job for HistoryBuffer {
 ///     fn next_at(&self, after: Time) -> Option<Time> {
 ///         let day = 24 * 60 * 60;
@@ -53,6 +52,11 @@ pub struct Token(());
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "neither a job with settings nor a type that implements `Job`",
+    note = "a job from a schedule and an async closure is `job(every(Duration::from_secs(60)), async |run: Run| {{ .. }})`"
+)]
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
     /// The next nominal time, strictly after `after`; `None` is never again.

@@ -1,10 +1,6 @@
 //! The settings of a node, and the check of a job's.
 
-use crate::{
-    error::{Error, Result},
-    job::JobSpec,
-    name::check_free,
-};
+use crate::{error::Result, job::JobSpec, name::check_free};
 use std::{sync::Arc, time::Duration};
 
 /// The settings of a node.
@@ -32,7 +28,5 @@ pub(crate) struct Config {
 /// Checks the name and the settings of a job.
 pub(super) fn check(name: &str, spec: &JobSpec) -> Result {
     check_free(name)?;
-    spec.check().map_err(|error| {
-        Error::new(error.kind(), format!("the job {name:?}: {error}")).source(error)
-    })
+    spec.check().map_err(|error| error.within(format_args!("the job {name:?}")))
 }

@@ -88,7 +88,7 @@ impl Driver {
 
     fn add(&mut self, name: Arc<str>, spec: JobSpec) {
         if let Err(error) = self.planner.add(NewJob::new(name.clone(), spec)) {
-            let reason = error.to_string();
+            let reason = error.chain();
             self.node.emit([Event::JobInvalid { name, reason }]);
         }
     }

@@ -5,7 +5,12 @@ use super::{
     middleware::Next,
     node::Node,
 };
-use crate::{error::BoxError, job::panic_text, run::Run};
+use crate::{
+    error::{BoxError, chain},
+    job::panic_text,
+    record::bounded,
+    run::Run,
+};
 use futures::future::BoxFuture;
 use std::{
     future::poll_fn,
@@ -117,8 +122,9 @@ impl Drop for Report {
     }
 }
 
-/// The text of an error. Formatting runs user code, which may panic.
+/// The text of an error with its causes, cut to the length that records keep. Formatting runs user
+/// code, which may panic.
 fn error_text(error: BoxError) -> String {
-    let text = catch_unwind(AssertUnwindSafe(move || error.to_string()));
+    let text = catch_unwind(AssertUnwindSafe(move || bounded(&chain(&*error))));
     text.unwrap_or_else(|panic| format!("an error that panicked: {}", panic_text(&*panic)))
 }

@@ -24,6 +24,7 @@ mod local;
 mod local_claimer;
 mod log;
 mod middleware;
+mod misplaced;
 mod monotonic;
 mod mutex;
 mod mutex_groups;

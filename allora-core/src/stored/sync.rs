@@ -213,8 +213,7 @@ fn checked<'a>(declared: DesiredState<'a>) -> Result<BTreeMap<&'a str, &'a Store
     for stored in declared.stored {
         let name = stored.name.as_str();
         check_name(name)?;
-        let refused =
-            |error: Error| Error::new(error.kind(), format!("{name:?}: {error}")).source(error);
+        let refused = |error: Error| error.within(format_args!("{name:?}"));
         check_name(&stored.kind).map_err(refused)?;
         stored.definition().map_err(refused)?;
         stored.bytes()?;

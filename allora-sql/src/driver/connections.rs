@@ -6,7 +6,8 @@
 //! no call ever does. That pool is only used as the source of connections here.
 #![expect(clippy::disallowed_methods, reason = "how long a connection was unused is real time")]
 
-use super::{Conn, Lent};
+use super::{Conn, Lent, unless_refused};
+use crate::timer::pause;
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use sqlx::{Connection, Database, Pool};
@@ -16,7 +17,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -238,6 +238,7 @@ where
             place.live = None;
             self.shared.drop_unused(used);
         }
+        let is_first = place.tried.is_none();
         if let Some(tried) = place.tried {
             pause(PACE.saturating_sub(tried.elapsed())).await;
         }
@@ -246,7 +247,15 @@ where
         if let Some(given) = &shared.given {
             shared.source.set_connect_options((*given.connect_options()).clone());
         }
-        let mut conn = shared.source.acquire().await?.detach();
+        let acquiring = shared.source.acquire();
+        let mut conn = match is_first {
+            true => acquiring.await?,
+            false => {
+                let options = shared.source.connect_options();
+                unless_refused(acquiring, D::Connection::connect_with(&options)).await?
+            }
+        }
+        .detach();
         for text in &shared.session {
             conn.script(crate::dialect::sql(text.as_str())).await?;
         }
@@ -282,22 +291,5 @@ impl<D: Database> Drop for Slot<D> {
             self.shared.drop_unused(self.since);
         }
         self.shared.put(place);
-    }
-}
-
-/// Waits, on a thread of its own: the store knows no runtime. There is at most one for each place.
-async fn pause(duration: Duration) {
-    if duration.is_zero() {
-        return;
-    }
-    let (over, wait) = oneshot::channel();
-    let timer = thread::Builder::new().name("allora-sql-pause".to_owned());
-    let timer = timer.spawn(move || {
-        thread::sleep(duration);
-        // The call may be over.
-        let _ = over.send(());
-    });
-    if timer.is_ok() {
-        let _ = wait.await;
     }
 }

@@ -13,9 +13,12 @@ pub(crate) mod sqlite;
 
 use async_trait::async_trait;
 pub(crate) use connections::Connections;
-use futures::stream::BoxStream;
+use futures::{
+    future::{Either, select},
+    stream::BoxStream,
+};
 use sqlx::SqlStr;
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,11 +305,31 @@ macro_rules! connection {
 
 pub(crate) use connection;
 
-/// Connections that have the settings of the application's pool; none of that pool's own is used.
-pub(crate) fn like<D: sqlx::Database>(pool: &sqlx::Pool<D>, connections: u32) -> sqlx::Pool<D> {
+/// Connections that have the settings of the application's pool; none of that pool's own is used. Its
+/// pool waits 30 s for a connection, unless told otherwise.
+pub(crate) fn like<D: sqlx::Database>(
+    pool: &sqlx::Pool<D>,
+    connections: u32,
+    timeout: Duration,
+) -> sqlx::Pool<D> {
     let options = pool.options().clone().min_connections(0).max_connections(connections);
+    let timeout = timeout.min(options.get_acquire_timeout());
+    let options = options.acquire_timeout(timeout);
     let options = options.idle_timeout(None).max_lifetime(None);
     options.connect_lazy_with((*pool.connect_options()).clone())
+}
+
+/// Opens a connection. Where no server listens, its source tries until its time is up, and then does
+/// not return the reason; a connection beside it does.
+pub(crate) async fn unless_refused<P, C>(
+    opening: impl Future<Output = sqlx::Result<P>>,
+    probe: impl Future<Output = sqlx::Result<C>>,
+) -> sqlx::Result<P> {
+    match select(pin!(probe), pin!(opening)).await {
+        Either::Left((Err(cause), _)) => Err(cause),
+        Either::Left((Ok(_), opening)) => opening.await,
+        Either::Right((opened, _)) => opened,
+    }
 }
 
 /// Several warnings in one sentence.
