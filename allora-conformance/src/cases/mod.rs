@@ -4,6 +4,7 @@ mod at_most_once;
 mod claim;
 mod contention;
 mod durability;
+mod emptied;
 mod history;
 mod lease;
 mod lifecycle;
