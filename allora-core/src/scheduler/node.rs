@@ -214,9 +214,7 @@ impl Node {
     pub(super) fn overdue_runs(&self, after: Duration) -> HashSet<Arc<str>> {
         let now = later(self.runtime.now(), after);
         let is_overdue = |active: &&ActiveRun| {
-            active.placement() == Placement::OneNode
-                && !active.lost
-                && now >= active.timers.drop_at
+            active.placement() == Placement::OneNode && !active.lost && now >= active.timers.drop_at
         };
         let shared = self.shared();
         let active = shared.active.iter().map(|(_, active)| active);

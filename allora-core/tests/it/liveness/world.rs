@@ -573,7 +573,8 @@ impl Playing<'_> {
             let goes_on = state.counters.succeeded > 0;
             if state.dead.len() != 1 || runs != 4 || !goes_on {
                 let dead = state.dead.len();
-                faults.push(format!("{name}: {runs} runs, {dead} dead letters, goes on: {goes_on}"));
+                faults
+                    .push(format!("{name}: {runs} runs, {dead} dead letters, goes on: {goes_on}"));
             }
         }
         faults
