@@ -55,6 +55,11 @@ impl Cluster {
         }
     }
 
+    /// Empties the store. Returns `false` if its fixture cannot.
+    pub(crate) async fn empty(&self) -> bool {
+        fine(self.stores.empty().await)
+    }
+
     pub(crate) fn start(&self, task: BoxFuture<'static, ()>) {
         self.stores.start(task);
     }

@@ -39,6 +39,16 @@ pub trait Fixture: Sized + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, remedy))
     }
 
+    /// Removes every record and all else from the store, as when it was emptied or replaced by an empty
+    /// one, while its nodes stay connected. Returns `false` if the fixture cannot do that; the cases of
+    /// emptied stores have nothing to check then. Default: `false`.
+    ///
+    /// # Errors
+    /// Any: the case fails with it.
+    async fn empty(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Throws the store away, also after a case that failed.
     ///
     /// # Errors
@@ -121,6 +131,7 @@ impl Capability {
 pub(crate) trait Stores: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
     fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
+    fn empty(&self) -> BoxFuture<'_, Result<bool>>;
     fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
     /// Another store, for cases that compare two.
     fn beside(&self, namespace: String) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
@@ -135,6 +146,9 @@ impl<F: Fixture> Stores for F {
     }
     fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>> {
         async move { Ok(Box::new(Fixture::reopen(*self).await?) as Box<dyn Stores>) }.boxed()
+    }
+    fn empty(&self) -> BoxFuture<'_, Result<bool>> {
+        Fixture::empty(self)
     }
     fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Fixture::tear_down(*self)

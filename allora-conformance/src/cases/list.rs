@@ -199,6 +199,10 @@ macro_rules! __cases {
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];
             }
+            emptied {
+                a_record_of_an_emptied_store_is_absent_and_not_deleted: [];
+                what_is_registered_in_an_emptied_store_is_above_what_was: [];
+            }
             notifications {
                 a_created_schedule_notifies: [Notifications];
                 a_trigger_notifies: [Notifications];

@@ -5,6 +5,7 @@ mod cancel;
 mod claim;
 mod contention;
 mod durability;
+mod emptied;
 mod history;
 mod lease;
 mod lifecycle;

@@ -2,19 +2,22 @@
 
 use allora_conformance::{Fixture, reference::ReferenceModel};
 use allora_core::{
-    Backend, Error, ErrorKind, Result,
+    Backend, Error, ErrorKind, Result, Time,
     backend::{
         Action, Applied, Batch, Due, DueQuery, History, HistoryCursor, HistoryEntry, HistoryQuery,
         JobState, Notification, Notifier, Operation, Page, Queries, Reply, TimeSource,
     },
-    record::{HistoryBuffer, OpContext, Record, apply},
+    record::{HistoryBuffer, OpContext, Record, apply, next_fence},
 };
 use async_trait::async_trait;
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
 use std::{
     fmt,
     marker::PhantomData,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
 };
 
 /// One operation on one record.
@@ -78,11 +81,20 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn is_durable() -> bool {
         true
     }
+    /// The highest fence of the removed tombstones, when the store was emptied at the time of this
+    /// fence.
+    fn min_fence_when_emptied(_: i64) -> i64 {
+        0
+    }
 }
 
 #[derive(Default)]
 struct Shared {
     model: Mutex<ReferenceModel>,
+    /// The highest fence of the removed tombstones.
+    min_fence: AtomicI64,
+    /// The time of the last batch.
+    now: Mutex<Option<Time>>,
     subscribers: Mutex<Vec<mpsc::UnboundedSender<Notification>>>,
 }
 
@@ -113,6 +125,13 @@ impl<D: Defect> Fixture for Broken<D> {
         }
         Ok(Self { shared, defect: PhantomData })
     }
+    async fn empty(&self) -> Result<bool> {
+        *self.model() = ReferenceModel::default();
+        let now = self.shared.now.lock().unwrap().unwrap_or_default();
+        let min_fence = D::min_fence_when_emptied(next_fence(0, now));
+        self.shared.min_fence.store(min_fence, Relaxed);
+        Ok(true)
+    }
 }
 
 impl<D: Defect> Broken<D> {
@@ -129,6 +148,7 @@ impl<D: Defect> Broken<D> {
 impl<D: Defect> Backend for Broken<D> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         let now = batch.time.without_store_clock();
+        *self.shared.now.lock().unwrap() = Some(now);
         let mut model = self.model();
         if !D::is_atomic() {
             let read = |operation: &Operation<'_>| model.record(operation.name).cloned();
@@ -153,7 +173,7 @@ impl<D: Defect> Backend for Broken<D> {
         if !batch.operations.iter().all(is_read) {
             self.notify();
         }
-        Ok(Applied::new(now, replies))
+        Ok(Applied::new(now, replies).min_fence(self.shared.min_fence.load(Relaxed)))
     }
     fn queries(&self) -> Option<&dyn Queries> {
         Some(self)

@@ -131,4 +131,5 @@ teeth! {
     begins_anew: BeginsAnew;
     keeps_the_kind: KeepsTheKind;
     keeps_nothing: KeepsNothing;
+    takes_emptied_for_deleted: TakesEmptiedForDeleted;
 }

@@ -39,6 +39,11 @@ macro_rules! store {
                     Ok(self)
                 }
 
+                async fn empty(&self) -> Result<bool> {
+                    self.0.clear().await;
+                    Ok(true)
+                }
+
                 async fn tear_down(self) -> Result<()> {
                     self.0.clear().await;
                     Ok(())
