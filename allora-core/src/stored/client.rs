@@ -239,7 +239,9 @@ impl Schedules {
             seen = now_seen;
         }
     }
-    /// Deletes a job. Its active runs are cancelled.
+    /// Deletes a job. Its active runs are recorded as cancelled, and cancelled as by
+    /// [`cancel`](Self::cancel). What is created again under the name waits for their ends, unless it
+    /// has [`Overlap::Allow`](crate::Overlap::Allow).
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
