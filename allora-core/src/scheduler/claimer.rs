@@ -21,6 +21,7 @@ use crate::{
     event::Event,
     health::Notifications,
     job::Placement,
+    name::is_internal,
     planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
 };
@@ -199,6 +200,7 @@ impl Claimer {
     fn on_notification(&mut self, notification: Notification) {
         match notification {
             Notification::Job(name) if self.node.groups.on_notification(&name) => {}
+            Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) => {
                 self.search.on_change();
                 self.driver.planner.on_notification(&name);

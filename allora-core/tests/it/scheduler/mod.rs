@@ -10,6 +10,7 @@ mod isolation;
 mod liveness;
 mod local;
 mod mutex;
+mod nodes;
 mod operators;
 mod policies;
 mod shutdown;
