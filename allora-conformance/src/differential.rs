@@ -181,7 +181,13 @@ impl Walk {
     ) -> Action<'a> {
         let next = self.next(self.ms());
         if self.random.below(8) == 0 {
-            return Action::Delete;
+            return match state {
+                Some(state) if state.fence % 2 == 0 => Action::Prune {
+                    fence: state.fence,
+                    cursor: state.cursor.map(|cursor| cursor.scheduled_at),
+                },
+                _ => Action::Delete,
+            };
         }
         let Some(state) = state.filter(|_| self.random.below(4) > 0) else {
             let kind = KINDS[1 + self.random.below(2)];

@@ -33,6 +33,9 @@ use std::{sync::Arc, time::Duration};
 /// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
 /// | due for a minute, and no lease; not while the store is down or the capacity is full | [`JobOverdue`](Self::JobOverdue) | [`JobResumed`](Self::JobResumed) | problem *overdue*, in any case |
 /// | due stored schedules of a kind that no node handles | [`KindUnhandled`](Self::KindUnhandled) | [`KindHandled`](Self::KindHandled) | `unhandled_kinds` |
+/// | a label that no live node has | [`LabelUnmatched`](Self::LabelUnmatched) | [`LabelMatched`](Self::LabelMatched) | `unmatched_labels` |
+/// | a node died | [`NodeDead`](Self::NodeDead) | [`NodeAlive`](Self::NodeAlive), or after a day | `nodes.dead` |
+/// | jobs in code that no live build declares | [`JobsOrphaned`](Self::JobsOrphaned) | [`OrphansGone`](Self::OrphansGone) | `orphans` |
 ///
 /// A paused job is an operator's decision: it is counted in `Health`, and no event reports it. A run
 /// that waits for a concurrency key, and an occurrence that waits because of overlap, retry or delay,
@@ -224,8 +227,8 @@ pub enum Event {
         /// The time since which it is due.
         due_at: Time,
     },
-    /// A stored schedule has been due for more than a minute, this node has no handler for its kind,
-    /// and no other node has claimed it.
+    /// A stored schedule has been due for more than a minute, and no live node has a handler for its
+    /// kind.
     KindUnhandled {
         /// The kind.
         kind: Arc<str>,
@@ -233,11 +236,55 @@ pub enum Event {
         example: Arc<str>,
         /// The time since which it is due.
         due_at: Time,
+        /// The number of stored schedules of the kind that wait; at least that number, if it is 100.
+        waiting: usize,
     },
-    /// No stored schedule of the kind is overdue any more.
+    /// No stored schedule of the kind is overdue any more, or a live node handles the kind.
     KindHandled {
         /// The kind.
         kind: Arc<str>,
+    },
+    /// The programs of live nodes need a label that no live node has.
+    LabelUnmatched {
+        /// The label.
+        label: Arc<str>,
+        /// The number of live nodes whose programs need it.
+        nodes: usize,
+    },
+    /// A live node has the label, or no live node needs it any more.
+    LabelMatched {
+        /// The label.
+        label: Arc<str>,
+    },
+    /// A node that this node has seen alive has not written its record for three
+    /// [heartbeats](crate::Builder::heartbeat). It has ended, or does not reach the store.
+    NodeDead {
+        /// The node's id.
+        node: Arc<str>,
+        /// Its last write, by the store's clock.
+        last_seen: Time,
+    },
+    /// A node that was reported as dead has written its record again.
+    NodeAlive {
+        /// The node's id.
+        node: Arc<str>,
+    },
+    /// The store has records of jobs in code that no live build declares. One of the nodes looks
+    /// for them, once an hour and when the jobs of the nodes have changed.
+    JobsOrphaned {
+        /// Their number.
+        count: usize,
+        /// The first of them by name.
+        example: Arc<str>,
+    },
+    /// The store has no orphaned job in code any more.
+    OrphansGone,
+    /// The record of an orphaned job in code, or of a one-off schedule that has ended, was removed
+    /// after its retention period ([`Builder::prune_orphans_after`](crate::Builder::prune_orphans_after),
+    /// [`Builder::prune_finished_after`](crate::Builder::prune_finished_after)).
+    Pruned {
+        /// The job.
+        name: Arc<str>,
     },
     /// This node cannot run the job. It tries again once a minute.
     JobInvalid {
@@ -340,6 +387,7 @@ impl Event {
             | Event::JobOverdue { name, .. }
             | Event::JobInvalid { name, .. }
             | Event::JobResumed { name }
+            | Event::Pruned { name }
             | Event::ClaimAbandoned { name, .. } => Some(name),
             _ => None,
         }
@@ -356,6 +404,9 @@ impl Event {
             Event::JobOverdue { .. } => ProblemReason::Overdue.remedy(),
             Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
             Event::KindUnhandled { .. } => "start a node with a handler for the kind",
+            Event::LabelUnmatched { .. } => "start a node with the label",
+            Event::NodeDead { .. } => "look at the node, and at its connection to the store",
+            Event::JobsOrphaned { .. } => "delete the jobs, or deploy the build that declares them",
             Event::ScheduleLost { .. } => "create the schedule again, or import it from an export",
             Event::Reregistered { .. } => {
                 "find out why the store lost its records; stored schedules are to be created again"

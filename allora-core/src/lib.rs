@@ -10,6 +10,7 @@ mod job;
 mod name;
 mod planner;
 pub mod record;
+mod registry;
 mod run;
 pub mod runtime;
 pub mod schedule;
@@ -31,8 +32,8 @@ pub use chrono;
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, Notifications, Place,
-    ProblemReason, StorePart, StoreStatus, UnhandledKind,
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, NodesStatus, Notifications,
+    OrphansStatus, Place, ProblemReason, StorePart, StoreStatus, UnhandledKind,
 };
 #[doc(hidden)]
 pub use job::Returns;
@@ -40,6 +41,7 @@ pub use job::{
     CatchUp, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry, Settings, job,
 };
 pub use name::{MAX_NAME, check_name};
+pub use registry::NodeInfo;
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};

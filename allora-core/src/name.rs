@@ -42,15 +42,25 @@ pub fn check_name(name: &str) -> Result {
 /// The prefix of the records that the scheduler keeps for mutex groups.
 pub(crate) const MUTEX: &str = "allora:mutex:";
 
+/// The prefix of the records in which nodes report that they live.
+pub(crate) const NODE: &str = "allora:node:";
+
+/// `true` if it is the name of a record of the scheduler's own, which is no job.
+pub(crate) fn is_internal(name: &str) -> bool {
+    name.starts_with(MUTEX) || name.starts_with(NODE)
+}
+
 /// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own
 /// names.
 pub(crate) fn check_free(name: &str) -> Result {
     check_name(name)?;
-    if name.starts_with(MUTEX) {
-        let own = format!(
-            "the job name {name:?} begins with {MUTEX:?}, which is reserved for mutex groups; use another name"
-        );
-        return Err(Error::invalid(own));
+    for (prefix, of) in [(MUTEX, "mutex groups"), (NODE, "nodes")] {
+        if name.starts_with(prefix) {
+            let own = format!(
+                "the job name {name:?} begins with {prefix:?}, which is reserved for {of}; use another name"
+            );
+            return Err(Error::invalid(own));
+        }
     }
     Ok(())
 }

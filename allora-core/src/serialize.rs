@@ -9,10 +9,11 @@ use crate::{
         OnExpiry, Outcome, Pause,
     },
     health::{
-        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, Notifications, Place,
-        StoreStatus, UnhandledKind,
+        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, NodesStatus, Notifications,
+        OrphansStatus, Place, StoreStatus, UnhandledKind,
     },
-    stored::{DataRepr, written as time},
+    registry::NodeInfo,
+    stored::{DataRepr, Pattern, written as time},
     time::Time,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -49,6 +50,41 @@ object!(Health, health, {
     paused: health.paused,
     problems: health.problems,
     unhandled_kinds: health.unhandled_kinds,
+    nodes: health.nodes,
+    unmatched_labels: health.unmatched_labels,
+    orphans: health.orphans,
+});
+
+object!(NodesStatus, nodes, {
+    live: nodes.live,
+    idle: nodes.idle,
+    dead: nodes.dead,
+});
+
+object!(OrphansStatus, orphans, {
+    count: orphans.count,
+    examples: orphans.examples,
+});
+
+object!(NodeInfo, node, {
+    node: node.node,
+    is_live: node.is_live,
+    is_idle: node.is_idle(),
+    version: node.version,
+    kinds: node.kinds.iter().map(Pattern::to_string).collect::<Vec<_>>(),
+    labels: node.labels,
+    needed_labels: node.needed_labels,
+    is_complete: node.is_complete,
+    concurrency: node.concurrency,
+    running: node.running,
+    jobs: node.jobs,
+    jobs_hash: format!("{:016x}", node.jobs_hash),
+    problems: node.problems,
+    orphans: node.orphans,
+    orphan_examples: node.orphan_examples,
+    started_at: time(node.started_at),
+    heartbeat: node.heartbeat.as_secs_f64(),
+    last_seen: time(node.last_seen),
 });
 
 object!(StoreStatus, store, {
@@ -101,6 +137,7 @@ object!(UnhandledKind, unhandled, {
     kind: unhandled.kind,
     example: unhandled.example,
     since: time(unhandled.since),
+    waiting: unhandled.waiting,
 });
 
 object!(JobStatus, job, {
@@ -397,7 +434,11 @@ mod tests {
                 kind: "sms".to_owned(),
                 example: "b".to_owned(),
                 since: at(1_000),
+                waiting: 3,
             }],
+            nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
+            unmatched_labels: vec!["gpu".to_owned()],
+            orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
         };
         check(
             health,
@@ -435,7 +476,11 @@ mod tests {
                 }],
                 "unhandled_kinds": [{
                     "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01.000Z",
+                    "waiting": 3,
                 }],
+                "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
+                "unmatched_labels": ["gpu"],
+                "orphans": { "count": 9, "examples": ["old"] },
             }),
         );
     }

@@ -7,17 +7,19 @@ use crate::{
     store::StoreArgs,
 };
 use allora_core::{
-    Error, ErrorKind, StoredSchedule, Time,
+    Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
     runtime::{Runtime, Tokio},
     time::since,
 };
 use clap::Args;
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     time::Duration,
 };
 
-/// Connects to the store, and checks its tables, rights, latency and clock.
+/// Connects to the store, and checks its tables, rights, latency and clock, and the work that no live
+/// node does.
 ///
 /// Adds a schedule that never runs, and deletes it.
 #[derive(Debug, Args)]
@@ -47,12 +49,13 @@ impl Doctor {
             well &= writes(&session).await?;
             well &= clock_and_speed(&session).await?;
             well &= can(&session)?;
+            well &= fleet(&session).await?;
             Ok(well)
         })?;
         if well {
             Ok(())
         } else {
-            Err(Failure::failed("the store failed a check; see the lines that begin with BAD"))
+            Err(Failure::failed("a check failed; see the lines that begin with BAD"))
         }
     }
 }
@@ -120,6 +123,62 @@ fn can(session: &Session) -> Outcome<bool> {
         said(true, what, text)?;
     }
     Ok(true)
+}
+
+/// What the records of the nodes show: dead nodes, and work that no live node does.
+async fn fleet(session: &Session) -> Outcome<bool> {
+    let nodes = session.schedules.nodes().await?;
+    let live = || nodes.iter().filter(|node| node.is_live);
+    let idle = live().filter(|node| node.is_idle()).count();
+    let dead: Vec<&str> =
+        nodes.iter().filter(|node| !node.is_live).map(|node| node.node.as_str()).collect();
+    let mut text = format!("{} live, {idle} of them idle", live().count());
+    if !dead.is_empty() {
+        let (count, dead) = (dead.len(), listed(&dead));
+        text += &format!("; {count} died or lost the store during the last day: {dead}");
+    }
+    // Other nodes do the work of a dead one.
+    said(true, "nodes", &text)?;
+    let mut well = true;
+    for kind in session.schedules.unhandled_kinds().await? {
+        well = false;
+        let UnhandledKind { kind, example, waiting, .. } = kind;
+        let text = format!(
+            "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; start \
+             a node with `--stored {kind}`"
+        );
+        said(false, "kinds", &text)?;
+    }
+    // A node that does not say all of its labels may have any.
+    let has: BTreeSet<&str> = live().flat_map(|node| &node.labels).map(String::as_str).collect();
+    let needed: BTreeSet<&str> =
+        live().flat_map(|node| &node.needed_labels).map(String::as_str).collect();
+    if live().all(|node| node.is_complete) {
+        for label in needed.difference(&has) {
+            well = false;
+            let text = format!("no live node has the label {label:?}, which lines need");
+            said(false, "labels", &format!("{text}; start one with `--node-label {label}`"))?;
+        }
+    }
+    if let Some(node) = live().filter(|node| node.orphans > 0).max_by_key(|node| node.orphans) {
+        well = false;
+        let (count, examples) = (node.orphans, listed(&node.orphan_examples));
+        let text = format!(
+            "no live daemon has the lines or jobs of {count} records, such as {examples}; delete \
+             them with `allora delete`, or deploy what has them"
+        );
+        said(false, "orphans", &text)?;
+    }
+    Ok(well)
+}
+
+/// The first three of a list.
+fn listed<T: AsRef<str>>(all: &[T]) -> String {
+    let mut text = all.iter().take(3).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if all.len() > 3 {
+        text += ", …";
+    }
+    text
 }
 
 fn said(well: bool, what: &str, text: &str) -> Outcome {

@@ -2,27 +2,26 @@
 
 use super::history::past;
 use crate::{
-    failure::Outcome,
+    failure::{Failure, Outcome},
     session::{self, Session},
     store::StoreArgs,
     table,
     values::shown,
 };
 use allora_core::{
-    Time,
+    NodeInfo, Time,
     backend::{HistoryEntry, HistoryQuery, JobState, Outcome as RunOutcome},
     stored::{Condition, Filter},
 };
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
 
-/// Lists the nodes with active runs or entries in the history, the last active one first.
-///
-/// A node without runs writes nothing and is not listed.
+/// Lists the live nodes, those that died during the last day, and those with entries in the
+/// history: the live ones first, then the last active one.
 #[derive(Debug, Args)]
 pub(crate) struct Nodes {
     /// Number of history entries to read.
@@ -35,54 +34,110 @@ pub(crate) struct Nodes {
     json: bool,
 }
 
-/// The runs of one node.
+/// One node: what its record shows, if it has one, and its runs.
 #[derive(Debug, Default)]
 struct Node {
+    info: Option<NodeInfo>,
     running: usize,
     succeeded: usize,
     failed: usize,
     seen: Option<Time>,
 }
 
-impl Nodes {
-    pub(crate) fn run(self) -> Outcome {
-        let (past, running) = session::with(&self.place, async |session: Session| {
-            let past = past(&session, HistoryQuery::new(self.limit)).await?;
-            let filter = Filter::default().condition(Condition::Running);
-            Ok((past, session.schedules.list(filter, None, usize::MAX).await?))
-        })?;
-        let nodes = nodes(&past, &running);
-        if self.json {
-            let mut out = io::stdout().lock();
-            for (name, node) in &nodes {
-                let Node { running, succeeded, failed, seen } = node;
-                let seen = seen.map(shown);
-                writeln!(
-                    out,
-                    "{}",
-                    json!({ "node": name, "running": running, "succeeded": succeeded, "failed": failed, "seen": seen })
-                )?;
-            }
-            return Ok(out.flush()?);
+impl Node {
+    /// `left` if it has no record: it was stopped, or has been dead for more than a day.
+    fn state(&self) -> &'static str {
+        match &self.info {
+            Some(info) if info.is_idle() => "idle",
+            Some(info) if info.is_live => "live",
+            Some(_) => "dead",
+            None => "left",
         }
-        let rows: Vec<[String; 5]> = nodes
-            .into_iter()
-            .map(|(name, node)| {
-                let seen = node.seen.map_or_else(|| "-".into(), shown);
-                [
-                    name,
-                    node.running.to_string(),
-                    node.succeeded.to_string(),
-                    node.failed.to_string(),
-                    seen,
-                ]
-            })
-            .collect();
-        table::print(["NODE", "RUNNING", "SUCCEEDED", "FAILED", "SEEN"], &rows)
+    }
+
+    fn is_live(&self) -> bool {
+        self.info.as_ref().is_some_and(|info| info.is_live)
+    }
+
+    fn json(&self, name: &str) -> Outcome<Value> {
+        let mut object = match &self.info {
+            Some(info) => serde_json::to_value(info)
+                .map_err(|error| Failure::failed(format!("{name:?} cannot be shown: {error}")))?,
+            None => json!({ "node": name, "is_live": false }),
+        };
+        let Self { running, succeeded, failed, seen, .. } = self;
+        object["state"] = self.state().into();
+        object["running"] = (*running).into();
+        object["succeeded"] = (*succeeded).into();
+        object["failed"] = (*failed).into();
+        object["seen"] = seen.map(shown).into();
+        Ok(object)
+    }
+
+    fn row(self, name: String) -> [String; 10] {
+        let state = self.state().to_owned();
+        let seen = self.seen.map_or_else(|| "-".into(), shown);
+        let Self { info, running, succeeded, failed, .. } = self;
+        let column = |read: fn(&NodeInfo) -> String| {
+            info.as_ref().map(read).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".into())
+        };
+        let runs = match &info {
+            Some(info) => format!("{running}/{}", info.concurrency),
+            None => running.to_string(),
+        };
+        let kinds = |info: &NodeInfo| {
+            info.kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
+        [
+            name,
+            state,
+            column(|info| info.version.clone().unwrap_or_default()),
+            runs,
+            column(|info| info.jobs.to_string()),
+            column(kinds),
+            column(|info| info.labels.join(",")),
+            succeeded.to_string(),
+            failed.to_string(),
+            seen,
+        ]
     }
 }
 
-fn nodes(past: &[HistoryEntry], running: &[JobState]) -> Vec<(String, Node)> {
+impl Nodes {
+    pub(crate) fn run(self) -> Outcome {
+        let (past, running, infos) = session::with(&self.place, async |session: Session| {
+            let past = past(&session, HistoryQuery::new(self.limit)).await?;
+            let filter = Filter::default().condition(Condition::Running);
+            let running = session.schedules.list(filter, None, usize::MAX).await?;
+            Ok((past, running, session.schedules.nodes().await?))
+        })?;
+        let nodes = nodes(&past, &running, infos);
+        if self.json {
+            let mut out = io::stdout().lock();
+            for (name, node) in &nodes {
+                writeln!(out, "{}", node.json(name)?)?;
+            }
+            return Ok(out.flush()?);
+        }
+        let rows: Vec<[String; 10]> =
+            nodes.into_iter().map(|(name, node)| node.row(name)).collect();
+        let header = [
+            "NODE",
+            "STATE",
+            "VERSION",
+            "RUNS",
+            "JOBS",
+            "KINDS",
+            "LABELS",
+            "SUCCEEDED",
+            "FAILED",
+            "SEEN",
+        ];
+        table::print(header, &rows)
+    }
+}
+
+fn nodes(past: &[HistoryEntry], running: &[JobState], infos: Vec<NodeInfo>) -> Vec<(String, Node)> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
     for past in past.iter().filter(|past| !past.node.is_empty()) {
         let node = nodes.entry(past.node.clone()).or_default();
@@ -97,7 +152,12 @@ fn nodes(past: &[HistoryEntry], running: &[JobState]) -> Vec<(String, Node)> {
     for lease in running.iter().flat_map(|state| &state.leases) {
         nodes.entry(lease.node.clone()).or_default().running += 1;
     }
+    for info in infos {
+        let node = nodes.entry(info.node.clone()).or_default();
+        node.seen = node.seen.max(Some(info.last_seen));
+        node.info = Some(info);
+    }
     let mut nodes: Vec<_> = nodes.into_iter().collect();
-    nodes.sort_by_key(|(_, node)| std::cmp::Reverse(node.seen));
+    nodes.sort_by_key(|(_, node)| std::cmp::Reverse((node.is_live(), node.seen)));
     nodes
 }

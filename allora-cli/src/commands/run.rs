@@ -78,6 +78,13 @@ pub(crate) struct Run {
     /// lease for so long.
     #[arg(long, default_value = "30s", value_parser = duration)]
     lost_after: Duration,
+    /// The interval at which this node writes its record, which `allora nodes` shows: 1 s to 5 min.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    heartbeat: Duration,
+    /// Removes the records of lines that no live daemon has after this time, at least 1 h [default:
+    /// never].
+    #[arg(long, value_parser = duration)]
+    prune_orphans: Option<Duration>,
     /// Time to wait at the start for a store that does not answer; 0 fails at once [default: until
     /// it answers].
     #[arg(long, value_parser = duration)]
@@ -277,6 +284,8 @@ impl Run {
             grace: self.grace,
             kill_after: self.kill_after,
             lost_after: self.lost_after,
+            heartbeat: self.heartbeat,
+            prune_orphans: self.prune_orphans,
             store_wait: self.store_wait,
             log_output: self.output == Output::Log,
             environment: environment.collect(),

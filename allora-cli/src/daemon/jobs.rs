@@ -46,6 +46,12 @@ impl Jobs {
             Nodes::All => true,
             Nodes::Labelled(label) => self.labels.contains(label),
         };
+        // Lines that run on nodes with a label: if no live node has it, all nodes report that.
+        let needed = lines.iter().filter_map(|line| match &line.nodes {
+            Nodes::Labelled(label) if !here(line) => Some(label.clone()),
+            Nodes::Labelled(_) | Nodes::All => None,
+        });
+        self.handle.need_labels(needed)?;
         let wanted: BTreeMap<String, Line> = lines
             .into_iter()
             .filter(|line| line.schedule.is_some() && here(line))

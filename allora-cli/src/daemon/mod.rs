@@ -47,6 +47,10 @@ pub(crate) struct Daemon {
     pub(crate) grace: Duration,
     pub(crate) kill_after: Duration,
     pub(crate) lost_after: Duration,
+    /// The interval at which the daemon writes its record.
+    pub(crate) heartbeat: Duration,
+    /// The time after which records of lines that no daemon has are removed; `None` is never.
+    pub(crate) prune_orphans: Option<Duration>,
     /// The time to wait for the store at the start; `None` is for ever.
     pub(crate) store_wait: Option<Duration>,
     pub(crate) log_output: bool,
@@ -117,6 +121,10 @@ impl Daemon {
             .concurrency(self.concurrency)
             .grace(self.grace)
             .lost_after(self.lost_after)
+            .heartbeat(self.heartbeat)
+            .build_version(env!("CARGO_PKG_VERSION"))
+            .node_labels(self.node_labels.iter().cloned())
+            .prune_orphans_after(self.prune_orphans)
             .on_event(log_event);
         let scheduler = kinds::route(builder, &self.kinds, &context).build()?;
         let handle = scheduler.handle();

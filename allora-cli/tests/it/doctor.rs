@@ -48,5 +48,5 @@ fn a_role_that_may_only_read_is_found() {
     for well in ["ok  store", "ok  clock"] {
         assert!(said.out.contains(well), "{said:?}");
     }
-    assert_eq!(said.err, "error: the store failed a check; see the lines that begin with BAD\n");
+    assert_eq!(said.err, "error: a check failed; see the lines that begin with BAD\n");
 }

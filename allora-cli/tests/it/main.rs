@@ -12,6 +12,7 @@ mod docs;
 mod doctor;
 mod logging;
 mod next;
+mod nodes;
 mod operators;
 mod perfectsched;
 mod reload;

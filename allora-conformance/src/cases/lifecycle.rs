@@ -3,7 +3,10 @@
 use crate::{Capability, cluster::*};
 use allora_core::{
     Backend,
-    backend::{Action, Advance, Claim, Cursor, NotRun, NotRunReason, Replan, Reply, Sharing},
+    backend::{
+        Action, Advance, Claim, Completion, Cursor, NotRun, NotRunReason, Page, Replan, Reply,
+        Sharing,
+    },
 };
 
 pub(super) async fn an_empty_store_has_no_job(w: &Cluster) {
@@ -120,4 +123,54 @@ pub(super) async fn nodes_that_register_at_once_see_one_job(w: &Cluster) {
     let (mine, theirs) =
         futures::join!(one.register(t(0), "job", t(60)), two.register(t(0), "job", t(90)));
     assert_eq!(mine, theirs);
+}
+
+pub(super) async fn a_record_is_pruned_only_as_it_was_read_and_if_nothing_waits_in_it(w: &Cluster) {
+    let node = w.node();
+    let prune = |fence, cursor| Action::Prune { fence, cursor };
+    assert_eq!(node.act(t(0), "job", prune(0, None)).await, Reply::Absent);
+    let seen = node.register(t(0), "job", t(60)).await;
+    let cursor = Some(t(60));
+    for other in
+        [prune(seen.fence - 1, cursor), prune(seen.fence, None), prune(seen.fence, Some(t(61)))]
+    {
+        assert_eq!(state(node.act(t(1), "job", other).await), seen);
+    }
+    let claimed = won(node.claim(t(60), "job", leased(&seen, 1)).await);
+    let active = node.read("job").await;
+    assert_eq!(state(node.act(t(61), "job", prune(active.fence, cursor)).await), active);
+    let then = Cursor::To(Some(t(120).into()));
+    let end = Action::Complete { fence: claimed.fence, then, completion: Completion::Succeeded };
+    assert_eq!(node.act(t(62), "job", end).await, Reply::Accepted);
+    let fence = node.read("job").await.fence;
+    assert_eq!(node.act(t(63), "job", prune(fence, Some(t(120)))).await, Reply::Deleted);
+    let late = w.join("late").await;
+    assert_eq!(late.act(t(64), "job", Action::Read).await, Reply::Deleted);
+    assert_eq!(late.act(t(64), "job", prune(fence, Some(t(120)))).await, Reply::Deleted);
+    assert!(node.register(t(65), "job", t(180)).await.fence > fence);
+}
+
+pub(super) async fn the_records_of_nodes_are_in_no_list_and_no_search(w: &Cluster) {
+    let node = w.node();
+    let record = "allora:node:n1";
+    let write = |definition| Action::Register { definition, version: 0, first: None };
+    let first = state(node.act(t(0), record, write("seen=0")).await);
+    let next = Action::Redefine {
+        generation: first.generation,
+        definition: "seen=1",
+        version: 0,
+        plan: Replan::default(),
+    };
+    let second = state(w.join("other").await.act(t(15), record, next).await);
+    assert_eq!((second.definition.as_str(), second.cursor), ("seen=1", None));
+    assert!(second.generation > first.generation);
+    for name in ["a", "b", "z"] {
+        node.register(t(16), name, t(60)).await;
+    }
+    assert_eq!(node.list(Page::first(2)).await, ["a", "b"]);
+    assert_eq!(node.list(Page::first(2).after("a")).await, ["b", "z"]);
+    assert_eq!(node.list(Page::first(9).after("a")).await, ["b", "z"]);
+    assert_eq!(node.list(Page::first(9).prefix("allora:node:")).await, [record]);
+    assert_eq!(node.found(&["", "kind"], t(999), 9).await, (vec![], None));
+    assert!(fine(node.queries().kinds().await).is_empty());
 }

@@ -140,7 +140,8 @@ use std::{fmt, sync::Arc};
 /// 18. *A deleted job is deleted for its runs too*; its name is remembered, and starts again as a new
 ///    incarnation. Cases: `stored::a_deleted_job_is_deleted_for_every_operation`,
 ///    `stored::a_run_of_a_deleted_job_receives_that_and_moves_nothing`,
-///    `stored::a_tombstone_outlives_every_late_writer`.
+///    `stored::a_tombstone_outlives_every_late_writer`,
+///    `lifecycle::a_record_is_pruned_only_as_it_was_read_and_if_nothing_waits_in_it`.
 /// 19. *A trigger runs once beside the schedule*, never moves its cursor, and does not keep it
 ///    waiting: while a trigger is the head, the cursor's occurrence can be claimed, too. Cases:
 ///    `operators::a_trigger_never_moves_the_cursor`,

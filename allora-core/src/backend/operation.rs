@@ -241,6 +241,14 @@ pub enum Action<'a> {
     /// rejected, and the leases of these runs. A job that is created again under this name has them,
     /// too: its exclusive runs wait for their ends.
     Delete,
+    /// Deletes the record, as [`Delete`](Self::Delete), if it is the one that was read and nothing
+    /// waits in it: no run, retry, trigger, dead letter or pause. Otherwise changes nothing.
+    Prune {
+        /// The fence that was read.
+        fence: i64,
+        /// The cursor that was read.
+        cursor: Option<Time>,
+    },
 }
 
 /// The result of a run. An error is kept up to a length of 1 KiB.

@@ -14,9 +14,11 @@ use async_trait::async_trait;
 ///    `stored::a_leased_schedule_is_found_again_when_its_lease_ends`,
 ///    `operators::a_trigger_of_a_job_in_code_is_found`,
 ///    `stored::the_kinds_of_stored_schedules_are_listed`.
-/// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages.
+/// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages. The
+///    scheduler's own records are in no list, unless its prefix asks for them.
 ///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
-///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`.
+///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`,
+///    `lifecycle::the_records_of_nodes_are_in_no_list_and_no_search`.
 #[async_trait]
 pub trait Queries: Send + Sync {
     /// Records that want attention. Needs no operation beside it: the reply carries the store's

@@ -1,6 +1,6 @@
 //! Health as text: one line for each fact, for an operator.
 
-use super::{Health, Notifications};
+use super::{Health, NodesStatus, Notifications};
 use crate::time::{Time, since};
 use chrono::SecondsFormat;
 use std::{fmt, time::Duration};
@@ -59,6 +59,10 @@ impl Health {
                 write!(f, "\nclock: {by} {side} the store's, which is used")?;
             }
         }
+        if self.nodes.live > 0 {
+            let NodesStatus { live, idle, dead } = &self.nodes;
+            write!(f, "\nnodes: {live} live, {idle} of them idle, {} dead", dead.len())?;
+        }
         let capacity = self.capacity;
         write!(f, "\ncapacity: {} of {} runs", capacity.used, capacity.limit)?;
         if capacity.waiting_for_key > 0 {
@@ -97,9 +101,21 @@ impl Health {
             let (kind, example) = (one_line(&unhandled.kind), one_line(&unhandled.example));
             write!(
                 f,
-                "\nkind {kind}: no node runs it; schedule {example} is due since {}; start a node \
-                 with a handler for it",
+                "\nkind {kind}: no live node handles it; {} waiting; schedule {example} is due since \
+                 {}; start a node with a handler for it",
+                unhandled.waiting,
                 written(unhandled.since)
+            )?;
+        }
+        for label in &self.unmatched_labels {
+            write!(f, "\nlabel {}: no live node has it; start one with it", one_line(label))?;
+        }
+        if let Some(example) = self.orphans.examples.first() {
+            let (count, example) = (self.orphans.count, one_line(example));
+            write!(
+                f,
+                "\norphans: no live build declares {count} of the jobs in code, such as {example}; \
+                 delete them, or deploy the build that declares them"
             )?;
         }
         Ok(())

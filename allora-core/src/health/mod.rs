@@ -41,9 +41,37 @@ pub struct Health {
     pub paused: usize,
     /// The jobs that do not run although nothing but a problem prevents it, ordered by name.
     pub problems: Vec<JobProblem>,
-    /// The kinds of which a stored schedule has been due for a minute, and which this node has no
+    /// The kinds of which a stored schedule has been due for a minute, and which no live node has a
     /// handler for. Only nodes that handle stored schedules look for them, once a minute.
     pub unhandled_kinds: Vec<UnhandledKind>,
+    /// The nodes of the store, as this node read their records last.
+    pub nodes: NodesStatus,
+    /// The labels that the program of a live node needs and no live node has, ordered by name.
+    pub unmatched_labels: Vec<String>,
+    /// The jobs in code that no live build declares.
+    pub orphans: OrphansStatus,
+}
+
+/// The numbers of the nodes of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodesStatus {
+    /// The live nodes, this one included. 0 before the first look.
+    pub live: usize,
+    /// The live nodes without an active run.
+    pub idle: usize,
+    /// The ids of the nodes that died during the last day without removing their records.
+    pub dead: Vec<String>,
+}
+
+/// Records of jobs in code that no live build declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OrphansStatus {
+    /// Their number.
+    pub count: usize,
+    /// The names of some of them, at most eight.
+    pub examples: Vec<String>,
 }
 
 /// The requests of a node to its store.
@@ -91,6 +119,8 @@ pub enum StorePart {
     Locks,
     /// The removal of old tombstones and history.
     Pruning,
+    /// The records of the nodes.
+    Registry,
 }
 
 impl StorePart {
@@ -103,6 +133,7 @@ impl StorePart {
             StorePart::Ends => "ends",
             StorePart::Locks => "locks",
             StorePart::Pruning => "pruning",
+            StorePart::Registry => "registry",
         }
     }
 }
@@ -222,7 +253,7 @@ impl ProblemReason {
     }
 }
 
-/// A kind of stored schedules that this node has no handler for.
+/// A kind of stored schedules that no live node has a handler for.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct UnhandledKind {
@@ -232,6 +263,8 @@ pub struct UnhandledKind {
     pub example: String,
     /// The time since which this schedule is due.
     pub since: Time,
+    /// The number of its schedules that wait; at least that number, if it is 100.
+    pub waiting: usize,
 }
 
 impl Health {
@@ -244,5 +277,6 @@ impl Health {
             && self.capacity.full_since.is_none()
             && self.problems.is_empty()
             && self.unhandled_kinds.is_empty()
+            && self.unmatched_labels.is_empty()
     }
 }

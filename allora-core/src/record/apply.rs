@@ -72,6 +72,7 @@ pub fn apply(
         | Action::Claim(_)
         | Action::Advance(_)
         | Action::GiveUp { .. }
+        | Action::Prune { .. }
         | Action::Reap => {}
     }
     let record = match record {
@@ -103,6 +104,12 @@ pub fn apply(
             }
         }
         Action::Reap => record.reap(name, context.now, history),
+        Action::Prune { fence, cursor } => {
+            if record.is_unused(*fence, *cursor) {
+                record.bury(context);
+                return Ok(Reply::Deleted);
+            }
+        }
         _ => {}
     }
     Ok(Reply::State(Box::new(record.state(name))))
@@ -132,6 +139,7 @@ pub fn apply_unreadable(
         | Action::Claim(_)
         | Action::Advance(_)
         | Action::GiveUp { .. }
+        | Action::Prune { .. }
         | Action::Reap => Ok(unreadable(name, reason)),
         Action::Delete => {
             define::create(instead, name, &NewSchedule::new("unreadable", "", None), context)?;

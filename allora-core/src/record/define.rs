@@ -127,8 +127,8 @@ pub(super) fn delete(
         // No occurrence of the name's next record is theirs.
         (lease.on_expiry, lease.cancel_requested) = (OnExpiry::Lost, true);
     }
-    let bare = Record::new(Some(record), "", 0, None, context);
-    *record = Record { deleted_at: Some(whole_millis(now)), leases, ..bare };
+    record.bury(context);
+    record.leases = leases;
     Ok(())
 }
 
@@ -157,6 +157,24 @@ impl Record {
             self.redefine(name, new.definition, new.plan, context, history);
             self.version = new.version;
         }
+    }
+
+    /// `true` if it is the record with this fence and this cursor, and nothing waits in it.
+    pub(super) fn is_unused(&self, fence: i64, cursor: Option<Time>) -> bool {
+        self.fence == fence
+            && self.cursor.map(|cursor| cursor.scheduled_at) == cursor
+            && self.leases.is_empty()
+            && self.lost.is_empty()
+            && self.retries.is_empty()
+            && self.triggers.is_empty()
+            && self.dead.is_empty()
+            && self.paused.is_none()
+    }
+
+    /// Becomes a tombstone.
+    pub(super) fn bury(&mut self, context: OpContext<'_>) {
+        let bare = Self::new(Some(self), "", 0, None, context);
+        *self = Self { deleted_at: Some(whole_millis(context.now)), ..bare };
     }
 
     /// Replaces the definition and moves the cursor. The occurrences that the plan leaves out are

@@ -8,6 +8,7 @@ use crate::{
     event::Event,
     health::{JobProblem, JobStatus, Notifications, Place, ProblemReason, UnhandledKind},
     planner::PlannedJob,
+    registry::Fleet,
     time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
@@ -49,6 +50,10 @@ pub(super) struct Conditions {
     pub(super) unresolved: usize,
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
+    /// The number of overdue jobs at the watcher's last look.
+    pub(super) overdue: usize,
+    /// The nodes of the store at the registry's last look.
+    pub(super) fleet: Option<Arc<Fleet>>,
 }
 
 impl Board {
@@ -125,9 +130,10 @@ impl Board {
                 self.conditions().full_since = Some(now);
             }
             Event::CapacityFree => self.conditions().full_since = None,
-            Event::KindUnhandled { kind, example, due_at } => {
+            Event::KindUnhandled { kind, example, due_at, waiting } => {
                 let (kind, example) = (kind.to_string(), example.to_string());
-                let unhandled = UnhandledKind { kind: kind.clone(), example, since: *due_at };
+                let (since, waiting) = (*due_at, *waiting);
+                let unhandled = UnhandledKind { kind: kind.clone(), example, since, waiting };
                 self.conditions().kinds.insert(kind, unhandled);
             }
             Event::KindHandled { kind } => {

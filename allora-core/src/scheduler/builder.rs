@@ -48,6 +48,11 @@ impl Builder {
             extra_attempts: EXTRA_ATTEMPTS,
             claim_jitter: Duration::from_millis(1),
             abandoned_after: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(15),
+            build_version: None,
+            labels: Vec::new(),
+            prune_orphans_after: None,
+            prune_finished_after: Some(Duration::from_secs(7 * 24 * 60 * 60)),
             no_data: Arc::from([]),
         };
         Self {
@@ -139,6 +144,48 @@ impl Builder {
     /// newer build has set it and was stopped. Default: 1 min. Range: 1 s to 24 h.
     pub fn abandoned_after(mut self, after: Duration) -> Self {
         self.config.abandoned_after = after;
+        self
+    }
+
+    /// Sets the interval at which this node writes its record, from which
+    /// [`Handle::nodes`](super::Handle::nodes) is read. Each is one small write. A node without
+    /// one for three intervals counts as dead. A backend without [queries](Backend::queries) has no
+    /// such records. Default: 15 s. Range: 1 s to 5 min.
+    pub fn heartbeat(mut self, every: Duration) -> Self {
+        self.config.heartbeat = every;
+        self
+    }
+
+    /// Sets the version of this build, for the list of [nodes](super::Handle::nodes). The same rules
+    /// as for a name, at most 64 bytes. Default: none.
+    pub fn build_version(mut self, version: impl Into<String>) -> Self {
+        self.config.build_version = Some(version.into());
+        self
+    }
+
+    /// Sets the labels of this node, for the list of [nodes](super::Handle::nodes): what it has that
+    /// others lack, such as `gpu`. The same rules as for names, at most 64 bytes each. Default: none.
+    pub fn node_labels<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
+        self.config.labels = labels.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the time after which the record of an orphaned job in code is removed: one that no live
+    /// build declares. The time counts from its last claim or definition, or, if it is later, from
+    /// the time since which its next occurrence is due. Paused jobs and those with dead letters
+    /// stay. `None`: never. A node whose jobs are pruned while it is stopped registers them again
+    /// and begins with their next occurrence, so choose a time that is longer than any stop. Default: never.
+    /// Range: 1 h to 10 years.
+    pub fn prune_orphans_after(mut self, after: Option<Duration>) -> Self {
+        self.config.prune_orphans_after = after;
+        self
+    }
+
+    /// Sets the time after which a one-off schedule is removed that was started and has ended:
+    /// `@at`, or `max-runs 1`. Those with dead letters or a pause stay. `None`: never. Default: 7
+    /// days. Range: 1 h to 10 years.
+    pub fn prune_finished_after(mut self, after: Option<Duration>) -> Self {
+        self.config.prune_finished_after = after;
         self
     }
 
@@ -310,11 +357,26 @@ fn check_config(config: &Config) -> Result {
         ("claim_jitter", config.claim_jitter, ms(0), ms(1_000)),
         ("abandoned_after", config.abandoned_after, ms(1_000), 24 * hour),
         ("grace", config.grace, ms(0), 24 * hour),
+        ("heartbeat", config.heartbeat, ms(1_000), hour / 12),
+        ("prune_orphans_after", config.prune_orphans_after.unwrap_or(hour), hour, 87_600 * hour),
+        ("prune_finished_after", config.prune_finished_after.unwrap_or(hour), hour, 87_600 * hour),
     ] {
         if !(least..=most).contains(&value) {
             let range = format!("`{name}` is {value:?}; use {least:?} to {most:?}");
             return Err(Error::invalid(range));
         }
+    }
+    config.labels.iter().try_for_each(|label| check_label(label))?;
+    config.build_version.as_deref().map_or(Ok(()), check_label)
+}
+
+/// Checks a label of a node, or the version of its build.
+pub(super) fn check_label(label: &str) -> Result {
+    check_name(label)?;
+    if label.len() > MAX_LABEL {
+        let long =
+            format!("the label {label:?} has {} bytes; use at most {MAX_LABEL}", label.len());
+        return Err(Error::invalid(long));
     }
     Ok(())
 }
@@ -324,11 +386,6 @@ fn check_config(config: &Config) -> Result {
 fn node_id(label: Option<&str>, runtime: &dyn Runtime) -> Result<Arc<str>> {
     let random = random(runtime);
     let Some(label) = label else { return Ok(format!("{random:032x}").into()) };
-    check_name(label)?;
-    if label.len() > MAX_LABEL {
-        let long =
-            format!("the label {label:?} has {} bytes; use at most {MAX_LABEL}", label.len());
-        return Err(Error::invalid(long));
-    }
+    check_label(label)?;
     Ok(format!("{label}-{random:032x}").into())
 }

@@ -20,6 +20,7 @@ use crate::{
     event::Event,
     health::Notifications,
     job::Placement,
+    name::is_internal,
     planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
 };
@@ -195,6 +196,7 @@ impl Claimer {
         }
         match notification {
             Notification::Job(name) if self.node.groups.on_notification(&name) => {}
+            Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();
                 self.driver.planner.on_notification(&name);

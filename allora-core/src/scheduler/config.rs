@@ -21,6 +21,16 @@ pub(crate) struct Config {
     pub(crate) claim_jitter: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(crate) abandoned_after: Duration,
+    /// The interval at which the node writes its record.
+    pub(crate) heartbeat: Duration,
+    /// The version of the user's build.
+    pub(crate) build_version: Option<String>,
+    /// The labels of the node.
+    pub(crate) labels: Vec<String>,
+    /// The time for which records of orphaned jobs in code are kept; `None` is for ever.
+    pub(crate) prune_orphans_after: Option<Duration>,
+    /// The time for which finished one-off schedules are kept; `None` is for ever.
+    pub(crate) prune_finished_after: Option<Duration>,
     /// The payload of jobs in code.
     pub(crate) no_data: Arc<[u8]>,
 }

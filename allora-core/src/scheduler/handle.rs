@@ -1,6 +1,7 @@
 //! The handle to a running scheduler.
 
 use super::{
+    builder::check_label,
     node::{Node, Stop},
     store_request::{OP, reschedule, within},
 };
@@ -10,8 +11,9 @@ use crate::{
     health::{Health, JobStatus},
     job::JobSpec,
     name::check_name,
+    registry::{Fleet, NodeInfo, read_nodes},
 };
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// A handle that stops a scheduler, adds jobs to it, and operates on jobs in its store. A clone is
 /// the same handle.
@@ -80,6 +82,40 @@ impl Handle {
     /// no store and waits for no part of the scheduler.
     pub fn jobs(&self) -> Vec<JobStatus> {
         self.node.statuses()
+    }
+
+    /// The nodes that live, and those that died during the last day, ordered by id, from their
+    /// records in the store.
+    ///
+    /// # Errors
+    /// `Unsupported` if the backend has no [queries](crate::Backend::queries); `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
+        let node = &self.node;
+        let Some(queries) = node.backend.queries() else {
+            let text = format!("{:?} has no queries, and so no list of nodes", node.backend);
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let time = TimeSource::Store { fallback: node.runtime.wall() };
+        let states = within(node, "nodes", read_nodes(queries)).await?;
+        let batch = Batch::new(OPERATOR, time, &[]);
+        let now = within(node, "nodes", reschedule(&*node.backend, batch)).await?.now;
+        Ok(Fleet::of(&states, now).nodes)
+    }
+
+    /// Declares the labels that this node's program needs on some node, in place of those declared
+    /// before: it has work for nodes with these labels. If no live node has one, all nodes report
+    /// that ([`Event::LabelUnmatched`](crate::Event::LabelUnmatched)).
+    ///
+    /// # Errors
+    /// `Invalid` for a label that [`Builder::node_labels`](super::Builder::node_labels) rejects.
+    pub fn need_labels<L: Into<String>>(&self, labels: impl IntoIterator<Item = L>) -> Result {
+        let labels: BTreeSet<String> = labels.into_iter().map(Into::into).collect();
+        labels.iter().try_for_each(|label| check_label(label))?;
+        self.node.shared().needed_labels = labels.into_iter().collect();
+        Ok(())
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace

@@ -9,8 +9,8 @@ use crate::{
     error::{Error, ErrorKind},
     event::Event,
     health::{
-        CapacityStatus, Health, JobProblem, JobStatus, Notifications, Place, ProblemReason,
-        StoreStatus,
+        CapacityStatus, Health, JobProblem, JobStatus, NodesStatus, Notifications, OrphansStatus,
+        Place, ProblemReason, StoreStatus,
     },
 };
 use std::{
@@ -110,6 +110,17 @@ impl Node {
             }
             notifications => notifications,
         };
+        let fleet = conditions.fleet.unwrap_or_default();
+        let dead = fleet.nodes.iter().filter(|node| !node.is_live);
+        let nodes = NodesStatus {
+            live: fleet.live().count(),
+            idle: fleet.live().filter(|node| node.is_idle()).count(),
+            dead: dead.map(|node| node.node.clone()).collect(),
+        };
+        let orphans = fleet.live().max_by_key(|node| node.orphans).map(|node| OrphansStatus {
+            count: node.orphans,
+            examples: node.orphan_examples.clone(),
+        });
         Health {
             node: self.id.to_string(),
             at,
@@ -123,7 +134,30 @@ impl Node {
             paused,
             problems,
             unhandled_kinds: conditions.kinds.into_values().collect(),
+            nodes,
+            unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),
+            orphans: orphans.unwrap_or_default(),
         }
+    }
+
+    /// What keeps jobs from running on this node, for its record: the first of each kind of
+    /// condition. It looks at no job.
+    pub(super) fn recent_problems(&self) -> Vec<String> {
+        let failing = self.store.failing();
+        let mut lines: Vec<String> = failing
+            .iter()
+            .map(|failing| format!("store: {}: {}", failing.part.word(), failing.error))
+            .collect();
+        let conditions = self.board.conditions();
+        if conditions.full_since.is_some() {
+            lines.push("capacity: due occurrences wait".into());
+        }
+        if conditions.overdue > 0 {
+            lines.push(format!("overdue: {} jobs", conditions.overdue));
+        }
+        let problems = conditions.problems.values().take(8);
+        lines.extend(problems.map(|one| format!("job {}: {}", one.name, one.reason.word())));
+        lines
     }
 
     /// The status of each job in code, and of each stored schedule that runs here.

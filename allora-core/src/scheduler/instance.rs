@@ -6,11 +6,12 @@ use super::{
     handle::Handle,
     local_claimer::LocalClaimer,
     node::{Node, Stop, random},
+    registry::Registry,
     supervisor::{Stopped, Supervisor},
     watcher::Watcher,
 };
 use crate::{event::Event, planner::Planner};
-use futures::future::{Either, join3, pending, select};
+use futures::future::{Either, join4, pending, select};
 use std::{
     fmt,
     pin::pin,
@@ -74,8 +75,9 @@ impl Scheduler {
         let claimer = Claimer::new(node.clone(), planner);
         let local = LocalClaimer::new(node.clone(), self.planner());
         let watcher = Watcher::new(node.clone());
+        let registry = Registry::new(node.clone());
         let claim = async {
-            join3(claimer.run(), local.run(), watcher.run()).await;
+            join4(claimer.run(), local.run(), watcher.run(), registry.run()).await;
             has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };

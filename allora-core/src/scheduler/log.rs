@@ -86,8 +86,29 @@ pub(crate) fn log(event: &Event) {
         Event::JobOverdue { name, due_at } => {
             error!(target: "allora", job = %name, %due_at, remedy, "job is overdue, and no node has claimed it");
         }
-        Event::KindUnhandled { kind, example, due_at } => {
-            warn!(target: "allora", %kind, %example, %due_at, remedy, "no node runs the due stored schedules of this kind");
+        Event::KindUnhandled { kind, example, due_at, waiting } => {
+            warn!(target: "allora", %kind, %example, %due_at, waiting, remedy, "no live node handles the due stored schedules of this kind");
+        }
+        Event::LabelUnmatched { label, nodes } => {
+            warn!(target: "allora", %label, nodes, remedy, "no live node has this label, which the programs of live nodes need");
+        }
+        Event::LabelMatched { label } => {
+            info!(target: "allora", %label, "this label is not missed any more");
+        }
+        Event::NodeDead { node, last_seen } => {
+            warn!(target: "allora", dead = %node, %last_seen, remedy, "a node has died, or does not reach the store");
+        }
+        Event::NodeAlive { node } => {
+            info!(target: "allora", alive = %node, "a node that was reported as dead is alive");
+        }
+        Event::JobsOrphaned { count, example } => {
+            warn!(target: "allora", count, %example, remedy, "no live build declares these jobs in code");
+        }
+        Event::OrphansGone => {
+            info!(target: "allora", "the store has no orphaned job in code any more");
+        }
+        Event::Pruned { name } => {
+            info!(target: "allora", job = %name, "the record of this job was removed after its retention period");
         }
         Event::KindHandled { kind } => {
             info!(target: "allora", %kind, "no stored schedule of this kind is overdue any more");

@@ -3,7 +3,8 @@
 //! The [`Claimer`](claimer::Claimer) claims occurrences in the store, the
 //! [`LocalClaimer`](local_claimer::LocalClaimer) those of jobs that run on every node, and the
 //! [`Supervisor`](supervisor::Supervisor) keeps runs alive. Each waits for its own notifications and
-//! its own timers, so that a slow reply to one does not keep the others from their work.
+//! its own timers, so that a slow reply to one does not keep the others from their work. So does the
+//! [`Registry`](registry::Registry), which keeps this node's record.
 
 mod active_run;
 mod ahead;
@@ -32,6 +33,8 @@ mod node;
 mod notify;
 mod pending_update;
 mod pruning;
+mod registry;
+mod retention;
 mod search;
 mod side_request;
 mod store_health;

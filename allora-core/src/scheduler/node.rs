@@ -25,6 +25,7 @@ use crate::{
     stored::Router,
     time::Time,
 };
+use allora_schedule::stable_hash;
 use chrono::TimeDelta;
 use slab::Slab;
 use std::{
@@ -70,6 +71,8 @@ pub(crate) struct Node {
     pub(super) was_set_back: AtomicBool,
     /// Wakes the watcher: the scheduler stops.
     pub(super) watcher: Notify,
+    /// Wakes the registry: the scheduler stops.
+    pub(super) registry: Notify,
     pub(super) store: StoreHealth,
     pub(super) board: Board,
     /// Something was written to the store since the last request to prune it.
@@ -84,6 +87,10 @@ pub(crate) type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 pub(crate) struct SharedState {
     /// The jobs in code.
     jobs: HashMap<Arc<str>, Placement>,
+    /// The number of those that run on one of the nodes, and the sum of the hashes of their names.
+    shared_jobs: (usize, u64),
+    /// The labels that the program needs on some node.
+    pub(super) needed_labels: Vec<String>,
     pub(crate) inboxes: ByPlacement<Inbox>,
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
@@ -123,6 +130,29 @@ impl SharedState {
         self.jobs.len()
     }
 
+    /// The number of jobs in code that run on one of the nodes, and a hash of their names, which
+    /// does not depend on their order.
+    pub(super) fn shared_jobs(&self) -> (usize, u64) {
+        self.shared_jobs
+    }
+
+    fn insert_job(&mut self, name: Arc<str>, placement: Placement) {
+        if placement == Placement::OneNode {
+            let (count, hash) = &mut self.shared_jobs;
+            (*count, *hash) = (*count + 1, hash.wrapping_add(stable_hash(&[name.as_bytes()])));
+        }
+        self.jobs.insert(name, placement);
+    }
+
+    fn remove_job(&mut self, name: &str) -> Option<(Arc<str>, Placement)> {
+        let (name, placement) = self.jobs.remove_entry(name)?;
+        if placement == Placement::OneNode {
+            let (count, hash) = &mut self.shared_jobs;
+            (*count, *hash) = (*count - 1, hash.wrapping_sub(stable_hash(&[name.as_bytes()])));
+        }
+        Some((name, placement))
+    }
+
     /// Applies the times of a run's lease. Returns `true` if the supervisor is to look at it before
     /// all others.
     pub(crate) fn set_timers(&mut self, id: RunId) -> bool {
@@ -153,6 +183,8 @@ impl Node {
         let namespace = Arc::from(backend.namespace());
         let shared = SharedState {
             jobs: HashMap::new(),
+            shared_jobs: (0, 0),
+            needed_labels: Vec::new(),
             inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,
@@ -181,6 +213,7 @@ impl Node {
             groups: Groups::default(),
             was_set_back: AtomicBool::new(false),
             watcher: Notify::default(),
+            registry: Notify::default(),
             store: StoreHealth::default(),
             board: Board::default(),
             has_written: AtomicBool::new(false),
@@ -226,6 +259,11 @@ impl Node {
         self.shared().jobs()
     }
 
+    /// `true` if the node has a job in code of this name.
+    pub(super) fn has_job(&self, name: &str) -> bool {
+        self.shared().jobs.contains_key(name)
+    }
+
     /// Adds a job.
     ///
     /// # Errors
@@ -244,7 +282,7 @@ impl Node {
                 let twice = format!("the job {name:?} is added twice; names are unique");
                 return Err(Error::new(ErrorKind::AlreadyExists, twice));
             }
-            shared.jobs.insert(name.clone(), placement);
+            shared.insert_job(name.clone(), placement);
             self.board.add(name.clone());
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
@@ -258,7 +296,7 @@ impl Node {
     pub(crate) fn remove(&self, name: &str) -> bool {
         let (placement, rejected) = {
             let mut shared = self.shared();
-            let Some((name, placement)) = shared.jobs.remove_entry(name) else { return false };
+            let Some((name, placement)) = shared.remove_job(name) else { return false };
             self.board.remove(&name);
             (placement, shared.inboxes[placement].push(Input::Remove(name)))
         };
@@ -369,6 +407,7 @@ impl Node {
         self.claimers[Placement::EveryNode].notify();
         self.supervisor.notify();
         self.watcher.notify();
+        self.registry.notify();
     }
 
     /// Rejects further jobs, and frees those that no claimer has.

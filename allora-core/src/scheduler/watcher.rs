@@ -97,6 +97,7 @@ impl Watcher {
         }
         let now = node.now(&node.shared());
         let (overdue, _) = node.board.overdue(now);
+        node.board.conditions().overdue = overdue.len();
         let mut before = std::mem::take(&mut self.overdue);
         let mut events = Vec::new();
         for (name, due_at) in overdue {
@@ -111,7 +112,7 @@ impl Watcher {
         node.emit(events);
     }
 
-    /// The kinds that this node has no handler for and of which a schedule is due: the first one of
+    /// The kinds that no live node has a handler for and of which a schedule is due: the first one of
     /// each, with its due time. `None` for kinds that the query did not reach.
     async fn find_unhandled(&self) -> Result<Unhandled> {
         let node = &self.node;
@@ -119,8 +120,12 @@ impl Watcher {
             return Ok(Unhandled::default());
         };
         let kinds = within(node, "kinds", queries.kinds()).await?;
+        let fleet = node.board.conditions().fleet.clone();
+        let is_handled = |kind: &str| {
+            node.router.matches(kind) || fleet.as_ref().is_some_and(|fleet| fleet.handles(kind))
+        };
         let kinds: Vec<&str> =
-            kinds.iter().map(String::as_str).filter(|kind| !node.router.matches(kind)).collect();
+            kinds.iter().map(String::as_str).filter(|kind| !is_handled(kind)).collect();
         if kinds.is_empty() {
             return Ok(Unhandled::default());
         }
@@ -132,7 +137,8 @@ impl Watcher {
         let mut unhandled = Unhandled { first: BTreeMap::new(), is_full: due.found.len() >= LIMIT };
         for state in due.found {
             if let Some(due_at) = state.due_at.filter(|_| !state.kind.is_empty()) {
-                unhandled.first.entry(state.kind).or_insert((state.name.into(), due_at));
+                let first = || Waiting { name: state.name.into(), due_at, count: 0 };
+                unhandled.first.entry(state.kind).or_insert_with(first).count += 1;
             }
         }
         Ok(unhandled)
@@ -142,13 +148,13 @@ impl Watcher {
         let Unhandled { first, is_full } = unhandled;
         let mut before = std::mem::take(&mut self.kinds);
         let mut events = Vec::new();
-        for (kind, (name, due_at)) in first {
+        for (kind, Waiting { name, due_at, count: waiting }) in first {
             let seen = before.remove(&kind);
             let was_reported = seen.as_ref().is_some_and(|(_, seen)| seen.is_reported);
             let is_same = seen.is_some_and(|(was, seen)| was == name && seen.due_at == due_at);
             if is_same && !was_reported {
                 let (kind, example) = (kind.as_str().into(), name.clone());
-                events.push(Event::KindUnhandled { kind, example, due_at });
+                events.push(Event::KindUnhandled { kind, example, due_at, waiting });
             }
             let is_reported = was_reported || is_same;
             self.kinds.insert(kind, (name, Seen { due_at, is_reported }));
@@ -166,10 +172,16 @@ impl Watcher {
 /// The due schedules of unhandled kinds.
 #[derive(Default)]
 struct Unhandled {
-    /// The name and the due time of the first schedule of each kind.
-    first: BTreeMap<String, (Arc<str>, Time)>,
+    first: BTreeMap<String, Waiting>,
     /// There may be more kinds.
     is_full: bool,
+}
+
+/// The due schedules of one kind: the first one, and their number.
+struct Waiting {
+    name: Arc<str>,
+    due_at: Time,
+    count: usize,
 }
 
 /// Waits until the scheduler is stopped.

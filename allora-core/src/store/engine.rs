@@ -487,6 +487,7 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Claim(_)
         | Action::Advance(_)
         | Action::GiveUp { .. }
+        | Action::Prune { .. }
         | Action::Reap => Ok(Reply::Absent),
         _ => Err(missing(name)),
     })

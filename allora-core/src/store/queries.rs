@@ -6,6 +6,7 @@ use crate::{
         Due, DueQuery, History, HistoryEntry, HistoryQuery, JobState, Page, Queries, TimeSource,
     },
     error::Result,
+    name::is_internal,
     record::{Record, missing},
     time::Time,
 };
@@ -31,8 +32,24 @@ impl<S: RecordStore> Queries for S {
     }
 
     async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        let records = RecordStore::list(self, page).await?;
-        Ok(records.into_iter().filter_map(|(name, record)| shown(&name, record)).collect())
+        // The scheduler's own records are no jobs. They are listed for a prefix that asks for them.
+        let shows_internal = is_internal(page.prefix);
+        let mut listed = Vec::new();
+        let mut after = page.after.map(str::to_owned);
+        loop {
+            let limit = page.limit - listed.len();
+            let part = Page { after: after.as_deref(), limit, ..page };
+            let records = RecordStore::list(self, part).await?;
+            let (count, before) = (records.len(), listed.len());
+            let last = records.last().map(|(name, _)| name.clone());
+            let records =
+                records.into_iter().filter(|(name, _)| shows_internal || !is_internal(name));
+            listed.extend(records.filter_map(|(name, record)| shown(&name, record)));
+            if count < limit || listed.len() - before == count {
+                return Ok(listed);
+            }
+            after = last;
+        }
     }
 
     async fn kinds(&self) -> Result<Vec<String>> {

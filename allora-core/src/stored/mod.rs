@@ -38,6 +38,7 @@ mod export;
 #[cfg(feature = "json")]
 mod json;
 mod list;
+mod nodes;
 mod operate;
 mod planned;
 #[cfg(feature = "json")]

@@ -74,10 +74,47 @@ impl Pattern {
         }
     }
 
+    /// The pattern as the word of its form and its text.
+    pub(crate) fn word_and_text(&self) -> (&'static str, &str) {
+        match &self.is {
+            Is::Exact(exact) => ("kind", exact),
+            Is::Prefix(prefix) => ("prefix", prefix),
+            Is::Regex(regex) => ("regex", regex.as_str()),
+        }
+    }
+
+    /// The pattern of this form; `None` if the form is not known.
+    pub(crate) fn of_word(word: &str, text: &str) -> Option<Self> {
+        match word {
+            "kind" => Some(text.into()),
+            "prefix" => Some(Self::prefix(text)),
+            "regex" => Self::regex(text).ok(),
+            _ => None,
+        }
+    }
+
     fn exact(&self) -> Option<&str> {
         match &self.is {
             Is::Exact(exact) => Some(exact),
             Is::Prefix(_) | Is::Regex(_) => None,
+        }
+    }
+}
+
+/// Equal if they were made alike.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.word_and_text() == other.word_and_text()
+    }
+}
+
+/// `report`, `sync.*` for a prefix, `/^(sms|fax)$/` for a regular expression.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.is {
+            Is::Exact(exact) => f.write_str(exact),
+            Is::Prefix(prefix) => write!(f, "{prefix}*"),
+            Is::Regex(regex) => write!(f, "/{}/", regex.as_str()),
         }
     }
 }
@@ -151,6 +188,11 @@ impl Router {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.routes.is_empty()
+    }
+
+    /// The patterns, in the order in which they were declared.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.routes.iter().map(|(pattern, _)| pattern)
     }
 
     pub(crate) fn check(&self) -> Result {

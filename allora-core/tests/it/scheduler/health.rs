@@ -352,7 +352,8 @@ fn a_kind_that_no_node_handles_is_seen_until_one_does() {
         .collect();
     assert_eq!(kinds, [("sms", "a sms")]);
     assert!(!health.is_healthy());
-    let lines = scene.lines("kind sms: no node runs it; schedule a sms is due since ");
+    let lines =
+        scene.lines("kind sms: no live node handles it; 1 waiting; schedule a sms is due since ");
     assert_eq!(lines.len(), 1, "{health}");
     let second = other(&scene);
     scene.lab.until(500.0);

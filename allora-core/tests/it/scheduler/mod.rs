@@ -11,6 +11,7 @@ mod isolation;
 mod liveness;
 mod local;
 mod mutex;
+mod nodes;
 mod operators;
 mod policies;
 mod shutdown;

@@ -236,7 +236,7 @@ fn a_thousand_jobs_of_one_instant_are_shared_by_nodes_with_few_slots() {
 }
 
 #[test]
-fn an_idle_node_makes_its_safety_poll_and_no_other_call() {
+fn an_idle_node_makes_its_safety_poll_and_its_heartbeat_and_no_other_call() {
     let lab = Lab::new(10);
     let member = lab.start(|seat, b| {
         (0..1_000).fold(b, |b, n| b.add(format!("job{n}"), seat.job(every(secs(86_400)), ms(0))))
@@ -245,7 +245,8 @@ fn an_idle_node_makes_its_safety_poll_and_no_other_call() {
     let (calls, steps) = (member.faults.calls(), lab.sim.steps());
     lab.until(1_010.0);
     let calls = member.faults.calls() - calls;
-    assert!((150..=201).contains(&calls), "{calls} calls in 200 polls");
+    // The poll is a search, which carries no operation: the heartbeat is a call of its own.
+    assert!((200..=268).contains(&calls), "{calls} calls in 200 polls and 67 heartbeats");
     let steps = lab.sim.steps() - steps;
     assert!(steps < 2_000, "{steps} steps for 1 000 idle jobs");
 }

@@ -61,6 +61,10 @@ pub(crate) struct Faults {
     pub(crate) refuses_pruning: AtomicBool,
     /// The number of requests to prune that were answered.
     pub(crate) pruned: AtomicU64,
+    /// No write of a node's record is answered.
+    pub(crate) deaf_to_registry: AtomicBool,
+    /// Every write of a node's record is refused.
+    pub(crate) refuses_registry: AtomicBool,
     /// No subscription to notifications is answered.
     pub(crate) deaf_to_subscriptions: AtomicBool,
     /// No extension or end of a run of this job reaches the store.
@@ -176,6 +180,14 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             names.dedup();
             if names.len() != batch.operations.len() {
                 self.faults.doubled_operations.fetch_add(1, Relaxed);
+            }
+        }
+        if batch.operations.iter().any(|one| one.name.starts_with("allora:node:")) {
+            if self.faults.deaf_to_registry.load(Relaxed) {
+                return pending().await;
+            }
+            if self.faults.refuses_registry.load(Relaxed) {
+                return Err(Error::new(ErrorKind::Other, "this role may not write"));
             }
         }
         let claims = batch.operations.iter().any(|one| matches!(one.action, Action::Claim(_)));

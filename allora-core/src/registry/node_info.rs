@@ -1,0 +1,73 @@
+//! The state of a node as its record in the store shows it.
+
+use crate::{stored::Pattern, time::Time};
+use std::time::Duration;
+
+/// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
+/// [`Schedules::nodes`](crate::Schedules::nodes).
+///
+/// A node writes it when it starts, every 15 s ([`Builder::heartbeat`](crate::Builder::heartbeat)),
+/// and removes it when it stops. It is for operators: a node that is dead by its record may be
+/// alive and only be cut off from the store. So nothing that must happen once may depend on it, such
+/// as a choice of one node among all or the takeover of a run. Leases and fences decide these.
+///
+/// With the feature `json`, the value is `Serialize`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NodeInfo {
+    /// The node's id.
+    pub node: String,
+    /// The version of its build ([`Builder::build_version`](crate::Builder::build_version)).
+    pub version: Option<String>,
+    /// The kinds of stored schedules that it handles.
+    pub kinds: Vec<Pattern>,
+    /// Its labels ([`Builder::node_labels`](crate::Builder::node_labels)).
+    pub labels: Vec<String>,
+    /// The labels that its program needs on some node
+    /// ([`Handle::need_labels`](crate::Handle::need_labels)).
+    pub needed_labels: Vec<String>,
+    /// `true` if the lists above are whole. They end at 4 KiB of kinds and 1 KiB of labels.
+    pub is_complete: bool,
+    /// The largest number of simultaneous runs.
+    pub concurrency: usize,
+    /// The number of active runs.
+    pub running: usize,
+    /// The number of its jobs in code that run on one of the nodes.
+    pub jobs: usize,
+    /// A hash of the names of these jobs: nodes with the same jobs have the same.
+    pub jobs_hash: u64,
+    /// What keeps jobs from running on it, at most eight lines.
+    pub problems: Vec<String>,
+    /// The number of orphaned jobs in code, if this node is the one that looks for them.
+    pub orphans: usize,
+    /// The names of some of them, at most eight.
+    pub orphan_examples: Vec<String>,
+    /// The start of the node.
+    pub started_at: Time,
+    /// The interval of its writes.
+    pub heartbeat: Duration,
+    /// The last write, by the store's clock.
+    pub last_seen: Time,
+    /// `true` if the last write is not older than three intervals.
+    pub is_live: bool,
+}
+
+/// The number of missed writes after which a node counts as dead.
+const MISSED: u32 = 3;
+
+impl NodeInfo {
+    /// `true` if the node lives and has no active run.
+    pub fn is_idle(&self) -> bool {
+        self.is_live && self.running == 0
+    }
+
+    /// `true` if the node may run stored schedules of this kind.
+    pub fn handles(&self, kind: &str) -> bool {
+        !self.is_complete || self.kinds.iter().any(|pattern| pattern.matches(kind))
+    }
+
+    /// The time without a write after which the node counts as dead.
+    pub(super) fn patience(&self) -> Duration {
+        self.heartbeat.saturating_mul(MISSED)
+    }
+}

@@ -1,0 +1,101 @@
+//! Records without a use: jobs in code that no live build declares, and one-off schedules that have
+//! run.
+
+use crate::{
+    backend::JobState,
+    name::is_internal,
+    schedule::AnySchedule,
+    stored::Definition,
+    time::{Time, saturating_add},
+};
+use chrono::DateTime;
+use std::time::Duration;
+
+/// The time for which the job of an unknown name is due, without a lease, until it is an orphan
+/// among nodes with different jobs.
+const DUE: Duration = Duration::from_secs(600);
+
+/// The rule for a job in code that a node does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrphanRule {
+    /// Every live node has the same jobs as the one that looks: no other node knows the job.
+    SameJobs,
+    /// Live nodes have different jobs. A node that knows the job would have claimed its due
+    /// occurrence.
+    Due,
+}
+
+/// The orphaned jobs that one pass over the records has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orphans {
+    pub(crate) count: usize,
+    /// The first names.
+    pub(crate) examples: Vec<String>,
+    /// Others were written so lately that the node that did may not be in the registry yet.
+    pub(crate) has_young: bool,
+}
+
+impl Orphans {
+    pub(crate) fn add(&mut self, name: &str) {
+        self.count += 1;
+        if self.examples.len() < 8 {
+            self.examples.push(name.to_owned());
+        }
+    }
+
+    /// These were removed.
+    pub(crate) fn remove(&mut self, names: &[String]) {
+        self.count = self.count.saturating_sub(names.len());
+        self.examples.retain(|name| !names.contains(name));
+    }
+}
+
+/// `true` if the record of a job in code, which the node that looks does not have, is one that no
+/// live build declares.
+pub(crate) fn is_orphaned(state: &JobState, rule: OrphanRule, now: Time) -> bool {
+    let is_due = |at: Time| saturating_add(at, DUE) <= now;
+    state.kind.is_empty()
+        && !is_internal(&state.name)
+        && state.unreadable.is_none()
+        && state.leases.is_empty()
+        && match rule {
+            OrphanRule::SameJobs => true,
+            OrphanRule::Due => state.due_at.is_some_and(is_due),
+        }
+}
+
+/// `true` if it was claimed or defined after this time.
+pub(crate) fn is_written_after(state: &JobState, at: Time) -> bool {
+    written_at(state).is_none_or(|written| written > at)
+}
+
+/// The time since which a record without a use is of none: its last claim or definition, or the
+/// time since which its occurrence is due.
+pub(crate) fn unused_since(state: &JobState) -> Option<Time> {
+    written_at(state).max(state.due_at)
+}
+
+/// `true` if it is a one-off schedule that was started and has ended.
+pub(crate) fn is_finished(state: &JobState) -> bool {
+    let has_ended = !state.kind.is_empty()
+        && state.unreadable.is_none()
+        && state.last_started.is_some()
+        && state.due_at.is_none()
+        && state.cursor.is_none()
+        && state.leases.is_empty()
+        && state.paused.is_none()
+        && state.dead.is_empty();
+    has_ended && is_one_off(state)
+}
+
+fn is_one_off(state: &JobState) -> bool {
+    Definition::parse(&state.name, &state.definition).is_ok_and(|definition| {
+        matches!(definition.schedule(), AnySchedule::At(_))
+            || definition.settings().max_runs == Some(1)
+    })
+}
+
+/// The time of the last claim or definition, by the store's clock: fences are drawn from it.
+fn written_at(state: &JobState) -> Option<Time> {
+    DateTime::from_timestamp_micros(state.fence)
+}

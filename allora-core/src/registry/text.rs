@@ -1,0 +1,226 @@
+//! The text of a node's record: one line of fields `key=value`. A reader ignores fields that it does
+//! not know.
+
+use super::NodeInfo;
+use crate::{
+    stored::Pattern,
+    time::{Time, from_millis},
+};
+use chrono::SecondsFormat;
+use std::{fmt::Write, time::Duration};
+
+/// The largest number of bytes of the kinds, and of each list of labels.
+const KINDS: usize = 4_096;
+const LABELS: usize = 1_024;
+
+/// The largest number of problems and of examples, and of bytes of each.
+const NOTES: usize = 8;
+const NOTE: usize = 160;
+
+/// Writes the text. The bounds of [`NodeInfo`] hold for what is written.
+pub(crate) fn encode(info: &NodeInfo) -> String {
+    let mut text = String::with_capacity(256);
+    // The text of every write differs, so that a reply with this text proves the write.
+    push(&mut text, "seen", &shown(info.last_seen));
+    push(&mut text, "started", &shown(info.started_at));
+    push(&mut text, "heartbeat", &info.heartbeat.as_millis().to_string());
+    for (key, number) in
+        [("concurrency", info.concurrency), ("running", info.running), ("jobs", info.jobs)]
+    {
+        push(&mut text, key, &number.to_string());
+    }
+    push(&mut text, "hash", &format!("{:016x}", info.jobs_hash));
+    if let Some(version) = &info.version {
+        push(&mut text, "version", version);
+    }
+    let kinds = info.kinds.iter().map(Pattern::word_and_text);
+    let labels = info.labels.iter().map(|label| ("label", label.as_str()));
+    let needed = info.needed_labels.iter().map(|label| ("needs", label.as_str()));
+    let whole = list(&mut text, kinds, KINDS)
+        & list(&mut text, labels, LABELS)
+        & list(&mut text, needed, LABELS);
+    if !(whole && info.is_complete) {
+        push(&mut text, "more", "yes");
+    }
+    for problem in info.problems.iter().take(NOTES) {
+        push(&mut text, "problem", cut(problem));
+    }
+    if info.orphans > 0 {
+        push(&mut text, "orphans", &info.orphans.to_string());
+    }
+    for orphan in info.orphan_examples.iter().take(NOTES) {
+        push(&mut text, "orphan", orphan);
+    }
+    text
+}
+
+/// Reads the text of the record of `node`; `None` if it is none. `is_live` is not in it.
+pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
+    let mut info = NodeInfo {
+        node: node.to_owned(),
+        version: None,
+        kinds: Vec::new(),
+        labels: Vec::new(),
+        needed_labels: Vec::new(),
+        is_complete: true,
+        concurrency: 0,
+        running: 0,
+        jobs: 0,
+        jobs_hash: 0,
+        problems: Vec::new(),
+        orphans: 0,
+        orphan_examples: Vec::new(),
+        started_at: Time::UNIX_EPOCH,
+        heartbeat: Duration::ZERO,
+        last_seen: Time::UNIX_EPOCH,
+        is_live: false,
+    };
+    let mut has_seen = false;
+    for field in text.split(' ') {
+        let (key, value) = field.split_once('=')?;
+        let value = unescaped(value)?;
+        match key {
+            "seen" => (info.last_seen, has_seen) = (time(&value)?, true),
+            "started" => info.started_at = time(&value)?,
+            "heartbeat" => info.heartbeat = Duration::from_millis(value.parse().ok()?),
+            "concurrency" => info.concurrency = value.parse().ok()?,
+            "running" => info.running = value.parse().ok()?,
+            "jobs" => info.jobs = value.parse().ok()?,
+            "hash" => info.jobs_hash = u64::from_str_radix(&value, 16).ok()?,
+            "version" => info.version = Some(value),
+            "label" => info.labels.push(value),
+            "needs" => info.needed_labels.push(value),
+            "more" => info.is_complete = false,
+            "problem" => info.problems.push(value),
+            "orphans" => info.orphans = value.parse().ok()?,
+            "orphan" => info.orphan_examples.push(value),
+            _ => info.kinds.extend(Pattern::of_word(key, &value)),
+        }
+    }
+    has_seen.then_some(info)
+}
+
+/// Writes as many fields as have room. Returns `true` if these are all.
+fn list<'a>(
+    text: &mut String,
+    fields: impl Iterator<Item = (&'static str, &'a str)>,
+    most: usize,
+) -> bool {
+    let end = text.len() + most;
+    for (key, value) in fields {
+        let before = text.len();
+        push(text, key, value);
+        if text.len() > end {
+            text.truncate(before);
+            return false;
+        }
+    }
+    true
+}
+
+fn push(text: &mut String, key: &str, value: &str) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(key);
+    text.push('=');
+    for c in value.chars() {
+        if c <= ' ' || c == '%' || c == '\u{7f}' {
+            let _ = write!(text, "%{:02x}", c as u32);
+        } else {
+            text.push(c);
+        }
+    }
+}
+
+fn unescaped(value: &str) -> Option<String> {
+    let mut parts = value.split('%');
+    let mut text = parts.next()?.to_owned();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        text.push(char::from(u8::from_str_radix(code, 16).ok()?));
+        text.push_str(rest);
+    }
+    Some(text)
+}
+
+/// The beginning of a text, up to [`NOTE`] bytes.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(NOTE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn shown(at: Time) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn time(text: &str) -> Option<Time> {
+    let at = chrono::DateTime::parse_from_rfc3339(text).ok()?;
+    from_millis(at.timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> NodeInfo {
+        NodeInfo {
+            version: Some("1.2 beta".into()),
+            kinds: vec![
+                "report".into(),
+                Pattern::prefix("sync. 100%"),
+                Pattern::regex("^(sms|fax)$").unwrap(),
+            ],
+            labels: vec!["gpu".into(), "a=b".into()],
+            needed_labels: vec!["tape".into()],
+            concurrency: 7,
+            running: 2,
+            jobs: 3,
+            jobs_hash: u64::MAX,
+            problems: vec!["job \"x\": two\nlines".into()],
+            orphans: 1,
+            orphan_examples: vec!["old job".into()],
+            started_at: from_millis(1_000).unwrap(),
+            heartbeat: Duration::from_secs(15),
+            last_seen: from_millis(2_001).unwrap(),
+            ..decode("n", "seen=1970-01-01T00:00:00Z").unwrap()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = encode(&info());
+        assert!(!text.contains('\n'), "{text}");
+        assert_eq!(decode("n", &text), Some(info()));
+    }
+
+    #[test]
+    fn fields_of_a_newer_build_are_ignored_and_another_text_is_no_node() {
+        let text = encode(&info()) + " colour=green";
+        assert_eq!(decode("n", &text), Some(info()));
+        for other in ["", "mutex group", "seen=", "jobs=1", "seen=1970-01-01T00:00:00Z jobs=%e"] {
+            assert_eq!(decode("n", other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_text_has_at_most_ten_kibibytes_and_says_if_it_is_not_whole() {
+        let many = |what: &str| (0..10_000).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
+        let info = NodeInfo {
+            kinds: many("kind").into_iter().map(Pattern::from).collect(),
+            labels: many("label"),
+            needed_labels: many("other"),
+            problems: many(&"ü".repeat(5_000)),
+            orphan_examples: many("orphan"),
+            ..info()
+        };
+        let text = encode(&info);
+        assert!(text.len() < 10 << 10, "{}", text.len());
+        let read = decode("n", &text).unwrap();
+        assert!(!read.is_complete && read.handles("anything"), "{read:?}");
+        assert_eq!((read.problems.len(), read.orphan_examples.len()), (8, 8));
+    }
+}

@@ -1,0 +1,267 @@
+//! The record that this node keeps about itself, and its view of the other nodes.
+//!
+//! Its requests are its own: no claim, search or end waits for them, and a failure is tried again
+//! only at the next heartbeat. The poll of a node is a query, which carries no operation, and beside
+//! claims the record would delay their replies by a load and a commit.
+
+use super::{
+    monotonic::later,
+    node::{Node, Stop},
+    retention::Retention,
+    store_health::Part,
+    store_request::{OP, reschedule, within},
+};
+use crate::{
+    backend::{Action, Applied, Batch, Operation, Queries, Replan, Reply, TimeSource},
+    error::{Error, ErrorKind, Result},
+    event::Event,
+    registry::{Fleet, NodeInfo, encode, read_nodes, record_of},
+    time::{Time, whole_millis},
+};
+use futures::future::{Either, select};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+};
+
+/// The number of heartbeats from one look at the other nodes to the next.
+const LOOK: u32 = 4;
+
+/// The number of records that one request removes.
+const FORGET: usize = 100;
+
+pub(super) struct Registry {
+    node: Arc<Node>,
+    record: String,
+    started_at: Time,
+    /// The generation of the record as this node wrote it last; `None` if it is not known.
+    generation: Option<i64>,
+    /// The last request has failed.
+    has_failed: bool,
+    /// The number of heartbeats since the last look.
+    beats: u32,
+    /// The live nodes of the last look, and the dead ones that were reported.
+    live: BTreeSet<String>,
+    dead: BTreeSet<String>,
+    /// The unmatched labels that were seen: `true` if they were reported.
+    labels: BTreeMap<String, bool>,
+    retention: Retention,
+}
+
+impl Registry {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        let record = record_of(&node.id);
+        let (started_at, now) = (node.runtime.wall(), node.runtime.now());
+        Self {
+            node,
+            record,
+            started_at,
+            generation: None,
+            has_failed: false,
+            beats: LOOK,
+            live: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            labels: BTreeMap::new(),
+            retention: Retention::new(now),
+        }
+    }
+
+    /// Keeps the record until the scheduler is stopped, and removes it then.
+    pub(super) async fn run(mut self) {
+        let node = self.node.clone();
+        // Without queries no node could read the records.
+        let Some(queries) = node.backend.queries() else { return };
+        loop {
+            let next = later(node.runtime.now(), node.config.heartbeat);
+            let is_stopped = {
+                let work = pin!(self.beat_and_look(queries));
+                matches!(select(pin!(stopped(&node)), work).await, Either::Left(_))
+            };
+            if is_stopped || self.is_stopped_before(next).await {
+                return self.leave().await;
+            }
+        }
+    }
+
+    /// Waits for the next heartbeat, while the pass over the records goes on.
+    async fn is_stopped_before(&mut self, next: std::time::Instant) -> bool {
+        let node = self.node.clone();
+        let mut timer = node.runtime.sleep_until(next);
+        let mut stopped = pin!(stopped(&node));
+        poll_fn(|cx| {
+            if stopped.as_mut().poll(cx).is_ready() {
+                return std::task::Poll::Ready(true);
+            }
+            if self.retention.poll(cx).is_ready() {
+                self.retention.report(&node);
+            }
+            timer.as_mut().poll(cx).map(|()| false)
+        })
+        .await
+    }
+
+    async fn beat_and_look(&mut self, queries: &dyn Queries) {
+        let result = self.beat_and_try_to_look(queries).await;
+        self.has_failed = result.is_err();
+        match result {
+            Ok(()) => self.node.store_answered(Part::Registry),
+            // The other parts report a store that does not answer.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            Err(error) => self.node.store_failed(Part::Registry, error),
+        }
+    }
+
+    async fn beat_and_try_to_look(&mut self, queries: &dyn Queries) -> Result {
+        let now = self.beat().await?;
+        self.beats += 1;
+        if self.beats > LOOK {
+            let node = self.node.clone();
+            let states = within(&node, "list", read_nodes(queries)).await?;
+            self.beats = 1;
+            let fleet = Arc::new(Fleet::of(&states, now));
+            node.board.conditions().fleet = Some(fleet.clone());
+            self.report(&fleet);
+            if fleet.first() == Some(&*node.id) {
+                forget(&node, &fleet).await?;
+                self.retention.renew(&node, &fleet);
+            } else {
+                self.retention.is_of_another_node();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the record. Returns the store's time.
+    async fn beat(&mut self) -> Result<Time> {
+        let text = encode(&self.info());
+        // At most: a redefinition that is refused, a registration, a redefinition.
+        for _ in 0..4 {
+            let action = match self.generation.take() {
+                None => Action::Register { definition: &text, version: 0, first: None },
+                Some(generation) => Action::Redefine {
+                    generation,
+                    definition: &text,
+                    version: 0,
+                    plan: Replan::default(),
+                },
+            };
+            let node = self.node.clone();
+            let applied = send(&node, &[Operation::new(&self.record, action)]).await?;
+            let now = whole_millis(applied.now);
+            if let Reply::State(state) = applied.single()? {
+                if let Some(reason) = state.unreadable {
+                    let text = format!("the record of this node cannot be read: {reason}");
+                    return Err(Error::new(ErrorKind::Other, text).op("registry"));
+                }
+                self.generation = Some(state.generation);
+                if state.definition == text {
+                    return Ok(now);
+                }
+            }
+        }
+        let text = "another process writes the record of this node; report a defect of allora";
+        Err(Error::new(ErrorKind::Other, text).op("registry"))
+    }
+
+    fn info(&self) -> NodeInfo {
+        let node = &self.node;
+        let (now, running, (jobs, jobs_hash), needed_labels) = {
+            let shared = node.shared();
+            let needed = shared.needed_labels.clone();
+            (node.now(&shared), shared.running, shared.shared_jobs(), needed)
+        };
+        let orphans = self.retention.orphans();
+        NodeInfo {
+            node: node.id.to_string(),
+            version: node.config.build_version.clone(),
+            kinds: node.router.patterns().cloned().collect(),
+            labels: node.config.labels.clone(),
+            needed_labels,
+            is_complete: true,
+            concurrency: node.config.concurrency,
+            running,
+            jobs,
+            jobs_hash,
+            problems: node.recent_problems(),
+            orphans: orphans.count,
+            orphan_examples: orphans.examples.clone(),
+            started_at: self.started_at,
+            heartbeat: node.config.heartbeat,
+            last_seen: whole_millis(now),
+            is_live: true,
+        }
+    }
+
+    /// Reports what has changed among the nodes.
+    fn report(&mut self, fleet: &Fleet) {
+        let live: BTreeSet<String> = fleet.live().map(|node| node.node.clone()).collect();
+        let mut events = Vec::new();
+        for node in &fleet.nodes {
+            let shared_name = || Arc::from(node.node.as_str());
+            if node.is_live {
+                if self.dead.remove(&node.node) {
+                    events.push(Event::NodeAlive { node: shared_name() });
+                }
+            } else if self.live.contains(&node.node) {
+                self.dead.insert(node.node.clone());
+                events.push(Event::NodeDead { node: shared_name(), last_seen: node.last_seen });
+            }
+        }
+        // One that is forgotten, or has removed its record.
+        self.dead.retain(|dead| fleet.nodes.iter().any(|node| node.node == *dead));
+        self.live = live;
+        let unmatched = fleet.unmatched_labels();
+        let mut before = std::mem::take(&mut self.labels);
+        for (label, nodes) in unmatched {
+            // A node that starts is not in the registry at once: the second look counts.
+            let seen = before.remove(label);
+            if seen == Some(false) {
+                events.push(Event::LabelUnmatched { label: label.into(), nodes });
+            }
+            self.labels.insert(label.to_owned(), seen.is_some());
+        }
+        let ended = before.into_iter().filter(|(_, was_reported)| *was_reported);
+        events.extend(ended.map(|(label, _)| Event::LabelMatched { label: label.into() }));
+        self.node.emit(events);
+    }
+
+    /// Removes the record. A store that has not answered the last request is not asked: the record
+    /// shows by its age that the node is dead.
+    async fn leave(self) {
+        let Self { node, record, generation, has_failed, .. } = self;
+        let is_written = generation.is_some() && !has_failed;
+        if is_written && node.store.failing().is_empty() {
+            let delete = [Operation::new(&record, Action::Delete)];
+            // Nothing depends on it.
+            let _ = send(&node, &delete).await;
+        }
+    }
+}
+
+/// Removes the records of nodes that have been dead for a day.
+async fn forget(node: &Node, fleet: &Fleet) -> Result {
+    for records in fleet.forgotten.chunks(FORGET) {
+        let operations: Vec<Operation<'_>> = records
+            .iter()
+            .map(|(name, fence)| {
+                Operation::new(name, Action::Prune { fence: *fence, cursor: None })
+            })
+            .collect();
+        send(node, &operations).await?;
+    }
+    Ok(())
+}
+
+async fn send(node: &Node, operations: &[Operation<'_>]) -> Result<Applied> {
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    within(node, OP, reschedule(&*node.backend, Batch::new(&node.id, time, operations))).await
+}
+
+/// Waits until the scheduler is stopped.
+async fn stopped(node: &Node) {
+    while node.shared().stop == Stop::No {
+        node.registry.notified().await;
+    }
+}

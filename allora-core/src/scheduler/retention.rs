@@ -1,0 +1,204 @@
+//! The pass over all records that finds those without a use: orphaned jobs in code, and one-off
+//! schedules that have ended. One node makes it, once an hour and when the jobs of the nodes have
+//! changed. It rests after each page, so that it reads for a hundredth of the time.
+
+use super::{
+    monotonic::later,
+    node::Node,
+    side_request::SideRequest,
+    store_health::Part,
+    store_request::{OP, reschedule, within},
+};
+use crate::{
+    backend::{Action, Batch, JobState, Operation, Page, Queries, Reply, TimeSource},
+    error::{ErrorKind, Result},
+    event::Event,
+    registry::{
+        Fleet, OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, unused_since,
+    },
+    time::{Time, saturating_add},
+};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+/// The interval of the passes.
+const INTERVAL: Duration = Duration::from_secs(3_600);
+
+/// The age of a record, in heartbeats, from which it may be an orphan.
+const YOUNG: u32 = 4;
+
+/// The number of records in one request.
+const PAGE: usize = 500;
+
+/// The rest after a page, as a multiple of the time that it took, and its limit.
+const REST: u32 = 99;
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+pub(super) struct Retention {
+    request: SideRequest<Result<Orphans>>,
+    next: Instant,
+    /// The jobs of the live nodes at the last look, and at the last pass.
+    seen: Option<Vec<(usize, u64)>>,
+    passed: Option<Vec<(usize, u64)>>,
+    orphans: Orphans,
+}
+
+impl Retention {
+    pub(super) fn new(now: Instant) -> Self {
+        let (request, orphans) = (SideRequest::default(), Orphans::default());
+        Self { request, next: now, seen: None, passed: None, orphans }
+    }
+
+    /// The orphans that the last pass has found.
+    pub(super) fn orphans(&self) -> &Orphans {
+        &self.orphans
+    }
+
+    /// Begins a pass, if it is time for one. Nodes that start and stop change their jobs one after
+    /// the other: the pass waits until two looks have seen the same.
+    pub(super) fn renew(&mut self, node: &Arc<Node>, fleet: &Fleet) {
+        self.report(node);
+        let mut jobs: Vec<(usize, u64)> =
+            fleet.live().map(|node| (node.jobs, node.jobs_hash)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        let is_stable = self.seen.as_ref() == Some(&jobs);
+        let has_changed = self.passed.as_ref() != Some(&jobs);
+        self.seen = Some(jobs);
+        let is_time = node.runtime.now() >= self.next || has_changed;
+        if self.request.has_begun() || !is_stable || !is_time {
+            return;
+        }
+        self.passed.clone_from(&self.seen);
+        self.next = later(node.runtime.now(), INTERVAL);
+        let rule = match fleet.has_one_set_of_jobs() {
+            true => OrphanRule::SameJobs,
+            false => OrphanRule::Due,
+        };
+        let node = node.clone();
+        self.request.begin(async move {
+            let Some(queries) = node.backend.queries() else { return Ok(Orphans::default()) };
+            pass(&node, queries, rule).await
+        });
+    }
+
+    /// Another node makes the passes.
+    pub(super) fn is_of_another_node(&mut self) {
+        (self.seen, self.passed) = (None, None);
+        self.request = SideRequest::default();
+        self.orphans = Orphans::default();
+    }
+
+    /// Ready if a pass has ended.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.request.poll(cx)
+    }
+
+    /// Reports what a pass has found.
+    pub(super) fn report(&mut self, node: &Node) {
+        let Some(found) = self.request.take() else { return };
+        match found {
+            Ok(orphans) => {
+                if orphans.has_young {
+                    // The next look begins another pass.
+                    self.passed = None;
+                }
+                let before = std::mem::replace(&mut self.orphans, orphans);
+                if (self.orphans.count, &self.orphans.examples) == (before.count, &before.examples)
+                {
+                    return;
+                }
+                let event = match self.orphans.examples.first() {
+                    Some(example) => Event::JobsOrphaned {
+                        count: self.orphans.count,
+                        example: example.as_str().into(),
+                    },
+                    None => Event::OrphansGone,
+                };
+                node.emit([event]);
+            }
+            Err(error) => {
+                // The next look begins another pass.
+                self.passed = None;
+                if error.kind() != ErrorKind::Unavailable {
+                    node.store_failed(Part::Registry, error);
+                }
+            }
+        }
+    }
+}
+
+/// Reads all records, counts the orphans, and removes what its retention period has passed for.
+async fn pass(node: &Node, queries: &dyn Queries, rule: OrphanRule) -> Result<Orphans> {
+    let mut orphans = Orphans::default();
+    let young = YOUNG * node.config.heartbeat;
+    let mut after: Option<String> = None;
+    loop {
+        let begun = node.runtime.now();
+        let page = Page { after: after.as_deref(), ..Page::first(PAGE) };
+        let states = within(node, "list", queries.list(page)).await?;
+        let now = node.now(&node.shared());
+        let mut unused = Vec::new();
+        for state in &states {
+            let is_unknown = || !node.has_job(&state.name) && is_orphaned(state, rule, now);
+            let kept_for = if state.kind.is_empty() && is_unknown() {
+                if is_written_after(state, now - young) {
+                    orphans.has_young = true;
+                    continue;
+                }
+                orphans.add(&state.name);
+                node.config.prune_orphans_after
+            } else if is_finished(state) {
+                node.config.prune_finished_after
+            } else {
+                None
+            };
+            if kept_for.is_some_and(|kept_for| is_over(state, kept_for, now)) {
+                unused.push(state);
+            }
+        }
+        let pruned = prune(node, &unused).await?;
+        orphans.remove(&pruned);
+        if states.len() < PAGE {
+            return Ok(orphans);
+        }
+        after = states.last().map(|state| state.name.clone());
+        let took = node.runtime.now().saturating_duration_since(begun);
+        let rest = took.saturating_mul(REST).min(LONGEST_REST);
+        node.runtime.sleep_until(later(node.runtime.now(), rest)).await;
+    }
+}
+
+fn is_over(state: &JobState, kept_for: Duration, now: Time) -> bool {
+    unused_since(state).is_some_and(|since| saturating_add(since, kept_for) <= now)
+}
+
+/// Removes these records, unless they have changed or something waits in them. Returns the names of
+/// those that were removed.
+async fn prune(node: &Node, unused: &[&JobState]) -> Result<Vec<String>> {
+    if unused.is_empty() {
+        return Ok(Vec::new());
+    }
+    let operations: Vec<Operation<'_>> = unused
+        .iter()
+        .map(|state| {
+            let cursor = state.cursor.map(|cursor| cursor.scheduled_at);
+            Operation::new(&state.name, Action::Prune { fence: state.fence, cursor })
+        })
+        .collect();
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    let batch = Batch::new(&node.id, time, &operations);
+    let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+    node.wrote();
+    let mut pruned = Vec::new();
+    for (state, reply) in unused.iter().zip(applied.replies) {
+        if reply? == Reply::Deleted {
+            pruned.push(state.name.clone());
+        }
+    }
+    node.emit(pruned.iter().map(|name| Event::Pruned { name: name.as_str().into() }));
+    Ok(pruned)
+}

@@ -1,0 +1,66 @@
+//! The nodes of the store, for clients without a scheduler.
+
+use super::Schedules;
+use crate::{
+    backend::DueQuery,
+    error::Result,
+    health::UnhandledKind,
+    registry::{Fleet, NodeInfo, read_nodes},
+};
+use chrono::TimeDelta;
+use std::collections::BTreeMap;
+
+/// The largest number of due schedules of unhandled kinds that are read.
+const LIMIT: usize = 100;
+
+/// The time for which a schedule is due until its kind is reported.
+const DUE: TimeDelta = TimeDelta::minutes(1);
+
+impl Schedules {
+    /// The nodes that live, and those that died during the last day, ordered by id, from their
+    /// records in the store. Two requests.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
+        Ok(self.fleet().await?.nodes)
+    }
+
+    /// The kinds of which stored schedules have been due for a minute and that no live node handles,
+    /// ordered by name. Reads the nodes, the kinds and at most 100 schedules.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn unhandled_kinds(&self) -> Result<Vec<UnhandledKind>> {
+        let fleet = self.fleet().await?;
+        let queries = self.queries()?;
+        let kinds = self.within("kinds", queries.kinds()).await?;
+        let kinds: Vec<&str> =
+            kinds.iter().map(String::as_str).filter(|kind| !fleet.handles(kind)).collect();
+        if kinds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let until = self.recent_store_time().await? - DUE;
+        let query = DueQuery::new(&kinds, until, LIMIT);
+        let due = self.within("find_due", queries.find_due(query, self.now())).await?;
+        let mut unhandled: BTreeMap<String, UnhandledKind> = BTreeMap::new();
+        for state in due.found {
+            let Some(since) = state.due_at else { continue };
+            let (kind, example) = (state.kind.clone(), state.name);
+            let first = || UnhandledKind { kind, example, since, waiting: 0 };
+            unhandled.entry(state.kind).or_insert_with(first).waiting += 1;
+        }
+        Ok(unhandled.into_values().collect())
+    }
+
+    async fn fleet(&self) -> Result<Fleet> {
+        let states = self.within("nodes", read_nodes(self.queries()?)).await?;
+        Ok(Fleet::of(&states, self.store_now().await?))
+    }
+}
