@@ -7,7 +7,7 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, run as run_step, step},
-    package, test, tidy,
+    package, test, tidy, versions,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -28,6 +28,10 @@ pub(crate) fn run() -> Outcome {
     note(deny());
     let report = test::run(&test::Request::default());
     failures.extend(report.failure());
+    // The tests have installed the servers.
+    if let Err(Failure::Usage(what) | Failure::Check(what)) = versions::run() {
+        failures.push(what);
+    }
 
     step(if failures.is_empty() { "all checks passed" } else { "failed" });
     for what in &failures {
