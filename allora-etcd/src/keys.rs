@@ -68,7 +68,7 @@ impl Keys {
         self.under(&format!("job/{name}"))
     }
 
-    /// How far a page of names reaches, for the first page of a process.
+    /// The length of a page of names, as a guess for the first page of a process.
     pub(crate) fn page_hint(&self) -> String {
         self.under("page_hint")
     }

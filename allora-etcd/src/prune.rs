@@ -15,6 +15,7 @@ use allora_core::{
     time::saturating_add,
 };
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
+use futures::{FutureExt, channel::oneshot};
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
@@ -32,13 +33,17 @@ const PAGES_PER_CALL: usize = 10;
 const OP: &str = "prune";
 
 impl Store {
-    /// Prunes in the background, unless that is under way. What fails is left to a later call.
-    pub(crate) fn start_pruning(self: &Arc<Self>, now: Time) {
+    /// Prunes in the background, unless that is under way. What fails is left to a later call. The
+    /// returned future ends with it; dropped, it stops nothing.
+    pub(crate) fn start_pruning(self: &Arc<Self>, now: Time) -> impl Future<Output = ()> + use<> {
+        let (ended, end) = oneshot::channel::<()>();
+        let end = end.map(drop);
         if self.is_pruning.swap(true, Ordering::Relaxed) {
-            return;
+            return end;
         }
         let store = Arc::downgrade(self);
         self.client.spawn(async move {
+            let _ended = ended;
             let Some(store) = store.upgrade() else { return };
             loop {
                 let result = store.prune(now).await;
@@ -53,6 +58,7 @@ impl Store {
                 }
             }
         });
+        end
     }
 
     async fn prune(&self, now: Time) -> Result {

@@ -50,7 +50,7 @@ impl RecordStore for Etcd {
         let outcomes = self.store.commit(commit).await;
         // No list may show a kind without schedules for long.
         if !self.store.left_kinds().is_empty() {
-            self.store.start_pruning(now);
+            drop(self.store.start_pruning(now));
         }
         outcomes
     }
@@ -88,9 +88,10 @@ impl RecordStore for Etcd {
         self.store.history_entries(query).await
     }
 
-    /// Returns at once: the work goes on beside the batches.
+    /// The work goes on beside the batches if the caller does not wait for it. It waits for no pruning
+    /// that was under way.
     async fn prune(&self, now: Time) -> Result {
-        self.store.start_pruning(now);
+        self.store.start_pruning(now).await;
         Ok(())
     }
 

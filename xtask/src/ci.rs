@@ -7,7 +7,7 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, run as run_step, step},
-    package, publish, test, tidy,
+    package, publish, test, tidy, versions,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -29,6 +29,10 @@ pub(crate) fn run() -> Outcome {
     note(publish::run(false));
     let report = test::run(&test::Request::default());
     failures.extend(report.failure());
+    // The tests have installed the servers. A new release of one is no fault of a change.
+    if let Err(Failure::Usage(what) | Failure::Check(what)) = versions::run() {
+        println!("warning: {what}");
+    }
 
     step(if failures.is_empty() { "all checks passed" } else { "failed" });
     for what in &failures {

@@ -14,6 +14,7 @@ mod stores;
 mod test;
 mod tidy;
 mod totals;
+mod versions;
 
 use std::{env, process::ExitCode};
 
@@ -26,6 +27,7 @@ cargo xtask COMMAND
                  --long   the campaigns that take hours, too
   services up [STORE,..]|down|status
                  servers that stay, so that single tests can be run by hand
+  versions       the servers that the tests run on; an error if README names others
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests
   bench [NAME]   all benches, or one
@@ -77,6 +79,7 @@ fn run(args: &[String]) -> Outcome {
     match command.as_str() {
         "test" => test::run(&test::Request::parse(rest)?).end(),
         "services" => services::run(rest),
+        "versions" => none(rest).and_then(|()| versions::run()),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         "ci" => none(rest).and_then(|()| ci::run()),
         "bench" => bench::run(rest),

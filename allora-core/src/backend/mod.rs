@@ -202,7 +202,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Removes old tombstones, and history beyond the limit. A scheduler sends it as a request of its
     /// own, every ten seconds while it writes and once an hour, so that it delays and loses no
-    /// reply. Default: nothing is removed.
+    /// reply. [`Schedules`](crate::Schedules) sends it after some deletions: each call removes at least
+    /// ten tombstones, if there are so many. Default: nothing is removed.
     ///
     /// # Errors
     /// `Unavailable`: a later call removes what is left.

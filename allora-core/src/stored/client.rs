@@ -17,7 +17,10 @@ use futures::future::{Either, select};
 use std::{
     fmt,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -49,6 +52,8 @@ pub struct Schedules {
     deadline: Duration,
     /// The store's time at its last reply.
     last_reply: Arc<Mutex<Option<LastReply>>>,
+    /// The number of deletions.
+    deleted: Arc<AtomicU64>,
 }
 
 /// The store's time at its last reply, and this machine's clocks at that moment.
@@ -65,6 +70,12 @@ const CLOCK_VALID: Duration = Duration::from_secs(60);
 /// The largest difference between the wall clock and the monotonic clock about that age.
 /// More means that the machine slept, or that its wall clock was set.
 const CLOCK_DRIFT: Duration = Duration::from_secs(1);
+
+/// A deletion in this number also removes old tombstones: every store removes more than that at once.
+const PRUNE_EVERY: u64 = 10;
+
+/// The longest time for which a deletion waits for that.
+const PRUNE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest number of schedules that one request adds.
 pub(super) const BATCH: usize = 500;
@@ -90,7 +101,8 @@ impl Schedules {
 
     pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
         let deadline = Duration::from_secs(10);
-        let schedules = Self { backend, runtime, deadline, last_reply: Arc::default() };
+        let (last_reply, deleted) = (Arc::default(), Arc::default());
+        let schedules = Self { backend, runtime, deadline, last_reply, deleted };
         schedules.queries()?;
         Ok(schedules)
     }
@@ -243,6 +255,9 @@ impl Schedules {
     /// [`cancel`](Self::cancel). What is created again under the name waits for their ends, unless it
     /// has [`Overlap::Allow`](crate::Overlap::Allow).
     ///
+    /// The first deletion of a client, and every tenth, also removes what is left of deletions more than
+    /// a week ago: a scheduler, which does so, may not be running. It waits for that for up to a second.
+    ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
     ///
@@ -251,6 +266,11 @@ impl Schedules {
     pub async fn delete(&self, name: &str) -> Result {
         let delete = [Operation::new(name, Action::Delete)];
         self.apply("delete", &delete).await?.single()?;
+        if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
+            // A failure is left to a later deletion.
+            let prune = self.backend.prune(self.now());
+            let _ = self.within_time("prune", PRUNE_TIMEOUT.min(self.deadline), prune).await;
+        }
         Ok(())
     }
     /// The store's time.
@@ -332,7 +352,15 @@ impl Schedules {
         op: &'static str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let deadline = self.deadline;
+        self.within_time(op, self.deadline, call).await
+    }
+
+    async fn within_time<T>(
+        &self,
+        op: &'static str,
+        deadline: Duration,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let limit = self.runtime.sleep_until(self.runtime.now() + deadline);
         match select(pin!(call), limit).await {
             Either::Left((answer, _)) => answer,

@@ -261,6 +261,19 @@ fn sqlite_refuses_text_where_a_number_belongs() {
     });
 }
 
+/// The other servers of that table are compared by `cargo xtask versions`.
+#[test]
+fn the_table_of_tested_versions_names_the_sqlite_that_is_compiled_in() {
+    on(Db::Sqlite, async |place| {
+        place.open().await;
+        let mut conn = sqlx::SqliteConnection::connect(&place.url).await.unwrap();
+        let row = conn.fetch_one("SELECT sqlite_version()").await.unwrap();
+        let row = format!("| SQLite | {} |", row.get::<String, _>(0));
+        let page = include_str!("../../../README.md");
+        assert!(page.lines().any(|line| line == row), "README lacks {row:?}");
+    });
+}
+
 #[test]
 fn a_given_pool_of_sqlite_must_be_durable() {
     on(Db::Sqlite, async |place| {

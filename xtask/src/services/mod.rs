@@ -170,6 +170,16 @@ fn start_all(services: impl Iterator<Item = &'static Service>) -> Outcome<Runnin
     Ok(running)
 }
 
+/// The server of the service with this name, if it is installed.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    SERVICES.iter().find(|service| service.name == name)?.find()
+}
+
+#[cfg(test)]
+pub(crate) fn is_known(name: &str) -> bool {
+    SERVICES.iter().any(|service| service.name == name)
+}
+
 /// The services of these stores; no list is all stores.
 fn wanted(only: Option<&str>) -> impl Iterator<Item = &'static Service> {
     let is_wanted = move |service: &Service| {

@@ -4,7 +4,7 @@ use super::{add, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
     Backend, CatchUp, ErrorKind, Run, Schedules, StoredSchedule,
-    backend::{Applied, Batch, JobState, NextRun, Queries},
+    backend::{Applied, Batch, JobState, NextRun, Operation, Queries, TimeSource},
     stored::{Condition, Definition, Filter, Gap, MAX_BACKFILL},
 };
 use std::sync::{
@@ -304,6 +304,7 @@ fn the_next_occurrences_are_within_the_bounds() {
 struct Counting {
     store: allora_memory::Memory,
     requests: Arc<AtomicU64>,
+    prunings: Arc<AtomicU64>,
 }
 
 #[async_trait::async_trait]
@@ -312,15 +313,51 @@ impl Backend for Counting {
         self.requests.fetch_add(1, Relaxed);
         self.store.reschedule(batch).await
     }
+    async fn prune(&self, time: TimeSource) -> allora_core::Result {
+        if self.prunings.fetch_add(1, Relaxed) == 1 {
+            // A deletion does not wait for it.
+            return std::future::pending().await;
+        }
+        Backend::prune(&self.store, time).await
+    }
     fn queries(&self) -> Option<&dyn Queries> {
         Backend::queries(&self.store)
     }
 }
 
 #[test]
+fn a_program_without_a_scheduler_removes_old_tombstones_when_it_deletes() {
+    let lab = Lab::new(32);
+    let (requests, prunings) = (Arc::default(), Arc::<AtomicU64>::default());
+    let store = Counting { store: lab.store.clone(), requests, prunings: prunings.clone() };
+    let client = Schedules::on(store, lab.sim.node()).unwrap();
+    let change = async |name: &str| {
+        client.add(&StoredSchedule::new(name, "t", "* * * * *")).await.unwrap();
+        client.delete(name).await.unwrap();
+    };
+    for i in 1..=25_u64 {
+        lab.sim.block_on(change("job"));
+        assert_eq!(prunings.load(Relaxed), i.div_ceil(10));
+    }
+    // The highest fence of the tombstones that were removed.
+    let removed = || {
+        let read = [Operation::read("missing")];
+        let batch = Batch::new("n", TimeSource::Fixed(lab.now()), &read);
+        lab.sim.block_on(lab.store.reschedule(batch)).unwrap().min_fence
+    };
+    assert_eq!(removed(), 0, "they are young");
+    lab.until(8.0 * 86_400.0);
+    for _ in 0..10 {
+        lab.sim.block_on(change("other"));
+    }
+    assert!(removed() > 0);
+}
+
+#[test]
 fn the_stores_time_is_read_once_and_again_only_after_a_minute() {
     let lab = Lab::new(31);
-    let store = Counting { store: lab.store.clone(), requests: Arc::default() };
+    let store =
+        Counting { store: lab.store.clone(), requests: Arc::default(), prunings: Arc::default() };
     let client = Schedules::on(store.clone(), lab.sim.node()).unwrap();
     let requests = |name: &str| {
         let before = store.requests.load(Relaxed);
