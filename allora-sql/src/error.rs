@@ -29,9 +29,8 @@ impl Client {
 /// Makes an error `Invalid` that another attempt does not change: a table is missing, or this user
 /// may not use it.
 pub(crate) fn permanent(error: Error) -> Error {
-    let code = cause_of(&error)
-        .and_then(|cause| cause.as_database_error())
-        .and_then(|error| error.code());
+    let code =
+        cause_of(&error).and_then(|cause| cause.as_database_error()).and_then(|error| error.code());
     // The class of the SQL standard, and SQLite's code for every fault of a statement.
     if code.is_some_and(|code| code.starts_with("42") || code == "1") {
         return error.with_kind(ErrorKind::Invalid);

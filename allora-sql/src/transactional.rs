@@ -147,9 +147,8 @@ impl Sql {
     pub async fn ping(&self, timeout: Duration) -> Result {
         const OP: &str = "ping";
         let client = &*self.client;
-        let answer = async {
-            retry!(client, OP, client.driver.rows(client.dialect.now())).map(drop)
-        };
+        let answer =
+            async { retry!(client, OP, client.driver.rows(client.dialect.now())).map(drop) };
         within(timeout, answer).await.unwrap_or_else(|| {
             let text = format!("{} did not answer within {timeout:?}", client.place);
             Err(Error::new(ErrorKind::Unavailable, text).op(OP))

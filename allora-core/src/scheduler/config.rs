@@ -1,10 +1,6 @@
 //! The settings of a node, and the check of a job's.
 
-use crate::{
-    error::Result,
-    job::JobSpec,
-    name::check_free,
-};
+use crate::{error::Result, job::JobSpec, name::check_free};
 use std::{sync::Arc, time::Duration};
 
 /// The settings of a node.

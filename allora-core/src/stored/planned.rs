@@ -20,9 +20,8 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     pub(super) fn first(stored: &'a StoredSchedule, now: Time) -> Result<Self> {
-        let definition = stored
-            .definition()
-            .map_err(|error| error.within(format_args!("{:?}", stored.name)))?;
+        let definition =
+            stored.definition().map_err(|error| error.within(format_args!("{:?}", stored.name)))?;
         let next = definition.first(&stored.name, now)?;
         if next.is_none() {
             let from = definition.settings().start.unwrap_or(now);
