@@ -39,3 +39,20 @@ pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) 
         Either::Right(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{
+        executor::block_on,
+        future::{pending, ready},
+    };
+
+    #[test]
+    fn what_takes_too_long_is_over_and_what_does_not_is_waited_for() {
+        assert_eq!(block_on(within(Duration::from_millis(1), pending::<()>())), None);
+        assert_eq!(block_on(within(Duration::from_secs(3_600), ready(1))), Some(1));
+        let soon = within(Duration::from_secs(3_600), pause(Duration::from_millis(1)));
+        assert_eq!(block_on(soon), Some(()));
+    }
+}

@@ -62,7 +62,11 @@ pub(crate) fn read(url: &mut Url, query: &str) -> Result {
         System::Postgres => &["socket"],
         _ => &["socket", "unix_socket"],
     })?;
-    url.socket = socket.map(Into::into);
+    if let Some(socket) = socket
+        && url.socket.replace(socket.into()).is_some()
+    {
+        return Err(wrong("has a socket in place of the host and in the query; keep one"));
+    }
     let mode = match url.system {
         System::Postgres => postgres(url, &mut query, own)?,
         _ => mysql(url, &mut query, own)?,
@@ -511,6 +515,7 @@ mod tests {
             ("postgres://h/db?options=-d", "-c name=value"),
             ("postgres://ep-a.neon.tech/db?options=endpoint%3Dep-b", "endpoint's host"),
             ("postgres://h/db?host=other", "keep one"),
+            ("postgres://%2Frun/db?socket=/tmp", "keep one"),
             ("postgres:///db?host=a,b", "takes writes"),
             ("postgres://h/db?pgbouncer=true", "whole sessions"),
             ("postgres://h/db?schema=cron", "search_path"),

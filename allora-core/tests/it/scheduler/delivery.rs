@@ -1,7 +1,7 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{Builder, Event, JobSpec, Overlap, Retry, every};
+use allora_core::{Builder, Event, JobSpec, Overlap, Retry, backend::Outcome, every};
 
 /// Two nodes with one job; the one that runs it first.
 fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
@@ -168,6 +168,52 @@ fn retries_back_off_and_end_as_a_dead_letter() {
     let dead = lab.story("job").into_iter().filter(|entry| entry.starts_with("dead")).count();
     assert_eq!(dead, 2);
     assert_eq!(lab.state("job").counters.failed, 8);
+}
+
+/// An error as `anyhow` makes it with a context: its own message is the outermost.
+#[derive(Debug)]
+struct Outer(std::io::Error);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("outer")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn an_error_with_causes_is_whole_in_event_history_and_dead_letter() {
+    let shown = |inner: &'static str| {
+        let lab = Lab::new(11);
+        let member = lab.start(|seat, b| {
+            let fails = move || Err(Outer(std::io::Error::other(inner)).into());
+            let job = seat.work(every(secs(100)), ms(0), move |_| fails());
+            b.add("job", job.at_least_once(secs(30)).max_runs(1))
+        });
+        lab.until(1_000.0);
+        let of = |outcome: &Outcome| match outcome {
+            Outcome::Dead(error) => Some(error.to_string()),
+            _ => None,
+        };
+        let events = member.events();
+        let event = events.iter().find_map(|event| match event {
+            Event::Ended { outcome, .. } => of(outcome),
+            _ => None,
+        });
+        let history = lab.past("job").iter().find_map(|entry| of(&entry.outcome));
+        let letter = lab.state("job").dead.first().map(|letter| letter.error.to_string());
+        [event, history, letter].map(|text| text.expect("the error"))
+    };
+    assert_eq!(shown("inner"), ["outer: inner"; 3]);
+    let long: &'static str = "ä".repeat(5_000).leak();
+    for text in shown(long) {
+        assert!(text.starts_with("outer: ää") && text.len() <= 1_024, "{} bytes", text.len());
+    }
 }
 
 /// Found by a seed of the campaign: four attempts take 79 s, which is longer than the period.
