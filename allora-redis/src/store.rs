@@ -241,10 +241,10 @@ pub(crate) struct StoredRecord {
 impl StoredRecord {
     pub(crate) fn new(name: &str, hot: Value, parts: [Value; PARTS]) -> Self {
         let mut stored = Self { name: name.to_owned(), fields: None, record: None };
-        if hot == Value::Nil && parts.iter().all(|part| *part == Value::Nil) {
+        let has_definition = parts[0] != Value::Nil;
+        if hot == Value::Nil && !has_definition {
             return stored;
         }
-        let has_definition = parts[0] != Value::Nil;
         let [definition, rare, dead] = parts.map(|part| bytes(part).unwrap_or_default());
         let hot = bytes(hot).unwrap_or_default();
         let fields = Fields { hot, definition, rare, dead };

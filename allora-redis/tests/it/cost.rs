@@ -141,7 +141,7 @@ fn dead_letters_are_not_read_by_claims_and_completions() {
                 assert!(bytes < 10_000, "{bytes} bytes were read");
             }
         }
-        let state = store.queries().unwrap().get(&found[0].name).await.unwrap();
+        let state = store.queries().unwrap().get("schedule 0").await.unwrap();
         assert_eq!((state.dead.len(), state.counters.succeeded), (20, 2));
     });
 }
