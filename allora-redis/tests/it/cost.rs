@@ -1,7 +1,7 @@
 //! The server's work for one occurrence.
 
 use crate::{
-    server::{IN_MEMORY, ON_DISK, Server},
+    server::{IN_MEMORY, Server},
     stores::runtime,
 };
 use allora_core::{
@@ -143,52 +143,5 @@ fn dead_letters_are_not_read_by_claims_and_completions() {
         }
         let state = store.queries().unwrap().get("schedule 0").await.unwrap();
         assert_eq!((state.dead.len(), state.counters.succeeded), (20, 2));
-    });
-}
-
-#[test]
-fn measure() {
-    let Some(server) = Server::start(ON_DISK) else { return };
-    let cpu = || {
-        let info: String = server.ask(&["INFO", "cpu"]).unwrap();
-        let of = |name: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.parse::<f64>().unwrap() * 1e6
-        };
-        of("used_cpu_user:") + of("used_cpu_sys:")
-    };
-    runtime().block_on(async {
-        let store = server.place().open().await;
-        add(&store, 20_000, DAY).await;
-        let mut all = Vec::new();
-        for round in 1..=7 {
-            let mut sums = [0.0; 3];
-            server.ask::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
-            for _ in 0..20 {
-                let now = round * DAY + 500;
-                let begun = cpu();
-                let found = find(&store, now, 1_000).await;
-                let finding = cpu();
-                assert_eq!(found.len(), 1_000);
-                let fences = claim(&store, now, &found).await;
-                let claiming = cpu();
-                complete(&store, now, &found, &fences).await;
-                let completing = cpu();
-                sums[0] += finding - begun;
-                sums[1] += claiming - finding;
-                sums[2] += completing - claiming;
-            }
-            let [find, claim, complete] = sums.map(|sum| sum / 20_000.0);
-            println!(
-                "round {round}: find {find:.2} claim {claim:.2} complete {complete:.2} all {:.2}",
-                find + claim + complete
-            );
-            all.push(find + claim + complete);
-        }
-        all.sort_by(f64::total_cmp);
-        println!("median {:.2}", all[all.len() / 2]);
-        let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
-        println!("{info}");
-        let _ = IN_MEMORY;
     });
 }
