@@ -74,7 +74,7 @@ impl Fields {
             [] => Ok(Record::default()),
             part => codec::decode(part).map_err(|why| why.to_string()),
         };
-        let (kind, definition, data) = self.split_definition()?;
+        let [kind, definition, data] = self.split_definition()?;
         let mut record = Record {
             kind: text(kind, "kind")?.to_owned(),
             definition: text(definition, "definition")?.to_owned(),
@@ -102,13 +102,14 @@ impl Fields {
         record.checked()
     }
 
-    fn split_definition(&self) -> Result<(&[u8], &[u8], &[u8]), String> {
+    /// Kind, definition and data.
+    fn split_definition(&self) -> Result<[&[u8]; 3], String> {
         let split = || {
             let (kind, rest) = length(&self.definition)?;
             let (definition, rest) = length(rest)?;
             let (kind, rest) = rest.split_at_checked(kind)?;
             let (definition, data) = rest.split_at_checked(definition)?;
-            Some((kind, definition, data))
+            Some([kind, definition, data])
         };
         split().ok_or_else(|| "its definition was cut".to_owned())
     }

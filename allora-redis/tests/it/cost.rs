@@ -75,8 +75,7 @@ async fn complete(store: &Redis, now: i64, found: &[JobState], fences: &[i64]) {
 /// The number of commands that the server has executed in scripts and outside of them.
 fn commands(server: &Server) -> u64 {
     let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
-    let of =
-        |line: &str| Some(line.split_once(":calls=")?.1.split(',').next()?.parse::<u64>().ok()?);
+    let of = |line: &str| line.split_once(":calls=")?.1.split(',').next()?.parse::<u64>().ok();
     info.lines().filter(|line| !line.contains("info")).filter_map(of).sum()
 }
 
