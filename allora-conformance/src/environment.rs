@@ -1,5 +1,6 @@
 //! The environment of tests: the stores that are wanted, and where their servers and programs are.
 
+use futures::channel::oneshot;
 use std::{
     env,
     net::TcpListener,
@@ -87,6 +88,12 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
+/// The longest wait for other processes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time between two questions of [`patiently`].
+const PERIOD: Duration = Duration::from_millis(50);
+
 /// Asks twenty times a second, for up to a minute.
 ///
 /// # Panics
@@ -94,9 +101,31 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "other processes do the work")]
 pub fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// [`patiently`] with questions that are futures, on any runtime.
+///
+/// # Panics
+/// If the answer is still no.
+///
+/// # Cancel safety
+/// No further question is asked.
+#[expect(clippy::disallowed_methods, reason = "other processes do the work")]
+pub async fn patiently_async(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < end, "in vain: {what}");
+        let (over, is_over) = oneshot::channel();
+        // A thread is a timer that every runtime has.
+        std::thread::spawn(move || {
+            std::thread::sleep(PERIOD);
+            let _ = over.send(());
+        });
+        let _ = is_over.await;
     }
 }

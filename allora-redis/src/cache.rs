@@ -1,12 +1,12 @@
 //! Cache of the records that this process last read or wrote, so that a claim or completion needs one
 //! call instead of two.
 //!
-//! Every write stores a unique version stamp in the hot record. A server whose hot record equals the
-//! cached one has the whole record as it is cached, and replaces the hot record by the one that was
-//! computed here. If the cached record is old or was evicted, the server returns the stored one, and
+//! Every write stores a unique version stamp in the hot record. A server whose hot record has the stamp
+//! of the cached one has the whole record as it is cached, and replaces the hot record by the one that
+//! was computed here. If the cached record is old or was evicted, the server returns the stored one, and
 //! the operation takes the general way. Correctness does not depend on the cache.
 
-use crate::encoding::{Fields, cold_counters, cold_outcome, hot_prefix, hot_suffix, is_plain, ms};
+use crate::encoding::{Fields, hot_prefix, hot_suffix, is_plain, ms, rare_counters, rare_outcome};
 use allora_core::{
     Time,
     backend::{Counters, Outcome},
@@ -49,9 +49,9 @@ impl Cache {
     }
 }
 
-/// A plain record without its large parts, and its hot record.
+/// A plain record without its large parts, and its version stamp.
 pub(crate) struct CachedRecord {
-    pub(crate) hot: Vec<u8>,
+    pub(crate) stamp: String,
     /// Always `Some`: the form in which operations are applied.
     record: Option<Record>,
 }
@@ -76,9 +76,16 @@ pub(crate) struct SpeculativeUpdate {
     pub(crate) index_at: Option<Option<i64>>,
 }
 
+impl SpeculativeUpdate {
+    /// True if the new hot record does not refer to the time of its write.
+    pub(crate) fn is_timeless(&self) -> bool {
+        !self.draws_fence && self.validity.duration.is_none()
+    }
+}
+
 impl CachedRecord {
-    /// The copy of a record with this hot record; `None` if it is not plain.
-    pub(crate) fn of(record: &Record, hot: &[u8]) -> Option<Box<Self>> {
+    /// The copy of a record with this version stamp; `None` if it is not plain.
+    pub(crate) fn of(record: &Record, stamp: &str) -> Option<Box<Self>> {
         if !is_plain(record) {
             return None;
         }
@@ -96,7 +103,7 @@ impl CachedRecord {
             counters: record.counters,
             ..Record::default()
         };
-        Some(Box::new(Self { hot: hot.to_vec(), record: Some(record) }))
+        Some(Box::new(Self { stamp: stamp.to_owned(), record: Some(record) }))
     }
 
     pub(crate) fn record(&self) -> Option<&Record> {
@@ -160,22 +167,20 @@ impl CachedRecord {
         if update.draws_fence {
             record.fence = written;
         }
-        self.hot = [hot_prefix(stamp, written).as_bytes(), &update.suffix].concat();
-        debug_assert!(self.equals_stored(), "{}", String::from_utf8_lossy(&self.hot));
+        stamp.clone_into(&mut self.stamp);
+        debug_assert!(
+            self.equals_stored([hot_prefix(stamp, written).as_bytes(), &update.suffix].concat()),
+            "{}",
+            String::from_utf8_lossy(&update.suffix)
+        );
     }
 
-    /// True if the hot record is read as this record.
-    fn equals_stored(&self) -> bool {
+    /// True if this hot record is read as this record.
+    fn equals_stored(&self, hot: Vec<u8>) -> bool {
         let Some(record) = &self.record else { return false };
-        let (hot, kind) = (self.hot.clone(), record.kind.clone().into_bytes());
-        let fields = Fields { hot, kind, ..Fields::default() };
-        let Ok(mut read) = fields.record() else { return false };
         // The parts in other fields.
-        let hot = (read.counters.started, read.counters.succeeded);
-        (read.counters, read.version) = (record.counters, record.version);
-        (read.counters.started, read.counters.succeeded) = hot;
-        read.last = read.last.or_else(|| cold_outcome(record).cloned());
-        read == *record
+        let fields = Fields { hot, ..Fields::of(record, &self.stamp, 0) };
+        fields.record().as_ref() == Ok(record)
     }
 }
 
@@ -192,8 +197,8 @@ impl Before {
     fn of(record: &Record) -> Self {
         let Record { fence, counters, leases, .. } = record;
         let until = leases.first().map(|lease| lease.until);
-        let last = cold_outcome(record).cloned();
-        let counters = cold_counters(*counters);
+        let last = rare_outcome(record).cloned();
+        let counters = rare_counters(*counters);
         Self { fence: *fence, leases: leases.len(), until, last, counters }
     }
 
@@ -202,12 +207,12 @@ impl Before {
         let is_changed =
             after.fence != self.fence || after.leases.len() != self.leases || until != self.until;
         // The cached record lacks these parts; a run does not change them.
-        let lacks_cold_parts =
+        let lacks_other_parts =
             after.definition.is_empty() && after.data.is_empty() && after.dead.is_empty();
         is_changed
-            && lacks_cold_parts
-            && cold_outcome(after) == self.last.as_ref()
-            && cold_counters(after.counters) == self.counters
+            && lacks_other_parts
+            && rare_outcome(after) == self.last.as_ref()
+            && rare_counters(after.counters) == self.counters
     }
 }
 
@@ -248,7 +253,7 @@ mod tests {
         act(&mut slot, action, at(1_000_000));
         let record = Record { kind: "mail".into(), data: vec![1], ..slot.unwrap() };
         let fields = Fields::of(&record, "stamp", 1_000_000);
-        (record.clone(), CachedRecord::of(&record, &fields.hot).unwrap())
+        (record.clone(), CachedRecord::of(&record, fields.stamp()).unwrap())
     }
 
     fn at_least_once(record: &Record) -> Action<'static> {
@@ -276,6 +281,7 @@ mod tests {
             let then = Cursor::To(Some(next(65_000)));
             let complete = Action::Complete { fence, then, completion: Completion::Succeeded };
             let extend = Action::Extend { fence, duration: LEASE };
+            let mut hot = Vec::new();
             for (action, later, duration) in
                 [(extend, 9_000_000, duration), (complete, 9_500_000, None)]
             {
@@ -284,6 +290,7 @@ mod tests {
                     .update(validity, |slot, now| drop(act(slot, action.clone(), now)))
                     .unwrap();
                 cached.commit(&update, "next", at(later));
+                hot = [hot_prefix("next", later).as_bytes(), &update.suffix].concat();
                 let reply = act(&mut slot, action.clone(), at(later));
                 assert_ne!(reply, Reply::LeaseLost);
                 assert_eq!(act(cached.slot(), action, at(later)), reply);
@@ -291,7 +298,7 @@ mod tests {
             let slot = slot.unwrap();
             let hot_parts = Record { definition: String::new(), data: Vec::new(), ..slot.clone() };
             assert_eq!(cached.record(), Some(&hot_parts));
-            let fields = Fields { hot: cached.hot, ..Fields::of(&slot, "stamp", 0) };
+            let fields = Fields { hot, ..Fields::of(&slot, "stamp", 0) };
             assert_eq!(fields.record(), Ok(slot));
         }
     }
@@ -324,7 +331,7 @@ mod tests {
     fn the_cache_is_bounded_and_keeps_the_newest_records() {
         let mut cache = Cache::default();
         for i in 0..3 * GENERATION {
-            cache.put(i.to_string(), Box::new(CachedRecord { hot: Vec::new(), record: None }));
+            cache.put(i.to_string(), Box::new(CachedRecord { stamp: String::new(), record: None }));
             assert!(cache.new.len() <= GENERATION && cache.old.len() <= GENERATION);
         }
         assert!((2 * GENERATION..3 * GENERATION).all(|i| cache.take(&i.to_string()).is_some()));

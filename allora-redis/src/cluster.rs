@@ -376,7 +376,7 @@ mod tests {
         {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
         }
-        assert_eq!(slot_of(b"{p:2}:job:a"), slot_of(b"p:2"));
+        assert_eq!(slot_of(b"{p:2}:due:a"), slot_of(b"p:2"));
     }
 
     #[test]

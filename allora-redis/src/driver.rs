@@ -2,6 +2,9 @@
 //!
 //! So an attempt to connect outlives the call that needed it, and the primary is checked while no
 //! call is under way, whichever runtime the application has.
+//!
+//! `allora-etcd` starts its thread in the same few lines; a mechanism shared in core would be longer
+//! than both, because the errors, the names and the clock of each driver are its own.
 
 use allora_core::{Error, ErrorKind, Result};
 use redis::{RedisError, RedisResult};

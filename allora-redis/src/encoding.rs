@@ -1,13 +1,14 @@
-//! A record as a hot record and fields: the part that every claim and completion changes is one text,
-//! the rare part is one field, and the large parts have fields of their own.
+//! A record in four parts: what every claim and completion changes (the hot record), the definition
+//! with kind and data, what few records have, and the dead letters.
 //!
 //! The hot record is text, so that an operator can read it, and so that a script can compare it as a
 //! whole. It contains a version stamp that no other write has: equal hot records mean that neither the
-//! hot record nor the fields were written in between.
+//! hot record nor another part was written in between.
 //!
 //! A hot record begins with the time of its write, and may refer to it: `=` is a fence that was drawn
 //! or a run that was started at that time, `+60000000` a lease that ends this number of microseconds after it. So everything but
-//! that time can be computed before the server has read its clock.
+//! that time can be computed before the server has read its clock. The time is 0 in one that refers to
+//! none.
 
 pub(crate) mod history;
 
@@ -22,7 +23,7 @@ use std::{io::Write, str::FromStr};
 /// The version of the hot record; the scripts know it, too.
 const LAYOUT: &str = "1";
 
-/// A hot record, and the fields of a hash in the order in which the scripts read them.
+/// The parts of a record as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     /// `1 STAMP TIME GENERATION INCARNATION FENCE CURSOR DUE LAST_STARTED STARTED SUCCEEDED LAST
@@ -30,31 +31,34 @@ pub(crate) struct Fields {
     /// STARTED UNTIL ON_EXPIRY NODE`; its fence is `=` if it is the record's, and DUE is `=` if it is
     /// SCHEDULED_AT.
     pub(crate) hot: Vec<u8>,
-    /// The parts that have no place in the hot record, as a record whose other parts are empty. Often
-    /// empty.
-    pub(crate) cold: Vec<u8>,
-    pub(crate) kind: Vec<u8>,
+    /// The lengths of kind and definition, then kind, definition and data.
     pub(crate) definition: Vec<u8>,
-    pub(crate) data: Vec<u8>,
+    /// The parts that have no place elsewhere, as a record whose other parts are empty. Often empty.
+    pub(crate) rare: Vec<u8>,
+    /// The dead letters, as a record whose other parts are empty. Often empty.
+    pub(crate) dead: Vec<u8>,
 }
 
-/// The names of the fields, in the same order.
-pub(crate) const NAMES: [&str; 4] = ["cold", "kind", "definition", "data"];
+/// The number of parts beside the hot record.
+pub(crate) const PARTS: usize = 3;
 
 impl Fields {
-    pub(crate) fn parts(&self) -> [&[u8]; 4] {
-        [&self.cold, &self.kind, &self.definition, &self.data]
+    /// The parts beside the hot record, in the order of their keys.
+    pub(crate) fn parts(&self) -> [&[u8]; PARTS] {
+        [&self.definition, &self.rare, &self.dead]
     }
 
-    /// The fields of a record that is written with this version stamp at this time.
+    /// The parts of a record that is written with this version stamp at this time.
     pub(crate) fn of(record: &Record, stamp: &str, written: i64) -> Self {
         Self {
             hot: [hot_prefix(stamp, written).as_bytes(), &hot_suffix(record, written, None)]
                 .concat(),
-            cold: cold(record),
-            kind: record.kind.clone().into_bytes(),
-            definition: record.definition.clone().into_bytes(),
-            data: record.data.clone(),
+            definition: definition(record),
+            rare: rare(record),
+            dead: match record.dead.as_slice() {
+                [] => Vec::new(),
+                dead => codec::encode(&Record { dead: dead.to_vec(), ..Record::default() }),
+            },
         }
     }
 
@@ -66,20 +70,22 @@ impl Fields {
         }
         words.next()?;
         words.written = words.number()?;
-        let cold = match self.cold.as_slice() {
-            [] => Record::default(),
-            cold => codec::decode(cold).map_err(|why| why.to_string())?,
+        let part = |part: &[u8]| match part {
+            [] => Ok(Record::default()),
+            part => codec::decode(part).map_err(|why| why.to_string()),
         };
+        let [kind, definition, data] = self.split_definition()?;
         let mut record = Record {
-            kind: text(&self.kind, "kind")?.to_owned(),
-            definition: text(&self.definition, "definition")?.to_owned(),
-            data: self.data.clone(),
+            kind: text(kind, "kind")?.to_owned(),
+            definition: text(definition, "definition")?.to_owned(),
+            data: data.to_vec(),
             generation: words.number()?,
             incarnation: words.number()?,
             fence: words.fence(None)?,
             cursor: words.cursor()?,
             last_started: words.time()?,
-            ..cold
+            dead: part(&self.dead)?.dead,
+            ..part(&self.rare)?
         };
         record.counters.started = words.number()?;
         record.counters.succeeded = words.number()?;
@@ -94,6 +100,23 @@ impl Fields {
             record.leases.insert(0, lease);
         }
         record.checked()
+    }
+
+    /// Kind, definition and data.
+    fn split_definition(&self) -> Result<[&[u8]; 3], String> {
+        let split = || {
+            let (kind, rest) = length(&self.definition)?;
+            let (definition, rest) = length(rest)?;
+            let (kind, rest) = rest.split_at_checked(kind)?;
+            let (definition, data) = rest.split_at_checked(definition)?;
+            Some([kind, definition, data])
+        };
+        split().ok_or_else(|| "its definition was cut".to_owned())
+    }
+
+    /// The version stamp of the hot record.
+    pub(crate) fn stamp(&self) -> &str {
+        std::str::from_utf8(&self.hot).ok().and_then(|hot| hot.split(' ').nth(1)).unwrap_or("")
     }
 
     /// The fence, also if the rest cannot be read; 0 if unknown.
@@ -217,22 +240,27 @@ pub(crate) fn is_plain(record: &Record) -> bool {
 }
 
 /// The counters that have no place in the hot record.
-pub(crate) fn cold_counters(mut counters: Counters) -> Counters {
+pub(crate) fn rare_counters(mut counters: Counters) -> Counters {
     (counters.started, counters.succeeded) = (0, 0);
     counters
 }
 
 /// The outcome of the last run, if it has no place in the hot record.
-pub(crate) fn cold_outcome(record: &Record) -> Option<&Outcome> {
+pub(crate) fn rare_outcome(record: &Record) -> Option<&Outcome> {
     record.last.as_ref().filter(|last| **last != Outcome::Succeeded)
 }
 
-fn cold(record: &Record) -> Vec<u8> {
-    let (last, counters) = (cold_outcome(record), cold_counters(record.counters));
+fn definition(record: &Record) -> Vec<u8> {
+    let Record { kind, definition, data, .. } = record;
+    let lengths = format!("{} {} ", kind.len(), definition.len());
+    [lengths.as_bytes(), kind.as_bytes(), definition.as_bytes(), data].concat()
+}
+
+fn rare(record: &Record) -> Vec<u8> {
+    let (last, counters) = (rare_outcome(record), rare_counters(record.counters));
     let nothing = is_plain(record)
         && last.is_none()
         && counters == Counters::default()
-        && record.dead.is_empty()
         && record.version == 0;
     if nothing {
         return Vec::new();
@@ -246,11 +274,17 @@ fn cold(record: &Record) -> Vec<u8> {
         triggers: record.triggers.clone(),
         paused: record.paused.clone(),
         deleted_at: record.deleted_at,
-        dead: record.dead.clone(),
         last: last.cloned(),
         counters,
         ..Record::default()
     })
+}
+
+/// A number and a blank, and what follows.
+fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b' ')?;
+    let (number, rest) = bytes.split_at(end);
+    Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest.get(1..)?))
 }
 
 /// The words of a hot record, one after the other.

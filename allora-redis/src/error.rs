@@ -33,9 +33,10 @@ impl Store {
     }
 }
 
-/// True if a script did not find all of its keys, because some have moved to another node.
+/// True if a script does not find all of its keys, because some have moved to another node.
 pub(crate) fn is_half_moved(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| detail.contains("non local key"))
+    error.kind() == RedisErrorKind::Server(ServerErrorKind::TryAgain)
+        || error.detail().is_some_and(|detail| detail.contains("non local key"))
 }
 
 /// The same error for another part of a batch.

@@ -3,6 +3,7 @@
 
 use crate::{
     cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
+    encoding::{hot_prefix, ms},
     error::copy,
     keys::Shard,
     records::{Write, Written},
@@ -15,10 +16,11 @@ use allora_core::{
     backend::{Action, Batch, HistoryEntry, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::{FastPath, Loaded, Snapshot},
+    time::end_of_time,
 };
 use redis::Value;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map},
     iter,
     time::Duration,
 };
@@ -100,17 +102,31 @@ impl Store {
         let is_claim = |i: usize| matches!(batch.operations[i].action, Action::Claim(_));
         let claims = updates.iter().any(|update| is_claim(targets[update.target].first));
         (call.within, call.confirm) = (Some(within), self.confirm.filter(|_| claims));
-        let (prelude, values) = self.call(OP, shard, &call).await?;
-        if values.len() != targets.len() {
-            return Err(self.unexpected_response(OP));
-        }
+        let (prelude, mut values) = self.call(OP, shard, &call).await?;
+        let left = match updates.is_empty() {
+            true => (0..targets.len()).collect(),
+            false => positions(&mut values).ok_or_else(|| self.unexpected_response(OP))?,
+        };
+        let names: Vec<&str> =
+            left.iter().filter_map(|i| targets.get(*i)).map(|target| target.name).collect();
+        let read = self.stored(OP, names.into_iter(), values)?;
         let now = prelude.now(batch.time);
+        let mut left = left.into_iter().zip(read).peekable();
         let mut updates = updates.into_iter().peekable();
         let (mut served, mut seen) = (Vec::with_capacity(targets.len()), Vec::new());
         let mut again = Vec::new();
-        for (i, (target, value)) in targets.iter().zip(values).enumerate() {
+        for (i, target) in targets.iter().enumerate() {
             let update = updates.next_if(|update| update.target == i);
-            if value == Value::Int(1) {
+            if let Some((_, stored)) = left.next_if(|(place, _)| *place == i) {
+                let claimed = claim_of(&stored, target, batch.operations);
+                if let (Some(fence), Some(_)) = (claimed, self.confirm) {
+                    again.push((i, fence));
+                }
+                if self.history == 0 {
+                    seen.extend(stored.cached());
+                }
+                served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
+            } else {
                 let Update { name, mut cached, update, .. } =
                     update.ok_or_else(|| self.unexpected_response(OP))?;
                 cached.commit(&update, &stamp, now);
@@ -126,16 +142,6 @@ impl Store {
                     && head.is_some_and(|head| head.due_at <= now);
                 seen.push((name, cached));
                 served.push(Ok(Served::Replied { now, reply, is_due }));
-            } else {
-                let stored = StoredRecord::new(target.name, value);
-                let claimed = claim_of(&stored, target, batch.operations);
-                if let (Some(fence), Some(_)) = (claimed, self.confirm) {
-                    again.push((i, fence));
-                }
-                if self.history == 0 {
-                    seen.extend(stored.cached());
-                }
-                served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
             }
         }
         self.remember(seen);
@@ -254,32 +260,99 @@ impl Store {
         updates: &[Update],
         stamp: &str,
     ) -> Call<'_> {
-        let mut call = Call::new(&self.scripts.update, &[keys.state(), keys.hot(), keys.kinds()]);
+        let all = [&keys.records()[..], &[keys.kinds()]].concat();
+        let mut call = Call::new(&self.scripts.update, &all);
         call.arg(fixed_clock(time).unwrap_or_default());
         let validities = || updates.iter().map(|update| update.update.validity);
         call.optional(validities().filter_map(|validity| validity.from).max());
         call.optional(validities().filter_map(|validity| validity.until).min());
-        call.arg(stamp).arg(keys.job("")).arg(keys.due("")).arg(targets.len());
+        // A part of the work that the server is spared of: completions refer to no time.
+        let is_timeless = updates.iter().all(|update| update.update.is_timeless());
+        call.arg(if is_timeless { "" } else { stamp }).arg(keys.due("")).arg(targets.len());
         for target in targets {
             call.arg(target.name);
         }
-        let mut each = |part: fn(&Update) -> &[u8]| {
+        let mut each = |part: &dyn Fn(&mut Call<'_>, &Update)| {
             let mut updates = updates.iter().peekable();
             for i in 0..targets.len() {
-                call.arg(updates.next_if(|update| update.target == i).map_or(&[][..], part));
+                match updates.next_if(|update| update.target == i) {
+                    Some(update) => part(&mut call, update),
+                    None => {
+                        call.arg("");
+                    }
+                }
             }
         };
-        each(|update| &update.cached.hot);
-        each(|update| &update.update.suffix);
-        for Update { target, cached, update, .. } in updates {
-            if let Some(index_at) = update.index_at {
-                let kind = cached.record().map_or("", |record| record.kind.as_str());
-                call.arg(target + 1).arg(kind);
-                call.optional(index_at).optional(update.validity.duration);
+        // With the blank behind it: no stamp is the beginning of another one.
+        each(&|call, update| {
+            call.arg([&update.cached.stamp, " "].concat());
+        });
+        let prefix = if is_timeless { hot_prefix(stamp, 0) } else { String::new() };
+        each(&|call, update| {
+            call.arg([prefix.as_bytes(), &update.update.suffix].concat());
+        });
+        let mut groups: BTreeMap<Group<'_>, Vec<Entry<'_>>> = BTreeMap::new();
+        for update in updates {
+            if let Some((group, entry)) = Group::of(update) {
+                groups.entry(group).or_default().push(entry);
+            }
+        }
+        for (Group { kind, duration, is_at_end }, entries) in groups {
+            call.arg(kind).optional(duration).arg(if is_at_end { "+" } else { "" });
+            if entries.len() == targets.len() {
+                call.arg("*");
+            } else {
+                call.arg(entries.len());
+                for (update, _) in &entries {
+                    call.arg(update.target + 1);
+                }
+            }
+            for (_, index_at) in entries.iter().filter(|_| !is_at_end) {
+                match index_at {
+                    Some(index_at) => call.arg(*index_at),
+                    None => call.arg("-"),
+                };
             }
         }
         call
     }
+}
+
+/// Changes of the due index that one command makes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Group<'u> {
+    kind: &'u str,
+    /// The length of the leases.
+    duration: Option<i64>,
+    /// True if the records want attention when their leases end.
+    is_at_end: bool,
+}
+
+/// An update, and when its record wants attention at the latest.
+type Entry<'u> = (&'u Update, Option<i64>);
+
+impl<'u> Group<'u> {
+    /// The change of one update; `None` for a job in code.
+    fn of(update: &'u Update) -> Option<(Self, Entry<'u>)> {
+        let index_at = update.update.index_at?;
+        let duration = update.update.validity.duration;
+        let is_at_end = duration.is_some() && index_at == Some(ms(end_of_time()));
+        let kind = update.cached.record().map_or("", |record| record.kind.as_str());
+        Some((Self { kind, duration, is_at_end }, (update, index_at)))
+    }
+}
+
+/// Takes the positions of the targets that were not updated from the beginning of a reply.
+fn positions(values: &mut Vec<Value>) -> Option<Vec<usize>> {
+    if values.is_empty() {
+        return None;
+    }
+    let Value::Array(positions) = values.remove(0) else { return None };
+    let position = |value| match value {
+        Value::Int(position) => usize::try_from(position).ok()?.checked_sub(1),
+        _ => None,
+    };
+    positions.into_iter().map(position).collect()
 }
 
 /// The speculative update of one target.
@@ -301,8 +374,8 @@ fn targets<'a>(operations: &[Operation<'a>]) -> Vec<Target<'a>> {
             continue;
         }
         match by_name.entry(name) {
-            Entry::Occupied(target) => targets[*target.get()].more.push(i),
-            Entry::Vacant(place) => {
+            hash_map::Entry::Occupied(target) => targets[*target.get()].more.push(i),
+            hash_map::Entry::Vacant(place) => {
                 place.insert(targets.len());
                 targets.push(Target { name, first: i, more: Vec::new() });
             }

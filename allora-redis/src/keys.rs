@@ -94,9 +94,24 @@ impl Shard {
         format!("{}:kinds", self.tag)
     }
 
-    /// The hash of one job: all but its hot record.
-    pub(crate) fn job(&self, name: &str) -> String {
-        format!("{}:job:{name}", self.tag)
+    /// A hash of kind, definition and data of all jobs by name.
+    pub(crate) fn definitions(&self) -> String {
+        format!("{}:definitions", self.tag)
+    }
+
+    /// A hash of what few records have: pauses, triggers, retries, failures.
+    pub(crate) fn rare(&self) -> String {
+        format!("{}:rare", self.tag)
+    }
+
+    /// A hash of the dead letters of the jobs that have some.
+    pub(crate) fn dead(&self) -> String {
+        format!("{}:dead", self.tag)
+    }
+
+    /// The keys with which the scripts begin that read or write whole records.
+    pub(crate) fn records(&self) -> [String; 5] {
+        [self.state(), self.hot(), self.definitions(), self.rare(), self.dead()]
     }
 }
 
@@ -140,10 +155,10 @@ mod tests {
     fn a_name_does_not_change_the_tag() {
         let shard = keys(1).shard(0);
         for name in ["{}", "{x}", "}", "{", ":names", "*"] {
-            let key = shard.job(name);
+            let key = shard.due(name);
             let tag = key.find('}').map(|end| &key[1..end]);
             assert!(key.starts_with('{') && tag == Some("p"), "{key}");
         }
-        assert_eq!(keys(4).shard(2).job("a"), "{p:2}:job:a");
+        assert_eq!(keys(4).shard(2).due("a"), "{p:2}:due:a");
     }
 }

@@ -42,9 +42,9 @@ impl Store {
     async fn purge_shards(&self, shards: impl IntoIterator<Item = u32>, now: Time) -> Result {
         let purged = shards.into_iter().map(|shard| async move {
             let keys = self.keys.shard(shard);
-            let all = [keys.state(), keys.tombstones(), keys.hot()];
+            let all = [&keys.records()[..], &[keys.tombstones()]].concat();
             let mut call = Call::new(&self.scripts.purge_tombstones, &all);
-            call.arg(ms(now)).arg(keys.job(""));
+            call.arg(ms(now));
             self.connection.call(&call).await.map_err(|cause| self.failed(OP, cause))
         });
         try_join_all(purged).await?;

@@ -9,7 +9,7 @@ use crate::{
     store::{Store, StoredRecord, bytes, number},
 };
 use allora_core::{
-    Result,
+    Result, Time,
     backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
     record::{Record, codec},
     time::from_millis,
@@ -70,26 +70,26 @@ impl Store {
             }
             (now, None) => now.unwrap_or_else(|| time.without_store_clock()),
         };
-        entries.sort_by(|(_, a), (_, b)| (a.at, &a.stored.name).cmp(&(b.at, &b.stored.name)));
+        // An unreadable job is found as the last one: its time is unknown.
+        let order =
+            |entry: &Entry| (entry.index_at().map_or(i64::MAX, ms), entry.stored.name.clone());
+        entries.sort_by_cached_key(|(_, entry)| order(entry));
         if let Some((_, beyond)) = entries.get(limit) {
-            next = earlier(next, Some(beyond.at));
+            next = earlier(next, Some(order(beyond).0.min(until)));
         }
         entries.truncate(limit);
         let (mut found, mut seen) = (Vec::with_capacity(entries.len()), Vec::new());
         for (shard, entry) in entries {
-            let expected = entry
-                .stored
-                .readable()
-                .and_then(|record| record.index_at().filter(|_| record.kind == entry.kind));
-            if expected.map(ms) != Some(entry.at) {
-                // An unreadable job is shown once here, and from then on in lists, so that it does
-                // not stand before others for ever.
-                self.repair_index(OP, shard, &entry, expected.map(ms)).await?;
+            let index_at = entry.index_at();
+            let is_due = index_at.is_some_and(|at| ms(at) < until);
+            if !is_due && !entry.is_unreadable() {
+                self.repair_index(OP, shard, &entry, index_at.map(ms)).await?;
             }
             seen.extend(entry.stored.cached());
             let name = entry.stored.name;
             match entry.stored.record {
-                Some(Ok(record)) if expected.is_some() => found.push(record.state(&name)),
+                Some(Ok(record)) if is_due => found.push(record.state(&name)),
+                // It stays in the index: a node with a newer build may be able to read it.
                 Some(Err(reason)) => found.push(JobState::unreadable(name, reason)),
                 _ => {}
             }
@@ -107,30 +107,44 @@ impl Store {
         range: &Range,
         time: TimeSource,
     ) -> Result<Found> {
-        let keys: Vec<String> = [shard.state(), shard.hot()]
-            .into_iter()
-            .chain(kinds.iter().map(|kind| shard.due(kind)))
-            .collect();
+        let keys = [shard.state(), shard.hot(), shard.definitions(), shard.rare()].into_iter();
+        let keys: Vec<String> = keys.chain(kinds.iter().map(|kind| shard.due(kind))).collect();
         let mut call = Call::new(&self.scripts.find_due, &keys);
         call.within = Some(self.time_of_shards(self.keys.shards as usize));
-        call.arg(range.until).arg(range.skip).arg(range.limit).arg(shard.job(""));
+        call.arg(range.until).arg(range.skip).arg(range.limit);
         let (prelude, values) = self.call(op, i, &call).await?;
-        let entries = Vec::with_capacity(values.len());
-        let mut found = Found { now: prelude.now(time), entries, next: None };
-        for value in values {
-            match value {
-                Value::BulkString(at) => found.next = number(&at),
-                Value::Array(entry) => {
-                    let entry = Entry::new(entry, kinds);
-                    found.entries.push(entry.ok_or_else(|| self.unexpected_response(op))?);
-                }
-                _ => return Err(self.unexpected_response(op)),
-            }
-        }
-        Ok(found)
+        let now = prelude.now(time);
+        self.found(op, kinds, now, values)?.ok_or_else(|| self.unexpected_response(op))
     }
 
-    /// Corrects or removes an entry of the due index, if it still is as it was read.
+    /// The jobs of a reply; `None` if it is not one of `find_due.lua`.
+    fn found(
+        &self,
+        op: &'static str,
+        kinds: &[&str],
+        now: Time,
+        values: Vec<Value>,
+    ) -> Result<Option<Found>> {
+        let mut values = values.into_iter();
+        let next = values.next().and_then(bytes).and_then(|at| number(&at));
+        let mut found = Found { now, entries: Vec::new(), next };
+        let Some(names) = values.next() else { return Ok(Some(found)) };
+        let (Ok(names), Some(Ok(counts))) = (
+            Vec::<String>::from_redis_value(names),
+            values.next().map(Vec::<usize>::from_redis_value),
+        ) else {
+            return Ok(None);
+        };
+        let dead = Value::Array(vec![Value::Nil; names.len()]);
+        let read = self.stored(op, names.iter().map(String::as_str), values.chain([dead]))?;
+        let of_each = kinds.iter().zip(counts);
+        let kinds = of_each.flat_map(|(kind, count)| std::iter::repeat_n(*kind, count));
+        let entries = kinds.zip(read);
+        found.entries.extend(entries.map(|(kind, stored)| Entry { kind: kind.to_owned(), stored }));
+        Ok(Some(found))
+    }
+
+    /// Corrects or removes an entry of the due index, if its job still is as it was read.
     async fn repair_index(
         &self,
         op: &'static str,
@@ -138,9 +152,10 @@ impl Store {
         entry: &Entry,
         right: Option<i64>,
     ) -> Result {
-        let key = self.keys.shard(shard).due(&entry.kind);
-        let mut call = Call::new(&self.scripts.repair_index, &[key]);
-        call.arg(&entry.stored.name).arg(entry.at).optional(right);
+        let keys = self.keys.shard(shard);
+        let mut call = Call::new(&self.scripts.repair_index, &[keys.due(&entry.kind), keys.hot()]);
+        let hot = entry.stored.fields.as_ref().map_or(&[][..], |fields| &fields.hot);
+        call.arg(&entry.stored.name).arg(hot).optional(right);
         self.connection.call(&call).await.map_err(|cause| self.failed(op, cause))?;
         Ok(())
     }
@@ -288,7 +303,7 @@ struct Range {
 
 /// The part of a due query that is in one shard.
 struct Found {
-    now: allora_core::Time,
+    now: Time,
     entries: Vec<Entry>,
     /// The first index time that is not found.
     next: Option<i64>,
@@ -296,19 +311,19 @@ struct Found {
 
 /// One entry of the due index, and its job.
 struct Entry {
-    at: i64,
     kind: String,
     stored: StoredRecord,
 }
 
 impl Entry {
-    fn new(values: Vec<Value>, kinds: &[&str]) -> Option<Self> {
-        let mut values = values.into_iter();
-        let at = number(&bytes(values.next()?)?)?;
-        let name = String::from_utf8(bytes(values.next()?)?).ok()?;
-        let Value::Int(kind) = values.next()? else { return None };
-        let kind = (*kinds.get(usize::try_from(kind).ok()?)?).to_owned();
-        Some(Self { at, kind, stored: StoredRecord::new(&name, values.next()?) })
+    /// When the job wants attention under the kind of this entry.
+    fn index_at(&self) -> Option<Time> {
+        let record = self.stored.readable().filter(|record| record.kind == self.kind);
+        record.and_then(Record::index_at)
+    }
+
+    fn is_unreadable(&self) -> bool {
+        matches!(self.stored.record, Some(Err(_)))
     }
 }
 

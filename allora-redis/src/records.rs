@@ -3,7 +3,7 @@
 use crate::{
     Redis,
     cache::CachedRecord,
-    encoding::{Fields, NAMES, history, ms},
+    encoding::{Fields, PARTS, history, ms},
     script::Call,
     shards::Part,
     store::{Store, StoredRecord, Version},
@@ -23,6 +23,9 @@ use redis::Value;
 use std::time::Duration;
 
 const OP: &str = "reschedule";
+
+/// The number of the first key of the parts beside the hot record, among those of `write.lua`.
+const FIRST_PART: usize = 3;
 
 #[async_trait]
 impl RecordStore for Redis {
@@ -183,10 +186,14 @@ impl Store {
         within: Duration,
     ) -> Result<Vec<Written>> {
         let (keys, stamp) = (self.keys.shard(shard), self.version_stamp());
-        let mut all = vec![keys.state(), keys.hot(), keys.names(), keys.tombstones()];
-        all.extend([keys.kinds(), keys.history(), keys.history_entries()]);
+        let mut all = keys.records().to_vec();
+        all.extend([keys.kinds(), keys.names(), keys.tombstones(), keys.history()]);
+        all.push(keys.history_entries());
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(keys.job("")).arg(self.history).arg(keys.history_of(""));
+        call.arg(keys.due("")).arg(self.history).arg(keys.history_of("")).arg(writes.len());
+        for write in writes {
+            call.arg(write.name);
+        }
         let written: Vec<Fields> =
             writes.iter().map(|write| write.args(&mut call, &stamp)).collect();
         call.within = Some(within);
@@ -202,7 +209,7 @@ impl Store {
         let replies: Vec<bool> = replies.into_iter().map(|reply| reply == Value::Int(1)).collect();
         let seen = writes.iter().zip(written).zip(&replies).filter(|(_, written)| **written);
         let seen = seen.filter_map(|((write, fields), _)| {
-            let cached = CachedRecord::of(&fields.record().ok()?, &fields.hot)?;
+            let cached = CachedRecord::of(&fields.record().ok()?, &stamp)?;
             Some((write.name.to_owned(), cached))
         });
         self.remember(seen);
@@ -271,16 +278,14 @@ impl<'a> Write<'a> {
         let fields = Fields::of(after, stamp, self.decided_at.timestamp_micros());
         let nothing = Fields::default();
         let stored = version.fields.as_ref().unwrap_or(&nothing);
-        call.arg(self.name).arg(version.min_fence).arg(&stored.hot).arg(&fields.hot);
+        call.arg(version.min_fence).arg(&stored.hot).arg(&fields.hot);
         call.optional(self.not_after.map(|last| last.timestamp_micros()));
-        call.arg(if self.is_unreadable { "new" } else { "" });
         let is_new = self.is_unreadable || version.fields.is_none();
-        let changed: Vec<_> = (0..NAMES.len())
-            .filter(|i| is_new || stored.parts()[*i] != fields.parts()[*i])
-            .collect();
+        let changed: Vec<_> =
+            (0..PARTS).filter(|i| is_new || stored.parts()[*i] != fields.parts()[*i]).collect();
         call.arg(changed.len());
         for i in changed {
-            call.arg(NAMES[i]).arg(fields.parts()[i]);
+            call.arg(FIRST_PART + i).arg(fields.parts()[i]);
         }
         let (was, is) = (before.and_then(indexed), indexed(after));
         let removed = was.filter(|(kind, _)| is.is_none_or(|(other, _)| other != *kind));

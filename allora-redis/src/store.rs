@@ -3,7 +3,7 @@
 use crate::{
     cache::{Cache, CachedRecord},
     client::{Confirm, Connection},
-    encoding::{Fields, NAMES},
+    encoding::{Fields, PARTS},
     keys::{Keys, Shard},
     script::{Call, Scripts},
     unused::Unused,
@@ -75,8 +75,7 @@ impl Store {
         keys: &Shard,
         names: impl Iterator<Item = &'n str>,
     ) -> Call<'_> {
-        let mut call = Call::new(&self.scripts.read, &[keys.state(), keys.hot()]);
-        call.arg(keys.job(""));
+        let mut call = Call::new(&self.scripts.read, &keys.records());
         for name in names {
             call.arg(name);
         }
@@ -95,17 +94,31 @@ impl Store {
         Ok((prelude, self.stored(op, names.iter().copied(), values)?))
     }
 
-    /// The records of a reply, one for each name.
+    /// The records of a reply, one for each name, from a list for each part.
     pub(crate) fn stored<'n>(
         &self,
         op: &'static str,
-        names: impl Iterator<Item = &'n str> + Clone,
-        values: Vec<Value>,
+        names: impl ExactSizeIterator<Item = &'n str>,
+        parts: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<StoredRecord>> {
-        if values.len() != names.clone().count() {
-            return Err(self.unexpected_response(op));
-        }
-        Ok(names.zip(values).map(|(name, value)| StoredRecord::new(name, value)).collect())
+        let count = names.len();
+        let mut lists = parts.into_iter().map(|part| match part {
+            Value::Array(list) if list.len() == count => Some(list.into_iter()),
+            _ => None,
+        });
+        let mut next = || lists.next().flatten();
+        let lists = match count {
+            0 => None,
+            _ => next().zip(next()).zip(next()).zip(next()),
+        };
+        let Some((((hot, definition), rare), dead)) = lists else {
+            return if count == 0 { Ok(Vec::new()) } else { Err(self.unexpected_response(op)) };
+        };
+        let records = names.zip(hot.zip(definition).zip(rare.zip(dead)));
+        let record = |(name, ((hot, definition), (rare, dead)))| {
+            StoredRecord::new(name, hot, [definition, rare, dead])
+        };
+        Ok(records.map(record).collect())
     }
 
     /// Calls a script whose reply begins with a [`Prelude`].
@@ -154,10 +167,18 @@ impl Store {
     /// Gives an id to a shard without one, and remembers the shard's id.
     pub(crate) async fn open(&self, op: &'static str, shard: u32) -> Result {
         let failed = |cause| self.failed(op, cause);
-        let state = self.keys.shard(shard).state();
+        let keys = self.keys.shard(shard);
+        let state = keys.state();
         let mut set = redis::cmd("HSETNX");
         set.arg(&state).arg("store_id").arg(self.version_stamp());
         self.connection.ask::<bool>(&set).await.map_err(failed)?;
+        // No job has the empty name. While a slot moves to another server, a call fails if one of its
+        // keys does not exist.
+        for key in [keys.rare(), keys.dead()] {
+            let mut set = redis::cmd("HSETNX");
+            set.arg(key).arg("").arg("");
+            self.connection.ask::<bool>(&set).await.map_err(failed)?;
+        }
         let mut get = redis::cmd("HGET");
         get.arg(&state).arg("store_id");
         let id: Vec<u8> = self.connection.ask(&get).await.map_err(failed)?;
@@ -218,29 +239,15 @@ pub(crate) struct StoredRecord {
 }
 
 impl StoredRecord {
-    pub(crate) fn new(name: &str, value: Value) -> Self {
+    pub(crate) fn new(name: &str, hot: Value, parts: [Value; PARTS]) -> Self {
         let mut stored = Self { name: name.to_owned(), fields: None, record: None };
-        let Value::Array(values) = value else {
-            stored.record = Some(Err("the server did not return its fields".to_owned()));
-            return stored;
-        };
-        if values.len() != NAMES.len() + 1 {
-            let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
-            let mut next = || values.next().unwrap_or_default();
-            stored.fields = Some(Fields { hot: next(), ..Fields::default() });
-            let error = next();
-            let error = String::from_utf8_lossy(&error);
-            stored.record = Some(Err(format!("its key has another type: {error}")));
+        let has_definition = parts[0] != Value::Nil;
+        if hot == Value::Nil && !has_definition {
             return stored;
         }
-        if values.iter().all(|value| *value == Value::Nil) {
-            return stored;
-        }
-        let has_definition = values[3] != Value::Nil;
-        let mut values = values.into_iter().map(|value| bytes(value).unwrap_or_default());
-        let mut next = || values.next().unwrap_or_default();
-        let fields =
-            Fields { hot: next(), cold: next(), kind: next(), definition: next(), data: next() };
+        let [definition, rare, dead] = parts.map(|part| bytes(part).unwrap_or_default());
+        let hot = bytes(hot).unwrap_or_default();
+        let fields = Fields { hot, definition, rare, dead };
         stored.record = Some(match has_definition {
             true => fields.record(),
             false => Err("its definition is missing".to_owned()),
@@ -256,7 +263,7 @@ impl StoredRecord {
 
     /// The copy for the cache.
     pub(crate) fn cached(&self) -> Option<(String, Box<CachedRecord>)> {
-        let cached = CachedRecord::of(self.readable()?, &self.fields.as_ref()?.hot)?;
+        let cached = CachedRecord::of(self.readable()?, self.fields.as_ref()?.stamp())?;
         Some((self.name.clone(), cached))
     }
 

@@ -1,5 +1,6 @@
 //! The stores that tests work on, and where they are.
 
+pub(crate) use allora_conformance::environment::patiently_async as patiently;
 use allora_conformance::{Fixture, environment};
 use allora_core::{Backend, Error, ErrorKind, Result};
 use allora_etcd::{
@@ -108,13 +109,4 @@ pub(crate) fn now() -> std::time::Instant {
 #[expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 pub(crate) async fn pause(ms: u64) {
     tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
-}
-
-/// Asks twenty times a second for up to a minute.
-pub(crate) async fn patiently(what: &str, mut asked: impl AsyncFnMut() -> bool) {
-    let end = now() + std::time::Duration::from_secs(60);
-    while !asked().await {
-        assert!(now() < end, "in vain: {what}");
-        pause(50).await;
-    }
 }

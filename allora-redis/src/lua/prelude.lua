@@ -9,15 +9,27 @@ local function clock(given)
   return time[1] * 1000000 + time[2]
 end
 
--- The hot record and all fields of a job, or the reason why its key does not have them. Any other
--- error, as that of a key that is moving to another node, is that of the whole script.
-local function job(hot, key)
-  local read = redis.pcall('HMGET', key, 'cold', 'kind', 'definition', 'data')
-  if read.err then
-    if not string.find(read.err, 'WRONGTYPE', 1, true) then error(read.err, 0) end
-    return { hot, read.err }
+-- The number of arguments of one command: Lua's stack is limited. Even, because of pairs.
+local MOST = 4000
+
+-- Calls a command with many arguments; returns the sum of its replies.
+local function call_with(command, key, list)
+  local sum = 0
+  for i = 1, #list, MOST do
+    sum = sum + redis.call(command, key, unpack(list, i, math.min(i + MOST - 1, #list)))
   end
-  return { hot, unpack(read, 1, 4) }
+  return sum
+end
+
+-- The fields of a hash.
+local function fields(key, names)
+  if #names <= MOST then return redis.call('HMGET', key, unpack(names)) end
+  local all = {}
+  for i = 1, #names, MOST do
+    local part = redis.call('HMGET', key, unpack(names, i, math.min(i + MOST - 1, #names)))
+    for k = 1, #part do all[i + k - 1] = part[k] end
+  end
+  return all
 end
 
 -- The beginning of every reply: now, the id of the shard, its lowest fence.

@@ -1,7 +1,6 @@
--- Reads jobs. KEYS: state, hot. ARGV: prefix of job keys, then names.
+-- Reads jobs. KEYS: state, hot, definitions, rare, dead. ARGV: names.
 local reply = begin(clock(''))
-if #ARGV > 1 then
-  local hot = redis.call('HMGET', KEYS[2], unpack(ARGV, 2))
-  for i, record in ipairs(hot) do reply[i + 3] = job(record, ARGV[1] .. ARGV[i + 1]) end
+if #ARGV > 0 then
+  for k = 2, 5 do reply[#reply + 1] = fields(KEYS[k], ARGV) end
 end
 return reply

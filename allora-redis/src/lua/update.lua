@@ -1,43 +1,72 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
--- were computed by the caller, except for the time with which each begins.
--- KEYS: state, hot, kinds. ARGV: now, the first and the last time at which the updates hold (empty: no
--- limit), version stamp, prefix of job keys, prefix of due keys, the number of jobs; their names;
--- the cached hot records (empty: none); the rests of the new ones; then for each change of the index:
--- the number of the job, its kind, when it wants attention (empty: never), the length of its lease
--- from now (empty: it ended).
-local now, count = clock(ARGV[1]), tonumber(ARGV[7])
+-- were computed by the caller, except for the time with which some begin.
+-- KEYS: state, hot, definitions, rare, dead, kinds. ARGV: now, the first and the last time at which
+-- the updates hold (empty: no limit), version stamp (empty: the new hot records are whole), prefix of
+-- due keys, the number of jobs; their names; the version stamps of the cached records, each with a
+-- blank (empty: not cached); the new hot records, or what follows the time in them; then the changes of the index, in groups of one kind and one length of
+-- lease: the kind, the length (empty: none), `+` if all want attention when the lease ends, the
+-- number of jobs (`*`: all), their positions (not for `*`), and, without `+`, for each when it wants
+-- attention at the latest (`-`: never).
+-- Replies with the positions of the jobs that were not updated, and a list of them for each hash.
+local now, count = clock(ARGV[1]), tonumber(ARGV[6])
 local reply = begin(now)
-local hot = redis.call('HMGET', KEYS[2], unpack(ARGV, 8, 7 + count))
+local hot = redis.call('HMGET', KEYS[2], unpack(ARGV, 7, 6 + count))
 local holds = (ARGV[2] == '' or now >= tonumber(ARGV[2]))
   and (ARGV[3] == '' or now <= tonumber(ARGV[3]))
-local prefix, set = '1 ' .. ARGV[4] .. ' ' .. text(now) .. ' ', {}
-for i, record in ipairs(hot) do
-  local name = ARGV[7 + i]
-  if holds and record == ARGV[7 + count + i] and record ~= '' then
-    set[#set + 1] = name
-    set[#set + 1] = prefix .. ARGV[7 + 2 * count + i]
-    reply[i + 3] = 1
+local prefix = ARGV[4] ~= '' and '1 ' .. ARGV[4] .. ' ' .. text(now) .. ' '
+local set, s = {}, 0
+local left, left_hot, names, is_left = {}, {}, {}, {}
+local find = string.find
+for i = 1, count do
+  local record, stamp = hot[i], ARGV[6 + count + i]
+  if holds and record and stamp ~= '' and find(record, stamp, 3, true) == 3 then
+    set[s + 1] = ARGV[6 + i]
+    local new = ARGV[6 + 2 * count + i]
+    set[s + 2] = prefix and prefix .. new or new
+    s = s + 2
   else
-    reply[i + 3] = job(record, ARGV[5] .. name)
+    is_left[i] = true
+    left[#left + 1], left_hot[#left + 1], names[#left + 1] = i, record, ARGV[6 + i]
   end
 end
 -- The index first: an entry too many does no harm if the rest fails.
-for e = 8 + 3 * count, #ARGV, 4 do
-  local i = tonumber(ARGV[e])
-  if reply[i + 3] == 1 then
-    local due, index_at = ARGV[6] .. ARGV[e + 1], tonumber(ARGV[e + 2])
-    if ARGV[e + 3] ~= '' then
-      index_at = math.min(index_at, math.floor((now + tonumber(ARGV[e + 3])) / 1000))
-    end
-    if index_at then
-      -- Without another job in the index, its kind may have been forgotten.
-      if redis.call('ZADD', due, text(index_at), ARGV[7 + i]) == 1 and ARGV[e + 1] ~= '' then
-        redis.call('SADD', KEYS[3], ARGV[e + 1])
+local e = 7 + 3 * count
+while e < #ARGV do
+  local kind, length, at_end, of = ARGV[e], ARGV[e + 1], ARGV[e + 2] == '+', ARGV[e + 3]
+  local is_all, lease_end, ending = of == '*', nil, nil
+  if length ~= '' then
+    lease_end = math.floor((now + tonumber(length)) / 1000)
+    ending = text(lease_end)
+  end
+  local n = is_all and count or tonumber(of)
+  local positions = e + 3
+  local scores = is_all and positions or positions + n
+  e = (at_end and scores or scores + n) + 1
+  local add, a, remove = {}, 0, {}
+  for k = 1, n do
+    local i = is_all and k or tonumber(ARGV[positions + k])
+    if not is_left[i] then
+      local score = at_end and ending or ARGV[scores + k]
+      if score == '-' then
+        remove[#remove + 1] = ARGV[6 + i]
+      else
+        if lease_end and not at_end and tonumber(score) > lease_end then score = ending end
+        add[a + 1] = score
+        add[a + 2] = ARGV[6 + i]
+        a = a + 2
       end
-    else
-      redis.call('ZREM', due, ARGV[7 + i])
     end
   end
+  -- Without another job in the index, its kind may have been forgotten.
+  if a > 0 and call_with('ZADD', ARGV[5] .. kind, add) > 0 and kind ~= '' then
+    redis.call('SADD', KEYS[6], kind)
+  end
+  if #remove > 0 then call_with('ZREM', ARGV[5] .. kind, remove) end
 end
-if #set > 0 then redis.call('HSET', KEYS[2], unpack(set)) end
+if s > 0 then call_with('HSET', KEYS[2], set) end
+reply[4] = left
+if #left > 0 then
+  reply[5] = left_hot
+  for k = 3, 5 do reply[k + 3] = fields(KEYS[k], names) end
+end
 return reply

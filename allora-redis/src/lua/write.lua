@@ -1,81 +1,109 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
--- KEYS: state, hot, names, tombstones, kinds, history, history entries. ARGV: prefix of due keys,
--- prefix of job keys, the number of history entries to keep, prefix of the histories of single jobs;
--- then for each job: its name, the lowest
+-- KEYS: state, hot, definitions, rare, dead, kinds, names, tombstones, history, history entries.
+-- ARGV: prefix of due keys, the number of history entries to keep, prefix of the histories of single
+-- jobs, the number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
--- time at which it may be written, `new` to replace the key, the number of other fields and those,
+-- time at which it may be written, the number of other parts and those (the number of the key and the
+-- part; empty: none),
 -- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
 -- removed or `-`, the number of history entries and those. An empty word changes nothing.
-local now, i = clock(''), 4
-local due_keys = ARGV[1]
+local now, count = clock(''), tonumber(ARGV[4])
+local i = 4 + count
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
-local reply, recorded = {}, 0
+local stored = redis.call('HMGET', KEYS[2], unpack(ARGV, 5, 4 + count))
+local reply = {}
 
 local function word()
   i = i + 1
   return ARGV[i]
 end
 
-local function words(count)
+local function words(number)
   local read = {}
-  for k = 1, count do read[k] = word() end
+  for k = 1, number do read[k] = word() end
   return read
 end
 
-while i < #ARGV do
-  local name, fence, expected, hot, not_after, anew = word(), word(), word(), word(), word(), word()
-  local key = ARGV[2] .. name
-  local set = words(2 * word())
+-- The arguments of the commands, by their keys: each command is called once.
+local lists = {}
+
+local function add(command, key, first, second)
+  local list = lists[command .. key]
+  if not list then
+    list = { command, key, {} }
+    lists[command .. key], lists[#lists + 1] = list, list
+  end
+  list = list[3]
+  list[#list + 1] = first
+  if second then list[#list + 1] = second end
+end
+
+local hot, recorded = {}, 0
+for k = 1, count do
+  local name = ARGV[4 + k]
+  local fence, expected, new, not_after = word(), word(), word(), word()
+  local parts = words(2 * word())
   local index = words(2 * word())
   local listed, tombstone = word(), word()
   local history = words(3 * word())
-  local read = redis.call('HGET', KEYS[2], name) or ''
-  if read == hot then
+  local read = stored[k] or ''
+  if read == new then
     -- An earlier copy of this write has arrived.
-    reply[#reply + 1] = 1
+    reply[k] = 1
   elseif read ~= expected or (not_after ~= '' and now > tonumber(not_after))
     or (read == '' and min_fence ~= fence) then
-    reply[#reply + 1] = 0
+    reply[k] = 0
   else
-    -- The index first: an entry too many does no harm if the rest fails.
+    reply[k] = 1
     for e = 1, #index, 2 do
+      local due = ARGV[1] .. index[e]
       if index[e + 1] == '' then
-        redis.call('ZREM', due_keys .. index[e], name)
+        add('ZREM', due, name)
       else
-        if index[e] ~= '' then redis.call('SADD', KEYS[5], index[e]) end
-        redis.call('ZADD', due_keys .. index[e], index[e + 1], name)
+        if index[e] ~= '' then add('SADD', KEYS[6], index[e]) end
+        add('ZADD', due, index[e + 1], name)
       end
     end
-    if listed == '+' then redis.call('ZADD', KEYS[3], 0, name) end
-    if listed == '-' then redis.call('ZREM', KEYS[3], name) end
+    if listed == '+' then add('ZADD', KEYS[7], 0, name) end
+    if listed == '-' then add('ZREM', KEYS[7], name) end
     if tombstone == '-' then
-      redis.call('ZREM', KEYS[4], name)
+      add('ZREM', KEYS[8], name)
     elseif tombstone ~= '' then
-      redis.call('ZADD', KEYS[4], tombstone, name)
+      add('ZADD', KEYS[8], tombstone, name)
     end
     for e = 1, #history, 3 do
-      redis.call('ZADD', KEYS[6], history[e + 1], history[e])
-      redis.call('ZADD', ARGV[4] .. name, history[e + 1], history[e])
-      redis.call('HSET', KEYS[7], history[e], history[e + 2])
+      add('ZADD', KEYS[9], history[e + 1], history[e])
+      add('ZADD', ARGV[3] .. name, history[e + 1], history[e])
+      add('HSET', KEYS[10], history[e], history[e + 2])
       recorded = recorded + 1
     end
-    if anew ~= '' then redis.call('DEL', key) end
-    if #set > 0 then redis.call('HSET', key, unpack(set)) end
-    redis.call('HSET', KEYS[2], name, hot)
-    reply[#reply + 1] = 1
+    for e = 1, #parts, 2 do
+      local key = KEYS[tonumber(parts[e])]
+      if parts[e + 1] == '' then
+        add('HDEL', key, name)
+      else
+        add('HSET', key, name, parts[e + 1])
+      end
+    end
+    hot[#hot + 1] = name
+    hot[#hot + 1] = new
   end
 end
+-- The index and the parts first: without a new hot record they do no harm if the rest fails.
+for _, list in ipairs(lists) do call_with(list[1], list[2], list[3]) end
+if #hot > 0 then call_with('HSET', KEYS[2], hot) end
 
 -- A lowered limit leaves many entries to remove: each call removes some more than it adds.
 if recorded > 0 then
-  local excess = redis.call('ZCARD', KEYS[6]) - ARGV[3]
+  local excess = redis.call('ZCARD', KEYS[9]) - ARGV[2]
   if excess > 0 then
     local most = math.min(excess, 2 * recorded + 100)
-    for _, entry in ipairs(redis.call('ZRANGE', KEYS[6], 0, most - 1)) do
-      redis.call('HDEL', KEYS[7], entry)
-      redis.call('ZREM', KEYS[6], entry)
-      redis.call('ZREM', ARGV[4] .. string.sub(entry, string.find(entry, ' ', 1, true) + 1), entry)
+    local old = redis.call('ZRANGE', KEYS[9], 0, most - 1)
+    for _, entry in ipairs(old) do
+      redis.call('ZREM', ARGV[3] .. string.sub(entry, string.find(entry, ' ', 1, true) + 1), entry)
     end
+    call_with('HDEL', KEYS[10], old)
+    call_with('ZREM', KEYS[9], old)
   end
 end
 return reply

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod connect;
+mod cost;
 mod differential;
 mod faults;
 mod parity;

@@ -42,25 +42,25 @@ fn an_unreadable_record_is_shown_and_does_not_stop_others() {
             create(&redis, now, name, new(1_000)).await;
         }
         let mut raw = place.raw().await.remove(0);
-        let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
-        let hot = format!("{{{}}}:hot", place.prefix);
+        let key = |part: &str| format!("{{{}}}:{part}", place.prefix);
+        let hot = key("hot");
         let () = raw.hset(&hot, "cut", "1 x 5").await.unwrap();
         let whole: String = raw.hget(&hot, "fence").await.unwrap();
         let mut words: Vec<&str> = whole.split(' ').collect();
         words[5] = "9223372036854775806";
         let () = raw.hset(&hot, "fence", words.join(" ")).await.unwrap();
-        let () = raw.hset(key("newer"), "cold", "{\"v\":99}").await.unwrap();
-        let () = raw.del(key("stranger")).await.unwrap();
-        let () = raw.set(key("stranger"), "another program's").await.unwrap();
+        let () = raw.hset(key("rare"), "newer", "{\"v\":99}").await.unwrap();
+        let () = raw.hset(key("definitions"), "stranger", "another program's").await.unwrap();
         let find = async || {
             let query = DueQuery::new(&["mail"], at(5_000), 9);
             store.find_due(query, now).await.unwrap().found
         };
-        // They are found once, and then no longer stand before the others.
-        let found = find().await;
-        assert_eq!(found.iter().filter(|state| state.unreadable.is_some()).count(), 4, "{found:?}");
-        let found = find().await;
-        assert_eq!(found.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["good"]);
+        // They stay in the index: a newer build may be able to read them.
+        for _ in 0..2 {
+            let found = find().await;
+            let unreadable = found.iter().filter(|state| state.unreadable.is_some()).count();
+            assert_eq!((found[0].name.as_str(), unreadable), ("good", 4), "{found:?}");
+        }
         let operations = names.map(|name| Operation::new(name, Action::Reap));
         let applied = redis.reschedule(Batch::new("n", now, &operations)).await.unwrap();
         for (name, reply) in names.iter().zip(applied.replies) {
@@ -240,11 +240,10 @@ fn tombstones_are_removed_after_seven_days_and_their_fences_stay_used() {
         delete("b", day(17)).await;
         Backend::prune(&redis, day(17)).await.unwrap();
         let mut raw = place.raw().await.remove(0);
-        let key = |name: &str| format!("{{{}}}:job:{name}", place.prefix);
-        assert!(!raw.exists::<_, bool>(key("a")).await.unwrap());
-        let hot = format!("{{{}}}:hot", place.prefix);
-        assert_eq!(raw.hkeys::<_, Vec<String>>(hot).await.unwrap(), ["b"]);
-        assert!(raw.exists::<_, bool>(key("b")).await.unwrap());
+        for part in ["hot", "definitions"] {
+            let key = format!("{{{}}}:{part}", place.prefix);
+            assert_eq!(raw.hkeys::<_, Vec<String>>(key).await.unwrap(), ["b"], "{part}");
+        }
         // By a clock that went back to the beginning.
         assert!(add("a", TimeSource::Fixed(at(0))).await.fence > fence);
     });

@@ -7,6 +7,7 @@ use super::{
     ask, ask_one, claim, join, join_within, patient_init, read, register, runtime, server::Server,
     servers, t, urls,
 };
+use allora_conformance::environment::patiently_async;
 use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
 use allora_core::{
     ErrorKind,
@@ -123,8 +124,7 @@ impl Racer {
 /// that is `node`, also when the race is over.
 async fn until_rejoined(server: &Server, node: &RedisQuorum) {
     let client = redis::Client::open(server.url()).unwrap();
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
+    patiently_async("it rejoins", async || {
         let told = async {
             let mut connection = client.get_multiplexed_async_connection().await?;
             let info: redis::InfoDict = redis::cmd("INFO").query_async(&mut connection).await?;
@@ -135,12 +135,9 @@ async fn until_rejoined(server: &Server, node: &RedisQuorum) {
             Ok::<_, redis::RedisError>(run.is_some_and(|run| run.starts_with(&process)))
         };
         let _ = ask(node, "keeper", &[Operation::read("job 0")], t(0)).await;
-        if told.await.is_ok_and(|is_rejoined| is_rejoined) {
-            return;
-        }
-        assert!(Instant::now() < end, "it does not rejoin");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        told.await.is_ok_and(|is_rejoined| is_rejoined)
+    })
+    .await;
 }
 
 /// The race, while `disturb` does something to the servers, which receives how often it did that:
@@ -320,17 +317,13 @@ async fn follow_for_a_moment(server: &Server, primary: &Server) {
         redis::cmd("REPLICAOF").arg(&words).exec_async(connection).await.unwrap();
     };
     replicaof(&mut connection, ["127.0.0.1", &port]).await;
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
+    patiently_async("it follows", async || {
         let mut info = redis::cmd("INFO");
-        let info: String =
-            info.arg("replication").query_async(&mut connection).await.unwrap_or_default();
-        if info.contains("master_link_status:up") {
-            break;
-        }
-        assert!(Instant::now() < end, "{info}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        let info: redis::RedisResult<String> =
+            info.arg("replication").query_async(&mut connection).await;
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    })
+    .await;
     replicaof(&mut connection, ["NO", "ONE"]).await;
 }
 
@@ -347,17 +340,13 @@ fn a_server_that_replication_has_rolled_back_does_not_vote() {
         follow_for_a_moment(&servers[0], &copy).await;
         let client = redis::Client::open(servers[0].url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        loop {
+        patiently_async("the server has again what it had accepted", async || {
             // A node notices that the server is empty, and lets it rejoin.
             let _ = ask(&node, "n", &[Operation::read("late")], t(1)).await;
             let mut exists = redis::cmd("HEXISTS");
             let exists = exists.arg("allora:quorum").arg("a:late");
-            if exists.query_async(&mut connection).await.unwrap_or(false) {
-                break;
-            }
-            assert!(Instant::now() < end, "the server votes without what it had accepted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            exists.query_async(&mut connection).await.unwrap_or(false)
+        })
+        .await;
     });
 }

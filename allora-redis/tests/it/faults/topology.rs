@@ -164,7 +164,7 @@ fn a_call_while_its_slot_is_in_two_places_waits_until_it_is_in_one() {
 }
 
 #[test]
-fn a_job_whose_key_has_moved_before_its_slot_is_readable_again_after_the_move() {
+fn jobs_whose_key_has_moved_before_its_slot_are_readable_again_after_the_move() {
     let Some(nodes) = clustered([Some((0, 16_383)), None], &[]) else { return };
     runtime().block_on(async {
         let builder = Redis::builder().timeout(Duration::from_secs(2));
@@ -172,7 +172,7 @@ fn a_job_whose_key_has_moved_before_its_slot_is_readable_again_after_the_move() 
         let now = TimeSource::Fixed(from_millis(5_000).unwrap());
         create(&store, now, "a", NewSchedule::new("mail", "def", None)).await;
         let moving = Moving::begin(&nodes[0], &nodes[1], "{allora}");
-        moving.one_key("{allora}:job:a");
+        moving.one_key("{allora}:definitions");
         let error = store.queries().unwrap().get("a").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         let text = error.to_string();

@@ -1,0 +1,146 @@
+//! The server's work for one occurrence.
+
+use crate::{
+    server::{IN_MEMORY, Server},
+    stores::runtime,
+};
+use allora_core::{
+    Backend, Time,
+    backend::{
+        Action, Batch, Claim, Completion, Cursor, DueQuery, JobState, NewSchedule, Operation,
+        Reply, TimeSource,
+    },
+    time::from_millis,
+};
+use allora_redis::Redis;
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+const DAY: i64 = 86_400_000;
+
+fn at(ms: i64) -> Time {
+    from_millis(ms).unwrap()
+}
+
+/// The schedules that are due, as a node finds them.
+async fn find(store: &Redis, now: i64, limit: usize) -> Vec<JobState> {
+    let query = DueQuery::new(&["mail"], at(now), limit);
+    store.queries().unwrap().find_due(query, TimeSource::Fixed(at(now))).await.unwrap().found
+}
+
+async fn send_all(store: &Redis, now: i64, operations: &[Operation<'_>]) -> Vec<Reply> {
+    let batch = Batch::new("a node of the test", TimeSource::Fixed(at(now)), operations);
+    let applied = store.reschedule(batch).await.unwrap();
+    applied.replies.into_iter().map(Result::unwrap).collect()
+}
+
+async fn add(store: &Redis, count: usize, due: i64) {
+    let names: Vec<String> = (0..count).map(|i| format!("schedule {i}")).collect();
+    for names in names.chunks(1_000) {
+        let new = || {
+            NewSchedule::new("mail", "cron 0 9 * * *", Some(at(due).into())).data(b"{\"to\": 1}")
+        };
+        let create: Vec<Operation<'_>> =
+            names.iter().map(|name| Operation::new(name, Action::Create(new()))).collect();
+        send_all(store, due - 1_000, &create).await;
+    }
+}
+
+/// The fences of the claims of all that were found.
+async fn claim(store: &Redis, now: i64, found: &[JobState]) -> Vec<i64> {
+    let operation = |state: &JobState| {
+        let claim = Claim::at_least_once(7, state.fence, state.head.clone().unwrap(), LEASE);
+        (state.name.clone(), claim)
+    };
+    let claims: Vec<_> = found.iter().map(operation).collect();
+    let claims: Vec<_> =
+        claims.iter().map(|(name, claim)| Operation::claim(name, claim.clone())).collect();
+    let claimed = send_all(store, now, &claims).await.into_iter();
+    claimed.map(|reply| reply.claimed().unwrap().fence).collect()
+}
+
+/// Completes these; the next occurrence is a day later.
+async fn complete(store: &Redis, now: i64, found: &[JobState], fences: &[i64]) {
+    let complete = found.iter().zip(fences).map(|(state, fence)| {
+        let next = state.head.as_ref().unwrap().scheduled_at.timestamp_millis() + DAY;
+        let then = Cursor::To(Some(at(next).into()));
+        Operation::complete(&state.name, *fence, then, Completion::Succeeded)
+    });
+    let complete: Vec<_> = complete.collect();
+    let replies = send_all(store, now, &complete).await;
+    assert!(replies.iter().all(Reply::is_accepted), "{replies:?}");
+}
+
+/// The number of commands that the server has executed in scripts and outside of them.
+fn commands(server: &Server) -> u64 {
+    let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
+    let of = |line: &str| line.split_once(":calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    info.lines().filter(|line| !line.contains("info")).filter_map(of).sum()
+}
+
+#[test]
+fn a_large_batch_costs_no_more_commands_than_a_small_one() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder().ephemeral()).await.unwrap();
+        add(&store, 1_003, DAY).await;
+        let now = DAY + 500;
+        // So that the server knows the scripts.
+        for count in [1, 2, 1_000] {
+            let before = commands(&server);
+            let found = find(&store, now, count).await;
+            assert_eq!(found.len(), count);
+            let finding = commands(&server);
+            let fences = claim(&store, now, &found).await;
+            let claiming = commands(&server);
+            complete(&store, now, &found, &fences).await;
+            let costs = [finding - before, claiming - finding, commands(&server) - claiming];
+            assert!(costs.iter().all(|cost| *cost <= 10), "{costs:?} commands for {count}");
+        }
+    });
+}
+
+#[test]
+fn dead_letters_are_not_read_by_claims_and_completions() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder().ephemeral()).await.unwrap();
+        add(&store, 1, DAY).await;
+        let error = "x".repeat(1_000);
+        for day in 1..=20 {
+            let now = day * DAY + 500;
+            let found = find(&store, now, 1).await;
+            let fences = claim(&store, now, &found).await;
+            let then = Cursor::To(Some(at((day + 1) * DAY).into()));
+            let name = &found[0].name;
+            let dead = Operation::complete(name, fences[0], then, Completion::Dead(&error));
+            assert_eq!(send_all(&store, now, &[dead]).await, [Reply::Accepted]);
+        }
+        let sent = || {
+            let info: String = server.ask(&["INFO", "stats"]).unwrap();
+            let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+            line.unwrap().parse::<u64>().unwrap() - info.len() as u64
+        };
+        let calls = || {
+            let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
+            let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+            line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+        };
+        for day in 21..=22 {
+            let now = day * DAY + 500;
+            let (bytes, before) = (sent(), calls());
+            let found = find(&store, now, 1).await;
+            let fences = claim(&store, now, &found).await;
+            complete(&store, now, &found, &fences).await;
+            let (bytes, calls) = (sent() - bytes, calls() - before);
+            // The first completion after a failure removes the failure from the rare part.
+            if day == 22 {
+                assert_eq!(calls, 3, "found, claimed and completed by one call each");
+                assert!(bytes < 10_000, "{bytes} bytes were read");
+            }
+        }
+        let state = store.queries().unwrap().get("schedule 0").await.unwrap();
+        assert_eq!((state.dead.len(), state.counters.succeeded), (20, 2));
+    });
+}
