@@ -33,7 +33,8 @@ impl Planner {
         let mut requests = Vec::new();
         let mut claims = 0;
         let repeats = self.repeat_at().is_some_and(|at| at <= now);
-        if !repeats | std::mem::take(&mut self.has_repeated) {
+        let has_repeated = std::mem::take(&mut self.has_repeated);
+        if !repeats || has_repeated {
             claims = self.ask(now, room, &mut requests, events);
         }
         if repeats && requests.is_empty() {

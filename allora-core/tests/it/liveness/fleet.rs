@@ -349,7 +349,10 @@ impl Fleet {
     pub(super) fn poisonous_runs(&self, name: &str) -> usize {
         let first = self.poison.lock().unwrap().get(name).copied();
         let seen = self.trace.observations();
-        let is_poison = |seen: &Seen| matches!(seen, Seen::Began(run) if &*run.job == name && Some(run.scheduled_at) == first);
+        let is_poison = |seen: &Seen| match seen {
+            Seen::Began(run) => &*run.job == name && Some(run.scheduled_at) == first,
+            _ => false,
+        };
         seen.iter().filter(|one| is_poison(&one.seen)).count()
     }
 
