@@ -134,10 +134,15 @@ impl Driver {
         let now = applied.now;
         let mut events = Vec::new();
         let (mut starts, mut lost, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
+        // A notification of the cancellation may have come before the run that it is about.
+        let mut cancelled = Vec::new();
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
                     let name = request.name.clone();
+                    if self.shows_cancellation(&reply) {
+                        cancelled.push(name.clone());
+                    }
                     if let Reply::State(state) = &reply {
                         self.node.board.read(&self.node.id, state);
                     }
@@ -155,7 +160,20 @@ impl Driver {
         self.node.emit(events);
         self.publish_unresolved();
         self.node.start(starts, sent, now);
+        cancelled.iter().for_each(|name| self.node.extend_now(name));
         (lost, failure.map_or(Ok(()), Err))
+    }
+
+    /// `true` if the reply shows that runs of this node are to be cancelled.
+    fn shows_cancellation(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::State(state) => {
+                let mut leases = state.leases.iter();
+                leases.any(|lease| lease.cancel_requested && *lease.node == *self.node.id)
+            }
+            Reply::Deleted => true,
+            _ => false,
+        }
     }
 
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.
