@@ -25,7 +25,7 @@ pub(crate) struct Known {
     pub(crate) started: u64,
     pub(crate) paused: bool,
     /// A lease that is retried on expiry, of a run whose cancellation was requested.
-    pub(crate) cancelled: Option<Cancelled>,
+    pub(crate) cancelled: Option<Box<Cancelled>>,
     /// Fence and lease end of the active runs.
     pub(crate) lease_ends: Vec<(i64, Time)>,
     /// The head is leased by another node. The next occurrence, and the time at which this node
@@ -61,10 +61,12 @@ impl Known {
         });
         let is_cancelled =
             |lease: &&Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
-        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| Cancelled {
-            lease: Leased { fence: lease.fence, attempt: lease.attempt },
-            occurrence: lease.occurrence.clone(),
-            until: lease.until,
+        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| {
+            Box::new(Cancelled {
+                lease: Leased { fence: lease.fence, attempt: lease.attempt },
+                occurrence: lease.occurrence.clone(),
+                until: lease.until,
+            })
         });
         Self {
             as_of: now,
