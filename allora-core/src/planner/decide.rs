@@ -71,7 +71,7 @@ pub(crate) fn decide(
     if known.next_lease_end().is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
     }
-    if let Some(cancelled) = known.cancelled.as_ref().filter(|one| one.until <= now) {
+    if let Some(cancelled) = known.cancelled.as_deref().filter(|one| one.until <= now) {
         return Ok(Decision::GiveUp(give_up_cancelled(name, spec, known, cancelled)?));
     }
     let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {

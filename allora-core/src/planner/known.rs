@@ -27,7 +27,7 @@ pub(crate) struct Known {
     pub(crate) started: u64,
     pub(crate) paused: bool,
     /// A lease that is retried on expiry, of a run whose cancellation was requested.
-    pub(crate) cancelled: Option<Cancelled>,
+    pub(crate) cancelled: Option<Box<Cancelled>>,
     /// Fence and lease end of the active runs.
     pub(crate) lease_ends: Vec<(i64, Time)>,
     /// The head is leased by another node. The next occurrence, and the time at which this node
@@ -56,11 +56,13 @@ impl Known {
         });
         let is_cancelled =
             |lease: &&Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
-        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| Cancelled {
-            fence: lease.fence,
-            attempts: lease.attempt,
-            occurrence: lease.occurrence.clone(),
-            until: lease.until,
+        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| {
+            Box::new(Cancelled {
+                fence: lease.fence,
+                attempts: lease.attempt,
+                occurrence: lease.occurrence.clone(),
+                until: lease.until,
+            })
         });
         Self {
             as_of: now,

@@ -139,12 +139,17 @@ impl Driver {
         let mut events = Vec::new();
         let (mut starts, mut failed, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
         let mut recovered = Vec::new();
+        // A notification of the cancellation may have come before the run that it is about.
+        let mut cancelled = Vec::new();
         for (request, reply) in requests.into_iter().zip(applied.replies) {
             match reply {
                 Ok(reply) => {
                     let name = request.name.clone();
                     if self.planner.has_failed(&request) {
                         recovered.push((request.slot(), name.clone()));
+                    }
+                    if self.shows_cancellation(&reply) {
+                        cancelled.push(name.clone());
                     }
                     if let Reply::State(state) = &reply {
                         self.node.board.read(&self.node.id, state);
@@ -165,6 +170,7 @@ impl Driver {
         self.node.emit(events);
         self.publish_unresolved();
         self.node.start(starts, sent, now);
+        cancelled.iter().for_each(|name| self.node.extend_now(name));
         failure.map_or(Ok(()), Err)
     }
 
@@ -179,6 +185,18 @@ impl Driver {
         let (overdue, until) = (self.node.overdue_runs(wait), saturating_add(now, wait));
         for (id, _) in recovered.into_iter().filter(|(_, name)| overdue.contains(name)) {
             self.planner.hold(id, until);
+        }
+    }
+
+    /// `true` if the reply shows that runs of this node are to be cancelled.
+    fn shows_cancellation(&self, reply: &Reply) -> bool {
+        match reply {
+            Reply::State(state) => {
+                let mut leases = state.leases.iter();
+                leases.any(|lease| lease.cancel_requested && *lease.node == *self.node.id)
+            }
+            Reply::Deleted => true,
+            _ => false,
         }
     }
 

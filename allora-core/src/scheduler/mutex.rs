@@ -222,8 +222,7 @@ impl Lock<'_> {
                 }
             };
             match extended {
-                // Nobody cancels a lock.
-                Ok(Reply::Extended(_) | Reply::CancelRequested(_)) => {
+                Ok(Reply::Extended(_)) => {
                     kept = LeaseTimers::new(now, self.duration, self.duration);
                     (ask_at, wait) = (kept.extend_at, MIN_BACKOFF);
                 }

@@ -314,13 +314,15 @@ impl Node {
     }
 
     /// Extends the leases of a job's active runs now: the replies say which of them are to be
-    /// cancelled.
+    /// cancelled. Those that this node has cancelled already are not asked about again.
     pub(crate) fn extend_now(&self, name: &str) {
         let now = self.runtime.now();
         let is_due = {
             let mut shared = self.shared();
             let is_of_job = |(_, active): &(RunId, &mut ActiveRun)| {
-                active.run.name() == name && active.placement() == Placement::OneNode
+                active.run.name() == name
+                    && active.placement() == Placement::OneNode
+                    && active.cancelled_at.is_none()
             };
             let runs = shared.active.iter_mut().filter(is_of_job);
             let due = runs.map(|(id, active)| {

@@ -82,6 +82,30 @@ fn a_run_learns_of_its_cancellation_by_its_next_extension_without_notifications(
 }
 
 #[test]
+fn a_run_learns_of_a_cancellation_that_came_before_the_reply_to_its_claim() {
+    let mut begun = 0;
+    for (seed, deleted) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let lab = Lab::new(seed);
+        let member = lab.start(|seat, b| {
+            seat.rates(Rates { delay: 1_000, delay_ms: 400, ..Rates::default() });
+            let work = seat.job(every(secs(60)), secs(3_000));
+            b.add("job", work).lost_after(secs(3_600)).grace(secs(10))
+        });
+        let mut now = 60.0;
+        while lab.state_of("job").is_none_or(|state| state.leases.is_empty()) {
+            now += 0.01;
+            lab.until(now);
+        }
+        let action = if deleted { Action::Delete } else { Action::Cancel { fence: None } };
+        lab.operate("job", action).unwrap();
+        begun += usize::from(lab.log.of("job").is_empty());
+        lab.until(now + 6.0);
+        assert_eq!(member.handle.running(), 0, "seed {seed}, deleted: {deleted}");
+    }
+    assert!(begun > 5, "no cancellation came before the reply");
+}
+
+#[test]
 fn a_cancelled_run_of_a_dead_node_is_recorded_as_cancelled() {
     for (at_least_once, overlap) in
         [(true, Overlap::Wait), (false, Overlap::Wait), (false, Overlap::Allow)]
