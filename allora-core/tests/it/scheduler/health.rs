@@ -112,6 +112,7 @@ fn a_node_without_a_problem_says_ok() {
         [
             "notifications: on",
             "clock: agrees with the store's",
+            "nodes: 1 live, 1 of them idle, 0 dead",
             "capacity: 0 of 1000 runs",
             "jobs: 1 in code, 0 paused, 0 with a problem"
         ]

@@ -188,7 +188,9 @@ fn a_job_that_no_live_build_declares_is_orphaned_and_never_overdue() {
     assert_eq!((health.orphans.count, &health.orphans.examples[..]), (1, &["old".to_owned()][..]));
     assert!(health.problems.is_empty() && new.handle.health().is_healthy(), "{:?}", new.news());
     assert!(health.to_string().contains("\norphans: no live build declares 1 of the jobs in code"));
-    assert_eq!(new.news(), ["Ready", "JobsOrphaned"]);
+    let is_of_a_condition = |event: &String| event != "OccurrencesMissed";
+    let news: Vec<String> = new.news().into_iter().filter(is_of_a_condition).collect();
+    assert_eq!(news, ["Ready", "JobsOrphaned"]);
     // The build that declares it is back.
     let back = lab.start(|seat, b| b.add("kept", job(seat, 10)).add("old", job(seat, 10)));
     lab.until(1_200.0);
@@ -243,7 +245,6 @@ fn one_off_schedules_that_have_ended_are_removed_after_a_week() {
     for (name, text) in [
         ("ran", text(100.0)),
         ("later", text(9.0 * DAY)),
-        ("past", text(-10.0)),
         ("many", format!("@every 1h; end {}", at(10_000.0).to_rfc3339())),
         ("single", "@every 1h; max-runs 1".into()),
     ] {
@@ -251,10 +252,10 @@ fn one_off_schedules_that_have_ended_are_removed_after_a_week() {
     }
     lab.start(|seat, b| slow(b).kind("mail", seat.handler(ms(5), |_| Ok(()))));
     lab.until(7.0 * DAY - 3_700.0);
-    assert_eq!(jobs(&lab), ["later", "many", "past", "ran", "single"]);
+    assert_eq!(jobs(&lab), ["later", "many", "ran", "single"]);
     lab.until(7.0 * DAY + 15_000.0);
-    // One that has never run is left, and so is one of several occurrences.
-    assert_eq!(jobs(&lab), ["later", "many", "past"]);
+    // One of several occurrences is left.
+    assert_eq!(jobs(&lab), ["later", "many"]);
 }
 
 #[test]
