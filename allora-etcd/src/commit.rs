@@ -25,6 +25,13 @@ use std::{
 /// The most bytes of one transaction. The server's own limit is 1.5 MiB.
 const MAX_BYTES: usize = 1 << 20;
 
+/// The most history entries of a change whose keys by job are looked for.
+const MAX_LOOKED_FOR: usize = 8;
+
+/// The number of operations in a transaction that is nested in a change: the members count them along
+/// the depth.
+const NESTED: usize = 1;
+
 /// The change of one record, as the parts of a nested transaction.
 struct Change<'a> {
     name: &'a str,
@@ -49,6 +56,11 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
+    /// The number of operations by which it, with what is nested in it, counts for the members' limit.
+    fn width(&self) -> usize {
+        self.compares.len().max(self.ops.len()) + NESTED
+    }
+
     /// True if this record is the result of the change: the first copy of a request whose reply was
     /// lost has written it. The record has the generation that was drawn for it, or, if none was
     /// drawn, equals the new record. Generations are times in microseconds: two requests that have
@@ -91,7 +103,7 @@ impl<'a> Transaction<'a> {
     fn has_room_for(&self, change: &Change<'_>, max_operations: usize) -> bool {
         let kinds = self.kinds.len() + usize::from(change.kind.is_some());
         let parts = self.parts.len() + usize::from(change.index_key.is_some());
-        let widest = self.widest.max(change.compares.len()).max(change.ops.len());
+        let widest = self.widest.max(change.width());
         let notifications =
             usize::from(self.notification.is_some() || change.notification.is_some());
         // With the sessions, which are read along.
@@ -102,7 +114,7 @@ impl<'a> Transaction<'a> {
 
     fn add(&mut self, mut change: Change<'a>) {
         self.bytes += change.bytes;
-        self.widest = self.widest.max(change.compares.len()).max(change.ops.len());
+        self.widest = self.widest.max(change.width());
         self.kinds.extend(change.kind.take());
         if let Some(key) = change.index_key.take() {
             let first = self.parts.entry(key.part).or_insert_with(|| key.at.clone());
@@ -236,11 +248,13 @@ impl Store {
             bytes += value.len();
             ops.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
             let of_job = keys.history_of_up_to(name, entry.fence);
-            ops.push(match before.and_then(|before| before.run(entry.fence)) {
-                None => TxnOp::put(of_job, "", None),
-                // It is there, unless the run was claimed while no history was kept.
-                Some(_) => unless_there(of_job),
-            });
+            match before.and_then(|before| before.run(entry.fence)) {
+                None => ops.push(TxnOp::put(of_job, "", None)),
+                // It is there, unless the run was claimed by a node that keeps no history. A change
+                // that ends many runs has no room to look.
+                Some(_) if history.len() <= MAX_LOOKED_FOR => ops.push(unless_there(of_job)),
+                Some(_) => {}
+            }
         }
         let leases = before.map_or(&[][..], |before| &before.leases);
         let is_new = |lease: &Lease| {

@@ -103,9 +103,9 @@ fn a_page_of_one_job_reads_and_counts_only_that_jobs_entries() {
         let Some(members) = Members::start(1, &[]).await else { return };
         let store = patient(Etcd::builder()).history(9_000).connect(members.urls()).await.unwrap();
         let rare = ["rare", "rare\0", "rar"];
-        for seconds in 0..400 {
+        for seconds in 0..120 {
             run(&store, seconds, "often").await;
-            if seconds % 200 == 0 {
+            if seconds % 60 == 0 {
                 for name in rare {
                     run(&store, seconds, name).await;
                 }
@@ -118,12 +118,12 @@ fn a_page_of_one_job_reads_and_counts_only_that_jobs_entries() {
             (entries, bytes, members.transactions(0) - before.1)
         };
         let (all, all_bytes, _) = page(HistoryQuery::new(1_000)).await;
-        assert_eq!(all.len(), 400 + 2 * rare.len());
+        assert_eq!(all.len(), 120 + 2 * rare.len());
         for name in rare {
             let (entries, bytes, exchanges) = page(HistoryQuery::new(2).name(name)).await;
             let wanted: Vec<_> = all.iter().filter(|entry| entry.name == name).cloned().collect();
             assert_eq!(entries, wanted);
-            assert!(bytes < all_bytes / 20, "{bytes} of {all_bytes}");
+            assert!(bytes < all_bytes / 10, "{bytes} of {all_bytes}");
             assert_eq!(exchanges, 2, "the fences, and the entries");
         }
         // A cursor of any job continues the page.
@@ -189,5 +189,34 @@ fn the_entries_of_a_job_are_found_and_pruned_whenever_the_history_was_turned_on(
             seconds > 20 && by_job <= 12 && shown == by_job as usize
         })
         .await;
+    });
+}
+
+#[test]
+fn full_transactions_of_claims_and_completions_fit_into_the_members_limit() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let store = patient(Etcd::builder()).history(9_000).connect(members.urls()).await.unwrap();
+        let names: Vec<String> = (0..300).map(|i| format!("job {i}")).collect();
+        let send = async |operations: Vec<Operation<'_>>| {
+            let time = TimeSource::Store { fallback: at(0) };
+            let applied = store.reschedule(Batch::new("n", time, &operations)).await.unwrap();
+            applied.replies.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let first = Some(at(0).into());
+        let register = || Action::Register { definition: "every 1s", version: 0, first };
+        let known = send(names.iter().map(|name| Operation::new(name, register())).collect()).await;
+        let claims = names.iter().zip(known).map(|(name, state)| {
+            let fence = state.state().unwrap().fence;
+            let claim = Claim::at_least_once(1, fence, at(0).into(), Duration::from_secs(30));
+            Operation::claim(name, claim)
+        });
+        let claimed = send(claims.collect()).await;
+        let ends = names.iter().zip(claimed).map(|(name, reply)| {
+            let fence = reply.claimed().unwrap().fence;
+            let then = Cursor::To(Some(at(1).into()));
+            Operation::complete(name, fence, then, Completion::Succeeded)
+        });
+        assert!(send(ends.collect()).await.iter().all(Reply::is_accepted));
     });
 }

@@ -132,8 +132,8 @@ fn a_process_that_was_frozen_at_any_moment_leaves_a_file_that_others_write_on_sq
         let (mut written, mut took) = (0, Duration::ZERO);
         for i in 0..freezes {
             let (before, since) = (writes().await, clock.now());
-            // Moments that no write is in step with.
-            tokio::time::sleep(Duration::from_micros(20_000 + i * 7_919 % 10_007)).await;
+            // No write is in step with the start of the process that sends the signal.
+            pause(20 + i * 7 % 11).await;
             node.signal("-STOP");
             took += clock.now() - since;
             written += writes().await - before;
