@@ -43,6 +43,9 @@ impl Doctor {
                 "store",
                 &format!("{:?} answers, and its tables have the expected columns", session.store),
             )?;
+            if let Some(warning) = self.place.security_warning()? {
+                line("!", "tls", &warning)?;
+            }
             let mut well = true;
             well &= writes(&session).await?;
             well &= clock_and_speed(&session).await?;
@@ -123,7 +126,10 @@ fn can(session: &Session) -> Outcome<bool> {
 }
 
 fn said(well: bool, what: &str, text: &str) -> Outcome {
-    let mark = if well { "ok" } else { "BAD" };
+    line(if well { "ok" } else { "BAD" }, what, text)
+}
+
+fn line(mark: &str, what: &str, text: &str) -> Outcome {
     Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{text}")?)
 }
 
