@@ -2,7 +2,7 @@
 //!
 //! It implements `Job`; where only the times are special, a closure or a `Schedule` is enough.
 
-use allora::{BoxError, Job, Memory, Run, Scheduler, Time};
+use allora::{BoxError, Job, Memory, Run, Scheduler, Time, async_trait};
 use std::time::Duration;
 
 /// Asks more and more seldom: 1, 2, 4, 8 … seconds after its first instant.
@@ -11,7 +11,7 @@ struct Fading {
     first: Time,
 }
 
-#[async_trait::async_trait]
+#[async_trait]
 impl Job for Fading {
     fn next_at(&self, after: Time) -> Option<Time> {
         let mut gap = Duration::from_secs(1);

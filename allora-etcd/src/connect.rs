@@ -179,7 +179,7 @@ impl Builder {
 
     /// Connects to a cluster by the addresses of its members, such as `http://10.0.0.1:2379`. Name all
     /// members, so that a call that one does not answer can be sent to another. One that answers is
-    /// enough.
+    /// enough. One text may have several addresses with commas between them, as `ETCDCTL_ENDPOINTS` has.
     ///
     /// # Errors
     /// `Invalid` for an invalid address or setting, a login that is rejected or missing, keys without
@@ -192,14 +192,9 @@ impl Builder {
         self,
         endpoints: impl IntoIterator<Item = E>,
     ) -> Result<Etcd> {
-        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        let endpoints = each(endpoints.into_iter().map(Into::into));
         self.check()?;
-        if endpoints.is_empty() {
-            return Err(Error::invalid("no addresses; give those of etcd's members").op("connect"));
-        }
-        for endpoint in &endpoints {
-            check_endpoint(endpoint, self.tls.is_some())?;
-        }
+        check_endpoints(&endpoints, self.tls.is_some())?;
         let mut options = ConnectOptions::new()
             .with_require_leader(true)
             .with_connect_timeout(self.connect_timeout.min(self.timeout))
@@ -291,6 +286,29 @@ impl fmt::Debug for Builder {
     }
 }
 
+/// Addresses of one cluster.
+fn check_endpoints(endpoints: &[String], tls: bool) -> Result {
+    if endpoints.is_empty() {
+        return Err(Error::invalid("no addresses; give those of etcd's members").op("connect"));
+    }
+    for endpoint in endpoints {
+        check_endpoint(endpoint, tls)?;
+    }
+    let secured = endpoints.iter().filter(|endpoint| endpoint.starts_with("https")).count();
+    if secured != 0 && secured != endpoints.len() {
+        let mixed =
+            "some addresses begin with https and some with http; give all members TLS, or none";
+        return Err(Error::invalid(mixed).op("connect"));
+    }
+    Ok(())
+}
+
+/// The addresses of texts that may have several.
+fn each(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let each = |text: String| text.split(',').map(|one| one.trim().to_owned()).collect::<Vec<_>>();
+    texts.flat_map(each).collect()
+}
+
 /// `http://host:port` or `https://host:port`, and nothing else.
 fn check_endpoint(endpoint: &str, tls: bool) -> Result {
     // The part before an @ may contain a password.
@@ -378,6 +396,19 @@ mod tests {
         }
         assert!(check_endpoint("https://h", true).is_ok());
         assert!(check_endpoint("http://h", true).is_err(), "certificates are not ignored");
+    }
+
+    #[test]
+    fn one_text_may_have_several_addresses() {
+        let each =
+            each(["https://a:2379,https://b:2379", "https://c"].into_iter().map(String::from));
+        assert_eq!(each, ["https://a:2379", "https://b:2379", "https://c"]);
+    }
+
+    #[test]
+    fn addresses_are_all_of_one_kind() {
+        let mixed = ["https://a", "http://b"].map(String::from);
+        assert!(check_endpoints(&mixed, false).is_err());
     }
 
     #[test]

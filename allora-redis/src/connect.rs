@@ -435,7 +435,8 @@ fn address(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
         // The cause may quote the address with its password.
         Error::invalid(
             "the address cannot be read; give redis://user:password@host:port/db, rediss:// for \
-             TLS, redis+unix:///path for a socket, with reserved characters percent-encoded",
+             TLS, redis+unix:///path for a socket, with reserved characters percent-encoded; sentinels \
+             and clusters have `connect_sentinel` and `connect_cluster`, each with such addresses",
         )
         .op(OP)
     })
@@ -463,4 +464,51 @@ fn place_of(info: &ConnectionInfo) -> String {
         }
     }
     Place(info).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_urls_that_providers_hand_out_are_read() {
+        for (provider, url, place, user) in [
+            (
+                "Upstash",
+                "rediss://default:s3cret@eu2-loving-slug-30404.upstash.io:30404",
+                "rediss://eu2-loving-slug-30404.upstash.io:30404",
+                Some("default"),
+            ),
+            (
+                "ElastiCache",
+                "rediss://app:s3cret@master.jobs.abc123.euc1.cache.amazonaws.com:6379/0",
+                "rediss://master.jobs.abc123.euc1.cache.amazonaws.com:6379",
+                Some("app"),
+            ),
+            (
+                "ElastiCache, a cluster's own address",
+                "rediss://:s3cret@clustercfg.jobs.abc123.euc1.cache.amazonaws.com:6379",
+                "rediss://clustercfg.jobs.abc123.euc1.cache.amazonaws.com:6379",
+                None,
+            ),
+            (
+                "Heroku",
+                "rediss://:s3cret@ec2-203-0-113-7.compute-1.amazonaws.com:17000",
+                "rediss://ec2-203-0-113-7.compute-1.amazonaws.com:17000",
+                None,
+            ),
+            ("a database", "redis://u%40x:s3cret@h/2", "redis://h:6379/2", Some("u@x")),
+            ("an IPv6 address", "redis://:s3cret@[::1]:6380", "redis://::1:6380", None),
+        ] {
+            let info = connection_info(url, None).unwrap();
+            assert_eq!(place_of(&info), place, "{provider}");
+            assert_eq!(info.redis_settings().username(), user, "{provider}");
+            assert_eq!(info.redis_settings().password(), Some("s3cret"), "{provider}");
+        }
+        for url in ["redis+sentinel://:s3cret@h:26379/main", "redis://:s3cret@h/main", "http://h"] {
+            let error = connection_info(url, None).unwrap_err();
+            let said = format!("{error:#} {error:?}");
+            assert!(said.contains("connect_sentinel") && !said.contains("s3cret"), "{said}");
+        }
+    }
 }

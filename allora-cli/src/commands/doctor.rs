@@ -45,6 +45,9 @@ impl Doctor {
                 "store",
                 &format!("{:?} answers, and its tables have the expected columns", session.store),
             )?;
+            if let Some(warning) = self.place.security_warning()? {
+                line("!", "tls", &warning)?;
+            }
             let mut well = true;
             well &= writes(&session).await?;
             well &= clock_and_speed(&session).await?;
@@ -182,7 +185,10 @@ fn listed<T: AsRef<str>>(all: &[T]) -> String {
 }
 
 fn said(well: bool, what: &str, text: &str) -> Outcome {
-    let mark = if well { "ok" } else { "BAD" };
+    line(if well { "ok" } else { "BAD" }, what, text)
+}
+
+fn line(mark: &str, what: &str, text: &str) -> Outcome {
     Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{text}")?)
 }
 

@@ -83,6 +83,15 @@ impl StoreArgs {
         config::environment(self.config.as_deref(), self.environment.as_deref())
     }
 
+    /// The protection that the connection lacks, as its URL has it.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(crate) fn security_warning(&self) -> Outcome<Option<String>> {
+        let Some(url) = self.url.clone().or(self.settings()?.url) else { return Ok(None) };
+        Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
+    }
+
     /// Opens the store; keeps so many entries of history.
     ///
     /// # Errors

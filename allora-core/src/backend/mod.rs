@@ -34,6 +34,12 @@ use crate::error::Result;
 use async_trait::async_trait;
 use std::{fmt, sync::Arc};
 
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "not a store",
+    note = "connect to one first, as with `Sql::connect(url).await?`; `Memory::new()` is one without a server",
+    note = "a store of your own implements `allora::store::RecordStore`"
+)]
 /// A store that every node of an installation shares.
 ///
 /// Most stores implement [`RecordStore`](crate::store::RecordStore) instead, and are a complete
@@ -166,12 +172,6 @@ use std::{fmt, sync::Arc};
 /// 24. *The state machine is core's.* Every reply is that of [`apply`](crate::record::apply()). Cases:
 ///    `model::a_random_walk_agrees_with_the_pure_functions`,
 ///    `model::a_random_walk_at_most_once_agrees_with_the_pure_functions`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a store",
-    label = "not a store",
-    note = "connect to one first, as with `Sql::connect(url).await?`; `Memory::new()` is one without a server",
-    note = "a store of your own implements `allora::store::RecordStore`"
-)]
 #[async_trait]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Applies a batch of operations, each as one atomic and durable step of one record, and returns

@@ -5,8 +5,9 @@ use crate::{
     stores::{Db, Place, on, on_every_database},
 };
 use allora_core::{
-    Backend, ErrorKind,
+    Backend, ErrorKind, Runtime as _,
     backend::{NewSchedule, Page, TimeSource},
+    runtime::Tokio,
     time::from_millis,
 };
 use allora_sql::Sql;
@@ -227,5 +228,127 @@ fn refusals_of_servers_differ_and_show_no_password() {
             let sql = place.open().await;
             assert!(!format!("{sql:?}").contains(":allora@"), "{sql:?}");
         });
+    }
+}
+
+/// The errors of opening the store at this address by its URL and over a pool, and the longest time
+/// that took.
+async fn opened_at(port: u16, timeout: Duration) -> (Vec<String>, Duration) {
+    let (mut errors, mut longest) = (Vec::new(), Duration::ZERO);
+    for (system, by_pool) in
+        [("postgres", false), ("postgres", true), ("mysql", false), ("mysql", true)]
+    {
+        let url = format!("{system}://app:s3cret@127.0.0.1:{port}/jobs");
+        let builder = Sql::builder().connect_timeout(timeout);
+        let began = Tokio::current().unwrap().now();
+        let opened = match (system, by_pool) {
+            ("postgres", true) => {
+                let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+                builder.postgres_pool(pool).await
+            }
+            ("mysql", true) => {
+                let pool = sqlx::MySqlPool::connect_lazy(&url).unwrap();
+                builder.mysql_pool(pool).await
+            }
+            _ => builder.connect(&url).await,
+        };
+        let error = opened.unwrap_err();
+        longest = longest.max(Tokio::current().unwrap().now() - began);
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        errors.push(format!("{error:#}"));
+    }
+    (errors, longest)
+}
+
+#[test]
+fn a_port_at_which_no_server_listens_is_reported_as_refused() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    crate::stores::runtime().block_on(async {
+        // Long enough that a wait for the whole time would be noticed.
+        let timeout = Duration::from_secs(120);
+        let (errors, took) = opened_at(port, timeout).await;
+        assert!(took < timeout / 2, "{took:?}");
+        for error in errors {
+            assert!(error.contains("refuses connections"), "{error}");
+            assert!(!error.contains("did not answer") && !error.contains("s3cret"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_never_answers_is_reported_within_the_connect_timeout() {
+    // Connections to it are accepted by the system, and never read.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    crate::stores::runtime().block_on(async {
+        let (errors, took) = opened_at(port, Duration::from_millis(500)).await;
+        // The pools themselves would wait for 30 s.
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        for error in errors {
+            assert!(error.contains("did not answer within the connect timeout"), "{error}");
+        }
+    });
+}
+
+on_every_database! {
+    a_ping_says_that_the_database_answers
+    a_missing_privilege_is_named_with_the_other_way
+}
+
+async fn a_ping_says_that_the_database_answers(place: Place) {
+    let sql = place.open().await;
+    sql.ping(Duration::from_secs(30)).await.unwrap();
+    sql.close().await;
+    let error = sql.ping(Duration::from_secs(30)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+/// SQLite has no users.
+async fn a_missing_privilege_is_named_with_the_other_way(place: Place) {
+    let user = format!("u{}", &place.prefix[..12]);
+    let Some((login, rest)) = place.url.split_once('@') else { return };
+    let (_, database) = rest.split_once('/').unwrap();
+    let database = database.split('?').next().unwrap();
+    let (make, drop) = if login.starts_with("postgres") {
+        (
+            vec![
+                format!("CREATE ROLE {user} LOGIN PASSWORD 'pw'"),
+                "REVOKE CREATE ON SCHEMA public FROM PUBLIC".to_owned(),
+            ],
+            format!("DROP OWNED BY {user}; DROP ROLE {user}"),
+        )
+    } else {
+        (
+            vec![
+                format!("CREATE USER {user} IDENTIFIED BY 'pw'"),
+                format!("GRANT SELECT ON {database}.* TO {user}"),
+            ],
+            format!("DROP USER {user}"),
+        )
+    };
+    for statement in make {
+        run(&place, &statement).await.unwrap();
+    }
+    let scheme = login.split(':').next().unwrap();
+    let opened = place.builder().connect(&format!("{scheme}://{user}:pw@{rest}")).await;
+    let without_right = opened.unwrap_err();
+    place.open().await;
+    let opened = place.builder().without_migrations();
+    let opened = opened.connect(&format!("{scheme}://{user}:pw@{rest}")).await;
+    run(&place, &drop).await.unwrap();
+    let text = without_right.to_string();
+    assert_eq!(without_right.kind(), ErrorKind::Invalid, "{text}");
+    assert!(text.contains("may not make") && text.contains("without_migrations"), "{text}");
+    if scheme == "mysql" {
+        // This one may read the tables.
+        let store = opened.unwrap();
+        let now = TimeSource::Fixed(from_millis(5_000).unwrap());
+        let new = NewSchedule::new("mail", "def", None);
+        let error = create(&store, "a", new, now).await.unwrap_err();
+        assert!(error.to_string().contains("grant SELECT, INSERT"), "{error}");
+    } else {
+        let error = opened.unwrap_err();
+        assert!(format!("{error:#}").contains("grant SELECT, INSERT"), "{error:#}");
     }
 }
