@@ -150,7 +150,7 @@ impl NotRun {
     pub fn outcome(&self) -> Outcome {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
-            NotRunReason::Overlap => Outcome::Skipped,
+            NotRunReason::Overlap | NotRunReason::ConcurrencyKey => Outcome::Skipped,
         }
     }
 }
@@ -165,6 +165,9 @@ pub enum NotRunReason {
     Window,
     /// Skipped: the run before them was still active.
     Overlap,
+    /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
+    /// over.
+    ConcurrencyKey,
 }
 
 impl NotRunReason {
@@ -174,12 +177,18 @@ impl NotRunReason {
             NotRunReason::CatchUp => "catch_up",
             NotRunReason::Window => "window",
             NotRunReason::Overlap => "overlap",
+            NotRunReason::ConcurrencyKey => "concurrency_key",
         }
     }
 
     /// The reason of this [`word`](Self::word); `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
-        let all = [NotRunReason::CatchUp, NotRunReason::Window, NotRunReason::Overlap];
+        let all = [
+            NotRunReason::CatchUp,
+            NotRunReason::Window,
+            NotRunReason::Overlap,
+            NotRunReason::ConcurrencyKey,
+        ];
         all.into_iter().find(|reason| reason.word() == word)
     }
 }

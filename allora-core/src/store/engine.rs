@@ -425,6 +425,10 @@ fn notification_of(
             | Action::GiveUp { .. },
             Ok(Reply::Accepted),
         ) => head_due_at().filter(|due_at| *due_at <= now).map(|_| job()),
+        // A job waits for the place.
+        (Action::ReleaseKey { .. }, Ok(Reply::Accepted)) => {
+            record.filter(|record| !record.waiters.is_empty()).map(|_| job())
+        }
         (Action::Create(_), Ok(_)) => head_due_at().map(Notification::DueAt),
         (
             Action::Modify(_)
@@ -477,6 +481,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Complete { .. }
         | Action::Retry { .. }
         | Action::Release { .. }
+        | Action::ClaimKey(_)
+        | Action::ReleaseKey { .. }
         | Action::Read
         | Action::Redefine { .. }
         | Action::Claim(_)
