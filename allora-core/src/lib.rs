@@ -23,13 +23,14 @@ pub use backend::{Backend, Occurrence};
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, Notifications, Place,
-    ProblemReason, StorePart, StoreStatus, UnhandledKind,
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait, Notifications,
+    Place, ProblemReason, StorePart, StoreStatus, UnhandledKind,
 };
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry, Settings, job,
+    CatchUp, ConcurrencyKey, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry,
+    Settings, job,
 };
 pub use name::{MAX_NAME, check_name};
 pub use run::{Cancelled, Run};

@@ -5,6 +5,7 @@ use super::{
     Planner,
     backlog::Backlog,
     decide::{Claimant, Decision, decide},
+    key::{KeyRelease, KeyStep, sort_claims},
     known::Known,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
@@ -26,9 +27,10 @@ impl Planner {
     /// other operations have their turn before it is repeated.
     pub(crate) fn tick(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
         self.tick += 1;
+        self.now = now;
         self.evict_idle(now);
         // An unresolved claim may have won.
-        let room = room.saturating_sub(self.unresolved());
+        let room = room.saturating_sub(self.unresolved() + self.reserved());
         let mut requests = Vec::new();
         let mut claims = 0;
         let repeats = self.unresolved() > 0;
@@ -39,9 +41,13 @@ impl Planner {
             requests = self.repeat_claims(now);
             self.has_repeated = true;
         }
-        let wake_at = match self.unresolved.is_empty() {
-            true => self.next_up().map(|(at, ..)| at),
-            false => Some(now),
+        sort_claims(&mut requests);
+        // In front of the claims, which may be for the same keys.
+        requests.splice(..0, self.release_keys());
+        let is_pending = !self.unresolved.is_empty() || !self.releases.is_empty();
+        let wake_at = match is_pending {
+            false => self.next_up().map(|(at, ..)| at),
+            true => Some(now),
         };
         let more = wake_at.is_some_and(|at| at <= now);
         let full = more && self.unresolved.is_empty() && claims >= room;
@@ -104,6 +110,16 @@ impl Planner {
         claims
     }
 
+    /// The releases of keys with which no occurrence was claimed.
+    fn release_keys(&mut self) -> Vec<Request> {
+        let releases = self.release_requests().into_iter();
+        let request = |release: KeyRelease| {
+            let (slot, name) = (SlotId::NONE, release.job());
+            Request { slot, name, action: RequestAction::ReleaseKey(Box::new(release)) }
+        };
+        releases.map(request).collect()
+    }
+
     /// The claims whose replies were lost. They have their capacity already.
     fn repeat_claims(&mut self, now: Time) -> Vec<Request> {
         let most = self.unresolved.len().min(self.window.size());
@@ -123,7 +139,15 @@ impl Planner {
             known.lease_ends.retain(|(_, until)| *until > now);
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
             let claim_id = pending.claim.claim_id;
-            let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
+            let (waits_since, key_is_held) = slot.key_wait();
+            let claimant = Claimant {
+                claim_id,
+                lost_after,
+                extra_attempts,
+                cursor_went_last,
+                waits_since,
+                key_is_held,
+            };
             let Slot { name, spec, backlog, .. } = slot;
             let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
             if let Ok(Decision::Claim { claim, then }) = decided {
@@ -198,16 +222,32 @@ impl Planner {
         let Self { poll, lost_after, extra_attempts, .. } = *self;
         let claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
+        let (waits_since, key_is_held) = slot.key_wait();
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
-        let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
+        let claimant = Claimant {
+            claim_id,
+            lost_after,
+            extra_attempts,
+            cursor_went_last,
+            waits_since,
+            key_is_held,
+        };
         let Slot { name, spec, backlog, .. } = slot;
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
         if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
+        }
+        match self.key_step(id, &decision, due_at, now, events) {
+            KeyStep::Go => {}
+            KeyStep::Ask(claim) => return Ok(Some(RequestAction::ClaimKey(claim))),
+            KeyStep::Later(at) => {
+                self.wake(id, Some(at));
+                return Ok(None);
+            }
         }
         Ok(Some(match decision {
             Decision::Walk => {

@@ -54,7 +54,7 @@ impl Record {
             return None;
         }
         let places = (key.limit as usize).saturating_sub(live().count());
-        let waits = |waiter: &&Waiter| waiter.until > now && waiter.place() < key.place();
+        let waits = |waiter: &&Waiter| is_live(waiter, now) && waiter.place() < key.place();
         let before = self.waiters.iter().filter(waits).count();
         if before >= places || self.paused.is_some() {
             self.wait_for_key(key, now);
@@ -62,7 +62,7 @@ impl Record {
         }
         let mine = self.waiters.extract_if(.., |waiter| waiter.place() == key.place());
         let since = mine.map(|waiter| waiter.since).chain(key.since).min();
-        self.waiters.retain(|waiter| waiter.until > now);
+        self.waiters.retain(|waiter| is_live(waiter, now));
         // The end of a run that has lost the key is not accepted any more.
         self.leases.retain(|lease| lease.until > now);
         self.version = u64::from(key.limit);
@@ -89,7 +89,7 @@ impl Record {
         let until = whole_millis(saturating_add(now, KEEP_WAITER));
         let since = key.since.unwrap_or(now).min(now);
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.place() == key.place())
-            && waiter.until > now
+            && is_live(waiter, now)
         {
             waiter.since = waiter.since.min(whole_millis(since));
             if saturating_add(now, KEEP_WAITER / 2) >= waiter.until {
@@ -97,7 +97,7 @@ impl Record {
             }
             return;
         }
-        self.waiters.retain(|waiter| waiter.until > now && waiter.place() != key.place());
+        self.waiters.retain(|waiter| is_live(waiter, now) && waiter.place() != key.place());
         let place = self.waiters.partition_point(|waiter| waiter.place() < key.place());
         let waiter = Waiter::new(key.job, key.due_at, whole_millis(since), until);
         self.waiters.insert(place, waiter);
@@ -114,6 +114,12 @@ impl Record {
             None => Reply::LeaseLost,
         }
     }
+}
+
+/// `true` while the job keeps its place in the queue. A place that ends far in the future was written
+/// by a clock that was ahead.
+fn is_live(waiter: &Waiter, now: Time) -> bool {
+    now < waiter.until && waiter.until <= saturating_add(now, 2 * KEEP_WAITER)
 }
 
 #[cfg(test)]
@@ -210,6 +216,17 @@ mod tests {
         assert_eq!(key.apply(Action::ClaimKey(other), 3.0).claimed(), None);
         assert!(key.queue().is_empty(), "it does not wait for itself");
         assert!(key.claim("a", 2, 60.0, 3.0).is_some(), "the next occurrence");
+    }
+
+    #[test]
+    fn a_place_that_was_written_by_a_clock_that_was_ahead_is_over() {
+        let mut key = Key::default();
+        let a = key.claim("a", 1, 0.0, 0.0).unwrap();
+        let extend = Action::Extend { fence: a.fence, duration: 2_000 * LEASE };
+        key.apply(extend, 0.0);
+        assert_eq!(key.claim("b", 1, 1.0, 9_000.0), None);
+        assert_eq!(key.apply(Action::ReleaseKey { fence: a.fence }, 10.0), Reply::Accepted);
+        assert!(key.claim("c", 1, 2.0, 10.0).is_some());
     }
 
     #[test]

@@ -119,6 +119,7 @@ impl Driver {
             self.publish(name);
         }
         self.node.emit(events);
+        self.publish_keys();
         (tick, now)
     }
 
@@ -154,8 +155,16 @@ impl Driver {
         }
         self.node.emit(events);
         self.publish_unresolved();
+        self.publish_keys();
         self.node.start(starts, sent, now);
         (lost, failure.map_or(Ok(()), Err))
+    }
+
+    /// Publishes the waits for concurrency keys.
+    fn publish_keys(&mut self) {
+        if let Some(waits) = self.planner.key_waits() {
+            self.node.board.conditions().key_waits = waits;
+        }
     }
 
     /// Publishes the number of claims whose replies were lost. Those of every-node jobs never are.

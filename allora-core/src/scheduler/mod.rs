@@ -25,8 +25,6 @@ mod local_claimer;
 mod log;
 mod middleware;
 mod monotonic;
-mod mutex;
-mod mutex_groups;
 mod node;
 mod notify;
 mod pending_update;

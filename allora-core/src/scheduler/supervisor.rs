@@ -115,7 +115,9 @@ impl Supervisor {
             for id in std::mem::take(&mut shared.ended) {
                 match shared.active.get(id) {
                     // The store has no record of it, or the lease belongs to another node.
-                    Some(active) if active.lost => lost.extend(shared.active.try_remove(id)),
+                    Some(active) if active.lost && active.key.is_none() => {
+                        lost.extend(shared.active.try_remove(id))
+                    }
                     Some(active) if active.placement() == Placement::EveryNode => {
                         local.push(PendingUpdate::of(id, active));
                     }
@@ -185,7 +187,7 @@ impl Supervisor {
                         let (name, fence) = (active.run.shared_name(), active.run.fence());
                         events.push(Event::LeaseRenewalFailed {
                             name,
-                            key: None,
+                            key: active.key.as_ref().map(|key| key.key.clone()),
                             fence,
                             continues,
                         });
@@ -248,8 +250,7 @@ impl Supervisor {
     fn is_over(&self, now: Instant) -> Option<Stopped> {
         let stopping = self.stopping?;
         let shared = self.node.shared();
-        let idle = shared.active.is_empty() && shared.in_turn == 0;
-        let is_done = self.has_claimed.load(Ordering::Acquire) && idle;
+        let is_done = self.has_claimed.load(Ordering::Acquire) && shared.active.is_empty();
         let stopped = Stopped {
             cancelled: self.cancelled,
             unrecorded: shared.active.len(),
