@@ -44,7 +44,7 @@ pub(super) enum KeyState {
     /// Refused, and asked for again at this time.
     Busy { ask_at: Time },
     /// Held by this node.
-    Held { fence: i64, until: Time },
+    Granted { fence: i64, until: Time },
 }
 
 /// A claim of a key, with everything to repeat it.
@@ -139,7 +139,7 @@ impl Slot {
     /// The time since which its occurrence waits for the key, and `true` if the key is held.
     pub(super) fn key_wait(&self) -> (Option<Time>, bool) {
         match &self.key {
-            Some(key) => (key.claim.since, matches!(key.state, KeyState::Held { .. })),
+            Some(key) => (key.claim.since, matches!(key.state, KeyState::Granted { .. })),
             None => (None, false),
         }
     }
@@ -148,7 +148,7 @@ impl Slot {
     pub(super) fn with_key(&self, at: Option<Time>) -> Option<Time> {
         let Some(key) = &self.key else { return at };
         match key.state {
-            KeyState::Asked | KeyState::Held { .. } => Some(NOW),
+            KeyState::Asked | KeyState::Granted { .. } => Some(NOW),
             KeyState::Busy { ask_at } => at.map(|at| at.max(self.ask_by(ask_at))),
         }
     }
@@ -203,7 +203,7 @@ impl Planner {
             let limit = key.claim.limit;
             match (key.state, decision) {
                 (KeyState::Asked, _) => return KeyStep::Ask(Box::new(key.claim.clone())),
-                (KeyState::Held { until, .. }, Decision::Claim { .. }) => {
+                (KeyState::Granted { until, .. }, Decision::Claim { .. }) => {
                     if since(until, now) > HEADROOM {
                         return KeyStep::Go;
                     }
@@ -211,7 +211,7 @@ impl Planner {
                     return KeyStep::Ask(Box::new(key.claim.clone()));
                 }
                 // They do not end the job's interest in the key.
-                (KeyState::Held { .. }, Decision::Advance(_))
+                (KeyState::Granted { .. }, Decision::Advance(_))
                 | (_, Decision::Walk | Decision::Read | Decision::Reap) => return KeyStep::Go,
                 (KeyState::Busy { ask_at }, Decision::Claim { .. })
                     if key.claim.due_at == due_at && limit == setting.limit =>
@@ -274,7 +274,7 @@ impl Planner {
             Reply::Claimed(claimed) => {
                 let waited_since = claimed.occurrence.scheduled_at;
                 key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
-                key.state = KeyState::Held { fence: claimed.fence, until: claimed.until };
+                key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
                 return self.look_again(id);
             }
             Reply::State(state) => *state,
@@ -365,7 +365,7 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> Option<HeldKey> {
         let slot = self.slots.get_mut(id)?;
-        let SlotKey { claim, state: KeyState::Held { fence, until }, wait, .. } =
+        let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
             *slot.key.take()?
         else {
             return None;
@@ -384,7 +384,7 @@ impl Planner {
         let SlotKey { claim, state, wait, .. } = *key;
         end_wait(&claim, wait, now, events);
         match state {
-            KeyState::Held { fence, .. } => self.push_release(claim, Some(fence)),
+            KeyState::Granted { fence, .. } => self.push_release(claim, Some(fence)),
             KeyState::Asked => self.push_release(claim, None),
             KeyState::Busy { .. } => {}
         }

@@ -210,8 +210,8 @@ mod tests {
     fn a_claim_whose_reply_was_lost_is_granted_again_and_one_occurrence_has_one_place() {
         let mut key = Key::default();
         let first = key.claim("a", 2, 0.0, 0.0).unwrap();
-        let again = key.claim("a", 2, 0.0, 2.0).unwrap();
-        assert_eq!((again.fence, again.until), (first.fence, at(7.0)));
+        let second = key.claim("a", 2, 0.0, 2.0).unwrap();
+        assert_eq!((second.fence, second.until), (first.fence, at(7.0)));
         let other = ClaimKey::new(77, 2, "a", at(0.0), LEASE);
         assert_eq!(key.apply(Action::ClaimKey(other), 3.0).claimed(), None);
         assert!(key.queue().is_empty(), "it does not wait for itself");

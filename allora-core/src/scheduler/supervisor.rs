@@ -1,7 +1,7 @@
 //! The half of a scheduler that keeps its runs alive: extends leases, records ends, cancels runs.
 
 use super::{
-    active_run::RunId,
+    active_run::{RunId, Turn},
     lane::Lane,
     monotonic::later,
     node::{Node, SharedState, Stop},
@@ -212,6 +212,10 @@ impl Supervisor {
                             let stopping = self.stopping;
                             let stopped = stopping.is_some_and(|stopping| now >= stopping.drop_at);
                             self.cancelled += usize::from(stopped);
+                            if !stopped && active.key.is_some() {
+                                // Another run may have its place of the key.
+                                active.turn = Turn::Lost;
+                            }
                             ends.push((active.run.clone(), true));
                         }
                         None
