@@ -3,7 +3,7 @@
 use crate::{
     backend::{NotRunReason, Outcome},
     error::Error,
-    health::ProblemReason,
+    health::{KeyWait, ProblemReason},
     schedule::Warning,
     time::Time,
 };
@@ -37,9 +37,9 @@ use std::{sync::Arc, time::Duration};
 /// | a node died | [`NodeDead`](Self::NodeDead) | [`NodeAlive`](Self::NodeAlive), or after a day | `nodes.dead` |
 /// | jobs in code that no live build declares | [`JobsOrphaned`](Self::JobsOrphaned) | [`OrphansGone`](Self::OrphansGone) | `orphans` |
 ///
-/// A paused job is an operator's decision: it is counted in `Health`, and no event reports it. A run
-/// that waits for a concurrency key, and an occurrence that waits because of overlap, retry or delay,
-/// wait by their own policy.
+/// A paused job is an operator's decision: it is counted in `Health`, and no event reports it. An
+/// occurrence that waits because of overlap, retry or delay waits by its own policy; so does one that
+/// waits for a concurrency key ([`KeyBusy`](Self::KeyBusy), [`KeyFree`](Self::KeyFree), `key_waits`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -91,6 +91,35 @@ pub enum Event {
         outcome: Outcome,
         /// The duration of the run.
         took: Duration,
+    },
+    /// An occurrence is due, and its concurrency key is busy: it waits.
+    KeyBusy {
+        /// The job.
+        name: Arc<str>,
+        /// The key, and its holders.
+        wait: Arc<KeyWait>,
+    },
+    /// The wait for a concurrency key is over: this node has the key, or the occurrence does not
+    /// wait any more.
+    KeyFree {
+        /// The job.
+        name: Arc<str>,
+        /// The key.
+        key: Arc<str>,
+        /// The time of waiting.
+        waited: Duration,
+    },
+    /// Two jobs of one concurrency key have different limits. Each compares the number of holders
+    /// with its own.
+    KeyLimitsDiffer {
+        /// The job.
+        name: Arc<str>,
+        /// The key.
+        key: Arc<str>,
+        /// The job's limit.
+        limit: u32,
+        /// The limit of the run that last had the key.
+        other: u64,
     },
     /// Occurrences were missed: they could not be run in time.
     OccurrencesMissed {
@@ -375,6 +404,9 @@ impl Event {
             | Event::OccurrencesMissed { name, .. }
             | Event::OccurrencesSkipped { name, .. }
             | Event::LeaseLost { name, .. }
+            | Event::KeyBusy { name, .. }
+            | Event::KeyFree { name, .. }
+            | Event::KeyLimitsDiffer { name, .. }
             | Event::LeaseRenewalFailed { name, .. }
             | Event::Redefined { name, .. }
             | Event::DefinitionAdopted { name }
@@ -403,6 +435,7 @@ impl Event {
             Event::ClockWasAhead { .. } => ProblemReason::ClockWasAhead.remedy(),
             Event::JobOverdue { .. } => ProblemReason::Overdue.remedy(),
             Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
+            Event::KeyLimitsDiffer { .. } => "give all jobs of the key the same limit",
             Event::KindUnhandled { .. } => "start a node with a handler for the kind",
             Event::LabelUnmatched { .. } => "start a node with the label",
             Event::NodeDead { .. } => "look at the node, and at its connection to the store",

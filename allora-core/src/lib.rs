@@ -32,13 +32,14 @@ pub use chrono;
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, NodesStatus, Notifications,
-    OrphansStatus, Place, ProblemReason, StorePart, StoreStatus, UnhandledKind,
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait, NodesStatus,
+    Notifications, OrphansStatus, Place, ProblemReason, StorePart, StoreStatus, UnhandledKind,
 };
 #[doc(hidden)]
 pub use job::Returns;
 pub use job::{
-    CatchUp, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry, Settings, job,
+    CatchUp, ConcurrencyKey, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry,
+    Settings, job,
 };
 pub use name::{MAX_NAME, check_name};
 pub use registry::NodeInfo;

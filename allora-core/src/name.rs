@@ -1,6 +1,8 @@
 //! Names of jobs: 1 to 200 bytes of UTF-8, compared as bytes, nothing invisible in them.
 
 use crate::error::{Error, Result};
+use allora_schedule::stable_hash;
+use std::sync::Arc;
 
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 200;
@@ -39,43 +41,80 @@ pub fn check_name(name: &str) -> Result {
     }
 }
 
-/// The prefix of the records that the scheduler keeps for mutex groups.
-pub(crate) const MUTEX: &str = "allora:mutex:";
+/// The prefix of the records of concurrency keys.
+const KEY: &str = "allora:key:";
+
+/// The prefix of the records of keys that are too long for a name.
+const LONG_KEY: &str = "allora:key#";
+
+/// The longest concurrency key, in bytes.
+const MAX_KEY: usize = 200;
 
 /// The prefix of the records in which nodes report that they live.
 pub(crate) const NODE: &str = "allora:node:";
 
 /// `true` if it is the name of a record of the scheduler's own, which is no job.
 pub(crate) fn is_internal(name: &str) -> bool {
-    name.starts_with(MUTEX) || name.starts_with(NODE)
+    is_key_record(name) || name.starts_with(NODE)
 }
 
 /// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own
 /// names.
 pub(crate) fn check_free(name: &str) -> Result {
     check_name(name)?;
-    for (prefix, of) in [(MUTEX, "mutex groups"), (NODE, "nodes")] {
-        if name.starts_with(prefix) {
-            let own = format!(
-                "the job name {name:?} begins with {prefix:?}, which is reserved for {of}; use another name"
-            );
-            return Err(Error::invalid(own));
-        }
+    if is_key_record(name) {
+        let own = format!(
+            "the job name {name:?} begins with \"allora:key\", which is reserved for concurrency \
+             keys; use another name"
+        );
+        return Err(Error::invalid(own));
+    }
+    if name.starts_with(NODE) {
+        let own = format!(
+            "the job name {name:?} begins with {NODE:?}, which is reserved for nodes; use another name"
+        );
+        return Err(Error::invalid(own));
     }
     Ok(())
 }
 
-/// Checks the name of a mutex group: one word that is a valid name with its prefix.
-pub(crate) fn check_group(group: &str) -> Result {
-    check_name(group)?;
-    let most = MAX_NAME - MUTEX.len();
-    if group.len() > most || group.contains(|c: char| c.is_whitespace() || c == ';') {
-        return Err(Error::invalid(format!(
-            "the mutex group {:?} is not valid; use 1 to {most} bytes without blanks and semicolons",
-            shown(group)
-        )));
+/// Checks a concurrency key: one visible word.
+pub(crate) fn check_key(key: &str) -> Result {
+    let wrong = |why: String| {
+        Err(Error::invalid(format!(
+            "the concurrency key {:?} {why}; use 1 to {MAX_KEY} bytes without blanks and semicolons",
+            shown(key)
+        )))
+    };
+    if key.is_empty() {
+        return wrong("is empty".into());
     }
-    Ok(())
+    if key.len() > MAX_KEY {
+        return wrong(format!("is {} bytes long", key.len()));
+    }
+    if key.contains(|c: char| c.is_whitespace() || c == ';') {
+        return wrong("is not one word".into());
+    }
+    match key.char_indices().find(|(_, c)| unprintable(*c)) {
+        Some((at, c)) => wrong(format!("has the character U+{:04X} at byte {at}", c as u32)),
+        None => Ok(()),
+    }
+}
+
+/// The name of the record of a concurrency key. Of a key that is too long for a name, it is the
+/// beginning of the key and a hash of the whole.
+pub(crate) fn key_record(key: &str) -> Arc<str> {
+    if KEY.len() + key.len() <= MAX_NAME {
+        return format!("{KEY}{key}").into();
+    }
+    let hash = [0_u8, 1].map(|part| stable_hash(&[&[part], key.as_bytes()]));
+    let start: String = key.chars().take(32).collect();
+    format!("{LONG_KEY}{start}#{:016x}{:016x}", hash[0], hash[1]).into()
+}
+
+/// `true` if it is the name of a concurrency key's record.
+pub(crate) fn is_key_record(name: &str) -> bool {
+    name.starts_with(KEY) || name.starts_with(LONG_KEY)
 }
 
 /// The first 40 characters: enough to recognise the name in a log line.
@@ -120,5 +159,18 @@ mod tests {
         }
         let long = check_name(&"🧾".repeat(51)).unwrap_err().to_string();
         assert!(long.contains("204 bytes"), "{long}");
+    }
+
+    #[test]
+    fn every_key_has_a_record_of_its_own() {
+        let long = "x".repeat(190);
+        let keys = ["a", "b", &"x".repeat(189), &long, &"x".repeat(200), &"\u{1f9fe}".repeat(50)];
+        let records: Vec<_> = keys.iter().map(|key| key_record(key)).collect();
+        for (i, record) in records.iter().enumerate() {
+            check_name(record).unwrap();
+            assert!(is_key_record(record) && check_free(record).is_err(), "{record}");
+            assert!(!records[..i].contains(record), "{record}");
+        }
+        assert_eq!(&*records[0], "allora:key:a");
     }
 }

@@ -80,9 +80,9 @@ impl Run {
         self.inner.claimed.fence
     }
 
-    /// The fencing token of the job's [mutex group](crate::JobSpec::mutex): grows with every lock,
-    /// over all jobs of the group. `None` without a group. Use it where several jobs of the group
-    /// write to one system; [`fence`](Self::fence) grows for each job separately.
+    /// The fencing token of the job's [concurrency key](crate::JobSpec::concurrency_key): grows with
+    /// every run that has the key, over all jobs of the key. `None` without a key. Use it where
+    /// several jobs of a key with the limit 1 write to one system; [`fence`](Self::fence) grows for each job separately.
     pub fn mutex_fence(&self) -> Option<i64> {
         self.control().mutex_fence.get().copied()
     }
@@ -311,7 +311,7 @@ pub(crate) struct Control {
     pub(crate) execution: AtomicWaker,
     /// The number of confirmed extensions of its lease.
     confirmed: AtomicU64,
-    /// The fence of its lock in its mutex group.
+    /// The fence of its place of its concurrency key.
     mutex_fence: OnceLock<i64>,
     /// The result that the run has requested.
     requested: Mutex<Option<Requested>>,
@@ -358,7 +358,7 @@ impl Control {
     }
 
     pub(crate) fn set_mutex_fence(&self, fence: i64) {
-        // A run locks its group once.
+        // A run has one place of its key.
         let _ = self.mutex_fence.set(fence);
     }
 

@@ -6,11 +6,11 @@
 use crate::{
     backend::{
         Counters, DeadLetter, HistoryCursor, HistoryEntry, JobState, Lease, NextRun, Occurrence,
-        OnExpiry, Outcome, Pause,
+        OnExpiry, Outcome, Pause, Waiter,
     },
     health::{
-        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, NodesStatus, Notifications,
-        OrphansStatus, Place, StoreStatus, UnhandledKind,
+        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
+        NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
     },
     registry::NodeInfo,
     stored::{DataRepr, Pattern, written as time},
@@ -49,6 +49,7 @@ object!(Health, health, {
     jobs: health.jobs,
     paused: health.paused,
     problems: health.problems,
+    key_waits: health.key_waits,
     unhandled_kinds: health.unhandled_kinds,
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
@@ -120,7 +121,6 @@ impl Serialize for Notifications {
 object!(CapacityStatus, capacity, {
     limit: capacity.limit,
     used: capacity.used,
-    waiting_for_key: capacity.waiting_for_key,
     full_since: times(capacity.full_since),
 });
 
@@ -131,6 +131,27 @@ object!(JobProblem, problem, {
     since: time(problem.since),
     until: times(problem.until),
     remedy: problem.remedy(),
+});
+
+object!(KeyWait, wait, {
+    job: wait.job,
+    key: wait.key,
+    limit: wait.limit,
+    since: time(wait.since),
+    holders: wait.holders,
+});
+
+object!(KeyHolder, holder, {
+    job: holder.job,
+    node: holder.node,
+    since: time(holder.since),
+});
+
+object!(Waiter, waiter, {
+    job: waiter.job,
+    due_at: time(waiter.due_at),
+    since: time(waiter.since),
+    until: time(waiter.until),
 });
 
 object!(UnhandledKind, unhandled, {
@@ -228,6 +249,7 @@ object!(JobState, state, {
     last_started: times(state.last_started),
     fence: state.fence,
     leases: state.leases,
+    waiters: state.waiters,
     paused: state.paused,
     dead: state.dead,
     unreadable: state.unreadable,
@@ -349,6 +371,7 @@ mod tests {
                     "until": "2026-01-01T00:00:30.000Z",
                     "on_expiry": "retry",
                 }],
+                "waiters": [],
                 "paused": { "since": "2026-01-01T00:00:00.001Z", "note": "rest" },
                 "dead": [{
                     "occurrence": { "scheduled_at": "2026-01-01T00:00:05.000Z", "trigger": null },
@@ -419,7 +442,7 @@ mod tests {
             },
             notifications: Notifications::Off { since: at(5), error: "barred".to_owned() },
             clock_offset_ms: Some(-12),
-            capacity: CapacityStatus { limit: 10, used: 3, waiting_for_key: 1, full_since: None },
+            capacity: CapacityStatus { limit: 10, used: 3, full_since: None },
             unresolved_claims: 1,
             jobs: 4,
             paused: 2,
@@ -429,6 +452,17 @@ mod tests {
                 detail: String::new(),
                 since: at(0),
                 until: Some(at(31_536_000_000)),
+            }],
+            key_waits: vec![KeyWait {
+                job: "c".to_owned(),
+                key: "k".to_owned(),
+                limit: 2,
+                since: at(0),
+                holders: vec![KeyHolder {
+                    job: "d".to_owned(),
+                    node: "n2".to_owned(),
+                    since: at(1_000),
+                }],
             }],
             unhandled_kinds: vec![UnhandledKind {
                 kind: "sms".to_owned(),
@@ -462,7 +496,7 @@ mod tests {
                     "state": "off", "since": "2026-01-01T00:00:00.005Z", "error": "barred",
                 },
                 "clock_offset_ms": -12,
-                "capacity": { "limit": 10, "used": 3, "waiting_for_key": 1, "full_since": null },
+                "capacity": { "limit": 10, "used": 3, "full_since": null },
                 "unresolved_claims": 1,
                 "jobs": 4,
                 "paused": 2,
@@ -473,6 +507,12 @@ mod tests {
                     "since": "2026-01-01T00:00:00.000Z",
                     "until": "2027-01-01T00:00:00.000Z",
                     "remedy": "resume the job with `allora reset JOB` or `Schedules::reset`",
+                }],
+                "key_waits": [{
+                    "job": "c", "key": "k", "limit": 2, "since": "2026-01-01T00:00:00.000Z",
+                    "holders": [{
+                        "job": "d", "node": "n2", "since": "2026-01-01T00:00:01.000Z",
+                    }],
                 }],
                 "unhandled_kinds": [{
                     "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01.000Z",

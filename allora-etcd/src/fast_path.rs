@@ -37,6 +37,7 @@ impl Store {
 fn lease_of(operation: &Operation<'_>) -> Option<Duration> {
     match &operation.action {
         Action::Claim(claim) => Some(claim.lease.duration),
+        Action::ClaimKey(claim) => Some(claim.duration),
         Action::Extend { duration, .. } => Some(*duration),
         _ => None,
     }

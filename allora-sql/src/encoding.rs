@@ -164,6 +164,7 @@ fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
         || !record.lost.is_empty()
         || !record.retries.is_empty()
         || !record.triggers.is_empty()
+        || !record.waiters.is_empty()
         || !record.dead.is_empty()
         || record.paused.is_some();
     rare.then(|| {
@@ -172,6 +173,7 @@ fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
             lost: record.lost.clone(),
             retries: record.retries.clone(),
             triggers: record.triggers.clone(),
+            waiters: record.waiters.clone(),
             dead: record.dead.clone(),
             paused: record.paused.clone(),
             ..Record::default()
@@ -284,6 +286,7 @@ impl Cells {
             lost: more.lost,
             retries: more.retries,
             triggers: more.triggers,
+            waiters: more.waiters,
             dead: more.dead,
             paused: more.paused,
             deleted_at,

@@ -4,7 +4,9 @@ use crate::{
     failure::{Failure, Outcome},
     values::{duration, instant},
 };
-use allora_core::{CatchUp, Delivery, Overlap, Retry, Settings, StoredSchedule, Time};
+use allora_core::{
+    CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, StoredSchedule, Time,
+};
 use clap::Args;
 use serde_json::Value;
 use std::time::Duration;
@@ -55,15 +57,28 @@ pub(crate) struct Options {
     /// While the run before still goes on (at most once only): allow, skip or wait.
     #[arg(long)]
     overlap: Option<Overlap>,
-    /// Runs one at a time with all jobs of this concurrency key, on all nodes; '' for none.
-    #[arg(long, value_name = "KEY")]
-    mutex: Option<String>,
+    /// Runs one at a time with all jobs of this concurrency key, on all nodes, or so many with
+    /// KEY:NUMBER; '' for none.
+    #[arg(long, value_name = "KEY", value_parser = concurrency_key)]
+    concurrency_key: Option<GivenKey>,
+    /// Skips what waits longer for the key.
+    #[arg(long, value_parser = duration)]
+    max_key_wait: Option<Duration>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
     /// Runs up to this much after the scheduled time, by a part that follows from the name.
     #[arg(long, value_parser = duration)]
     jitter: Option<Duration>,
+}
+
+/// A key as it is given; `None` for none.
+#[derive(Clone, Debug)]
+struct GivenKey(Option<ConcurrencyKey>);
+
+fn concurrency_key(text: &str) -> Result<GivenKey, String> {
+    let key = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+    key.map(GivenKey).map_err(|error: allora_core::schedule::ParseError| error.to_string())
 }
 
 impl Options {
@@ -93,9 +108,11 @@ impl Options {
         settings.timeout = self.timeout.or(settings.timeout);
         settings.catch_up = self.catch_up.unwrap_or(settings.catch_up);
         settings.overlap = self.overlap.unwrap_or(settings.overlap);
-        if let Some(key) = &self.mutex {
-            settings.mutex = Some(key.as_str()).filter(|key| !key.is_empty()).map(Into::into);
+        if let Some(GivenKey(key)) = &self.concurrency_key {
+            settings.concurrency_key.clone_from(key);
+            settings.max_key_wait = settings.max_key_wait.filter(|_| key.is_some());
         }
+        settings.max_key_wait = self.max_key_wait.or(settings.max_key_wait);
         if self.at_most_once {
             settings.delivery = Delivery::AtMostOnce;
             settings.retry = Retry::NEVER;

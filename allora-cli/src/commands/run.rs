@@ -119,7 +119,9 @@ CRONTABS
     ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
     ALLORA_WINDOW=1h                     not run when later than this
     ALLORA_OVERLAP=allow|skip|wait       while the one before still runs
-    ALLORA_MUTEX=tapes                   one at a time with all lines and jobs of this key
+    ALLORA_CONCURRENCY_KEY=tapes         one at a time with all lines and jobs of this key;
+                                         tapes:2 for two at a time
+    ALLORA_MAX_KEY_WAIT=1h               skipped when the key is busy for longer
     ALLORA_TIMEOUT=10m                   TERM, and KILL after --kill-after, to all it started
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often

@@ -25,8 +25,8 @@ use std::{
 #[command(after_help = "\
 FILE
   a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, jitter,
-  timeout, start, end, max-runs, catch-up, overlap, retry, mutex, at-least-once,
-  at-most-once, data:
+  timeout, start, end, max-runs, catch-up, overlap, retry, concurrency-key,
+  max-key-wait, at-least-once, at-most-once, data:
     [{\"name\": \"backup\", \"kind\": \"command\", \"schedule\": \"0 4 * * *\", \"zone\": \"Europe/Paris\",
       \"data\": {\"command\": [\"backup\", \"--all\"]}}]
 

@@ -93,7 +93,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             // The reader of the crontab has counted the fields by it.
             "SECONDS" if matches!(value.as_str(), "0" | "1") => {}
             "SECONDS" => return Err(expected("1 for six time fields, seconds first, or 0")),
-            "MUTEX" => settings.mutex = Some(value.as_str().into()),
+            "CONCURRENCY_KEY" => settings.concurrency_key = Some(value.parse().map_err(refused)?),
+            "MAX_KEY_WAIT" => settings.max_key_wait = Some(duration()?),
             "ATTEMPTS" => {
                 attempts = Some(value.parse().map_err(|_| expected("a number from 1"))?);
             }
@@ -111,8 +112,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
-                             ATTEMPTS, RETRY_WAIT, MUTEX, START, END, MAX_RUNS, SECONDS, NODES and \
-                             LABEL";
+                             ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, START, END, MAX_RUNS, \
+                             SECONDS, NODES and LABEL";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));
             }

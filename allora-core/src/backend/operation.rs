@@ -1,6 +1,6 @@
 //! Operations on records: the request of [`Backend::reschedule`](super::Backend::reschedule).
 
-use super::{Claim, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
+use super::{Claim, ClaimKey, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -132,6 +132,13 @@ pub enum Action<'a> {
     },
     /// Claims an occurrence for this node.
     Claim(Claim),
+    /// Claims a place of the concurrency key whose record this is.
+    ClaimKey(ClaimKey<'a>),
+    /// Releases a place of a concurrency key.
+    ReleaseKey {
+        /// The fence of the key's claim.
+        fence: i64,
+    },
     /// Moves the cursor without starting a run.
     Advance(Advance),
     /// Records as lost the at-most-once runs whose leases have ended.

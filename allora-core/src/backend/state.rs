@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::Outcome;
+use super::{Outcome, Waiter};
 use crate::time::Time;
 
 /// One scheduled time of one job, or a manual trigger.
@@ -64,8 +64,10 @@ pub struct JobState {
     pub last_started: Option<Time>,
     /// The highest fence of the job, at least that of its last claim.
     pub fence: i64,
-    /// The leases of the active runs.
+    /// The leases of the active runs; of a concurrency key, those of its holders.
     pub leases: Vec<Lease>,
+    /// Of a concurrency key: the jobs that wait for it, in their order.
+    pub waiters: Vec<Waiter>,
     /// The pause, if the schedule is paused. Triggers still run.
     pub paused: Option<Pause>,
     /// The dead letters, the oldest first.

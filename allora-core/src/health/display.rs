@@ -65,9 +65,6 @@ impl Health {
         }
         let capacity = self.capacity;
         write!(f, "\ncapacity: {} of {} runs", capacity.used, capacity.limit)?;
-        if capacity.waiting_for_key > 0 {
-            write!(f, ", {} wait for a concurrency key", capacity.waiting_for_key)?;
-        }
         if let Some(since) = capacity.full_since {
             write!(
                 f,
@@ -96,6 +93,13 @@ impl Health {
                 write!(f, ": {}", one_line(&problem.detail))?;
             }
             write!(f, "; {}", problem.remedy())?;
+        }
+        for wait in &self.key_waits {
+            let (job, key) = (one_line(&wait.job), one_line(&wait.key));
+            write!(f, "\njob {job}: waits since {} for the key {key}", written(wait.since))?;
+            if !wait.holders.is_empty() {
+                write!(f, ", held by {}", one_line(&wait.holders()))?;
+            }
         }
         for unhandled in &self.unhandled_kinds {
             let (kind, example) = (one_line(&unhandled.kind), one_line(&unhandled.example));

@@ -41,6 +41,9 @@ pub struct Health {
     pub paused: usize,
     /// The jobs that do not run although nothing but a problem prevents it, ordered by name.
     pub problems: Vec<JobProblem>,
+    /// The jobs of this node that wait for a busy concurrency key, ordered by name. A wait is no
+    /// problem.
+    pub key_waits: Vec<KeyWait>,
     /// The kinds of which a stored schedule has been due for a minute, and which no live node has a
     /// handler for. Only nodes that handle stored schedules look for them, once a minute.
     pub unhandled_kinds: Vec<UnhandledKind>,
@@ -115,8 +118,6 @@ pub enum StorePart {
     Extensions,
     /// Ends of runs.
     Ends,
-    /// Locks of concurrency keys.
-    Locks,
     /// The removal of old tombstones and history.
     Pruning,
     /// The records of the nodes.
@@ -131,7 +132,6 @@ impl StorePart {
             StorePart::Search => "searches",
             StorePart::Extensions => "extensions",
             StorePart::Ends => "ends",
-            StorePart::Locks => "locks",
             StorePart::Pruning => "pruning",
             StorePart::Registry => "registry",
         }
@@ -166,8 +166,6 @@ pub struct CapacityStatus {
     pub limit: usize,
     /// The number of active runs.
     pub used: usize,
-    /// The number of them that wait for their turn under a concurrency key.
-    pub waiting_for_key: usize,
     /// The time since which due occurrences wait for capacity, if that is reported.
     pub full_since: Option<Time>,
 }
@@ -250,6 +248,43 @@ impl ProblemReason {
                  defect of allora"
             }
         }
+    }
+}
+
+/// A job whose due occurrence waits for a concurrency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyWait {
+    /// The job.
+    pub job: String,
+    /// The key.
+    pub key: String,
+    /// The job's limit of the key's active runs.
+    pub limit: u32,
+    /// The time since which it waits.
+    pub since: Time,
+    /// The holders of the key when this node last asked for it.
+    pub holders: Vec<KeyHolder>,
+}
+
+/// A run that holds a concurrency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyHolder {
+    /// The job.
+    pub job: String,
+    /// The id of the node that runs it.
+    pub node: String,
+    /// The time since which it holds the key.
+    pub since: Time,
+}
+
+impl KeyWait {
+    /// The holders as text.
+    pub(crate) fn holders(&self) -> String {
+        let holders =
+            self.holders.iter().map(|holder| format!("{} on {}", holder.job, holder.node));
+        holders.collect::<Vec<_>>().join(", ")
     }
 }
 

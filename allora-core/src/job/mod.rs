@@ -2,12 +2,15 @@
 
 mod checked_schedule;
 mod closure;
+mod concurrency_key;
 mod redefinition;
 mod settings;
 mod spec;
 
 pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, panic_text};
 pub use closure::{IntoOutcome, Returns, job};
+pub use concurrency_key::ConcurrencyKey;
+pub(crate) use concurrency_key::is_number;
 pub(crate) use redefinition::{Progress, Redefinition};
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
 pub(crate) use spec::CODE;

@@ -1,14 +1,14 @@
 //! The settings of a job, and their text.
 
+use super::ConcurrencyKey;
 use crate::{
     backend::NextRun,
     error::{Error, Result},
-    name::check_group,
     schedule::jitter,
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{fmt::Write, time::Duration};
 
 /// The settings of a job, apart from its schedule and its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub struct Settings {
     pub end: Option<Time>,
     /// The largest number of occurrences.
     pub max_runs: Option<u64>,
-    /// The mutex group. The jobs of a group run one at a time.
-    pub mutex: Option<Arc<str>>,
+    /// The concurrency key, whose limit the job shares with all jobs of the key.
+    pub concurrency_key: Option<ConcurrencyKey>,
+    /// The longest wait for the concurrency key. Occurrences that wait longer are skipped.
+    pub max_key_wait: Option<Duration>,
     /// The nodes that run an occurrence: one or all.
     pub placement: Placement,
     /// The version of the definition in the user's build.
@@ -77,7 +79,7 @@ pub enum CatchUp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
     /// It runs at the same time, up to [`MAX_LEASES`](crate::record::MAX_LEASES) runs at once. A run
-    /// without a mutex group continues when the store does not answer for longer than its lease: it
+    /// without a concurrency key continues when the store does not answer for longer than its lease: it
     /// is recorded as lost, and its extension or its end replaces that.
     #[default]
     Allow,
@@ -207,8 +209,16 @@ impl Settings {
         {
             return wrong("`CatchUp::All` has a limit from 1 to 10 000; `CatchUp::None` runs none");
         }
-        if let Some(group) = &self.mutex {
-            check_group(group)?;
+        if let Some(key) = &self.concurrency_key {
+            key.check()?;
+            if self.placement == Placement::EveryNode {
+                return wrong(
+                    "a job that runs on every node has no concurrency key, because the store has no \
+                     record of it; leave one of the two away",
+                );
+            }
+        } else if self.max_key_wait.is_some() {
+            return wrong("`max_key_wait` needs a concurrency key; add `concurrency_key(key, n)`");
         }
         if self.max_runs == Some(0) {
             return wrong("`max_runs` is 0; use at least 1, or do not add the job");
@@ -221,6 +231,7 @@ impl Settings {
         let whole = |duration: Duration| duration.subsec_nanos().is_multiple_of(1_000_000);
         for (name, duration) in [
             ("window", self.window),
+            ("max_key_wait", self.max_key_wait),
             ("timeout", self.timeout),
             ("delay", Some(self.delay)),
             ("jitter", Some(self.jitter)),
@@ -286,8 +297,11 @@ impl Settings {
         if let Some(runs) = self.max_runs {
             words.push(format!("max-runs {runs}"));
         }
-        if let Some(group) = &self.mutex {
-            words.push(format!("mutex {group}"));
+        if let Some(key) = &self.concurrency_key {
+            words.push(format!("concurrency-key {key}"));
+        }
+        if let Some(wait) = self.max_key_wait {
+            words.push(format!("max-key-wait {}", millis(wait)));
         }
         if let Some(timeout) = self.timeout {
             words.push(format!("timeout {}", millis(timeout)));
@@ -325,14 +339,17 @@ mod tests {
         check(|s| s.jitter = 366 * DAY, "");
         check(|s| s.catch_up = CatchUp::All { limit: 10_000 }, "");
         check(|s| s.max_runs = Some(u64::MAX), "");
-        check(|s| s.mutex = Some("x".repeat(187).into()), "");
+        check(|s| s.concurrency_key = Some(ConcurrencyKey::new("x".repeat(200), 1)), "");
     }
 
     #[test]
-    fn a_mutex_group_is_one_word() {
-        for bad in ["", "a b", "a;b", &"x".repeat(188)] {
-            assert!(Settings { mutex: Some(bad.into()), ..Settings::default() }.check().is_err());
-        }
+    fn a_wait_for_a_key_needs_one_and_a_job_on_every_node_has_none() {
+        let key = || Some(ConcurrencyKey::new("k", 2));
+        check(|s| s.max_key_wait = Some(SECOND), "needs a concurrency key");
+        check(|s| (s.concurrency_key, s.max_key_wait) = (key(), Some(SECOND)), "");
+        check(|s| (s.concurrency_key, s.max_key_wait) = (key(), Some(Duration::ZERO)), "whole");
+        check(|s| (s.concurrency_key, s.placement) = (key(), Placement::EveryNode), "every node");
+        check(|s| s.concurrency_key = Some(ConcurrencyKey::new("k", 0)), "limit 0");
     }
 
     #[test]

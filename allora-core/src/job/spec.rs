@@ -1,6 +1,6 @@
 //! A job and its settings.
 
-use super::{CatchUp, Delivery, Job, Overlap, Placement, Retry, Settings, Token};
+use super::{CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry, Settings, Token};
 use crate::{
     error::Result,
     run::Payload,
@@ -134,30 +134,49 @@ impl JobSpec {
         self.set(|settings| settings.max_runs = Some(runs))
     }
 
-    /// Runs one at a time with all jobs of this group, on all nodes. A claimed run waits on its
-    /// node for the group's lock before the job's code begins. The name of a group is one word of
-    /// up to 187 bytes. A group exists as long as a job names it.
+    /// Runs beside at most `limit - 1` other runs of the jobs with this key: of all of them, on all
+    /// nodes, at most `limit` runs are active. A key exists as long as a job names it.
     ///
-    /// The lock is a lease and gives the guarantee of a lease. It lasts as long as the run's own
-    /// lease and is extended in the same way. A node that dies delays the other jobs by that time
-    /// at most. If no extension is confirmed in time, the run is cancelled, and its future is
-    /// dropped before the lock ends ([`LeaseRenewalFailed`](crate::Event::LeaseRenewalFailed),
+    /// `key`: one word of 1 to 200 bytes. `limit`: Range: 1 to 1 000. Jobs of one key should have the
+    /// same limit; each compares with its own
+    /// ([`KeyLimitsDiffer`](crate::Event::KeyLimitsDiffer)).
+    ///
+    /// While the key is busy, the occurrence stays due. It uses no capacity, is not claimed, and has
+    /// no run ([`KeyBusy`](crate::Event::KeyBusy) names the holders). When a place is free, the
+    /// waiting job that has been due for longest has it, on any node; of equal times, the first by
+    /// name. With notifications it starts at once, without within a poll interval or 2 s. Then the
+    /// [catch-up](Self::catch_up) policy selects among the occurrences that are due; the others are
+    /// recorded as skipped ([`ConcurrencyKey`](crate::backend::NotRunReason::ConcurrencyKey)). The
+    /// [window](Self::window) does not count the time of waiting. An [overlap](Self::overlap) policy
+    /// is applied before.
+    ///
+    /// A place is a lease and gives the guarantee of a lease. It lasts as long as the run's own lease
+    /// and is extended with it. A node that dies delays the other jobs by that time at most. If no
+    /// extension is confirmed in time, the run is cancelled, and its future is dropped before the
+    /// place ends ([`LeaseRenewalFailed`](crate::Event::LeaseRenewalFailed),
     /// [`LeaseLost`](crate::Event::LeaseLost)). An at-least-once run is run again; an at-most-once
     /// run has failed. Code that blocks, or a machine that slept, may notice this too late. The
-    /// systems that the jobs of a group write to can reject such writes by
+    /// systems that the jobs of a key write to can reject such writes by
     /// [`Run::mutex_fence`](crate::Run::mutex_fence).
     ///
-    /// The runs of a group have no particular order. A waiting run counts towards its node's
-    /// concurrency, keeps its own lease, and is released at once when the scheduler stops. Its time
-    /// limit begins with its code. Waiting runs of one job accumulate, unless the job has an
-    /// [overlap](Self::overlap) policy or is delivered at least once. Jobs that run [on every
-    /// node](Self::on_every_node) also wait for the runs on other nodes.
-    ///
-    /// The group's record is in the store, among the jobs in code, under `allora:mutex:` and the
-    /// group's name. Pausing it stops the whole group. Deleting it frees the lock.
-    pub fn mutex(self, group: impl Into<Arc<str>>) -> Self {
-        let group = group.into();
-        self.set(|settings| settings.mutex = Some(group))
+    /// The key's record is in the store, among the jobs in code, under `allora:key:` and the key.
+    /// Pausing it stops all jobs of the key. Deleting it frees all places.
+    pub fn concurrency_key(self, key: impl Into<Arc<str>>, limit: u32) -> Self {
+        let key = ConcurrencyKey::new(key, limit);
+        self.set(|settings| settings.concurrency_key = Some(key))
+    }
+
+    /// Runs one at a time with all jobs of this key, on all nodes:
+    /// [`concurrency_key(key, 1)`](Self::concurrency_key).
+    pub fn mutex(self, key: impl Into<Arc<str>>) -> Self {
+        self.concurrency_key(key, 1)
+    }
+
+    /// The longest wait for the [concurrency key](Self::concurrency_key). When it is over, the due
+    /// occurrences are recorded as skipped. An occurrence that was started, and a trigger, waits for
+    /// longer. Default: none. Range: 1 ms to 366 days.
+    pub fn max_key_wait(self, wait: Duration) -> Self {
+        self.set(|settings| settings.max_key_wait = Some(wait))
     }
 
     /// Runs on every node, independently of the others, instead of on one. The store has no record

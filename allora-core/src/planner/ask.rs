@@ -5,6 +5,7 @@ use super::{
     Planner,
     backlog::Backlog,
     decide::{Claimant, Decision, GiveUp, decide},
+    key::{KeyRelease, KeyStep, sort_claims},
     known::Known,
     request::{PendingClaim, Request, RequestAction, Tick},
     slot::{Exchange, Off, Origin, Phase, Slot},
@@ -26,9 +27,10 @@ impl Planner {
     /// other operations have their turn before it is repeated.
     pub(crate) fn tick(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
         self.tick += 1;
+        self.now = now;
         self.evict_idle(now);
         // An unresolved claim may have won.
-        let room = room.saturating_sub(self.unresolved());
+        let room = room.saturating_sub(self.unresolved() + self.reserved());
         self.has_room = room > 0;
         let mut requests = Vec::new();
         let mut claims = 0;
@@ -41,13 +43,17 @@ impl Planner {
             requests = self.repeat_claims(now);
             self.has_repeated = true;
         }
+        sort_claims(&mut requests);
+        // In front of the claims, which may be for the same keys.
+        requests.splice(..0, self.release_keys(now));
         let (next_at, repeat_at) = (self.next_up().map(|(at, ..)| at), self.repeat_at());
+        let release_at = self.release_at();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        let more = is_due(next_at) || is_due(repeat_at);
-        let full = is_due(next_at) && !is_due(repeat_at) && claims >= room;
+        let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
+        let full = is_due(next_at) && !is_due(repeat_at) && !is_due(release_at) && claims >= room;
         // What is due waits for a run to end, and a claim without a reply does not.
         let next_at = next_at.filter(|_| !full);
-        let wake_at = next_at.into_iter().chain(repeat_at).min();
+        let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).min();
         let counting = std::mem::take(&mut self.counting);
         self.walking = counting.len();
         let wake_at = if counting.is_empty() { wake_at } else { Some(now) };
@@ -112,6 +118,24 @@ impl Planner {
         self.unresolved.iter().map(|id| self.failing.delay(*id, NOW)).min()
     }
 
+    /// The time at which keys are released with which no occurrence was claimed.
+    fn release_at(&self) -> Option<Time> {
+        (!self.releases.is_empty()).then(|| self.failing.delay(SlotId::NONE, NOW))
+    }
+
+    /// The releases of keys with which no occurrence was claimed.
+    fn release_keys(&mut self, now: Time) -> Vec<Request> {
+        if self.release_at().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let releases = self.release_requests().into_iter();
+        let request = |release: KeyRelease| {
+            let (slot, name) = (SlotId::NONE, release.job());
+            Request { slot, name, action: RequestAction::ReleaseKey(Box::new(release)) }
+        };
+        releases.map(request).collect()
+    }
+
     /// The claims whose replies were lost, if they need not wait. They have their capacity already.
     fn repeat_claims(&mut self, now: Time) -> Vec<Request> {
         let (mut ids, most) = (Vec::new(), self.window.size());
@@ -135,7 +159,15 @@ impl Planner {
             known.lease_ends.retain(|(_, until)| *until > now);
             let cursor_went_last = slot.cursor_claim == Some(known.fence);
             let claim_id = pending.claim.claim_id;
-            let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
+            let (waits_since, key_is_held) = slot.key_wait();
+            let claimant = Claimant {
+                claim_id,
+                lost_after,
+                extra_attempts,
+                cursor_went_last,
+                waits_since,
+                key_is_held,
+            };
             let Slot { name, spec, backlog, .. } = slot;
             let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
             if let Ok(Decision::Claim { claim, then }) = decided {
@@ -210,10 +242,18 @@ impl Planner {
         let Self { poll, lost_after, extra_attempts, .. } = *self;
         let claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
+        let (waits_since, key_is_held) = slot.key_wait();
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
         let cursor_went_last = slot.cursor_claim == Some(known.fence);
-        let claimant = Claimant { claim_id, lost_after, extra_attempts, cursor_went_last };
+        let claimant = Claimant {
+            claim_id,
+            lost_after,
+            extra_attempts,
+            cursor_went_last,
+            waits_since,
+            key_is_held,
+        };
         let Slot { name, spec, backlog, .. } = slot;
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
@@ -222,6 +262,14 @@ impl Planner {
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
         if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
+        }
+        match self.key_step(id, &decision, due_at, now, events) {
+            KeyStep::Go => {}
+            KeyStep::Ask(claim) => return Ok(Some(RequestAction::ClaimKey(claim))),
+            KeyStep::Later(at) => {
+                self.wake(id, Some(at));
+                return Ok(None);
+            }
         }
         Ok(Some(match decision {
             Decision::Walk => {

@@ -8,7 +8,7 @@ use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
     record::MAX_LEASES,
-    time::{Time, saturating_add},
+    time::{Time, saturating_add, since},
 };
 use std::time::Duration;
 
@@ -57,6 +57,10 @@ pub(crate) struct Claimant {
     pub(crate) extra_attempts: u32,
     /// The job's last claim was one of the cursor's occurrence, by this node.
     pub(crate) cursor_went_last: bool,
+    /// The time since which the occurrence waits for its concurrency key.
+    pub(crate) waits_since: Option<Time>,
+    /// The job's concurrency key is held.
+    pub(crate) key_is_held: bool,
 }
 
 /// Decides about one job. `backlog`: its due occurrences, if they were found.
@@ -91,7 +95,8 @@ pub(crate) fn decide(
     let schedule = CheckedSchedule::of(name, spec);
     if known.is_open_cursor(head) {
         let first = head.scheduled_at;
-        let due = Due { schedule, spec, known, backlog, first, due_at, now };
+        let waits_since = claimant.waits_since;
+        let due = Due { schedule, spec, known, backlog, first, due_at, now, waits_since };
         return due.decide(claimant);
     }
     // Triggers do not keep the schedule waiting: one of them runs before the cursor at most.
@@ -100,7 +105,8 @@ pub(crate) fn decide(
     });
     if let Some(next) = cursor {
         let (first, due_at) = (next.scheduled_at, next.due_at);
-        let due = Due { schedule, spec, known, backlog, first, due_at, now };
+        let waits_since = claimant.waits_since;
+        let due = Due { schedule, spec, known, backlog, first, due_at, now, waits_since };
         if let claim @ (Decision::Claim { .. } | Decision::Walk) = due.decide(claimant)? {
             return Ok(claim);
         }
@@ -201,6 +207,7 @@ struct Due<'a> {
     first: Time,
     due_at: Time,
     now: Time,
+    waits_since: Option<Time>,
 }
 
 impl Due<'_> {
@@ -221,6 +228,9 @@ impl Due<'_> {
                 Overlap::Allow | Overlap::Wait => Ok(Decision::Blocked(until)),
             };
         }
+        if !claimant.key_is_held && self.has_waited_long() {
+            return self.advance(latest, NotRunReason::ConcurrencyKey);
+        }
         let next = Cursor::To(self.after(start, 1)?);
         let expected = Occurrence::from(self.first);
         let mut claim = claim(self.spec, self.known, expected, next, claimant);
@@ -229,8 +239,13 @@ impl Due<'_> {
             if count.is_none() && self.backlog.is_none() {
                 return Ok(Decision::Walk);
             }
-            let not_run = NotRun { count, last, reason: NotRunReason::CatchUp };
             let start = self.schedule.next(start).unwrap_or_else(|| start.into());
+            // Without the wait, the key would have been claimed before this one came due.
+            let reason = match self.waits_since.is_some_and(|since| start.due_at > since) {
+                true => NotRunReason::ConcurrencyKey,
+                false => NotRunReason::CatchUp,
+            };
+            let not_run = NotRun { count, last, reason };
             claim = claim.starting(start, not_run);
         }
         claim.not_after = self.window_end(start);
@@ -266,7 +281,18 @@ impl Due<'_> {
     /// The end of the window of a scheduled time.
     fn window_end(&self, at: Time) -> Option<Time> {
         let window = self.spec.settings.late_by_at_most()?;
-        Some(saturating_add(self.schedule.next(at)?.due_at, window))
+        let due_at = self.schedule.next(at)?.due_at;
+        // Without the time of waiting for the key.
+        let waited =
+            self.waits_since.map_or(Duration::ZERO, |from| since(self.now, from.max(due_at)));
+        Some(saturating_add(due_at, window.saturating_add(waited)))
+    }
+
+    /// The longest wait for the key is over.
+    fn has_waited_long(&self) -> bool {
+        let longest = self.spec.settings.max_key_wait;
+        let over = longest.zip(self.waits_since);
+        over.is_some_and(|(longest, from)| saturating_add(from, longest) <= self.now)
     }
 
     /// The first of the last `limit` scheduled times up to `latest` that the window allows; `None` if

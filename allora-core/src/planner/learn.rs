@@ -126,6 +126,7 @@ impl Planner {
             let recheck_at = known.recheck_at(self.poll);
             at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));
         }
+        let at = slot.with_key(at);
         self.wake(id, at);
     }
 

@@ -4,6 +4,7 @@ use super::{
     congestion_window::CongestionWindow,
     contention::Contention,
     failing::Failing,
+    key::KeyRelease,
     slot::{Code, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
@@ -15,11 +16,12 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, InvalidNextAt, JobSpec},
+    name::is_key_record,
     time::{Time, saturating_add},
 };
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -41,6 +43,14 @@ pub(crate) struct Planner {
     pub(super) walking: usize,
     /// Jobs that were removed, to be dropped outside the lock.
     pub(super) removed: Vec<JobSpec>,
+    /// The slots that hold a concurrency key, or wait for one.
+    pub(super) keyed: BTreeSet<SlotId>,
+    /// Places of keys that are to be released.
+    pub(super) releases: Vec<KeyRelease>,
+    /// A wait for a key has changed since it was published.
+    pub(super) key_changed: bool,
+    /// The time of the last tick or reply.
+    pub(super) now: Time,
     /// The number of the last tick or search.
     pub(super) tick: u64,
     pub(super) stored: WorkingSet,
@@ -92,6 +102,10 @@ impl Planner {
             counting: Vec::new(),
             walking: 0,
             removed: Vec::new(),
+            keyed: BTreeSet::new(),
+            releases: Vec::new(),
+            key_changed: false,
+            now: NOW,
             tick: 0,
             stored: WorkingSet::default(),
             window: CongestionWindow::default(),
@@ -160,19 +174,24 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.phase = Phase::Off(Off::Removed);
         slot.wake_at = None;
+        let is_idle = slot.exchange.is_idle();
         self.stored.placed -= usize::from(slot.is_stored());
         self.by_name.remove(&slot.name);
+        if is_idle {
+            self.forget_key(id);
+        }
         self.free_removed(id);
     }
 
     /// Frees the slot of a removed job, unless a claim of it may succeed: that is repeated until
     /// there is a reply.
     pub(super) fn free_removed(&mut self, id: SlotId) {
-        if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle())
-            && let Some(slot) = self.slots.remove(id)
-        {
+        if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle()) {
+            self.forget_key(id);
             self.failing.answered(id);
-            self.removed.push(slot.spec);
+            if let Some(slot) = self.slots.remove(id) {
+                self.removed.push(slot.spec);
+            }
         }
     }
 
@@ -194,6 +213,9 @@ impl Planner {
 
     /// Handles a notification about this job.
     pub(crate) fn on_notification(&mut self, name: &str) {
+        if is_key_record(name) {
+            return self.on_key_free(Some(name));
+        }
         match self.by_name.get(name) {
             Some(&id) => self.mark_dirty(id),
             None => self.stored.read_by(NOW),
@@ -204,6 +226,7 @@ impl Planner {
     /// a clock that was ahead.
     pub(crate) fn on_clock_set_back(&mut self) {
         self.failing.clock_was_set_back();
+        self.ask_for_keys_now();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.mark_dirty(id));
     }
@@ -269,6 +292,7 @@ impl Planner {
             slot.cursor = None;
         }
         slot.phase = Phase::Off(off);
+        self.release_key(id, now, events);
         self.wake(id, Some(recheck_at));
     }
 

@@ -13,6 +13,7 @@ mod congestion_window;
 mod contention;
 mod decide;
 mod failing;
+mod key;
 mod known;
 mod learn;
 mod machine;
@@ -29,6 +30,7 @@ mod wake_up;
 mod working_set;
 
 pub(crate) use ahead::waits_until;
+pub(crate) use key::{HeldKey, KeyRelease};
 pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, Planner};
 pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};

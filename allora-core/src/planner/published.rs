@@ -23,10 +23,11 @@ impl Planner {
             Phase::Known(known) => {
                 let is_held =
                     !known.lease_ends.is_empty() && slot.spec.settings.overlap != Overlap::Allow;
+                let waits = slot.key.as_ref().is_some_and(|key| key.is_busy());
                 let after_lease = known.after_lease.map(|(next, _)| next);
                 Some(PlannedJob {
                     next: known.open_cursor().or(after_lease),
-                    claimable_at: known.due_at.filter(|_| !is_held),
+                    claimable_at: known.due_at.filter(|_| !is_held && !waits),
                     is_paused: known.paused,
                 })
             }

@@ -68,11 +68,28 @@ impl Planner {
         events: &mut Vec<Event>,
     ) -> Option<Start> {
         let Answer { reply, now, min_fence } = answer;
+        self.now = now;
         let id = request.slot;
+        if let RequestAction::ReleaseKey(release) = request.action {
+            self.on_release_reply(*release, &reply);
+            return None;
+        }
         let slot = self.slots.get_mut(id)?;
         slot.replied_in = self.tick;
         self.failing.answered(id);
         let is_newer = slot.exchange.end();
+        if let RequestAction::ClaimKey(claim) = request.action {
+            self.on_key_reply(id, *claim, reply, now, events);
+            if is_newer {
+                self.mark_dirty(id);
+            }
+            self.free_removed(id);
+            return None;
+        }
+        if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
+            self.release_key(id, now, events);
+        }
+        let slot = self.slots.get_mut(id)?;
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() && !slot.is_removed() => {
                 if reply == Reply::Absent && slot.fence.is_some_and(|fence| fence > min_fence) {
@@ -239,6 +256,13 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         for Request { slot: id, name, action, .. } in requests {
+            let action = match action {
+                RequestAction::ReleaseKey(release) => {
+                    self.on_lost_release(*release);
+                    continue;
+                }
+                action => action,
+            };
             let Some(slot) = self.slots.get_mut(id) else { continue };
             let newer = slot.exchange.end();
             match action {
@@ -252,11 +276,15 @@ impl Planner {
                 RequestAction::Claim(pending) => {
                     let scheduled_at = pending.claim.start.scheduled_at;
                     events.push(Event::ClaimAbandoned { name, scheduled_at });
+                    self.release_key(id, now, events);
                     self.mark_dirty(id);
                 }
                 RequestAction::Register { .. } | RequestAction::Redefine { .. } => {
                     self.wake(id, Some(NOW));
                 }
+                RequestAction::ClaimKey(_) if newer => self.mark_dirty(id),
+                // Repeated until its reply comes.
+                RequestAction::ClaimKey(_) => self.look_again(id),
                 _ => self.mark_dirty(id),
             }
             self.free_removed(id);
@@ -274,12 +302,13 @@ impl Planner {
     ) -> Option<Start> {
         let PendingClaim { claim, then, late, .. } = pending;
         let (then, late) = (*then, *late);
+        let key = self.hand_over_key(id, now, events);
         let slot = self.slots.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);
         let Phase::Known(known) = &mut slot.phase else {
             // Another reply has changed the state, or the job was removed.
-            return Some(Start { slot: id, name, spec, claimed, then, late });
+            return Some(Start { slot: id, name, spec, claimed, then, late, key });
         };
         let of_schedule = known.is_open_cursor(&claim.expected);
         let trigger_waits = of_schedule && known.head.as_ref() != Some(&claim.expected);
@@ -291,7 +320,7 @@ impl Planner {
             let then = completion_of(&name, &spec, &claimed.occurrence, started);
             let then = then.unwrap_or(Cursor::Keep);
             self.mark_dirty(id);
-            return Some(Start { slot: id, name, spec, claimed, then, late });
+            return Some(Start { slot: id, name, spec, claimed, then, late, key });
         }
         if let Some(range) = &claim.not_run {
             events.push(not_run(name.clone(), claim.expected.scheduled_at, range));
@@ -323,7 +352,7 @@ impl Planner {
                 self.look_again(id);
             }
         }
-        Some(Start { slot: id, name, spec, claimed, then, late })
+        Some(Start { slot: id, name, spec, claimed, then, late, key })
     }
 
     /// Applies the store's reply to an extension or an end of a run of this node.

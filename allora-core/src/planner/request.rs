@@ -1,6 +1,10 @@
 //! Operations of one tick on their way to the store, and the runs that they start.
 
-use super::{decide::GiveUp, slot_id::SlotId};
+use super::{
+    decide::GiveUp,
+    key::{HeldKey, KeyClaim, KeyRelease},
+    slot_id::SlotId,
+};
 use crate::{
     backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Operation, Replan},
     job::JobSpec,
@@ -35,12 +39,25 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(super) enum RequestAction {
     Read,
-    Register { definition: Box<str>, version: u64, first: Option<NextRun> },
-    Redefine { generation: i64, definition: Box<str>, version: u64, plan: Replan },
+    Register {
+        definition: Box<str>,
+        version: u64,
+        first: Option<NextRun>,
+    },
+    Redefine {
+        generation: i64,
+        definition: Box<str>,
+        version: u64,
+        plan: Replan,
+    },
     Claim(Box<PendingClaim>),
     Advance(Advance),
     Reap,
     GiveUp(Box<GiveUp>),
+    /// Claims the concurrency key of the job.
+    ClaimKey(Box<KeyClaim>),
+    /// Releases a place of a concurrency key, which is no slot's any more.
+    ReleaseKey(Box<KeyRelease>),
 }
 
 /// A claim on its way to the store.
@@ -64,6 +81,8 @@ pub(crate) struct Start {
     /// The cursor's move by its completion.
     pub(crate) then: Cursor,
     pub(crate) late: Duration,
+    /// The job's concurrency key.
+    pub(crate) key: Option<HeldKey>,
 }
 
 impl Request {
@@ -80,6 +99,10 @@ impl Request {
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
             RequestAction::Reap => Action::Reap,
+            RequestAction::ClaimKey(claim) => {
+                return Operation::new(claim.record(), Action::ClaimKey(claim.operation()));
+            }
+            RequestAction::ReleaseKey(release) => return release.operation(),
             RequestAction::GiveUp(give_up) => {
                 let GiveUp { fence, occurrence, then, error, .. } = &**give_up;
                 Action::GiveUp { fence: *fence, occurrence: occurrence.clone(), then: *then, error }
@@ -93,7 +116,8 @@ impl Request {
         self.slot
     }
 
+    /// `true` if a run may follow, which needs capacity.
     pub(crate) fn is_claim(&self) -> bool {
-        matches!(self.action, RequestAction::Claim(_))
+        matches!(self.action, RequestAction::Claim(_) | RequestAction::ClaimKey(_))
     }
 }

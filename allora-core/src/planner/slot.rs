@@ -1,6 +1,6 @@
 //! One job on one node: the agreement with the store about it, and the conversation.
 
-use super::{backlog::Backlog, known::Known, request::PendingClaim};
+use super::{backlog::Backlog, key::SlotKey, known::Known, request::PendingClaim};
 use crate::{
     backend::{NextRun, OPERATION_BYTES},
     event::Event,
@@ -22,6 +22,8 @@ pub(crate) struct Slot {
     pub(crate) exchange: Exchange,
     /// Its due occurrences, if its schedule can only be walked.
     pub(crate) backlog: Option<Box<Backlog>>,
+    /// Its concurrency key, while it is claimed or waited for.
+    pub(crate) key: Option<Box<SlotKey>>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
     /// The generation of the definition that this node and the store last agreed on.
@@ -183,6 +185,7 @@ impl Slot {
             phase: Phase::New,
             exchange: Exchange::Idle,
             backlog: None,
+            key: None,
             wake_at: None,
             agreed: None,
             fence: None,

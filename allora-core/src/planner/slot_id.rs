@@ -6,3 +6,8 @@ pub(crate) struct SlotId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
+
+impl SlotId {
+    /// The place of no job.
+    pub(super) const NONE: Self = Self { index: u32::MAX, generation: u32::MAX };
+}

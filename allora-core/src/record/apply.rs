@@ -1,6 +1,6 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
-use super::{HistoryBuffer, OpContext, Record, claim, complete, define, live, operate};
+use super::{HistoryBuffer, OpContext, Record, claim, complete, define, key, live, operate};
 use crate::{
     backend::{Action, JobState, NewSchedule, Operation, Reply},
     error::{Error, ErrorKind, Result},
@@ -63,6 +63,14 @@ pub fn apply(
                 },
             };
             return Ok(reply);
+        }
+        Action::ClaimKey(claim) => return Ok(key::claim(record, name, claim, context)),
+        Action::ReleaseKey { fence } => {
+            return Ok(match record {
+                None => Reply::Absent,
+                Some(record) if !record.is_live() => Reply::Deleted,
+                Some(record) => record.release_key(*fence),
+            });
         }
         Action::Register { definition, version, first } => {
             define::register(record, definition, *version, *first, context);
@@ -132,8 +140,10 @@ pub fn apply_unreadable(
         Action::Extend { .. }
         | Action::Complete { .. }
         | Action::Retry { .. }
-        | Action::Release { .. } => Ok(Reply::LeaseLost),
+        | Action::Release { .. }
+        | Action::ReleaseKey { .. } => Ok(Reply::LeaseLost),
         Action::Read
+        | Action::ClaimKey(_)
         | Action::Register { .. }
         | Action::Redefine { .. }
         | Action::Claim(_)

@@ -55,7 +55,7 @@ pub(super) fn advance(
 }
 
 impl Record {
-    fn claimed(&self, lease: &Lease) -> Claimed {
+    pub(super) fn claimed(&self, lease: &Lease) -> Claimed {
         Claimed {
             occurrence: lease.occurrence.clone(),
             fence: lease.fence,

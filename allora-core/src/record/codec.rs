@@ -11,7 +11,7 @@ pub use entry::{decode_entry, encode_entry};
 use super::{Accepted, How, PendingRetry, Record};
 use crate::{
     backend::{
-        Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing,
+        Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
     },
     time::{Time, from_millis},
 };
@@ -99,6 +99,8 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<WireOccurrence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    waiters: Vec<WireWaiter>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dead: Vec<WireLetter>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<WirePause>,
@@ -163,6 +165,15 @@ struct WireRetry {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct WireWaiter {
+    job: String,
+    due_at: i64,
+    since: i64,
+    until: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WireLetter {
     occurrence: WireOccurrence,
     attempts: u32,
@@ -202,6 +213,7 @@ impl From<&Record> for Wire {
             lost: record.lost.iter().map(WireLease::from).collect(),
             retries: record.retries.iter().map(WireRetry::from).collect(),
             triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
+            waiters: record.waiters.iter().map(WireWaiter::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
             paused: record
                 .paused
@@ -233,6 +245,7 @@ impl Wire {
             lost: all(self.lost, WireLease::lease)?,
             retries: all(self.retries, WireRetry::retry)?,
             triggers: all(self.triggers, WireOccurrence::occurrence)?,
+            waiters: all(self.waiters, WireWaiter::waiter)?,
             dead: all(self.dead, WireLetter::letter)?,
             paused: self.paused.map(pause).transpose()?,
             deleted_at: self.deleted_at.map(time).transpose()?,
@@ -350,6 +363,20 @@ impl WireRetry {
         let Self { occurrence, attempts, not_before } = self;
         let occurrence = occurrence.occurrence()?;
         Ok(PendingRetry { occurrence, attempts, not_before: time(not_before)? })
+    }
+}
+
+impl From<&Waiter> for WireWaiter {
+    fn from(waiter: &Waiter) -> Self {
+        let Waiter { job, due_at, since, until } = waiter;
+        Self { job: job.clone(), due_at: ms(*due_at), since: ms(*since), until: ms(*until) }
+    }
+}
+
+impl WireWaiter {
+    fn waiter(self) -> Result<Waiter, Unreadable> {
+        let Self { job, due_at, since, until } = self;
+        Ok(Waiter { job, due_at: time(due_at)?, since: time(since)?, until: time(until)? })
     }
 }
 
@@ -473,6 +500,7 @@ mod tests {
             lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
+            waiters: vec![Waiter::new("j\0", at(3), at(4), end_of_time())],
             dead: vec![DeadLetter {
                 occurrence: run,
                 attempts: 5,
@@ -497,6 +525,7 @@ mod tests {
             lost: Vec::new(),
             retries: Vec::new(),
             triggers: Vec::new(),
+            waiters: Vec::new(),
             dead: Vec::new(),
             paused: None,
             deleted_at: None,

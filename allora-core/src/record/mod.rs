@@ -11,12 +11,14 @@ pub mod codec;
 mod complete;
 mod define;
 mod history;
+mod key;
 mod operate;
 
 pub use apply::{apply, apply_unreadable};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
+pub use key::{KEEP_WAITER, MAX_WAITERS};
 pub use operate::MAX_TRIGGERS;
 
 pub(crate) use apply::unreadable;
@@ -25,6 +27,7 @@ pub(crate) use complete::bounded;
 use crate::{
     backend::{
         Counters, DeadLetter, JobState, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause,
+        Waiter,
     },
     error::{Error, ErrorKind, Result},
     time::{Time, saturating_add},
@@ -60,6 +63,8 @@ pub struct Record {
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
     pub triggers: Vec<Occurrence>,
+    /// Of a concurrency key: the jobs that wait for it, in the order of their due times and names.
+    pub waiters: Vec<Waiter>,
     /// The dead letters, the oldest first.
     pub dead: Vec<DeadLetter>,
     /// The pause, if the schedule is paused.
@@ -289,6 +294,7 @@ impl Record {
             last_started: self.last_started,
             fence: self.fence,
             leases: self.leases.clone(),
+            waiters: self.waiters.clone(),
             paused: self.paused.clone(),
             dead: self.dead.clone(),
             unreadable: None,

@@ -4,7 +4,7 @@ use super::monotonic::later;
 use crate::{
     backend::{Action, Completion, Cursor, Outcome, RetryCause},
     job::{Delivery, Overlap, Placement, Settings},
-    planner::SlotId,
+    planner::{HeldKey, SlotId},
     record::bounded,
     run::{Requested, Run},
     time::{Time, saturating_add},
@@ -39,17 +39,19 @@ pub(crate) struct ActiveRun {
     pub(crate) unconfirmed: bool,
     /// Its lease is lost: its end is not recorded.
     pub(crate) lost: bool,
+    /// The place of its concurrency key.
+    pub(crate) key: Option<HeldKey>,
     pub(crate) turn: Turn,
 }
 
-/// The progress of a run, also in the lock of its mutex group.
+/// The progress of a run, also under its concurrency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Its code has not begun: it waits for the lock, or for its first poll.
+    /// Its code has not begun: it waits for its first poll.
     Waits,
     /// Its code has begun.
     Begun,
-    /// The lock may belong to another run now.
+    /// Its place of the key may belong to another run now.
     Lost,
 }
 
@@ -80,6 +82,16 @@ impl LeaseTimers {
     /// The time from which it may be extended together with others.
     pub(crate) fn early_at(&self) -> Instant {
         self.extend_at.checked_sub(self.duration / EARLY).unwrap_or(self.extend_at)
+    }
+
+    /// The times of two leases that are extended together.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            duration: self.duration,
+            extend_at: self.extend_at.min(other.extend_at),
+            cancel_at: self.cancel_at.min(other.cancel_at),
+            drop_at: self.drop_at.min(other.drop_at),
+        }
     }
 
     /// The lease ends earlier, by `jump`: it is extended now. The run is not cancelled for as long as
@@ -225,7 +237,7 @@ impl ActiveRun {
                 }
             }
             (Delivery::AtMostOnce, Turn::Lost) => RunResult::Failed(
-                "dropped: the lease of its mutex group was not extended in time".to_owned(),
+                "dropped: its place of its concurrency key was not extended in time".to_owned(),
             ),
             (Delivery::AtMostOnce, _) => RunResult::Cancelled,
         }
@@ -234,8 +246,8 @@ impl ActiveRun {
     /// `true` if the run may continue when its lease has ended: no other run waits for that. It is
     /// recorded as lost, and when the store answers again, an extension or its end replaces the loss.
     pub(crate) fn may_outlive_lease(&self) -> bool {
-        let Settings { delivery, overlap, mutex, .. } = &*self.settings;
-        *delivery == Delivery::AtMostOnce && *overlap == Overlap::Allow && mutex.is_none()
+        let Settings { delivery, overlap, .. } = &*self.settings;
+        *delivery == Delivery::AtMostOnce && *overlap == Overlap::Allow && self.key.is_none()
     }
 
     /// The job's placement, which decides where its record is.

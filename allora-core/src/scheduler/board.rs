@@ -6,7 +6,7 @@
 use crate::{
     backend::{JobState, Outcome},
     event::Event,
-    health::{JobProblem, JobStatus, Notifications, Place, ProblemReason, UnhandledKind},
+    health::{JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason, UnhandledKind},
     planner::PlannedJob,
     registry::Fleet,
     time::{Time, saturating_add},
@@ -48,6 +48,7 @@ pub(super) struct Conditions {
     pub(super) clock_offset_ms: Option<i64>,
     pub(super) full_since: Option<Time>,
     pub(super) unresolved: usize,
+    pub(super) key_waits: Vec<Arc<KeyWait>>,
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
     /// The number of overdue jobs at the watcher's last look.

@@ -20,7 +20,7 @@ use crate::{
     event::Event,
     health::Notifications,
     job::Placement,
-    name::is_internal,
+    name::{is_internal, is_key_record},
     planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
 };
@@ -101,7 +101,8 @@ impl Claimer {
         }
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
         let Self { node, mut driver, .. } = self;
-        resolve(&node, driver.planner.take_unresolved()).await;
+        let claims = driver.planner.take_unresolved();
+        resolve(&node, claims, driver.planner.take_keys()).await;
     }
 
     async fn tick(&mut self) -> Result {
@@ -195,14 +196,19 @@ impl Claimer {
             self.node.extend_now(name);
         }
         match notification {
-            Notification::Job(name) if self.node.groups.on_notification(&name) => {}
+            Notification::Job(name) if is_key_record(&name) => {
+                self.driver.planner.on_notification(&name);
+            }
             Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();
                 self.driver.planner.on_notification(&name);
             }
             Notification::DueAt(at) => self.search.on_notification(at),
-            Notification::Changed => self.search.on_notification(Time::MIN_UTC),
+            Notification::Changed => {
+                self.search.on_notification(Time::MIN_UTC);
+                self.driver.planner.on_key_free(None);
+            }
         }
     }
 
@@ -359,7 +365,8 @@ impl Claimer {
     /// and the unresolved ones.
     fn count_claims(&self, on_their_way: &[Request]) {
         let claims = on_their_way.iter().filter(|request| request.is_claim()).count();
-        self.node.shared().claiming = claims + self.driver.planner.unresolved();
+        let planner = &self.driver.planner;
+        self.node.shared().claiming = claims + planner.unresolved() + planner.reserved();
     }
 
     /// Searches the due records that this node does not have in memory.

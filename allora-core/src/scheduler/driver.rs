@@ -123,6 +123,7 @@ impl Driver {
             self.publish(name);
         }
         self.node.emit(events);
+        self.publish_keys();
         (tick, now)
     }
 
@@ -169,6 +170,7 @@ impl Driver {
         self.planner.on_failed_replies(failed, whole_millis(now), &mut events);
         self.node.emit(events);
         self.publish_unresolved();
+        self.publish_keys();
         self.node.start(starts, sent, now);
         cancelled.iter().for_each(|name| self.node.extend_now(name));
         failure.map_or(Ok(()), Err)
@@ -197,6 +199,13 @@ impl Driver {
             }
             Reply::Deleted => true,
             _ => false,
+        }
+    }
+
+    /// Publishes the waits for concurrency keys.
+    fn publish_keys(&mut self) {
+        if let Some(waits) = self.planner.key_waits() {
+            self.node.board.conditions().key_waits = waits;
         }
     }
 

@@ -1,7 +1,6 @@
 //! Events, the state of the store, and the health of the node.
 
 use super::{
-    active_run::Turn,
     node::{Node, Stop},
     store_health::{Failure, Part, State},
 };
@@ -9,8 +8,8 @@ use crate::{
     error::{Error, ErrorKind},
     event::Event,
     health::{
-        CapacityStatus, Health, JobProblem, JobStatus, NodesStatus, Notifications, OrphansStatus,
-        Place, ProblemReason, StoreStatus,
+        CapacityStatus, Health, JobProblem, JobStatus, KeyWait, NodesStatus, Notifications,
+        OrphansStatus, Place, ProblemReason, StoreStatus,
     },
 };
 use std::{
@@ -68,14 +67,9 @@ impl Node {
         let mono = self.runtime.now();
         let (at, age, is_stopping, mut capacity, jobs) = {
             let shared = self.shared();
-            let waits = |turn: Turn, has_key: bool| turn == Turn::Waits && has_key;
-            let waiting = shared.active.iter().filter(|(_, active)| {
-                active.result.is_none() && waits(active.turn, active.settings.mutex.is_some())
-            });
             let capacity = CapacityStatus {
                 limit: self.config.concurrency,
                 used: shared.running,
-                waiting_for_key: waiting.count(),
                 full_since: None,
             };
             let age = shared.clock_is_known.then(|| shared.clock.age(mono));
@@ -133,6 +127,7 @@ impl Node {
             jobs,
             paused,
             problems,
+            key_waits: conditions.key_waits.iter().map(|wait| KeyWait::clone(wait)).collect(),
             unhandled_kinds: conditions.kinds.into_values().collect(),
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),

@@ -5,7 +5,6 @@ use super::{
     execution::{Report, Timeout, begin},
     middleware::Next,
     monotonic::later,
-    mutex::{Waiting, in_turn},
     node::{Node, SharedState, Stop},
 };
 use crate::{
@@ -38,12 +37,6 @@ impl Node {
         for (id, run, spec, late) in begun {
             let node = self.clone();
             let job = Next::new(self.middleware.clone(), spec.job);
-            if let Some(group) = spec.settings.mutex.clone() {
-                let duration = self.lease_duration(&spec.settings);
-                let waiting = Waiting { id, run, job, group, duration, late, won: now };
-                self.runtime.spawn(Box::pin(in_turn(node, waiting)));
-                continue;
-            }
             self.runtime.spawn(Box::pin(begin(Report::new(node, id), job, run, late)));
         }
     }
@@ -90,9 +83,14 @@ impl Node {
         decided: Time,
         now: Instant,
     ) -> Option<(RunId, Run, JobSpec, Duration)> {
-        let Start { slot, name, spec, claimed, then, late } = start;
+        let Start { slot, name, spec, claimed, then, late, key } = start;
         let duration = self.lease_duration(&spec.settings);
-        let timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
+        let mut timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
+        if let Some(key) = &key {
+            // A short lease, which is extended at once.
+            timers = timers.with(LeaseTimers::new(sent, since(key.until, decided), duration));
+            timers.extend_at = sent;
+        }
         let expired = now >= timers.cancel_at;
         let data = spec.payload.as_ref().map(|payload| payload.data.clone());
         let run = Run::new(Inner {
@@ -107,6 +105,9 @@ impl Node {
             can_retry: matches!(spec.settings.delivery, Delivery::AtLeastOnce { .. }),
             control: Control::default(),
         });
+        if let Some(key) = &key {
+            run.control().set_mutex_fence(key.fence);
+        }
         // A run is released at once if its lease may have ended already, or if the scheduler began
         // to stop after the request was sent.
         let refused = expired || shared.stop != Stop::No;
@@ -122,6 +123,7 @@ impl Node {
             cancelled_at: None,
             result: end,
             lost: false,
+            key,
             turn: Turn::Waits,
         };
         let id = shared.active.insert(live);

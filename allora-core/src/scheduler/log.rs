@@ -36,6 +36,16 @@ pub(crate) fn log(event: &Event) {
                 debug!(target: "allora", job = %name, %scheduled_at, attempt, fence, ?took, outcome, "run ended");
             }
         },
+        Event::KeyBusy { name, wait } => {
+            let (key, holders) = (&wait.key, wait.holders());
+            debug!(target: "allora", job = %name, key, holders, "occurrence waits for its concurrency key");
+        }
+        Event::KeyFree { name, key, waited } => {
+            debug!(target: "allora", job = %name, %key, ?waited, "the wait for the concurrency key is over");
+        }
+        Event::KeyLimitsDiffer { name, key, limit, other } => {
+            warn!(target: "allora", job = %name, %key, limit, other, remedy, "jobs of this concurrency key have different limits");
+        }
         Event::OccurrencesMissed { name, first, last, count, reason } => {
             let reason = reason.word();
             warn!(target: "allora", job = %name, %first, %last, ?count, reason, "occurrences missed");

@@ -27,8 +27,6 @@ mod log;
 mod middleware;
 mod misplaced;
 mod monotonic;
-mod mutex;
-mod mutex_groups;
 mod node;
 mod notify;
 mod pending_update;

@@ -8,7 +8,6 @@ use super::{
     local::LocalBackend,
     middleware::Middleware,
     monotonic::later,
-    mutex_groups::Groups,
     notify::Notify,
     store_health::StoreHealth,
     timer_queue::TimerQueue,
@@ -65,8 +64,6 @@ pub(crate) struct Node {
     pub(crate) claimers: ByPlacement<Notify>,
     /// Wakes the supervisor: a run has ended, or must be ended.
     pub(crate) supervisor: Notify,
-    /// The mutex groups of this node's runs.
-    pub(crate) groups: Groups,
     /// The store's clock was set back, and the watcher has not seen it yet.
     pub(super) was_set_back: AtomicBool,
     /// Wakes the watcher: the scheduler stops.
@@ -95,8 +92,6 @@ pub(crate) struct SharedState {
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
-    /// Runs that wait for a group's lock or have not released it.
-    pub(crate) in_turn: usize,
     /// Claims on their way to the store, or without a reply.
     pub(crate) claiming: usize,
     /// Claims whose outcome is not known, or whose occurrence is not released, when the scheduler
@@ -188,7 +183,6 @@ impl Node {
             inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,
-            in_turn: 0,
             claiming: 0,
             unresolved: 0,
             ended: Vec::new(),
@@ -210,7 +204,6 @@ impl Node {
             middleware,
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
-            groups: Groups::default(),
             was_set_back: AtomicBool::new(false),
             watcher: Notify::default(),
             registry: Notify::default(),
@@ -384,8 +377,7 @@ impl Node {
             self.was_set_back.store(true, Ordering::Release);
             self.claimers[Placement::OneNode].notify();
         }
-        if let Some(jump) = jump {
-            self.groups.on_jump(jump);
+        if jump.is_some() {
             self.supervisor.notify();
         }
     }

@@ -1,7 +1,7 @@
 //! Extensions and ends of runs on their way to the store.
 
 use super::{
-    active_run::{ActiveRun, LeaseTimers, RunId, RunResult},
+    active_run::{ActiveRun, LeaseTimers, RunId, RunResult, Turn},
     inbox::{Input, Update},
     node::{Node, SharedState},
     store_request::{OP, reschedule, within},
@@ -10,6 +10,8 @@ use crate::{
     backend::{Action, Applied, Backend, Batch, OPERATION_BYTES, Operation, Reply, TimeSource},
     error::{Error, Result},
     event::Event,
+    job::Placement,
+    planner::HeldKey,
     run::Run,
 };
 use std::time::{Duration, Instant};
@@ -23,6 +25,10 @@ pub(super) struct PendingUpdate {
     /// The output of a run that has ended.
     output: Option<String>,
     duration: Duration,
+    /// The run's lease is lost: only its key is released.
+    is_lost: bool,
+    /// The place of its concurrency key, which is extended or released with it.
+    key: Option<HeldKey>,
 }
 
 /// The updates whose operations failed individually, and the last error.
@@ -41,6 +47,8 @@ struct Effect<'a> {
     is_lost: bool,
     /// Its lease had ended.
     is_recovered: bool,
+    /// The place of its concurrency key is lost.
+    key_is_lost: bool,
 }
 
 impl PendingUpdate {
@@ -48,7 +56,8 @@ impl PendingUpdate {
     pub(super) fn of(id: RunId, active: &ActiveRun) -> Self {
         let (run, result) = (active.run.clone(), active.result.clone());
         let output = result.as_ref().and_then(|_| run.control().output());
-        Self { id, run, result, output, duration: active.timers.duration }
+        let (is_lost, key) = (active.lost, active.key.clone());
+        Self { id, run, result, output, duration: active.timers.duration, is_lost, key }
     }
 
     /// The largest size of its operation.
@@ -59,7 +68,21 @@ impl PendingUpdate {
             ) => error.len(),
             _ => 0,
         };
-        OPERATION_BYTES + error + self.output.as_ref().map_or(0, String::len)
+        2 * OPERATION_BYTES + error + self.output.as_ref().map_or(0, String::len)
+    }
+
+    /// The operations on the run and on its key.
+    fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
+        let run = (!self.is_lost).then(|| self.operation());
+        let key = self.key.as_ref().map(|key| {
+            let (fence, duration) = (key.fence, self.duration);
+            let action = match &self.result {
+                Some(_) => Action::ReleaseKey { fence },
+                None => Action::Extend { fence, duration },
+            };
+            Operation::new(&key.record, action)
+        });
+        run.into_iter().chain(key)
     }
 
     fn operation(&self) -> Operation<'_> {
@@ -71,11 +94,54 @@ impl PendingUpdate {
         Operation::new(self.run.name(), action).output(self.output.as_deref())
     }
 
+    /// Applies the replies: to the operation on the run, if there was one, and to that on its key.
+    fn on_replies(
+        &self,
+        shared: &mut SharedState,
+        replies: (Option<Reply>, Option<Reply>),
+        times: (Instant, Instant),
+    ) -> Option<Effect<'_>> {
+        let (reply, key_reply) = replies;
+        let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
+        let mut key_is_lost = false;
+        match (&self.result, key_reply) {
+            (Some(_), Some(_)) => {
+                active.key = None;
+                if let Some(key) = &self.key {
+                    // Other jobs of this node may wait for it.
+                    let input = Input::Changed(key.record.clone());
+                    let _ = shared.inboxes[Placement::OneNode].push(input);
+                }
+            }
+            (None, Some(Reply::Extended(_))) | (_, None) => {}
+            (None, Some(_)) => {
+                key_is_lost = active.result.is_none();
+                (active.key, active.turn) = (None, Turn::Lost);
+            }
+        }
+        let Some(reply) = reply else {
+            let ended = shared.active.try_remove(self.id);
+            let reply = Reply::Accepted;
+            return Some(Effect {
+                update: self,
+                reply,
+                ended,
+                is_lost: false,
+                is_recovered: false,
+                key_is_lost,
+            });
+        };
+        let mut effect = self.on_reply(shared, reply, key_is_lost, times)?;
+        effect.key_is_lost = key_is_lost;
+        Some(effect)
+    }
+
     /// Applies the reply to the run.
     fn on_reply(
         &self,
         shared: &mut SharedState,
         reply: Reply,
+        key_is_lost: bool,
         (sent, now): (Instant, Instant),
     ) -> Option<Effect<'_>> {
         let is_kept =
@@ -100,7 +166,9 @@ impl PendingUpdate {
                     active.run.control().request_cancel();
                 }
                 (active.extending, active.unconfirmed) = (false, false);
-                active.timers = LeaseTimers::new(sent, self.duration, self.duration);
+                if !key_is_lost {
+                    active.timers = LeaseTimers::new(sent, self.duration, self.duration);
+                }
                 is_extended = true;
             }
             (None, _) => active.lost = true,
@@ -114,7 +182,8 @@ impl PendingUpdate {
         let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
         // An input of this sort has no destructor of the user.
         let _ = shared.inboxes[placement].push(Input::Update(update));
-        Some(Effect { update: self, reply, ended, is_lost: !is_kept, is_recovered })
+        let is_lost = !is_kept;
+        Some(Effect { update: self, reply, ended, is_lost, is_recovered, key_is_lost })
     }
 }
 
@@ -142,7 +211,8 @@ async fn apply(
     time: TimeSource,
     updates: &[PendingUpdate],
 ) -> Result<Applied> {
-    let operations: Vec<Operation<'_>> = updates.iter().map(PendingUpdate::operation).collect();
+    let operations: Vec<Operation<'_>> =
+        updates.iter().flat_map(PendingUpdate::operations).collect();
     reschedule(backend, Batch::new(&node.id, time, &operations)).await
 }
 
@@ -153,10 +223,17 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
     let mut effects = Vec::with_capacity(updates.len());
     {
         let mut shared = node.shared();
-        for (update, reply) in updates.iter().zip(applied.replies) {
-            match reply {
-                Ok(reply) => effects.extend(update.on_reply(&mut shared, reply, (sent, now))),
-                Err(error) => {
+        let mut replies = applied.replies.into_iter();
+        for update in updates {
+            let reply = (!update.is_lost).then(|| replies.next()).flatten().transpose();
+            let key_reply = update.key.as_ref().and_then(|_| replies.next()).transpose();
+            match (reply, key_reply) {
+                (Ok(reply), Ok(key_reply)) => {
+                    let replies = (reply, key_reply);
+                    effects.extend(update.on_replies(&mut shared, replies, (sent, now)));
+                }
+                // The accepted operation is repeated with the other one.
+                (Err(error), _) | (_, Err(error)) => {
                     let active = shared.active.get(update.id);
                     if let Some((slot, placement)) =
                         active.map(|active| (active.slot, active.placement()))
@@ -174,6 +251,11 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
     for effect in effects {
         let run = &effect.update.run;
         let (name, fence) = (run.shared_name(), run.fence());
+        if let (true, Some(key)) = (effect.key_is_lost, &effect.update.key) {
+            let (name, key) = (name.clone(), Some(key.key.clone()));
+            node.emit([Event::LeaseLost { name, key, fence }]);
+            run.control().drop_now();
+        }
         if effect.is_recovered {
             node.emit([Event::Recovered { name, fence }]);
         } else if effect.is_lost {
@@ -186,7 +268,9 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
             }
         }
         match (effect.reply, effect.ended) {
-            (Reply::Extended(_) | Reply::CancelRequested(_), _) => run.control().confirm(),
+            (Reply::Extended(_) | Reply::CancelRequested(_), _) if !effect.key_is_lost => {
+                run.control().confirm();
+            }
             // Another run may wait for the end of this one.
             (_, Some(ended)) => node.claimers[ended.placement()].notify(),
             (_, None) => {}

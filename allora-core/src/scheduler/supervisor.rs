@@ -1,7 +1,7 @@
 //! The half of a scheduler that keeps its runs alive: extends leases, records ends, cancels runs.
 
 use super::{
-    active_run::RunId,
+    active_run::{RunId, Turn},
     lane::Lane,
     monotonic::later,
     node::{Node, SharedState, Stop},
@@ -120,7 +120,9 @@ impl Supervisor {
             for id in std::mem::take(&mut shared.ended) {
                 match shared.active.get(id) {
                     // The store has no record of it, or the lease belongs to another node.
-                    Some(active) if active.lost => lost.extend(shared.active.try_remove(id)),
+                    Some(active) if active.lost && active.key.is_none() => {
+                        lost.extend(shared.active.try_remove(id))
+                    }
                     Some(active) if active.placement() == Placement::EveryNode => {
                         local.push(PendingUpdate::of(id, active));
                     }
@@ -195,7 +197,7 @@ impl Supervisor {
                         let (name, fence) = (active.run.shared_name(), active.run.fence());
                         events.push(Event::LeaseRenewalFailed {
                             name,
-                            key: None,
+                            key: active.key.as_ref().map(|key| key.key.clone()),
                             fence,
                             continues,
                         });
@@ -220,6 +222,10 @@ impl Supervisor {
                             let stopping = self.stopping;
                             let stopped = stopping.is_some_and(|stopping| now >= stopping.drop_at);
                             self.cancelled += usize::from(stopped);
+                            if !stopped && active.key.is_some() {
+                                // Another run may have its place of the key.
+                                active.turn = Turn::Lost;
+                            }
                             ends.push((active.run.clone(), true));
                         }
                         None
@@ -258,8 +264,7 @@ impl Supervisor {
     fn is_over(&self, now: Instant) -> Option<Stopped> {
         let stopping = self.stopping?;
         let shared = self.node.shared();
-        let idle = shared.active.is_empty() && shared.in_turn == 0;
-        let is_done = self.has_claimed.load(Ordering::Acquire) && idle;
+        let is_done = self.has_claimed.load(Ordering::Acquire) && shared.active.is_empty();
         let stopped = Stopped {
             cancelled: self.cancelled,
             unrecorded: shared.active.len(),

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     backend::{Action, Batch, Claim, Operation, Reply, TimeSource},
     error::Result,
+    planner::KeyRelease,
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -27,13 +28,17 @@ enum State {
     Unknown(Box<Claim>),
     /// It has succeeded. The occurrence is to be released.
     Claimed { fence: i64 },
+    /// A concurrency key is or may be held.
+    Key(Box<KeyRelease>),
 }
 
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
-pub(super) async fn resolve(node: &Node, claims: Vec<(Arc<str>, Claim)>) {
+pub(super) async fn resolve(node: &Node, claims: Vec<(Arc<str>, Claim)>, keys: Vec<KeyRelease>) {
     let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(Box::new(claim)) };
-    let mut claims: VecDeque<_> = claims.into_iter().map(unresolved).collect();
+    let key = |key: KeyRelease| Unresolved { name: key.job(), state: State::Key(Box::new(key)) };
+    let mut claims: VecDeque<_> =
+        claims.into_iter().map(unresolved).chain(keys.into_iter().map(key)).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
     loop {
         node.shared().unresolved = claims.len();
@@ -61,7 +66,12 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
     for reply in applied.replies {
         let Some(mut claim) = claims.pop_front() else { break };
         match reply {
-            Ok(Reply::Claimed(claimed)) => claim.state = State::Claimed { fence: claimed.fence },
+            Ok(Reply::Claimed(claimed)) => {
+                claim.state = match claim.state {
+                    State::Key(key) => State::Key(Box::new(key.granted(&claimed))),
+                    _ => State::Claimed { fence: claimed.fence },
+                };
+            }
             Ok(_) => continue,
             Err(error) => failure = Err(error),
         }
@@ -75,6 +85,7 @@ impl Unresolved {
         let action = match &self.state {
             State::Unknown(claim) => Action::Claim(Claim::clone(claim)),
             State::Claimed { fence } => Action::Release { fence: *fence },
+            State::Key(key) => return key.operation(),
         };
         Operation::new(&self.name, action)
     }

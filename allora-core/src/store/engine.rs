@@ -430,6 +430,10 @@ fn notification_of(
         (Action::Cancel { .. } | Action::Delete, Ok(_)) if record.is_some_and(is_cancelled) => {
             Some(cancel())
         }
+        // A job waits for the place.
+        (Action::ReleaseKey { .. }, Ok(Reply::Accepted)) => {
+            record.filter(|record| !record.waiters.is_empty()).map(|_| job())
+        }
         (Action::Create(_), Ok(_)) => head_due_at().map(Notification::DueAt),
         (
             Action::Modify(_)
@@ -482,6 +486,8 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Complete { .. }
         | Action::Retry { .. }
         | Action::Release { .. }
+        | Action::ClaimKey(_)
+        | Action::ReleaseKey { .. }
         | Action::Read
         | Action::Redefine { .. }
         | Action::Claim(_)

@@ -31,7 +31,8 @@ use std::fmt;
 /// | `delay 30s`, `jitter 1m` | a fixed delay after the scheduled time; the longest jitter |
 /// | `start …`, `end …` | the earliest and the latest scheduled time, as RFC 3339 |
 /// | `max-runs 12` | the largest number of occurrences |
-/// | `mutex tapes` | the mutex group, whose jobs run one at a time |
+/// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
+/// | `max-key-wait 1h` | the longest wait for the key |
 /// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
 /// | `only-within 9:00-17:30` | the hours within which it runs |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | a period in which it does not run |
@@ -191,7 +192,7 @@ fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {
 mod tests {
     use super::*;
     use crate::{
-        job::{CatchUp, Delivery, Overlap, Retry},
+        job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry},
         schedule,
     };
     use std::time::Duration;
@@ -235,7 +236,10 @@ mod tests {
             "* * * * *; delay 1m; except 2026-02-30; jitter 1m",
             "setting, column 29: \"2026-02-30\"",
         );
-        check("* * * * *; mutex é; only-within 9-17", "setting, column 34: \"9-17\" is not a span");
+        check(
+            "* * * * *; concurrency-key é; only-within 9-17",
+            "setting, column 44: \"9-17\" is not a span",
+        );
         check("* * * * *; except 2026-02-28; zone Europe/Rome", "");
         check("0 9 * * *; except 0 9 * * *", "every occurrence is excluded");
         check(
@@ -291,7 +295,13 @@ mod tests {
             let start = settings.start.unwrap_or_default();
             settings.end = self.maybe(|random| start + random.period());
             settings.max_runs = self.maybe(|random| 1 + random.below(u64::MAX - 1));
-            settings.mutex = self.maybe(|_| "tapes/é".into());
+            settings.concurrency_key = self.maybe(|random| {
+                let key = ["tapes/é", "tenant:7"][random.below(2) as usize];
+                ConcurrencyKey::new(key, 1 + random.below(3) as u32)
+            });
+            if settings.concurrency_key.is_some() {
+                settings.max_key_wait = self.maybe(Self::period);
+            }
             settings
         }
     }
@@ -327,7 +337,8 @@ mod tests {
     fn garbage_is_refused_and_nothing_panics() {
         let full = "* * * * *; zone Asia/Tokyo; at-least-once 30000ms; catch-up all 3; window 1h; \
                     retry 3 1s 1h; delay 1s; jitter 2s; start 2026-01-01T00:00:00.000Z; \
-                    end 2027-01-01T00:00:00.000Z; max-runs 3; mutex tapes; timeout 5s";
+                    end 2027-01-01T00:00:00.000Z; max-runs 3; concurrency-key tapes:2; \
+                    max-key-wait 1h; timeout 5s";
         assert!(Definition::parse("job", full).is_ok());
         let mut random = Random(11);
         for _ in 0..4_000 {
@@ -353,7 +364,8 @@ mod tests {
             .at_least_once(Duration::from_secs(30))
             .delay(Duration::from_secs(5))
             .max_runs(3)
-            .mutex("tapes");
+            .concurrency_key("tapes", 3)
+            .max_key_wait(Duration::from_secs(60));
         let definition = Definition::parse("job", &entry.definition()).unwrap();
         assert_eq!(definition.settings(), &*entry.settings);
         assert_eq!(definition.to_string(), entry.definition());

@@ -289,6 +289,7 @@ mod tests {
             new().zone("Europe/Paris").delay(second).jitter(second).timeout(second).window(second),
             new().starting(at).ending(at).max_runs(u64::MAX).first_run(at),
             new().catch_up(CatchUp::None).mutex("tapes"),
+            new().concurrency_key("tapes", 3).max_key_wait(second),
             new().catch_up(CatchUp::All { limit: 3 }),
             new().data(&serde_json::json!({ "b": [1, 2.5, null, "x"], "a": u64::MAX })),
             new().data_bytes("{ \"b\": 1, \"a\": 2 }"),

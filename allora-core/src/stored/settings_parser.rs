@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    job::{CatchUp, Delivery, Overlap, Retry, Settings},
+    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings, is_number},
     schedule::{Field, ParseError, parse_instant, parse_period},
     time::Time,
 };
@@ -19,7 +19,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The names of the settings.
 #[cfg(feature = "json")]
-pub(super) const SETTINGS: [&str; 13] = [
+pub(super) const SETTINGS: [&str; 14] = [
     "zone",
     "at-least-once",
     "catch-up",
@@ -32,7 +32,8 @@ pub(super) const SETTINGS: [&str; 13] = [
     "start",
     "end",
     "max-runs",
-    "mutex",
+    "concurrency-key",
+    "max-key-wait",
 ];
 
 /// The settings read so far.
@@ -114,7 +115,11 @@ impl Read {
             "start" => settings.start = Some(words.instant()?),
             "end" => settings.end = Some(words.instant()?),
             "max-runs" => settings.max_runs = Some(words.number()?),
-            "mutex" => settings.mutex = Some(words.value("a group's name")?.1.into()),
+            "concurrency-key" => {
+                settings.concurrency_key =
+                    Some(words.rest("a key, or a key and a limit, as in tapes:2")?);
+            }
+            "max-key-wait" => settings.max_key_wait = Some(words.period()?),
             _ => {
                 return Err(wrong(name_at, name, "is not a setting of this build")
                     .remedy("correct it, or update this program"));
@@ -185,6 +190,23 @@ impl FromStr for Overlap {
             }
         };
         words.next().map_or(Ok(policy), |more| Err(too_many(more)))
+    }
+}
+
+/// Reads a key, or a key, a colon and a limit. Without a limit it is 1.
+impl FromStr for ConcurrencyKey {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut words = split(0, text);
+        let (at, word) = words.next().unwrap_or((0, text));
+        let key = match word.rsplit_once(':') {
+            Some((key, limit)) if is_number(limit) => {
+                Self::new(key, number(at + key.len() + 1, limit)?)
+            }
+            _ => Self::new(word, 1),
+        };
+        words.next().map_or(Ok(key), |more| Err(too_many(more)))
     }
 }
 

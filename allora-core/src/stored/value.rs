@@ -4,7 +4,7 @@ use super::{Definition, Gap};
 use crate::{
     backend::JobState,
     error::{Error, Result},
-    job::{CatchUp, Delivery, Overlap, Retry, Settings},
+    job::{CatchUp, ConcurrencyKey, Delivery, Overlap, Retry, Settings},
     record::MAX_DATA,
     time::{Time, whole_millis},
 };
@@ -266,10 +266,23 @@ impl StoredSchedule {
         self
     }
 
-    /// Runs one at a time with all jobs of this group, in code and stored, on all nodes: see
-    /// [`JobSpec::mutex`](crate::JobSpec::mutex).
-    pub fn mutex(mut self, group: impl Into<Arc<str>>) -> Self {
-        self.settings.mutex = Some(group.into());
+    /// Shares a limit of active runs with all jobs of this key, in code and stored, on all nodes: see
+    /// [`JobSpec::concurrency_key`](crate::JobSpec::concurrency_key).
+    pub fn concurrency_key(mut self, key: impl Into<Arc<str>>, limit: u32) -> Self {
+        self.settings.concurrency_key = Some(ConcurrencyKey::new(key, limit));
+        self
+    }
+
+    /// Runs one at a time with all jobs of this key:
+    /// [`concurrency_key(key, 1)`](Self::concurrency_key).
+    pub fn mutex(self, key: impl Into<Arc<str>>) -> Self {
+        self.concurrency_key(key, 1)
+    }
+
+    /// Sets the longest wait for the concurrency key: see
+    /// [`JobSpec::max_key_wait`](crate::JobSpec::max_key_wait).
+    pub fn max_key_wait(mut self, wait: Duration) -> Self {
+        self.settings.max_key_wait = Some(wait);
         self
     }
 

@@ -122,7 +122,12 @@ mod tests {
 
     #[test]
     fn entries_are_read_as_they_were_written() {
-        for reason in [NotRunReason::CatchUp, NotRunReason::Window, NotRunReason::Overlap] {
+        for reason in [
+            NotRunReason::CatchUp,
+            NotRunReason::Window,
+            NotRunReason::Overlap,
+            NotRunReason::ConcurrencyKey,
+        ] {
             let range = HistoryEntry { reason: Some(reason), count: None, ..range() };
             assert_eq!(decode_entry(&encode_entry(&range)), Ok(range));
         }

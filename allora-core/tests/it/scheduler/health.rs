@@ -399,14 +399,12 @@ fn what_waits_by_its_own_policy_is_not_overdue() {
     scene.lab.until(205.0);
     let health = scene.health();
     assert!(health.problems.is_empty(), "{health}");
-    assert_eq!((health.paused, health.capacity.waiting_for_key), (1, 1));
+    assert_eq!((health.paused, health.key_waits.len()), (1, 1));
     let lines = scene.lines("jobs: ");
     assert_eq!(lines, ["jobs: 5 in code, 1 paused, 0 with a problem"]);
-    assert_eq!(
-        scene.lines("capacity: "),
-        ["capacity: 4 of 1000 runs, 1 wait for a concurrency key"]
-    );
-    assert_eq!(scene.member.news(), ["Ready"]);
+    assert_eq!(scene.lines("capacity: "), ["capacity: 3 of 1000 runs"]);
+    assert_eq!(scene.lines("job second: waits since").len(), 1);
+    assert_eq!(scene.member.news(), ["Ready", "KeyBusy"]);
 }
 
 #[test]

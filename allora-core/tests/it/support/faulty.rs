@@ -175,10 +175,15 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
                 return pending().await;
             }
         } else {
-            let mut names: Vec<_> = batch.operations.iter().map(|one| one.name).collect();
+            // Several jobs may have the same concurrency key.
+            let is_key = |one: &&Operation<'_>| {
+                matches!(one.action, Action::ClaimKey(_) | Action::ReleaseKey { .. })
+            };
+            let others: Vec<_> = batch.operations.iter().filter(|one| !is_key(one)).collect();
+            let mut names: Vec<_> = others.iter().map(|one| one.name).collect();
             names.sort_unstable();
             names.dedup();
-            if names.len() != batch.operations.len() {
+            if names.len() != others.len() {
                 self.faults.doubled_operations.fetch_add(1, Relaxed);
             }
         }
@@ -190,7 +195,10 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
                 return Err(Error::new(ErrorKind::Other, "this role may not write"));
             }
         }
-        let claims = batch.operations.iter().any(|one| matches!(one.action, Action::Claim(_)));
+        let claims = batch
+            .operations
+            .iter()
+            .any(|one| matches!(one.action, Action::Claim(_) | Action::ClaimKey(_)));
         let slow = *self.faults.per_operation.lock().unwrap();
         self.sleep(slow * batch.operations.len() as u32).await;
         let (mut fate, there, back) = self.fate()?;

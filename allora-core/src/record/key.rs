@@ -1,0 +1,303 @@
+//! The record of a concurrency key: the leases of its holders, and the queue of the jobs that wait.
+
+use super::{OpContext, Record, define};
+use crate::{
+    backend::{ClaimKey, Claimed, Lease, Occurrence, OnExpiry, Reply, Sharing, Waiter},
+    time::{Time, saturating_add, whole_millis},
+};
+use std::time::Duration;
+
+/// The time for which a refused claim keeps its place in the queue of a concurrency key, unless it
+/// is repeated.
+pub const KEEP_WAITER: Duration = Duration::from_secs(6);
+
+/// The largest number of jobs in the queue of one key. Of more, those that come last have no place
+/// until others have left.
+pub const MAX_WAITERS: usize = 256;
+
+/// The definition in the record of a key.
+const DEFINITION: &str = "concurrency key";
+
+/// Claims a place of the key for a job, or writes the job into the queue.
+pub(super) fn claim(
+    slot: &mut Option<Record>,
+    name: &str,
+    key: &ClaimKey<'_>,
+    context: OpContext<'_>,
+) -> Reply {
+    define::register(slot, DEFINITION, u64::from(key.limit), None, context);
+    let Some(record) = slot else { return Reply::Absent };
+    match record.claim_key(key, context) {
+        Some(claimed) => Reply::Claimed(claimed),
+        None => Reply::State(Box::new(record.state(name))),
+    }
+}
+
+impl Record {
+    fn claim_key(&mut self, key: &ClaimKey<'_>, context: OpContext<'_>) -> Option<Claimed> {
+        let now = context.now;
+        let until = whole_millis(saturating_add(now, key.duration));
+        let same = self.leases.iter().position(|lease| lease.claim_id == key.claim_id);
+        if let Some(lease) = same.and_then(|i| self.leases.get_mut(i))
+            && lease.until > now
+        {
+            lease.until = lease.until.max(until);
+            let lease = lease.clone();
+            return Some(self.claimed(&lease));
+        }
+        let live = || self.leases.iter().filter(|lease| lease.until > now);
+        let is_same = |lease: &Lease| {
+            lease.due_at == key.due_at && lease.occurrence.trigger.as_deref() == Some(key.job)
+        };
+        if live().any(is_same) {
+            // Another node is about to claim this occurrence, or runs it.
+            return None;
+        }
+        let places = (key.limit as usize).saturating_sub(live().count());
+        let waits = |waiter: &&Waiter| is_live(waiter, now) && waiter.place() < key.place();
+        let before = self.waiters.iter().filter(waits).count();
+        if before >= places || self.paused.is_some() {
+            self.wait_for_key(key, now);
+            return None;
+        }
+        let mine = self.waiters.extract_if(.., |waiter| waiter.place() == key.place());
+        let since = mine.map(|waiter| waiter.since).chain(key.since).min();
+        self.waiters.retain(|waiter| is_live(waiter, now));
+        // The end of a run that has lost the key is not accepted any more.
+        self.leases.retain(|lease| lease.until > now);
+        self.version = u64::from(key.limit);
+        let scheduled_at = whole_millis(since.unwrap_or(now).min(now));
+        let lease = Lease {
+            node: context.node.to_owned(),
+            claim_id: key.claim_id,
+            fence: self.draw_fence(now),
+            occurrence: Occurrence { scheduled_at, trigger: Some(key.job.to_owned()) },
+            attempt: 1,
+            due_at: key.due_at,
+            started_at: whole_millis(now),
+            until,
+            on_expiry: OnExpiry::Lost,
+            sharing: Sharing::Shared,
+        };
+        let claimed = self.claimed(&lease);
+        self.leases.push(lease);
+        Some(claimed)
+    }
+
+    /// Writes the job into the queue, or prolongs its place when half of the time is over.
+    fn wait_for_key(&mut self, key: &ClaimKey<'_>, now: Time) {
+        let until = whole_millis(saturating_add(now, KEEP_WAITER));
+        let since = key.since.unwrap_or(now).min(now);
+        if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.place() == key.place())
+            && is_live(waiter, now)
+        {
+            waiter.since = waiter.since.min(whole_millis(since));
+            if saturating_add(now, KEEP_WAITER / 2) >= waiter.until {
+                waiter.until = until;
+            }
+            return;
+        }
+        self.waiters.retain(|waiter| is_live(waiter, now) && waiter.place() != key.place());
+        let place = self.waiters.partition_point(|waiter| waiter.place() < key.place());
+        let waiter = Waiter::new(key.job, key.due_at, whole_millis(since), until);
+        self.waiters.insert(place, waiter);
+        self.waiters.truncate(MAX_WAITERS);
+    }
+
+    /// Releases the place of the holder with this fence.
+    pub(super) fn release_key(&mut self, fence: i64) -> Reply {
+        match self.leases.iter().position(|lease| lease.fence == fence) {
+            Some(i) => {
+                self.leases.remove(i);
+                Reply::Accepted
+            }
+            None => Reply::LeaseLost,
+        }
+    }
+}
+
+/// `true` while the job keeps its place in the queue. A place that ends far in the future was written
+/// by a clock that was ahead.
+fn is_live(waiter: &Waiter, now: Time) -> bool {
+    now < waiter.until && waiter.until <= saturating_add(now, 2 * KEEP_WAITER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        backend::{Action, Operation},
+        record::{HistoryBuffer, apply},
+        time::from_millis,
+    };
+
+    const LEASE: Duration = Duration::from_secs(5);
+
+    fn at(seconds: f64) -> Time {
+        from_millis(1_767_225_600_000 + (seconds * 1_000.0) as i64).unwrap()
+    }
+
+    #[derive(Default)]
+    struct Key(Option<Record>);
+
+    impl Key {
+        fn apply(&mut self, action: Action<'_>, now: f64) -> Reply {
+            let operation = Operation::new("key", action);
+            let context = OpContext::new("n", at(now));
+            apply(&mut self.0, &operation, context, &mut HistoryBuffer::off()).unwrap()
+        }
+
+        /// The claim of a job that is due since this second; its id is that of the job.
+        fn claim(&mut self, job: &str, limit: u32, due: f64, now: f64) -> Option<Claimed> {
+            let id =
+                job.bytes().fold((due * 1_000.0) as u128, |id, byte| id * 256 + u128::from(byte));
+            let claim = ClaimKey::new(id, limit, job, at(due), LEASE);
+            self.apply(Action::ClaimKey(claim), now).claimed()
+        }
+
+        fn queue(&self) -> Vec<&str> {
+            let record = self.0.as_ref().unwrap();
+            record.waiters.iter().map(|waiter| &*waiter.job).collect()
+        }
+    }
+
+    #[test]
+    fn as_many_hold_the_key_as_their_limit_says_and_the_others_wait_in_the_order_of_due_times() {
+        let mut key = Key::default();
+        assert!(key.claim("a", 2, 0.0, 1.0).is_some());
+        let b = key.claim("b", 2, 0.0, 1.0).unwrap();
+        assert_eq!(key.claim("d", 2, 1.0, 1.0), None);
+        assert_eq!(key.claim("e", 2, 0.5, 1.0), None);
+        assert_eq!(key.claim("c", 2, 1.0, 1.0), None);
+        assert_eq!(key.queue(), ["e", "c", "d"]);
+        assert_eq!(key.apply(Action::ReleaseKey { fence: b.fence }, 2.0), Reply::Accepted);
+        assert_eq!(key.apply(Action::ReleaseKey { fence: b.fence }, 2.0), Reply::LeaseLost);
+        assert_eq!(key.claim("d", 2, 1.0, 2.0), None, "e comes first");
+        let e = key.claim("e", 2, 0.5, 3.0).unwrap();
+        assert_eq!(e.occurrence.scheduled_at, at(1.0), "it has waited since then");
+        assert!(e.fence > b.fence);
+        assert_eq!(key.queue(), ["c", "d"]);
+        assert_eq!(key.claim("f", 1, 0.0, 3.0), None, "two hold it, and one may");
+        assert!(key.claim("f", 3, 0.0, 3.0).is_some(), "each claim has its own limit");
+    }
+
+    #[test]
+    fn a_dead_holder_delays_others_by_its_lease_and_a_dead_waiter_by_its_place() {
+        let mut key = Key::default();
+        let a = key.claim("a", 1, 0.0, 0.0).unwrap();
+        assert_eq!(key.claim("b", 1, 1.0, 1.0), None);
+        for now in [2.0, 3.9, 4.9] {
+            assert_eq!(key.claim("c", 1, 2.0, now), None, "{now}");
+        }
+        assert_eq!(key.claim("c", 1, 2.0, 5.0), None, "b comes first");
+        assert!(key.claim("c", 1, 2.0, 7.0).is_some(), "b has not asked for six seconds");
+        let extend = Action::Extend { fence: a.fence, duration: LEASE };
+        assert_eq!(key.apply(extend, 7.0), Reply::LeaseLost);
+    }
+
+    #[test]
+    fn a_late_extension_is_granted_only_while_no_other_job_has_the_place() {
+        let mut key = Key::default();
+        let a = key.claim("a", 1, 0.0, 0.0).unwrap();
+        let extend = || Action::Extend { fence: a.fence, duration: LEASE };
+        assert_eq!(key.apply(extend(), 6.0), Reply::Extended(at(11.0)));
+        assert_eq!(key.claim("b", 1, 1.0, 10.0), None);
+        assert!(key.claim("b", 1, 1.0, 11.0).is_some());
+        assert_eq!(key.apply(extend(), 12.0), Reply::LeaseLost);
+    }
+
+    #[test]
+    fn a_claim_whose_reply_was_lost_is_granted_again_and_one_occurrence_has_one_place() {
+        let mut key = Key::default();
+        let first = key.claim("a", 2, 0.0, 0.0).unwrap();
+        let second = key.claim("a", 2, 0.0, 2.0).unwrap();
+        assert_eq!((second.fence, second.until), (first.fence, at(7.0)));
+        let other = ClaimKey::new(77, 2, "a", at(0.0), LEASE);
+        assert_eq!(key.apply(Action::ClaimKey(other), 3.0).claimed(), None);
+        assert!(key.queue().is_empty(), "it does not wait for itself");
+        assert!(key.claim("a", 2, 60.0, 3.0).is_some(), "the next occurrence");
+    }
+
+    #[test]
+    fn a_place_that_was_written_by_a_clock_that_was_ahead_is_over() {
+        let mut key = Key::default();
+        let a = key.claim("a", 1, 0.0, 0.0).unwrap();
+        let extend = Action::Extend { fence: a.fence, duration: 2_000 * LEASE };
+        key.apply(extend, 0.0);
+        assert_eq!(key.claim("b", 1, 1.0, 9_000.0), None);
+        assert_eq!(key.apply(Action::ReleaseKey { fence: a.fence }, 10.0), Reply::Accepted);
+        assert!(key.claim("c", 1, 2.0, 10.0).is_some());
+    }
+
+    #[test]
+    fn of_too_many_waiters_the_last_ones_have_no_place() {
+        let mut key = Key::default();
+        key.claim("holder", 1, 0.0, 0.0).unwrap();
+        for i in (0..300).rev() {
+            key.claim(&format!("{i:03}"), 1, 1.0, 1.0);
+        }
+        assert_eq!(key.queue().len(), MAX_WAITERS);
+        assert_eq!((key.queue()[0], key.queue()[255]), ("000", "255"));
+    }
+
+    /// Random claims, extensions and releases at random times, with nodes that die: never more than
+    /// the limit of the last grant, and every job that keeps asking has its turn.
+    #[test]
+    fn a_random_walk_keeps_the_limit_and_serves_the_queue_in_order() {
+        for seed in 0..200_u64 {
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut below = |n: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % n
+            };
+            let limit = 1 + below(3) as u32;
+            let (mut key, mut now) = (Key::default(), 0.0);
+            let mut held: Vec<(i64, f64)> = Vec::new();
+            let mut due: Vec<f64> = vec![0.0; 8];
+            for _ in 0..600 {
+                now += below(1_500) as f64 / 1_000.0;
+                let job = below(8) as usize;
+                match below(6) {
+                    0 if !held.is_empty() => {
+                        let (fence, _) = held.remove(below(held.len() as u64) as usize);
+                        key.apply(Action::ReleaseKey { fence }, now);
+                    }
+                    1 if !held.is_empty() => {
+                        let i = below(held.len() as u64) as usize;
+                        let extend = Action::Extend { fence: held[i].0, duration: LEASE };
+                        match key.apply(extend, now) {
+                            Reply::Extended(_) => held[i].1 = now + 5.0,
+                            _ => drop(held.remove(i)),
+                        }
+                    }
+                    // The node died with it.
+                    2 if !held.is_empty() && below(4) == 0 => {
+                        held.remove(below(held.len() as u64) as usize);
+                    }
+                    _ => {
+                        let earlier = key.0.as_ref().map_or(0, |record| {
+                            let mine = (at(due[job]), format!("j{job}"));
+                            let waits =
+                                |w: &&Waiter| w.until > at(now) && (w.due_at, w.job.clone()) < mine;
+                            record.waiters.iter().filter(waits).count()
+                        });
+                        if let Some(claimed) = key.claim(&format!("j{job}"), limit, due[job], now) {
+                            assert!(earlier < limit as usize, "seed {seed}: overtakes {earlier}");
+                            held.push((claimed.fence, now + 5.0));
+                            due[job] = now + 0.001;
+                        }
+                    }
+                }
+                let live = held.iter().filter(|(_, until)| *until > now + 0.001).count();
+                assert!(live <= limit as usize, "seed {seed}: {live} hold it");
+                let record = key.0.as_ref();
+                let sorted = |record: &Record| {
+                    record.waiters.is_sorted_by(|one, other| one.place() < other.place())
+                };
+                assert!(record.is_none_or(sorted), "seed {seed}");
+            }
+        }
+    }
+}
