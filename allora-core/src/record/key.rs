@@ -78,6 +78,7 @@ impl Record {
             until,
             on_expiry: OnExpiry::Lost,
             sharing: Sharing::Shared,
+            cancel_requested: false,
         };
         let claimed = self.claimed(&lease);
         self.leases.push(lease);
