@@ -42,7 +42,11 @@ impl Exactness {
             Observed::Replies(_, replies) => {
                 replies.iter_mut().flatten().for_each(|reply| self.blank_reply(reply));
             }
-            Observed::Due(_, states, _) | Observed::States(states) => {
+            Observed::Due(_, states, _) => {
+                states.iter_mut().for_each(|state| self.blank_state(state));
+                states.iter_mut().for_each(|state| state.dead.clear());
+            }
+            Observed::States(states) => {
                 states.iter_mut().for_each(|state| self.blank_state(state));
             }
             Observed::History(entries) if !self.fences => {

@@ -106,7 +106,8 @@ impl<'a> DueQuery<'a> {
 pub struct Due {
     /// The store's time.
     pub now: Time,
-    /// The records, the earliest first.
+    /// The records, the earliest first, of equal times in any order. Their dead letters may be
+    /// missing: a store may keep those apart.
     pub found: Vec<JobState>,
     /// The time at which the next record of the same kinds wants attention, beyond those found.
     pub next_due: Option<Time>,
