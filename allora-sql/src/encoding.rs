@@ -297,10 +297,9 @@ pub(crate) fn stored(row: Row) -> Option<StoredRow> {
     let id = job.int_or_null()?;
     let name = job.bytes()?;
     let data_generation = job.int_or_null();
-    let rest: Vec<Value> = job.cells.by_ref().collect();
-    let (job, state) = rest.split_at(JOB.len() - 3);
-    let [mut job, mut state] =
-        [job, state].map(|cells| Cells { cells: cells.to_vec().into_iter() });
+    let mut rest: Vec<Value> = job.cells.collect();
+    let state = rest.split_off((JOB.len() - 3).min(rest.len()));
+    let [mut job, mut state] = [rest, state].map(|cells| Cells { cells: cells.into_iter() });
     let version = state.int_or_null().unwrap_or_default();
     let fence = state.int_or_null().unwrap_or_default();
     let index_at = state.int_or_null();
