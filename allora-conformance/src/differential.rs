@@ -78,7 +78,8 @@ async fn all(backend: &dyn Backend) -> Vec<JobState> {
     queries(backend).list(Page::first(1000)).await.unwrap()
 }
 
-/// Everything that wants attention, and each time of it.
+/// Everything that wants attention, and each time of it. Of equal times, any may be first: the names
+/// are left out where the limit is between such.
 async fn dues(backend: &dyn Backend) -> Vec<(Vec<String>, Option<Time>)> {
     let time = TimeSource::Fixed(from_millis(0).unwrap());
     let mut dues = Vec::new();
@@ -86,8 +87,15 @@ async fn dues(backend: &dyn Backend) -> Vec<(Vec<String>, Option<Time>)> {
     for limit in 0..=6 {
         let query = DueQuery::new(KINDS, end_of_time(), limit);
         let due = queries(backend).find_due(query, time).await.unwrap();
-        let names = due.found.into_iter().map(|state| state.name).collect();
+        let mut names: Vec<String> = due.found.into_iter().map(|state| state.name).collect();
+        names.sort_unstable();
         dues.push((names, due.next_due));
+    }
+    let times: Vec<Option<Time>> = dues.iter().map(|(_, next_due)| *next_due).collect();
+    for i in 1..dues.len() {
+        if times[i].is_some() && times[i] == times[i - 1] {
+            dues[i].0.clear();
+        }
     }
     dues
 }

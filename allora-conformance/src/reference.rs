@@ -6,6 +6,7 @@ use allora_core::{
         Applied, Batch, Due, DueQuery, HistoryCursor, HistoryEntry, HistoryQuery, JobState,
         Operation, Page, Reply,
     },
+    is_internal,
     record::{HistoryBuffer, OpContext, Record, apply},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +96,9 @@ impl ReferenceModel {
 
     /// As [`Queries::list`](allora_core::backend::Queries::list).
     pub fn list(&self, page: Page<'_>) -> Vec<JobState> {
+        let shows_internal = is_internal(page.prefix);
         self.live()
+            .filter(|(name, _)| shows_internal || !is_internal(name))
             .filter(|(name, _)| page.after.is_none_or(|after| *name > after))
             .filter(|(name, _)| name.starts_with(page.prefix))
             .filter(|(_, record)| page.kind.is_none_or(|kind| record.kind == kind))

@@ -41,7 +41,7 @@ pub use job::{
     CatchUp, ConcurrencyKey, Delivery, IntoOutcome, Job, JobSpec, Overlap, Placement, Retry,
     Settings, job,
 };
-pub use name::{MAX_NAME, check_name};
+pub use name::{MAX_NAME, check_name, is_internal};
 pub use registry::NodeInfo;
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;

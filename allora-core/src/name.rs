@@ -53,8 +53,11 @@ const MAX_KEY: usize = 200;
 /// The prefix of the records in which nodes report that they live.
 pub(crate) const NODE: &str = "allora:node:";
 
-/// `true` if it is the name of a record of the scheduler's own, which is no job.
-pub(crate) fn is_internal(name: &str) -> bool {
+/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and
+/// concurrency keys. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
+/// unless its prefix asks for them; the lists of a [`RecordStore`](crate::store::RecordStore) do so by
+/// themselves.
+pub fn is_internal(name: &str) -> bool {
     is_key_record(name) || name.starts_with(NODE)
 }
 

@@ -3,13 +3,19 @@
 use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
     driver::{Conn, Driver, Row, Statement, Value},
-    encoding::{JOB, StoredRow, stored},
+    encoding::{CELLS, StoredRow, stored},
     prune::Pruning,
     url::Url,
 };
 use allora_core::{Result, Time, backend::TimeSource};
 use chrono::DateTime;
-use std::sync::{Mutex, atomic::AtomicU64};
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicU64},
+    },
+};
 
 /// Number of attempts of a statement that conflicts with another node.
 const MAX_ATTEMPTS: u32 = 8;
@@ -44,18 +50,58 @@ pub(crate) struct Client {
     pub(crate) history_limit: u64,
     /// History entries written since the last pruning.
     pub(crate) appended: AtomicU64,
+    /// The keys of the jobs that were read.
+    pub(crate) ids: Ids,
+    /// The most leased rows that a due query expects before the rows that it finds.
+    pub(crate) leased: AtomicI64,
     /// The progress of the pruning; `None` while a call continues it.
     pub(crate) pruning: Mutex<Option<Pruning>>,
 }
 
-/// Rows of the job table with the clock.
+/// The keys of jobs by name, for statements that are about rows.
+///
+/// No key belongs to two names, and no name changes: what is here stays right until the job is
+/// forgotten, and then no row has the key.
+#[derive(Default)]
+pub(crate) struct Ids(Mutex<HashMap<String, i64>>);
+
+impl Ids {
+    /// The most names; more than these begin again.
+    const MOST: usize = 1 << 18;
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the keys of jobs that were read or written.
+    pub(crate) fn learn<'a>(&self, jobs: impl Iterator<Item = (&'a str, i64)>) {
+        let mut ids = self.locked();
+        for (name, id) in jobs {
+            if let Some(known) = ids.get_mut(name) {
+                *known = id;
+                continue;
+            }
+            if ids.len() >= Self::MOST {
+                ids.clear();
+            }
+            ids.insert(name.to_owned(), id);
+        }
+    }
+
+    /// The keys of these jobs, as far as they are known.
+    pub(crate) fn of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<Option<i64>> {
+        let ids = self.locked();
+        names.map(|name| ids.get(name).copied()).collect()
+    }
+}
+
+/// Records with the clock.
 pub(crate) struct ReadRows {
     /// Microseconds.
     pub(crate) clock: Option<i64>,
-    /// The number beside the clock: the lowest fence, or the first time in the due index after the
-    /// range that was read.
+    /// The number beside the clock: the lowest fence.
     pub(crate) beside: Option<i64>,
-    /// Behind the columns of a due query: the first time in the due index of a row that was left out.
+    /// Behind the columns of a due query: the first time of what was left out.
     pub(crate) left_out: Option<i64>,
     pub(crate) rows: Vec<StoredRow>,
 }
@@ -71,7 +117,7 @@ pub(crate) enum SingleStatementReply {
 }
 
 impl Client {
-    /// Rows of the job table, with the clock and the number that were read beside them.
+    /// Records, with the clock and the number that were read beside them.
     pub(crate) async fn read(&self, op: &'static str, statement: Statement) -> Result<ReadRows> {
         let rows = retry!(self, op, self.driver.rows(statement.clone()))?;
         Ok(read_rows(rows))
@@ -159,11 +205,11 @@ pub(crate) fn read_rows(rows: Vec<Row>) -> ReadRows {
         rows: Vec::with_capacity(rows.len()),
     };
     for mut row in rows {
-        if row.len() > JOB.len() + 3 {
+        if row.len() > CELLS + 3 {
             let left_out = row.pop().and_then(Value::into_int);
             read.left_out = read.left_out.into_iter().chain(left_out).min();
         }
-        let beside = if row.len() > JOB.len() + 2 { 2 } else { 1 };
+        let beside = if row.len() > CELLS + 2 { 2 } else { 1 };
         let columns = row.split_off(beside);
         read.clock = read.clock.max(row.pop().and_then(Value::into_int));
         read.beside = row.pop().and_then(Value::into_int);

@@ -2,7 +2,7 @@
 
 use crate::{
     Sql, Url,
-    client::Client,
+    client::{Client, Ids},
     dialect::{Dialect, Flavour},
     driver::{self, Connections, Driver, unless_refused},
     error::refused,
@@ -12,7 +12,10 @@ use crate::{
 };
 use allora_core::{Error, Result};
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -221,6 +224,8 @@ impl Builder {
             place,
             history_limit: self.history,
             appended: AtomicU64::new(0),
+            ids: Ids::default(),
+            leased: AtomicI64::new(0),
             pruning: Mutex::new(Some(Pruning::default())),
         };
         client.open(self.migrate).await?;

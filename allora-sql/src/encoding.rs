@@ -1,5 +1,5 @@
-//! A record as the columns of its row: numbers that every claim and completion touches have columns
-//! of their own, rare parts share one column, and the data is in a table of its own.
+//! A record as rows: what claims and completions change is the row of the state table, what they
+//! never change that of the job table. Rare parts and the data have tables of their own.
 
 use crate::driver::{Row, Type, Value};
 use allora_core::{
@@ -10,21 +10,34 @@ use allora_core::{
 };
 use std::string::FromUtf8Error;
 
-/// The columns of the job table, in the order of every statement. The first is the key. Those that
-/// are needed even where the rest cannot be read come first.
+/// The columns of the job table: what claims and completions never change. The first is the key.
 pub(crate) const JOB: &[(&str, Type)] = &[
+    ("id", Type::Id),
     ("name", Type::Name),
-    // Compared by every commit; each write adds 1.
-    ("version", Type::Int),
-    ("fence", Type::Int),
-    ("index_at", Type::IntOrNull),
     // The key of the data in its table; NULL if there is none.
     ("data_generation", Type::IntOrNull),
     ("kind", Type::Name),
     ("definition", Type::Bytes),
     ("definition_version", Type::Int),
-    ("incarnation", Type::Int),
     ("generation", Type::Int),
+    ("deleted_at", Type::IntOrNull),
+];
+
+/// The columns of the state table: what claims and completions read and write. The first is the key,
+/// the job's.
+pub(crate) const STATE: &[(&str, Type)] = &[
+    ("id", Type::Int),
+    // Compared by every commit; each write adds 1.
+    ("version", Type::Int),
+    ("fence", Type::Int),
+    // The place in the due index, never later than `wake_at`; NULL if the job is not in it.
+    ("index_at", Type::IntOrNull),
+    // The time at which a node should read the record; later than `index_at` after a claim.
+    ("wake_at", Type::IntOrNull),
+    ("kind", Type::Name),
+    // 0: no other parts, 1: dead letters, 2: others too, or a tombstone.
+    ("rare", Type::Int),
+    ("incarnation", Type::Int),
     ("cursor_scheduled_at", Type::IntOrNull),
     ("cursor_due_at", Type::IntOrNull),
     ("last_started", Type::IntOrNull),
@@ -45,15 +58,21 @@ pub(crate) const JOB: &[(&str, Type)] = &[
     ("last_error", Type::BytesOrNull),
     ("started", Type::Int),
     ("succeeded", Type::Int),
-    ("failed", Type::Int),
-    ("cancelled", Type::Int),
-    ("skipped", Type::Int),
-    ("missed", Type::Int),
-    ("lost", Type::Int),
-    ("expired", Type::Int),
-    ("deleted_at", Type::IntOrNull),
-    ("more", Type::BytesOrNull),
+    // NULL is 0: most jobs have none of these.
+    ("failed", Type::IntOrNull),
+    ("cancelled", Type::IntOrNull),
+    ("skipped", Type::IntOrNull),
+    ("missed", Type::IntOrNull),
+    ("lost", Type::IntOrNull),
+    ("expired", Type::IntOrNull),
 ];
+
+/// The columns of the table of rare parts. The first is the key, the job's.
+pub(crate) const RARE: &[(&str, Type)] =
+    &[("id", Type::Int), ("more", Type::BytesOrNull), ("dead", Type::BytesOrNull)];
+
+/// The number of cells of a record without its data: the columns of three tables.
+pub(crate) const CELLS: usize = JOB.len() + STATE.len() + RARE.len() - 2;
 
 /// The columns of the history table. The first two are the key.
 pub(crate) const HISTORY: &[(&str, Type)] = &[
@@ -77,7 +96,7 @@ pub(crate) const HISTORY: &[(&str, Type)] = &[
 
 /// The columns of the data table. The first two are the key.
 pub(crate) const DATA: &[(&str, Type)] =
-    &[("name", Type::Name), ("generation", Type::Int), ("data", Type::Bytes)];
+    &[("id", Type::Int), ("generation", Type::Int), ("data", Type::Bytes)];
 
 /// The most bytes of a column that are read.
 pub(crate) const LONGEST: usize = 8 << 20;
@@ -90,36 +109,54 @@ pub(crate) fn plausible(fence: i64) -> Option<i64> {
 /// The kind of tombstones in the due index. No kind is equal to it, because it is not UTF-8.
 pub(crate) const DELETED: &[u8] = &[0xFF];
 
-/// The record's row.
-pub(crate) fn columns(
-    name: &str,
+/// The columns of the job table, without the key.
+pub(crate) fn job_columns(name: &str, record: &Record, data_generation: Option<i64>) -> Vec<Value> {
+    vec![
+        Value::bytes(name),
+        Value::Int(data_generation),
+        kind(record),
+        Value::bytes(&record.definition),
+        Value::bits(record.version),
+        Value::int(record.generation),
+        Value::Int(record.deleted_at.map(ms)),
+    ]
+}
+
+/// True if both records have the same row in the job table, apart from the data's generation.
+pub(crate) fn is_same_job(one: &Record, other: &Record) -> bool {
+    let fixed = |record: &Record| (record.version, record.generation, record.deleted_at);
+    fixed(one) == fixed(other) && one.kind == other.kind && one.definition == other.definition
+}
+
+/// The columns of the state table, without the key. `listed_at` is the present place in the due
+/// index.
+pub(crate) fn state_columns(
+    before: Option<&Record>,
     record: &Record,
     version: i64,
-    data_generation: Option<i64>,
+    listed_at: Option<i64>,
 ) -> Vec<Value> {
-    // The lease of a trigger's run does not fit into the columns. That of a run to be cancelled stays
-    // out of them, so that no single statement extends or completes it.
-    let inline = record.leases.first();
-    let inline =
-        inline.filter(|lease| lease.occurrence.trigger.is_none() && !lease.cancel_requested);
+    let inline = inline(record);
     let ended = record.ended;
     let Counters { started, succeeded, failed, cancelled, skipped, missed, lost, expired, .. } =
         record.counters;
     let last = record.last.as_ref();
+    let few = |counter: u64| Value::Int((counter > 0).then_some(counter.cast_signed()));
+    let wake_at = wake_at(record).map(ms);
+    let is_claim = before.is_some_and(|before| {
+        record.leases.iter().any(|lease| before.leases.iter().all(|old| old.fence != lease.fence))
+    });
+    // A claim does not move it.
+    let stays = |at: &i64| is_claim && Some(*at) <= wake_at;
+    let index_at = wake_at.map(|wake_at| listed_at.filter(stays).unwrap_or(wake_at));
     vec![
-        Value::bytes(name),
         Value::int(version),
         Value::int(record.fence),
-        Value::Int(index_at(record).map(ms)),
-        Value::Int(data_generation),
-        match record.deleted_at {
-            None => Value::bytes(&record.kind),
-            Some(_) => Value::bytes(DELETED),
-        },
-        Value::bytes(&record.definition),
-        Value::bits(record.version),
+        Value::Int(index_at),
+        Value::Int(wake_at),
+        kind(record),
+        Value::int(rarity(record)),
         Value::int(record.incarnation),
-        Value::int(record.generation),
         Value::Int(record.cursor.map(|next| ms(next.scheduled_at))),
         Value::Int(record.cursor.map(|next| ms(next.due_at))),
         Value::Int(record.last_started.map(ms)),
@@ -138,86 +175,144 @@ pub(crate) fn columns(
         Value::Bytes(last.map(Outcome::error).filter(|e| !e.is_empty()).map(Into::into)),
         Value::bits(started),
         Value::bits(succeeded),
-        Value::bits(failed),
-        Value::bits(cancelled),
-        Value::bits(skipped),
-        Value::bits(missed),
-        Value::bits(lost),
-        Value::bits(expired),
-        Value::Int(record.deleted_at.map(ms)),
-        Value::Bytes(more(record, usize::from(inline.is_some()))),
+        few(failed),
+        few(cancelled),
+        few(skipped),
+        few(missed),
+        few(lost),
+        few(expired),
     ]
 }
 
-/// The time under which the index lists the row: as work, or, of a tombstone, to be purged.
-fn index_at(record: &Record) -> Option<Time> {
+/// The kind in the due index.
+fn kind(record: &Record) -> Value {
+    match record.deleted_at {
+        None => Value::bytes(&record.kind),
+        Some(_) => Value::bytes(DELETED),
+    }
+}
+
+/// The lease that has columns. That of a trigger's run does not fit into them, and that of a run to be
+/// cancelled stays out of them, so that no single statement extends or completes it.
+fn inline(record: &Record) -> Option<&Lease> {
+    let first = record.leases.first();
+    first.filter(|lease| lease.occurrence.trigger.is_none() && !lease.cancel_requested)
+}
+
+/// The time at which the row is wanted: as work, or, of a tombstone, to be purged.
+fn wake_at(record: &Record) -> Option<Time> {
     match record.deleted_at {
         Some(deleted_at) => Some(saturating_add(deleted_at, TOMBSTONE)),
         None => record.index_at(),
     }
 }
 
-/// The parts without columns of their own, as a record in which everything else is empty.
-fn more(record: &Record, inline: usize) -> Option<Vec<u8>> {
-    let leases = record.leases.get(inline..).unwrap_or_default();
-    let rare = !leases.is_empty()
+/// The number of the column `rare`. Single statements leave a record from 2 on to the general path.
+fn rarity(record: &Record) -> i64 {
+    match () {
+        () if record.deleted_at.is_some() || has_more(record) => 2,
+        () if !record.dead.is_empty() => 1,
+        () => 0,
+    }
+}
+
+/// True if there are parts, apart from dead letters, without columns of their own.
+fn has_more(record: &Record) -> bool {
+    record.leases.len() > usize::from(inline(record).is_some())
         || !record.lost.is_empty()
         || !record.retries.is_empty()
         || !record.triggers.is_empty()
         || !record.waiters.is_empty()
-        || !record.dead.is_empty()
-        || record.paused.is_some();
-    rare.then(|| {
+        || record.paused.is_some()
+}
+
+/// The columns of the table of rare parts, without the key: each a record in which everything else is
+/// empty.
+pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
+    let more = has_more(record).then(|| {
+        let inline = usize::from(inline(record).is_some());
         codec::encode(&Record {
-            leases: leases.to_vec(),
+            leases: record.leases.get(inline..).unwrap_or_default().to_vec(),
             lost: record.lost.clone(),
             retries: record.retries.clone(),
             triggers: record.triggers.clone(),
             waiters: record.waiters.clone(),
-            dead: record.dead.clone(),
             paused: record.paused.clone(),
             ..Record::default()
         })
-    })
+    });
+    let dead = (!record.dead.is_empty())
+        .then(|| codec::encode(&Record { dead: record.dead.clone(), ..Record::default() }));
+    [Value::Bytes(more), Value::Bytes(dead)]
+}
+
+/// True if both records have the same rare parts.
+pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
+    let of = |record: &Record| {
+        let inline = usize::from(inline(record).is_some());
+        record.leases.get(inline..).unwrap_or_default().to_vec()
+    };
+    of(one) == of(other)
+        && one.lost == other.lost
+        && one.retries == other.retries
+        && one.triggers == other.triggers
+        && one.waiters == other.waiters
+        && one.dead == other.dead
+        && one.paused == other.paused
 }
 
 /// A row as it was read.
 #[derive(Debug)]
 pub(crate) struct StoredRow {
+    pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) version: i64,
     /// The fence column: valid also where the rest is not.
     pub(crate) fence: i64,
-    /// The place in the due index.
-    pub(crate) index_at: Option<Time>,
+    /// The place in the due index, in milliseconds.
+    pub(crate) index_at: Option<i64>,
+    /// The column of this name.
+    wake_at: Option<Time>,
     pub(crate) data_generation: Option<i64>,
     /// The record, or the reason why it cannot be read.
     pub(crate) record: Result<Record, String>,
 }
 
 impl StoredRow {
+    /// The number of bytes of its data.
+    pub(crate) fn data_len(&self) -> usize {
+        self.record.as_ref().map_or(0, |record| record.data.len())
+    }
+
     /// The time in the due index; `None` if the record is not in it. A record that cannot be read
     /// stays in it for the nodes that can.
     pub(crate) fn due_at(&self) -> Option<Time> {
         match &self.record {
             Ok(record) => record.index_at(),
-            Err(_) => self.index_at.or(Some(Time::UNIX_EPOCH)),
+            Err(_) => self.wake_at.or(Some(Time::UNIX_EPOCH)),
         }
     }
 }
 
-/// Reads the columns of [`JOB`], and the data after them if they were selected; `None` for a row of
+/// Reads the columns of a record, and the data after them if they were selected; `None` for a row of
 /// NULLs, which an outer join returns where it found nothing.
 pub(crate) fn stored(row: Row) -> Option<StoredRow> {
-    let with_data = row.len() > JOB.len();
-    let mut cells = Cells { cells: row.into_iter() };
-    let name = cells.bytes()?;
-    let version = cells.int_or_null().unwrap_or_default();
-    let fence = cells.int_or_null().unwrap_or_default();
-    let index_at = cells.time().ok().flatten();
-    let data_generation = cells.int_or_null();
+    let with_data = row.len() > CELLS;
+    let mut job = Cells { cells: row.into_iter() };
+    let id = job.int_or_null()?;
+    let name = job.bytes()?;
+    let data_generation = job.int_or_null();
+    let mut rest: Vec<Value> = job.cells.collect();
+    let state = rest.split_off((JOB.len() - 3).min(rest.len()));
+    let [mut job, mut state] = [rest, state].map(|cells| Cells { cells: cells.into_iter() });
+    let version = state.int_or_null().unwrap_or_default();
+    let fence = state.int_or_null().unwrap_or_default();
+    let index_at = state.int_or_null();
+    let wake_at = state.time().ok().flatten();
     let record = match plausible(fence) {
-        Some(fence) => cells.record(fence, data_generation.filter(|_| with_data).is_some()),
+        Some(fence) => job.fixed().and_then(|fixed| {
+            state.record(fixed, fence, data_generation.filter(|_| with_data).is_some())
+        }),
         None => Err(format!(
             "its fence {fence} is not one that allora gives: delete it, or restore its row"
         )),
@@ -225,7 +320,7 @@ pub(crate) fn stored(row: Row) -> Option<StoredRow> {
     // The fences of a later record of this name begin again.
     let fence = plausible(fence).unwrap_or_default();
     let name = String::from_utf8_lossy(&name).into_owned();
-    Some(StoredRow { name, version, fence, index_at, data_generation, record })
+    Some(StoredRow { id, name, version, fence, index_at, wake_at, data_generation, record })
 }
 
 struct Cells {
@@ -233,15 +328,21 @@ struct Cells {
 }
 
 impl Cells {
-    fn record(&mut self, fence: i64, has_data: bool) -> Result<Record, String> {
+    /// The record as far as the job table has it.
+    fn fixed(&mut self) -> Result<Record, String> {
         let kind = match self.bytes() {
             Some(deleted) if deleted == DELETED => String::new(),
             kind => text("kind", kind)?,
         };
         let definition = self.text("definition")?;
-        let version = self.bits()?;
+        let (version, generation) = (self.bits()?, self.int()?);
+        let deleted_at = self.time()?;
+        Ok(Record { kind, definition, version, generation, deleted_at, ..Record::default() })
+    }
+
+    fn record(&mut self, fixed: Record, fence: i64, has_data: bool) -> Result<Record, String> {
+        let (_kind, rare) = (self.bytes(), self.int()?);
         let incarnation = self.int()?;
-        let generation = self.int()?;
         let cursor = next(self.int_or_null(), self.int_or_null())?;
         let last_started = self.time()?;
         let inline = self.lease()?;
@@ -258,26 +359,20 @@ impl Cells {
             &mut counters.lost,
             &mut counters.expired,
         ] {
-            *counter = self.bits()?;
+            *counter = self.int_or_null().unwrap_or_default().cast_unsigned();
         }
-        let deleted_at = self.time()?;
-        let more = match self.bytes() {
-            None => Record::default(),
-            Some(more) if more.is_empty() => {
-                return Err(too_long("its retries and dead letters are"));
-            }
-            Some(more) => codec::decode(&more).map_err(|why| why.to_string())?,
-        };
+        let more = part("its leases, retries and triggers are", self.bytes())?;
+        if more.is_none() && fixed.deleted_at.is_none() && rare > 1 {
+            return Err("the row of its retries and triggers is missing: restore it".to_owned());
+        }
+        let more = more.unwrap_or_default();
+        let dead = part("its dead letters are", self.bytes())?.unwrap_or_default().dead;
         let data = self.bytes();
         if has_data && data.is_none() {
             return Err(too_long("its data is missing, or"));
         }
         let record = Record {
-            kind,
-            definition,
-            version,
             incarnation,
-            generation,
             data: data.unwrap_or_default(),
             cursor,
             last_started,
@@ -287,12 +382,12 @@ impl Cells {
             retries: more.retries,
             triggers: more.triggers,
             waiters: more.waiters,
-            dead: more.dead,
+            dead,
             paused: more.paused,
-            deleted_at,
             ended,
             last,
             counters,
+            ..fixed
         };
         record.checked()
     }
@@ -346,6 +441,15 @@ impl Cells {
 
     fn text(&mut self, what: &str) -> Result<String, String> {
         text(what, self.bytes())
+    }
+}
+
+/// A column of the table of rare parts.
+fn part(what: &str, bytes: Option<Vec<u8>>) -> Result<Option<Record>, String> {
+    match bytes {
+        None => Ok(None),
+        Some(bytes) if bytes.is_empty() => Err(too_long(what)),
+        Some(bytes) => codec::decode(&bytes).map(Some).map_err(|why| why.to_string()),
     }
 }
 

@@ -24,38 +24,44 @@ impl Client {
         if self.history_limit > 0 {
             return Ok(fast);
         }
-        // Operations on one name are applied in their order.
-        let mut positions: HashMap<&str, Option<usize>> = HashMap::new();
-        for (i, operation) in batch.operations.iter().enumerate() {
-            positions.entry(operation.name).and_modify(|known| *known = None).or_insert(Some(i));
+        let ids = self.ids.of(batch.operations.iter().map(|operation| operation.name));
+        // Operations on one name are applied in their order. A job that was never read is left to the
+        // general path, which reads it.
+        let mut positions: HashMap<i64, Option<usize>> = HashMap::new();
+        for (i, id) in ids.iter().enumerate().filter_map(|(i, id)| Some((i, (*id)?))) {
+            positions.entry(id).and_modify(|known| *known = None).or_insert(Some(i));
         }
-        let single = |name: &str| positions.get(name).copied().flatten();
-        let operations =
-            batch.operations.iter().filter(|operation| single(operation.name).is_some());
-        let mut ends: Vec<_> = operations.clone().filter_map(SimpleCompletion::of).collect();
+        let single = |id: i64| positions.get(&id).copied().flatten();
+        let operations = batch.operations.iter().zip(&ids);
+        let operations = operations.filter_map(|(operation, id)| Some((operation, (*id)?)));
+        let operations = operations.filter(|(_, id)| single(*id).is_some());
+        let ends = operations.clone().filter_map(|(end, id)| SimpleCompletion::of(end, id));
+        let mut ends: Vec<_> = ends.collect();
         ends.retain(|end| {
             end.is_completion() || self.dialect.flavour.extends_in_single_statement()
         });
-        let mut claims: Vec<_> = operations.filter_map(SimpleClaim::of).collect();
+        let claims = operations.filter_map(|(claim, id)| SimpleClaim::of(claim, id));
+        let mut claims: Vec<_> = claims.collect();
         // In one order on every node, so that two statements cannot wait for each other.
-        ends.sort_unstable_by_key(|end| end.name);
-        claims.sort_unstable_by_key(|claim| claim.name);
+        ends.sort_unstable_by_key(|end| end.id);
+        claims.sort_unstable_by_key(|claim| claim.id);
         // Ends first: a lease cannot wait.
         for ends in ends.chunks(single_statement::CHUNK) {
             let statement = self.dialect.flavour.completions(&self.dialect, &context, ends);
             match self.single_statement("complete", statement).await? {
                 SingleStatementReply::Rows(rows) => {
                     for end in rows.into_iter().filter_map(ended) {
-                        let Some(i) = single(&end.name) else { continue };
+                        let Some(i) = single(end.id) else { continue };
                         fast.now = fast.now.max(Some(decides(batch.time, Some(end.clock))));
                         fast.replies.push((i, Ok(end.reply)));
-                        fast.due.extend(end.is_due.then_some(end.name));
+                        let name = batch.operations[i].name;
+                        fast.due.extend(end.is_due.then(|| name.to_owned()));
                     }
                 }
                 // All of them; if not, the general path accepts again those that were.
                 SingleStatementReply::Counted { rows, clock } if rows == ends.len() as u64 => {
                     fast.now = fast.now.max(Some(decides(batch.time, clock)));
-                    let accepted = ends.iter().filter_map(|end| single(end.name));
+                    let accepted = ends.iter().filter_map(|end| single(end.id));
                     fast.replies.extend(accepted.map(|i| (i, Ok(Reply::Accepted))));
                 }
                 SingleStatementReply::Counted { .. } => {}
@@ -65,8 +71,8 @@ impl Client {
             let statement = self.dialect.flavour.claims(&self.dialect, &context, claims);
             let reply = self.single_statement("claim", statement).await?;
             let SingleStatementReply::Rows(rows) = reply else { continue };
-            for (name, clock, claimed) in rows.into_iter().filter_map(claimed) {
-                let Some(i) = single(&name) else { continue };
+            for (id, clock, claimed) in rows.into_iter().filter_map(claimed) {
+                let Some(i) = single(id) else { continue };
                 fast.now = fast.now.max(Some(decides(batch.time, Some(clock))));
                 fast.replies.push((i, Ok(Reply::Claimed(claimed))));
             }
@@ -75,42 +81,38 @@ impl Client {
     }
 }
 
-/// A row of the claims' statement: clock, name, occurrence, fence, incarnation, end of the lease.
-fn claimed(row: Row) -> Option<(String, i64, Claimed)> {
+/// A row of the claims' statement: clock, key, occurrence, fence, incarnation, end of the lease.
+fn claimed(row: Row) -> Option<(i64, i64, Claimed)> {
     let mut cells = row.into_iter();
     let clock = cells.next()?.into_int()?;
-    let name = text(cells.next()?)?;
+    let id = cells.next()?.into_int()?;
     let occurrence = Occurrence::from(time_of(cells.next()?)?);
     let fence = cells.next()?.into_int()?;
     let incarnation = cells.next()?.into_int()?;
     let until = time_of(cells.next()?)?;
-    Some((name, clock, Claimed::new(occurrence, fence, incarnation, until)))
+    Some((id, clock, Claimed::new(occurrence, fence, incarnation, until)))
 }
 
 /// An applied completion or extension.
 struct Ended {
     clock: i64,
-    name: String,
+    id: i64,
     reply: Reply,
     is_due: bool,
 }
 
-/// A row of the completions' statement: clock, name, end of the lease if it still lasts, 1 if the
-/// job is due again.
+/// A row of the completions' statement: clock, key, end of the lease if it still lasts, 1 if the job
+/// is due again.
 fn ended(row: Row) -> Option<Ended> {
     let mut cells = row.into_iter();
     let clock = cells.next()?.into_int()?;
-    let name = text(cells.next()?)?;
+    let id = cells.next()?.into_int()?;
     let reply = match cells.next()?.into_int() {
         Some(until) => Reply::Extended(time(until).ok()?),
         None => Reply::Accepted,
     };
     let is_due = cells.next()?.into_int() == Some(1);
-    Some(Ended { clock, name, reply, is_due })
-}
-
-fn text(value: Value) -> Option<String> {
-    String::from_utf8(value.into_bytes()?).ok()
+    Some(Ended { clock, id, reply, is_due })
 }
 
 fn time_of(value: Value) -> Option<Time> {

@@ -63,19 +63,20 @@ impl Client {
     async fn purge_in(&self, conn: &mut dyn Conn, now: Time) -> sqlx::Result<()> {
         let lowest = number(conn.rows(self.dialect.meta("min_fence", true)).await?);
         let rows = conn.rows(self.dialect.old_tombstones(now.timestamp_millis())).await?;
-        let mut names = Vec::new();
+        let mut ids = Vec::new();
         let mut highest = lowest.and_then(plausible).unwrap_or_default();
         for mut row in rows {
             let fence = row.pop().and_then(Value::into_int).and_then(plausible);
             highest = highest.max(fence.unwrap_or_default());
-            names.extend(row.pop().and_then(Value::into_bytes));
+            ids.extend(row.pop().and_then(Value::into_int));
         }
-        let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
-        if !names.is_empty() {
+        if !ids.is_empty() {
             for statement in self.dialect.put_meta("min_fence", highest) {
                 conn.run(statement).await?;
             }
-            conn.run(self.dialect.purge_tombstones(&names)).await?;
+            for statement in self.dialect.purge_tombstones(&ids) {
+                conn.run(statement).await?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Queries that the indexes answer.
 
 use crate::{
-    client::{Client, decides, retry},
+    client::{Client, ReadRows, decides, retry},
     dialect::{DueRange, KINDS},
     driver::Value,
     encoding::{StoredRow, history_entry},
@@ -12,6 +12,7 @@ use allora_core::{
     record::{MAX_DATA, Record},
     time::from_millis,
 };
+use std::sync::atomic::Ordering;
 
 /// The most bytes of data that a due query returns: some large records, and all small ones.
 const BYTES: usize = 16 * MAX_DATA;
@@ -19,6 +20,9 @@ const BYTES: usize = 16 * MAX_DATA;
 /// The number of records from which a due query may return as many bytes more: the caller asks for
 /// those because it has the others.
 const RECORDS: usize = 1_000;
+
+/// The number of leased rows that a due query always reads besides those that it may find.
+const FEW_LEASED: i64 = 256;
 
 impl Client {
     /// The records that want attention, the earliest first.
@@ -37,14 +41,20 @@ impl Client {
         let mut next_due: Option<Time> = None;
         let mut due: Vec<(Time, StoredRow)> = Vec::new();
         for kinds in kinds.chunks(self.dialect.flavour.kinds_at_once()) {
-            let range =
-                DueRange { kinds, until: millis_up(until), skip, limit, bytes: i64_of(bytes) };
-            let read = self.read(OP, self.dialect.find_due(&range)).await?;
+            let range = DueRange {
+                kinds,
+                until: millis_up(until),
+                skip,
+                rows: limit,
+                limit,
+                bytes: i64_of(bytes),
+            };
+            let read = self.find_in(OP, range).await?;
             clock = clock.max(read.clock);
-            next_due = next_due.into_iter().chain(read.beside.and_then(from_millis)).min();
             let left_out = read.left_out.and_then(from_millis);
+            self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
             due.extend(read.rows.into_iter().filter_map(|row| Some((row.due_at()?, row))));
-            due.sort_by(|(at, a), (bt, b)| (at, &a.name).cmp(&(bt, &b.name)));
+            due.sort_by_key(|(at, row)| (*at, row.id));
             let before_left_out = match left_out {
                 Some(left_out) => due.partition_point(|(at, _)| *at <= left_out),
                 None => due.len(),
@@ -63,6 +73,26 @@ impl Client {
             Err(reason) => JobState::unreadable(name, reason),
         });
         Ok(Due::new(decides(time, clock), found.collect(), next_due))
+    }
+
+    /// The rows of a range. A claim leaves the row in its place in the index, so that leased rows may
+    /// be before others; with too many of them, more rows are read.
+    async fn find_in(&self, op: &'static str, mut range: DueRange<'_>) -> Result<ReadRows> {
+        let limit = range.limit;
+        loop {
+            let leased = self.leased.load(Ordering::Relaxed).max(FEW_LEASED);
+            range.rows = limit.saturating_add(leased);
+            let read = self.read(op, self.dialect.find_due(&range)).await?;
+            let is_full = i64_of(read.rows.len()) >= limit;
+            let bytes: usize = read.rows.iter().map(StoredRow::data_len).sum();
+            let is_short = read.left_out.is_some_and(|at| at < range.until);
+            if is_full || !is_short || i64_of(bytes) >= range.bytes {
+                // They become fewer, too.
+                self.leased.store(leased - leased / 128, Ordering::Relaxed);
+                return Ok(read);
+            }
+            self.leased.store(leased.saturating_mul(4), Ordering::Relaxed);
+        }
     }
 
     /// A page of the list.
@@ -109,7 +139,7 @@ fn fitting(due: &[(Time, StoredRow)], bytes: usize) -> usize {
     due.iter()
         .take_while(|(_, row)| {
             let fits = before < bytes;
-            before += row.record.as_ref().map_or(0, |record| record.data.len());
+            before += row.data_len();
             fits
         })
         .count()

@@ -4,8 +4,11 @@ use crate::{
     Sql,
     client::{Client, decides, number, retry},
     dialect::{CHUNK, NewData, Write},
-    driver::{Conn, Value},
-    encoding::{StoredRow, columns, history_columns, plausible},
+    driver::{Conn, Row, Value},
+    encoding::{
+        StoredRow, has_same_rare, history_columns, is_same_job, job_columns, plausible,
+        rare_columns, state_columns,
+    },
 };
 use allora_core::{
     Error, Result, Time,
@@ -16,24 +19,30 @@ use allora_core::{
     store::{Commit, Draft, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
-use std::{
-    collections::{HashMap, HashSet},
-    sync::atomic::Ordering,
-};
+use std::{collections::HashMap, sync::atomic::Ordering};
 
 /// The version of a row, as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// The number that every write raises; `None` if there is no row.
-    row: Option<i64>,
+    /// The key of the row; `None` if there is no row.
+    id: Option<i64>,
+    /// The number that every write raises.
+    row: i64,
+    /// The place in the due index, in milliseconds.
+    index_at: Option<i64>,
     /// The key of the data.
     data_generation: Option<i64>,
 }
 
 impl Version {
     /// That of a row.
-    pub(crate) fn of(row: i64, data_generation: Option<i64>) -> Self {
-        Self { row: Some(row), data_generation }
+    pub(crate) fn of(row: &StoredRow) -> Self {
+        Self {
+            id: Some(row.id),
+            row: row.version,
+            index_at: row.index_at,
+            data_generation: row.data_generation,
+        }
     }
 }
 
@@ -116,6 +125,7 @@ impl Client {
             let read = self.read("load", self.dialect.load(names)).await?;
             clock = clock.max(read.clock);
             min_fence = min_fence.max(read.beside.and_then(plausible).unwrap_or_default());
+            self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
             known.extend(read.rows.into_iter().map(|row| (row.name.clone(), row)));
         }
         let now = match load.names {
@@ -148,8 +158,12 @@ impl Client {
                 }
             };
             rest = more;
-            for (i, write) in chunk.iter().zip(&writes) {
-                let is_written = written.contains(&write.name);
+            for ((i, write), n) in chunk.iter().zip(&writes).zip(0..) {
+                let id = written.get(&n);
+                let is_written = id.is_some();
+                if let (Some(id), None) = (id, write.id) {
+                    self.ids.learn(std::iter::once((commit.drafts[*i].name, *id)));
+                }
                 if is_written {
                     self.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
                 }
@@ -165,13 +179,18 @@ impl Client {
             .collect())
     }
 
-    /// Writes records whose rows still have the versions that were read, and returns their names.
-    async fn write(&self, writes: &[Write]) -> sqlx::Result<HashSet<Vec<u8>>> {
+    /// Writes records whose rows still have the versions that were read, and returns their places in
+    /// the list with their keys.
+    async fn write(&self, writes: &[Write]) -> sqlx::Result<HashMap<i64, i64>> {
         if let Some(statement) = self.dialect.flavour.write(&self.dialect, writes) {
             let mut lent = self.driver.writer().await?;
             let done = lent.conn()?.rows(statement).await;
             let rows = self.driver.end(lent, done)?;
-            return Ok(rows.into_iter().flatten().filter_map(Value::into_bytes).collect());
+            let pair = |row: Row| {
+                let mut cells = row.into_iter().filter_map(Value::into_int);
+                cells.next().zip(cells.next())
+            };
+            return Ok(rows.into_iter().filter_map(pair).collect());
         }
         let mut tx = self.driver.transaction().await?;
         let done = self.write_in(tx.conn()?, writes).await;
@@ -182,29 +201,67 @@ impl Client {
         &self,
         conn: &mut dyn Conn,
         writes: &[Write],
-    ) -> sqlx::Result<HashSet<Vec<u8>>> {
-        let names: Vec<&[u8]> = writes.iter().map(|write| &write.name[..]).collect();
-        let rows = conn.rows(self.dialect.lock_versions(&names)).await?;
-        let mut versions = HashMap::new();
-        let mut clock = None;
-        for row in rows {
-            let [now, name, version] = row.try_into().map_err(|_| sqlx::Error::RowNotFound)?;
-            clock = clock.max(now.into_int());
-            versions.insert(name.into_bytes().unwrap_or_default(), version.into_int());
+    ) -> sqlx::Result<HashMap<i64, i64>> {
+        let ids: Vec<i64> = writes.iter().filter_map(|write| write.id).collect();
+        let (mut versions, mut clock) = (HashMap::new(), None);
+        if !ids.is_empty() {
+            for row in conn.rows(self.dialect.lock_versions(&ids)).await? {
+                let [now, id, version] = row.try_into().map_err(|_| sqlx::Error::RowNotFound)?;
+                clock = clock.max(now.into_int());
+                versions.insert(id.into_int(), version.into_int());
+            }
         }
+        let new = writes.iter().filter(|write| write.id.is_none());
+        let new: Vec<&[u8]> = new.map(|write| &write.name[..]).collect();
+        let taken = self.ids_in(conn, &new).await?;
         if clock.is_none() && writes.iter().any(|write| write.not_after.is_some()) {
             clock = number(conn.rows(self.dialect.now()).await?);
         }
-        let in_time = |write: &&Write| write.not_after.is_none_or(|end| clock <= Some(end));
-        let is_current =
-            |write: &&Write| versions.get(&write.name).copied().flatten() == write.read_version;
-        let current: Vec<&Write> = writes.iter().filter(is_current).filter(in_time).collect();
+        let is_current = |write: &Write| match write.id {
+            Some(_) => versions.get(&write.id).copied().flatten() == Some(write.read_version),
+            None => !taken.contains_key(&write.name),
+        };
+        let in_time = |write: &Write| write.not_after.is_none_or(|end| clock <= Some(end));
+        let current = writes.iter().zip(0..);
+        let current = current.filter(|(write, _)| is_current(write) && in_time(write));
+        let (mut current, places): (Vec<Write>, Vec<i64>) =
+            current.map(|(write, n)| (write.clone(), n)).unzip();
+        // The database gives the ids.
+        for statement in self.dialect.insert_jobs(&current) {
+            conn.run(statement).await?;
+        }
+        let new = current.iter().filter(|write| write.id.is_none());
+        let new: Vec<&[u8]> = new.map(|write| &write.name[..]).collect();
+        let given = self.ids_in(conn, &new).await?;
+        for write in &mut current {
+            if write.id.is_none() {
+                (write.id, write.job) = (given.get(&write.name).copied(), None);
+            }
+        }
         self.put(conn, &current).await?;
-        Ok(current.into_iter().map(|write| write.name.clone()).collect())
+        let pair = |(n, write): (i64, &Write)| Some((n, write.id?));
+        Ok(places.into_iter().zip(&current).filter_map(pair).collect())
+    }
+
+    /// The keys of the jobs with these names.
+    async fn ids_in(
+        &self,
+        conn: &mut dyn Conn,
+        names: &[&[u8]],
+    ) -> sqlx::Result<HashMap<Vec<u8>, i64>> {
+        if names.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = conn.rows(self.dialect.ids(names)).await?;
+        let pair = |row: Row| {
+            let mut cells = row.into_iter();
+            Some((cells.next()?.into_bytes()?, cells.next()?.into_int()?))
+        };
+        Ok(rows.into_iter().filter_map(pair).collect())
     }
 
     /// Writes records whose rows this transaction has locked.
-    pub(crate) async fn put(&self, conn: &mut dyn Conn, writes: &[&Write]) -> sqlx::Result<()> {
+    pub(crate) async fn put(&self, conn: &mut dyn Conn, writes: &[Write]) -> sqlx::Result<()> {
         for statement in self.dialect.put(writes) {
             conn.run(statement).await?;
         }
@@ -215,8 +272,8 @@ impl Client {
 /// One record as it was read.
 fn loaded(row: Option<StoredRow>) -> Loaded<Version> {
     let Some(row) = row else { return Loaded::new(None, Version::default()) };
-    let StoredRow { version, data_generation, record, fence, .. } = row;
-    let version = Version::of(version, data_generation);
+    let version = Version::of(&row);
+    let StoredRow { record, fence, .. } = row;
     match record {
         Ok(record) => Loaded::new(Some(record), version),
         Err(reason) => Loaded::unreadable(reason, fence, version),
@@ -232,15 +289,15 @@ fn write(draft: &Draft<'_, Version>) -> Write {
     write
 }
 
-/// The row of a record that takes the place of another, if that can be read.
+/// The rows of a record that takes the place of another, if that can be read.
 pub(crate) fn write_of(
     name: &str,
     version: Version,
     before: Option<&Record>,
     after: &Record,
 ) -> Write {
-    let Version { row: read_version, mut data_generation } = version;
-    let has_other_data = match (before, read_version) {
+    let Version { id, row: read_version, index_at, mut data_generation } = version;
+    let has_other_data = match (before, id) {
         (Some(before), _) => before.data != after.data,
         (None, Some(_)) => true,
         (None, None) => !after.data.is_empty(),
@@ -250,13 +307,20 @@ pub(crate) fn write_of(
         data_generation = (!after.data.is_empty()).then_some(after.generation);
         data = Some(NewData { generation: data_generation, data: after.data.clone() });
     }
+    let is_same_job = !has_other_data && before.is_some_and(|before| is_same_job(before, after));
+    let has_same_rare = before.is_some_and(|before| has_same_rare(before, after));
+    let rare = (!has_same_rare).then(|| rare_columns(after));
+    let is_any = |parts: &[Value; 2]| parts.iter().any(|part| *part != Value::Bytes(None));
     // A new row begins where no row of this name has been: fences never return.
-    let version = read_version.map_or(after.fence, |version| version.wrapping_add(1));
+    let version = id.map_or(after.fence, |_| read_version.wrapping_add(1));
     Write {
+        id,
         name: name.as_bytes().to_vec(),
         read_version,
         not_after: None,
-        job: columns(name, after, version, data_generation),
+        state: state_columns(before, after, version, index_at),
+        job: (!is_same_job).then(|| job_columns(name, after, data_generation)),
+        rare: rare.filter(|parts| id.is_some() || is_any(parts)),
         data,
         history: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use crate::{
     Sql,
     client::{decides, read_rows, retry},
-    driver::Conn,
+    driver::{Conn, Value},
     encoding::history_columns,
     records::{Version, write_of},
     timer::within,
@@ -111,11 +111,22 @@ impl Sql {
         node: &str,
     ) -> sqlx::Result<Result<Reply>> {
         let client = &*self.client;
-        let rows = conn.rows(client.dialect.load_locked(operation.name)).await?;
-        let read = read_rows(rows);
+        let rows = conn.rows(client.dialect.lock_one(operation.name)).await?;
+        let Some(row) = rows.into_iter().next() else { return Ok(Ok(Reply::Absent)) };
+        let locked = row.into_iter().map(Value::into_int).collect::<Vec<_>>();
+        let [Some(id), version] = locked[..] else { return Err(sqlx::Error::RowNotFound) };
+        // Read behind the lock. A session that reads an old snapshot must not write it back.
+        let read = read_rows(conn.rows(client.dialect.load_bare(id)).await?);
         let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
         let context = OpContext::new(node, now);
         let Some(row) = read.rows.into_iter().next() else { return Ok(Ok(Reply::Absent)) };
+        if Some(row.version) != version {
+            return Ok(Err(Error::invalid(
+                "the transaction reads an old snapshot: it must read committed data",
+            )
+            .op("complete_in")));
+        }
+        let version = Version::of(&row);
         let before = match row.record {
             Ok(record) => record,
             Err(reason) => return Ok(apply_unreadable(&reason, operation, context, &mut None)),
@@ -128,11 +139,10 @@ impl Sql {
         let reply = apply(&mut slot, operation, context, &mut history);
         if let Some(after) = slot.filter(|after| *after != before) {
             // The data was not read, on either side: it stays.
-            let version = Version::of(row.version, row.data_generation);
             let mut write = write_of(operation.name, version, Some(&before), &after);
             write.history = history.take().iter().map(history_columns).collect();
             client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
-            client.put(conn, &[&write]).await?;
+            client.put(conn, &[write]).await?;
         }
         Ok(reply)
     }

@@ -110,7 +110,7 @@ impl Builder {
 
     /// Sets the lease of at-most-once runs. When a node does not extend it in time, the run is
     /// recorded as lost. It is cancelled before that, unless other runs of its job may be active
-    /// beside it ([`Overlap::Allow`](crate::Overlap::Allow), without a mutex group). Default: 30 s.
+    /// beside it ([`Overlap::Allow`](crate::Overlap::Allow), without a concurrency key). Default: 30 s.
     /// Range: 1 s to 24 h.
     pub fn lost_after(mut self, lasts: Duration) -> Self {
         self.config.lost_after = lasts;

@@ -20,7 +20,6 @@ pub(crate) use tables::{SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
 use crate::driver::{Statement, Type, Value};
-use read::Due;
 use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::sync::Arc;
@@ -30,21 +29,15 @@ pub(crate) const CHUNK: usize = 512;
 
 /// The differences of one database.
 pub(crate) trait Flavour: Send + Sync {
-    /// The type of a column.
+    /// The type of a column; that of a [key](Type::Id) says that it is one.
     fn column(&self, of: Type) -> &'static str;
-    /// Text that locks a row of the job table and selects these expressions of it, named `j`. The
-    /// clock among them is read behind the lock.
-    fn select_locked(&self, what: &str, jobs: &str, condition: &str) -> String {
-        format!("SELECT {what} FROM {jobs} j WHERE {condition}{}", self.for_update())
-    }
     /// The text after the parenthesis of a `CREATE TABLE`.
-    fn table_options(&self) -> &'static str;
+    fn table_options(&self, table: &str) -> &'static str;
     /// The `i`th placeholder, from 1.
     fn placeholder(&self, sql: &mut String, i: usize);
     /// Microseconds since 1970 by the database's clock, not by the start of the transaction.
     fn clock(&self) -> &'static str;
-    /// Locks the rows of a `SELECT` of the job table `j`; empty where the whole database is locked
-    /// anyway.
+    /// Locks the rows of a `SELECT` of one table; empty where the whole database is locked anyway.
     fn for_update(&self) -> &'static str;
     /// The tail of an `INSERT` that replaces these columns where the key exists.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
@@ -71,20 +64,27 @@ pub(crate) trait Flavour: Send + Sync {
     fn due_index_filter(&self) -> &'static str;
     /// The most kinds of one due query.
     fn kinds_at_once(&self) -> usize;
-    /// The subqueries of a due query.
-    fn due(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> Due {
-        Due::of_each_kind(dialect, due, args)
+    /// The part of a due query that reads the due index: see [`read::listed_of_each_kind`].
+    fn listed(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> String {
+        read::listed_of_each_kind(dialect, due, args)
     }
-    /// The join of the rows `j` whose names are in `f`, of those that meet a condition.
-    fn rows_of_names(&self, prefix: &str, condition: &str) -> String {
-        format!("LEFT JOIN {prefix}_job j ON j.name = f.name AND {condition}")
+    /// The join of the rows of a table that meet a condition on its key.
+    fn rows_of(&self, table: &str, alias: &str, condition: &str) -> String {
+        format!("LEFT JOIN {table} {alias} ON {condition}")
     }
-    /// The condition that `column` is one of these names, whose parameters begin with `first`; and
+    /// The condition that `column` is one of these keys, whose parameters begin with `first`; and
     /// the parameters.
-    fn is_any(&self, column: &str, names: &[&[u8]], first: usize) -> (String, Vec<Value>) {
+    fn is_any(&self, column: &str, keys: Keys<'_>, first: usize) -> (String, Vec<Value>) {
         // A power of two, so that few different statements are prepared: nothing is equal to NULL.
-        let mut args: Vec<Value> = names.iter().map(Value::bytes).collect();
-        args.resize(names.len().next_power_of_two(), Value::Bytes(None));
+        let mut args: Vec<Value> = match keys {
+            Keys::Names(names) => names.iter().map(Value::bytes).collect(),
+            Keys::Ids(ids) => ids.iter().copied().map(Value::int).collect(),
+        };
+        let nothing = match keys {
+            Keys::Names(_) => Value::Bytes(None),
+            Keys::Ids(_) => Value::Int(None),
+        };
+        args.resize(args.len().next_power_of_two(), nothing);
         let mut text = format!("{column} IN (");
         for i in 0..args.len() {
             text.push_str(if i == 0 { "" } else { ", " });
@@ -108,8 +108,8 @@ pub(crate) trait Flavour: Send + Sync {
     fn whole_division(&self) -> &'static str {
         "/"
     }
-    /// One statement that writes every row whose record has the version that was read, and returns
-    /// their names; `None` where it takes a transaction.
+    /// One statement that writes every record whose row has the version that was read, and returns
+    /// their places in the list and their keys; `None` where it takes a transaction.
     fn write(&self, _: &Dialect, _: &[Write]) -> Option<Statement> {
         None
     }
@@ -118,14 +118,14 @@ pub(crate) trait Flavour: Send + Sync {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        claims: &[SimpleClaim<'_>],
+        claims: &[SimpleClaim],
     ) -> SingleStatement;
     /// One statement for many completions and extensions of the commonest shape.
     fn completions(
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        completions: &[SimpleCompletion<'_>],
+        completions: &[SimpleCompletion],
     ) -> SingleStatement;
     /// True if [`completions`](Self::completions) can return the end of an extended lease.
     fn extends_in_single_statement(&self) -> bool {
@@ -135,6 +135,13 @@ pub(crate) trait Flavour: Send + Sync {
     fn notify(&self, _channel: &str, _payload: &str) -> Option<Statement> {
         None
     }
+}
+
+/// Keys of rows.
+#[derive(Clone, Copy)]
+pub(crate) enum Keys<'a> {
+    Names(&'a [&'a [u8]]),
+    Ids(&'a [i64]),
 }
 
 /// A flavour with the prefix of its tables.
@@ -164,7 +171,7 @@ fn names(columns: &[(&str, Type)]) -> String {
 /// The kinds of columns as a statement's shape has them.
 fn shape(columns: &[(&str, Type)]) -> Vec<u8> {
     let kind = |(_, of): &(&str, Type)| match of {
-        Type::Int | Type::IntOrNull => b'i',
+        Type::Id | Type::Int | Type::IntOrNull => b'i',
         Type::Name | Type::Bytes | Type::BytesOrNull => b'b',
     };
     columns.iter().map(kind).collect()

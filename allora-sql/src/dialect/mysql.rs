@@ -1,7 +1,7 @@
 //! MySQL, from 8.0.19, and MariaDB, from 10.5.
 
 use super::{
-    Dialect, Flavour,
+    Dialect, Flavour, Keys,
     single_statement::{
         Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
     },
@@ -17,6 +17,7 @@ pub(crate) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00'
 impl Flavour for MySqlFlavour {
     fn column(&self, of: Type) -> &'static str {
         match of {
+            Type::Id => "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
             Type::Int => "BIGINT NOT NULL",
             Type::IntOrNull => "BIGINT NULL",
             // The default collation makes one key of `j`, `J` and `j `; bytes are bytes.
@@ -26,7 +27,7 @@ impl Flavour for MySqlFlavour {
         }
     }
 
-    fn table_options(&self) -> &'static str {
+    fn table_options(&self, _: &str) -> &'static str {
         " ENGINE = InnoDB ROW_FORMAT = DYNAMIC"
     }
 
@@ -99,7 +100,7 @@ impl Flavour for MySqlFlavour {
 
     fn typed_placeholder(&self, sql: &mut String, _: usize, of: Type) {
         sql.push_str(match of {
-            Type::Int | Type::IntOrNull => "CAST(? AS SIGNED)",
+            Type::Id | Type::Int | Type::IntOrNull => "CAST(? AS SIGNED)",
             Type::Name | Type::Bytes | Type::BytesOrNull => "CAST(? AS BINARY)",
         });
     }
@@ -112,7 +113,7 @@ impl Flavour for MySqlFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        claims: &[SimpleClaim<'_>],
+        claims: &[SimpleClaim],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = claims.iter().map(SimpleClaim::values).collect();
@@ -120,15 +121,15 @@ impl Flavour for MySqlFlavour {
         let condition =
             format!("{} AND {}", SimpleClaim::condition(self), SimpleClaim::in_time(self));
         let write = Statement::new(update(&SimpleClaim::set(self), &condition), args, b"");
-        let names: Vec<&[u8]> = claims.iter().map(|claim| claim.name.as_bytes()).collect();
-        let ids: Vec<&[u8]> = claims.iter().map(|claim| &claim.claim_id[..]).collect();
-        let (is_name, mut args) = self.is_any("name", &names, 1);
-        let (is_claim, more) = self.is_any("lease_claim_id", &ids, args.len() + 1);
+        let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+        let claim_ids: Vec<&[u8]> = claims.iter().map(|claim| &claim.claim_id[..]).collect();
+        let (is_id, mut args) = self.is_any("id", Keys::Ids(&ids), 1);
+        let (is_claim, more) =
+            self.is_any("lease_claim_id", Keys::Names(&claim_ids), args.len() + 1);
         args.extend(more);
         let text = format!(
-            "SELECT {CLOCK}, name, lease_scheduled_at, lease_fence, incarnation, lease_until \
-             FROM {}_job WHERE {is_name} AND {is_claim} AND lease_attempt = 1 \
-             AND more IS NULL AND deleted_at IS NULL \
+            "SELECT {CLOCK}, id, lease_scheduled_at, lease_fence, incarnation, lease_until \
+             FROM {}_state WHERE {is_id} AND {is_claim} AND lease_attempt = 1 AND rare < 2 \
              AND lease_until * 1000 > COALESCE(CAST(? AS SIGNED), {CLOCK})",
             dialect.prefix
         );
@@ -143,12 +144,12 @@ impl Flavour for MySqlFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        completions: &[SimpleCompletion<'_>],
+        completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = completions.iter().map(SimpleCompletion::values).collect();
         let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
-        let version = format!("j.version + 1 + 0 * LAST_INSERT_ID({NOW})");
+        let version = format!("s.version + 1 + 0 * LAST_INSERT_ID({NOW})");
         let text = update(&SimpleCompletion::set(self, &version), SimpleCompletion::CONDITION);
         SingleStatement::Counted(Statement::new(text, args, b""))
     }
@@ -158,8 +159,8 @@ impl Flavour for MySqlFlavour {
     }
 }
 
-/// An `UPDATE` of the jobs beside the context and these rows, in their order. The types of the rows
-/// are those of the job's columns; MySQL wants a word before each that MariaDB does not know, and
+/// An `UPDATE` of the states beside the context and these rows, in their order. The types of the rows
+/// are those of the row's columns; MySQL wants a word before each that MariaDB does not know, and
 /// takes for a comment.
 fn update(
     dialect: &Dialect,
@@ -170,17 +171,17 @@ fn update(
 ) -> impl Fn(&str, &str) -> String + use<> {
     let context = dialect.request_context(context, args);
     let types = columns.iter().map(|(name, of)| match of {
-        Type::Int | Type::IntOrNull => format!("fence AS {name}"),
-        Type::Name | Type::Bytes | Type::BytesOrNull => format!("name AS {name}"),
+        Type::Id | Type::Int | Type::IntOrNull => format!("fence AS {name}"),
+        Type::Name | Type::Bytes | Type::BytesOrNull => format!("kind AS {name}"),
     });
     let types = types.collect::<Vec<_>>().join(", ");
     let values = dialect.values("/*!80019 ROW */ ", columns, rows, args);
-    let jobs = format!("{}_job", dialect.prefix);
+    let states = format!("{}_state", dialect.prefix);
     move |set, condition| {
         format!(
             "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN \
-               (SELECT {types} FROM {jobs} WHERE 1 = 0 UNION ALL VALUES {values}) t \
-             STRAIGHT_JOIN {jobs} j ON j.name = t.of_name SET {set} WHERE {condition}"
+               (SELECT {types} FROM {states} WHERE 1 = 0 UNION ALL VALUES {values}) t \
+             STRAIGHT_JOIN {states} s ON s.id = t.of_id SET {set} WHERE {condition}"
         )
     }
 }

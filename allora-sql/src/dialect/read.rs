@@ -1,26 +1,29 @@
 //! Statements that read.
 
-use super::{Dialect, names, shape};
+use super::{Dialect, Keys, names, shape};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DELETED, HISTORY, JOB, LONGEST},
+    encoding::{DELETED, HISTORY, JOB, LONGEST, RARE, STATE},
     prune::Place,
 };
 use allora_core::backend::{HistoryQuery, Page};
 use std::sync::LazyLock;
 
-/// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
-static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"b"].concat());
+/// The shape of the cells of a record.
+static CELLS_SHAPE: LazyLock<Vec<u8>> =
+    LazyLock::new(|| [shape(JOB), shape(&STATE[1..]), shape(&RARE[1..])].concat());
 
-/// The shape of a found row: the first later time, the clock, the columns, the data, and the time of a
-/// record that is left out.
-static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &shape(JOB)[..], b"bi"].concat());
+/// The shape of a loaded row: the lowest fence, the clock, the columns, the data.
+static LOAD_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..], b"b"].concat());
+
+/// The shape of a found row: the clock, the columns, the data, and the time of what is left out.
+static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..], b"bi"].concat());
 
 /// The shape of a listed row: the clock, the columns, the data.
-static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..], b"b"].concat());
+static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..], b"b"].concat());
 
-/// The shape of a locked row: the clock, the columns.
-static LOCKED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &shape(JOB)[..]].concat());
+/// The shape of a row without data: the clock, the columns.
+static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]].concat());
 
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
@@ -35,65 +38,55 @@ pub(crate) struct DueRange<'a> {
     pub(crate) until: i64,
     /// The number of the first rows of each kind to leave out.
     pub(crate) skip: i64,
-    /// The most rows.
+    /// The most rows of each kind to read: those that are leased take places, too.
+    pub(crate) rows: i64,
+    /// The most rows to return.
     pub(crate) limit: i64,
     /// The most bytes of data, except that one row is always found.
     pub(crate) bytes: i64,
 }
 
-/// Subqueries of a due query.
-pub(crate) struct Due {
-    /// The names and their times, the earliest first.
-    pub(super) names: String,
-    /// The first time in the index at or after the end of the range.
-    pub(super) later: String,
-}
-
-impl Due {
-    /// A `SELECT` for each kind. Databases plan a few of them quickly, and hundreds slowly.
-    pub(super) fn of_each_kind(
-        dialect: &Dialect,
-        due: &DueRange<'_>,
-        args: &mut Vec<Value>,
-    ) -> Self {
-        let p = &dialect.prefix;
-        let mut bind = |value: Value| {
-            args.push(value);
-            let mut placeholder = String::new();
-            dialect.flavour.placeholder(&mut placeholder, args.len());
-            placeholder
-        };
+/// Text that reads the keys of the first rows of each kind, with the times at which they are wanted.
+/// Without a key there is the time of a row that is leased, or behind the range, or was not read
+/// because too many are before it.
+///
+/// Databases plan a `SELECT` of a few kinds quickly, and of hundreds slowly.
+pub(super) fn listed_of_each_kind(
+    dialect: &Dialect,
+    due: &DueRange<'_>,
+    args: &mut Vec<Value>,
+) -> String {
+    let states = format!("{}_state", dialect.prefix);
+    let mut bind = |value: Value| {
+        args.push(value);
+        let mut placeholder = String::new();
+        dialect.flavour.placeholder(&mut placeholder, args.len());
+        placeholder
+    };
+    let mut parts = Vec::new();
+    for (i, kind) in due.kinds.iter().enumerate() {
+        let (kind, until) = (Value::bytes(kind), Value::int(due.until));
         // In the order of the text, because not every database numbers its placeholders.
-        let later = due.kinds.iter().map(|kind| {
-            let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(due.until)));
-            format!("SELECT MIN(index_at) AS due FROM {p}_job WHERE kind = {kind} AND index_at >= {until}")
-        });
-        let later: Vec<String> = later.collect();
-        let names = due.kinds.iter().enumerate().map(|(i, kind)| {
-            let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(due.until)));
-            let (limit, skip) = (bind(Value::int(due.limit)), bind(Value::int(due.skip)));
-            format!(
-                "SELECT * FROM (SELECT name, index_at FROM {p}_job \
-                 WHERE kind = {kind} AND index_at < {until} \
-                 ORDER BY index_at, name LIMIT {limit} OFFSET {skip}) k{i}"
-            )
-        });
-        let names: Vec<String> = names.collect();
-        let names = match names.as_slice() {
-            [only] => only.clone(),
-            all => {
-                let (all, limit) = (all.join(" UNION ALL "), bind(Value::int(due.limit)));
-                format!(
-                    "SELECT name, index_at FROM ({all}) k ORDER BY index_at, name LIMIT {limit}"
-                )
-            }
+        let end = bind(until.clone());
+        let mut range = |comparison: &str, skip: Option<[i64; 2]>| {
+            let (kind, until) = (bind(kind.clone()), bind(until.clone()));
+            let range =
+                format!("FROM {states} WHERE kind = {kind} AND index_at {comparison} {until}");
+            let Some([rows, skip]) = skip else { return range };
+            let (rows, skip) = (bind(Value::int(rows)), bind(Value::int(skip)));
+            format!("{range} ORDER BY index_at, id LIMIT {rows} OFFSET {skip}")
         };
-        let later = match later.as_slice() {
-            [only] => only.clone(),
-            all => format!("SELECT MIN(due) FROM ({}) l", all.join(" UNION ALL ")),
-        };
-        Self { names, later }
+        let first = range("<=", Some([due.rows, due.skip]));
+        let unread = range("<=", Some([1, due.skip + due.rows]));
+        let behind = range(">", None);
+        parts.push(format!(
+            "SELECT CASE WHEN wake_at < {end} THEN id END AS id, wake_at \
+             FROM (SELECT id, wake_at {first}) f{i} \
+             UNION ALL SELECT NULL, index_at FROM (SELECT index_at {unread}) u{i} \
+             UNION ALL SELECT NULL, MIN(index_at) {behind}"
+        ));
     }
+    parts.join(" UNION ALL ")
 }
 
 impl Dialect {
@@ -107,38 +100,61 @@ impl Dialect {
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
         let mut args = Vec::new();
         let beside = self.beside(&mut args);
-        let (is_key, more) = self.flavour.is_any("j.name", &keys, args.len() + 1);
+        let (is_key, more) = self.flavour.is_any("j.name", Keys::Names(&keys), args.len() + 1);
         args.extend(more);
         let text = format!(
             "SELECT c.min_fence, c.db_now, {columns}, {data} FROM ({beside}) c \
-             LEFT JOIN {p}_job j ON {is_key}",
-            columns = columns_of("j"),
+             LEFT JOIN {p}_job j ON {is_key} {states}",
+            columns = self.columns(Dead::Read),
             data = self.data(),
             p = self.prefix,
+            states = self.states(),
         );
         Statement::new(text, args, &LOAD_SHAPE)
     }
 
-    /// Reads one record without its data, and locks it. The clock is read behind the lock.
-    pub(crate) fn load_locked(&self, name: &str) -> Statement {
-        let mut condition = "j.name = ".to_owned();
-        self.flavour.placeholder(&mut condition, 1);
-        let what = format!("{}, {}", self.flavour.clock(), columns_of("j"));
-        let jobs = format!("{}_job", self.prefix);
-        let text = self.flavour.select_locked(&what, &jobs, &condition);
-        Statement::new(text, vec![Value::bytes(name)], &LOCKED_SHAPE)
+    /// Locks the state of one record, and reads its key and version.
+    pub(crate) fn lock_one(&self, name: &str) -> Statement {
+        let mut text = format!(
+            "SELECT s.id, s.version FROM {p}_state s WHERE s.id = (SELECT id FROM {p}_job WHERE name = ",
+            p = self.prefix,
+        );
+        self.flavour.placeholder(&mut text, 1);
+        text.push(')');
+        text.push_str(self.flavour.for_update());
+        Statement::new(text, vec![Value::bytes(name)], b"ii")
     }
 
-    /// Locks these rows, and reads the clock, their names and versions.
-    pub(crate) fn lock_versions(&self, keys: &[&[u8]]) -> Statement {
-        let (is_key, args) = self.flavour.is_any("j.name", keys, 1);
+    /// Reads one record without its data.
+    pub(crate) fn load_bare(&self, id: i64) -> Statement {
+        let mut text = format!(
+            "SELECT {}, {} FROM {}_job j {} WHERE j.id = ",
+            self.flavour.clock(),
+            self.columns(Dead::Read),
+            self.prefix,
+            self.states(),
+        );
+        self.flavour.placeholder(&mut text, 1);
+        Statement::new(text, vec![Value::int(id)], &BARE_SHAPE)
+    }
+
+    /// Locks the states of these records, and reads the clock, their keys and versions.
+    pub(crate) fn lock_versions(&self, ids: &[i64]) -> Statement {
+        let (is_key, args) = self.flavour.is_any("s.id", Keys::Ids(ids), 1);
         let text = format!(
-            "SELECT {clock}, j.name, j.version FROM {p}_job j WHERE {is_key} ORDER BY j.name{lock}",
+            "SELECT {clock}, s.id, s.version FROM {p}_state s WHERE {is_key} ORDER BY s.id{lock}",
             clock = self.flavour.clock(),
             p = self.prefix,
             lock = self.flavour.for_update(),
         );
-        Statement::new(text, args, b"ibi")
+        Statement::new(text, args, b"iii")
+    }
+
+    /// Reads the names and keys of these jobs.
+    pub(crate) fn ids(&self, names: &[&[u8]]) -> Statement {
+        let (is_name, args) = self.flavour.is_any("name", Keys::Names(names), 1);
+        let text = format!("SELECT name, id FROM {}_job WHERE {is_name}", self.prefix);
+        Statement::new(text, args, b"bi")
     }
 
     /// A row with the clock and the lowest fence.
@@ -154,60 +170,100 @@ impl Dialect {
         )
     }
 
+    /// The join of the states `s` of the jobs `j`.
+    fn states(&self) -> String {
+        self.flavour.rows_of(&format!("{}_state", self.prefix), "s", "s.id = j.id")
+    }
+
     /// The data of the job `j`. A subquery, because a planner without statistics would rather read
     /// the whole table once than a row of it for each job.
     fn data(&self) -> String {
         format!(
-            "(SELECT {} FROM {}_data d WHERE d.name = j.name AND d.generation = j.data_generation)",
+            "(SELECT {} FROM {}_data d WHERE d.id = j.id AND d.generation = j.data_generation)",
             bounded("d.data", "NULL"),
             self.prefix
         )
     }
 
-    /// The records with these names, from a `SELECT` that reads the names alone, of those that meet a
+    /// The cells of the job `j` with the state `s`. Values that are too long are not read: a server
+    /// would refuse the whole result, or send it for minutes. Rare parts are read where there are some.
+    fn columns(&self, dead: Dead) -> String {
+        let of = |table: &'static str| {
+            move |(name, of): &(&str, Type)| {
+                let column = format!("{table}.{name}");
+                match of {
+                    Type::Bytes | Type::BytesOrNull => bounded(&column, "NULL"),
+                    _ => column,
+                }
+            }
+        };
+        // NULL is a record without these parts.
+        let rare = |column: &str, from: i64| {
+            let part = bounded(&format!("r.{column}"), "''");
+            let p = &self.prefix;
+            format!(
+                "CASE WHEN s.rare >= {from} THEN (SELECT {part} FROM {p}_rare r WHERE r.id = s.id) END"
+            )
+        };
+        let dead = match dead {
+            Dead::Read => rare("dead", 1),
+            Dead::LeftOut => "NULL".to_owned(),
+        };
+        let columns = JOB.iter().map(of("j")).chain(STATE[1..].iter().map(of("s")));
+        columns.chain([rare("more", 2), dead]).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The records with these keys, from a `SELECT` that reads the keys alone, of those that meet a
     /// condition. `beside` is a row that is there also if nothing is found.
-    fn records(&self, beside: &str, names: &str, condition: &str, more: &str) -> String {
-        let columns = columns_of("j");
-        let rows = self.flavour.rows_of_names(&self.prefix, condition);
-        let data = self.data();
+    fn records(&self, beside: &str, keys: &str, condition: &str, dead: Dead, more: &str) -> String {
+        let columns = self.columns(dead);
+        let condition = format!("j.id = f.id AND {condition}");
+        let jobs = self.flavour.rows_of(&format!("{}_job", self.prefix), "j", &condition);
+        let (data, states) = (self.data(), self.states());
         format!(
             "SELECT c.*, {columns}, {data}{more} \
-             FROM ({beside}) c LEFT JOIN ({names}) f ON 1 = 1 {rows}"
+             FROM ({beside}) c LEFT JOIN ({keys}) f ON 1 = 1 {jobs} {states}"
         )
     }
 
-    /// The jobs of these kinds that are in the due index before a time, the earliest first; and the
-    /// first time in the index from then on. Those whose data would be too much are left out, except
-    /// for their times.
+    /// The jobs of these kinds that are wanted before a time, the earliest first; and the first time
+    /// of those that are left out: because they are wanted later, because their data would be too
+    /// much, or because too many are before them in the index. Dead letters are not read.
     pub(crate) fn find_due(&self, due: &DueRange<'_>) -> Statement {
         let mut args = Vec::new();
-        // Names first, from the index alone: rows that are carried through derived tables are
-        // written to disk on the way by MariaDB, which has been seen to crash there (10.11.19, in
-        // `ha_maria::drop_table`).
-        let Due { names, later } = self.flavour.due(self, due, &mut args);
-        let clock = self.flavour.clock();
-        let beside = format!("SELECT ({later}) AS later_at, {clock} AS db_now");
+        // Keys first: rows that are carried through derived tables are written to disk on the way by
+        // MariaDB, which has been seen to crash there (10.11.19, in `ha_maria::drop_table`).
+        let listed = self.flavour.listed(self, due, &mut args);
+        args.push(Value::int(due.limit));
+        let mut limit = String::new();
+        self.flavour.placeholder(&mut limit, args.len());
+        let first = format!(
+            "SELECT l.id, MIN(l.wake_at) AS wanted_at FROM ({listed}) l WHERE l.wake_at IS NOT NULL GROUP BY l.id \
+             ORDER BY wanted_at, l.id LIMIT {limit}"
+        );
+        let beside = format!("SELECT NULL AS beside, {} AS db_now", self.flavour.clock());
         // The sizes are those of what is stored, whose bytes no database reads for that.
         // The limit keeps MariaDB from merging this into what is around it, where it then does not find
         // the columns.
         let sized = format!(
-            "SELECT n.name, n.index_at, COALESCE((\
-               SELECT LENGTH(d.data) FROM {}_data d WHERE d.name = n.name \
+            "SELECT n.id, n.wanted_at, COALESCE((\
+               SELECT LENGTH(d.data) FROM {}_data d WHERE d.id = n.id \
                ORDER BY d.generation DESC LIMIT 1), 0) AS bytes \
-             FROM ({names}) n LIMIT {}",
+             FROM ({first}) n LIMIT {}",
             self.prefix,
             i32::MAX,
         );
         let summed = format!(
-            "SELECT s.name, s.index_at, SUM(s.bytes) OVER (\
-               ORDER BY s.index_at, s.name ROWS UNBOUNDED PRECEDING) - s.bytes AS before_it \
+            "SELECT s.id, s.wanted_at, SUM(s.bytes) OVER (\
+               ORDER BY s.wanted_at, s.id ROWS UNBOUNDED PRECEDING) - s.bytes AS before_it \
              FROM ({sized}) s"
         );
         args.push(Value::int(due.bytes));
         let mut fits = "f.before_it < ".to_owned();
         self.flavour.placeholder(&mut fits, args.len());
-        let left_out = ", CASE WHEN j.name IS NULL THEN f.index_at END";
-        Statement::new(self.records(&beside, &summed, &fits, left_out), args, &FOUND_SHAPE)
+        let left_out = ", CASE WHEN j.id IS NULL THEN f.wanted_at END";
+        let text = self.records(&beside, &summed, &fits, Dead::LeftOut, left_out);
+        Statement::new(text, args, &FOUND_SHAPE)
     }
 
     /// The next kinds after this one in the due index, at most [`KINDS`]: a step of the index for
@@ -215,10 +271,10 @@ impl Dialect {
     pub(crate) fn kinds_after(&self, kind: &str) -> Statement {
         let mut after = String::new();
         self.flavour.placeholder(&mut after, 1);
-        let jobs = format!("{}_job", self.prefix);
+        let states = format!("{}_state", self.prefix);
         let first = |after: &str| {
             format!(
-                "(SELECT kind FROM {jobs} WHERE index_at IS NOT NULL AND kind > {after} \
+                "(SELECT kind FROM {states} WHERE index_at IS NOT NULL AND kind > {after} \
                  ORDER BY kind LIMIT 1)"
             )
         };
@@ -234,14 +290,14 @@ impl Dialect {
 
     /// A page of the list.
     pub(crate) fn list(&self, page: &Page<'_>) -> Statement {
-        let mut names =
-            format!("SELECT name FROM {}_job WHERE deleted_at IS NULL AND name > ", self.prefix);
+        let mut keys =
+            format!("SELECT id FROM {}_job WHERE deleted_at IS NULL AND name > ", self.prefix);
         let mut args = vec![Value::bytes(page.after.unwrap_or_default())];
-        self.flavour.placeholder(&mut names, 1);
+        self.flavour.placeholder(&mut keys, 1);
         let mut also = |condition: &str, value: Value| {
             args.push(value);
-            names.push_str(condition);
-            self.flavour.placeholder(&mut names, args.len());
+            keys.push_str(condition);
+            self.flavour.placeholder(&mut keys, args.len());
         };
         if !page.prefix.is_empty() {
             also(" AND name >= ", Value::bytes(page.prefix));
@@ -254,7 +310,7 @@ impl Dialect {
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         also(" ORDER BY name LIMIT ", Value::int(limit));
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
-        let text = self.records(&beside, &names, "1 = 1", "") + " ORDER BY j.name";
+        let text = self.records(&beside, &keys, "1 = 1", Dead::Read, "") + " ORDER BY j.name";
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
@@ -305,15 +361,15 @@ impl Dialect {
         Statement::new(text, args, b"ib")
     }
 
-    /// Names and fences of tombstones whose time is over; the rows are locked.
+    /// Keys and fences of tombstones whose time is over; the rows are locked.
     pub(crate) fn old_tombstones(&self, now_ms: i64) -> Statement {
-        let mut text = format!("SELECT j.name, j.fence FROM {}_job j WHERE j.kind = ", self.prefix);
+        let mut text = format!("SELECT s.id, s.fence FROM {}_state s WHERE s.kind = ", self.prefix);
         self.flavour.placeholder(&mut text, 1);
-        text.push_str(" AND j.index_at <= ");
+        text.push_str(" AND s.index_at <= ");
         self.flavour.placeholder(&mut text, 2);
-        text.push_str(" ORDER BY j.index_at LIMIT 100");
+        text.push_str(" ORDER BY s.index_at LIMIT 100");
         text.push_str(self.flavour.for_update());
-        Statement::new(text, vec![Value::bytes(DELETED), Value::int(now_ms)], b"bi")
+        Statement::new(text, vec![Value::bytes(DELETED), Value::int(now_ms)], b"ii")
     }
 
     /// A number of the whole namespace.
@@ -327,19 +383,11 @@ impl Dialect {
     }
 }
 
-/// The columns of the job table. Values that are too long are not read: a server would refuse the whole
-/// result, or send it for minutes.
-fn columns_of(table: &str) -> String {
-    let columns = JOB.iter().map(|(name, of)| {
-        let column = format!("{table}.{name}");
-        match (*name, of) {
-            // NULL is a record without these parts.
-            ("more", _) => bounded(&column, "''"),
-            (_, Type::Bytes | Type::BytesOrNull) => bounded(&column, "NULL"),
-            _ => column,
-        }
-    });
-    columns.collect::<Vec<_>>().join(", ")
+/// The dead letters of a record that is read.
+#[derive(Clone, Copy)]
+enum Dead {
+    Read,
+    LeftOut,
 }
 
 /// A column, or something else in its place if its value is too long.

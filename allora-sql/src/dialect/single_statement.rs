@@ -3,9 +3,9 @@
 //!
 //! The common part of the statement is here; how a table of bound values is joined to an `UPDATE`
 //! is in the file of each database. The conditions are those of
-//! [`apply`](allora_core::record::apply) for a record with nothing but a cursor and at most one
-//! lease: nothing in `more` (triggers, retries, a pause), not a tombstone. Other records do not
-//! match, and take the general path.
+//! [`apply`](allora_core::record::apply) for a record with nothing but a cursor, at most one lease,
+//! and dead letters: no triggers, retries or pause, not a tombstone. Other records do not match, and
+//! take the general path. Only the state table is read and written.
 //!
 //! The clock is read once, in `c`, because each reading in a row and column is another, and the
 //! fence of the reply must be that of the lease. It is read before a row may have to be waited for:
@@ -63,7 +63,7 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-/// The columns of a table of bound values; no name is one of the job table's.
+/// The columns of a table of bound values; no name is one of the state table's.
 pub(crate) type Columns = [(&'static str, Type)];
 
 /// Rows to a statement: a whole batch of a scheduler.
@@ -130,8 +130,9 @@ impl Dialect {
 }
 
 /// A claim of the cursor's occurrence itself.
-pub(crate) struct SimpleClaim<'a> {
-    pub(crate) name: &'a str,
+pub(crate) struct SimpleClaim {
+    /// The key of the row.
+    pub(crate) id: i64,
     pub(crate) claim_id: [u8; 16],
     fence: i64,
     expected: i64,
@@ -144,9 +145,9 @@ pub(crate) struct SimpleClaim<'a> {
     on_expiry: i64,
 }
 
-impl<'a> SimpleClaim<'a> {
+impl SimpleClaim {
     pub(super) const COLUMNS: &'static Columns = &[
-        ("of_name", Type::Name),
+        ("of_id", Type::Int),
         ("by_claim", Type::Bytes),
         ("read_fence", Type::Int),
         ("expected", Type::Int),
@@ -159,7 +160,7 @@ impl<'a> SimpleClaim<'a> {
 
     pub(super) fn values(&self) -> Vec<Value> {
         vec![
-            Value::bytes(self.name),
+            Value::int(self.id),
             Value::bytes(self.claim_id),
             Value::int(self.fence),
             Value::int(self.expected),
@@ -174,53 +175,59 @@ impl<'a> SimpleClaim<'a> {
     /// The assignments. A column from which another one is computed is set after that, so that it does
     /// not matter whether a database reads the old values or the new ones. No order at all may change
     /// a fence: the one that was read is the request's.
+    ///
+    /// The place in the due index stays, unless the job is wanted before it.
     pub(super) fn set(flavour: &dyn Flavour) -> String {
         let until = until(flavour);
         let fence = flavour.greatest("t.read_fence + 1", NOW);
-        let wake = earlier(flavour, &until, "t.then_due");
+        let earlier = earlier(flavour, &until, "t.then_due");
+        let wake = format!(
+            "CASE WHEN s.kind = c.no_kind THEN NULL WHEN t.on_expiry = 1 THEN {until} \
+               ELSE {earlier} END"
+        );
         let over = flavour.whole_division();
         format!(
-            "lease_due_at = j.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
-             index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN t.on_expiry = 1 THEN {until} \
-               ELSE {wake} END, \
-             cursor_due_at = CASE WHEN t.on_expiry = 1 THEN j.cursor_due_at ELSE t.then_due END, \
+            "lease_due_at = s.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
+             index_at = CASE WHEN s.index_at <= {wake} THEN s.index_at ELSE {wake} END, \
+             wake_at = {wake}, \
+             cursor_due_at = CASE WHEN t.on_expiry = 1 THEN s.cursor_due_at ELSE t.then_due END, \
              cursor_scheduled_at = \
-               CASE WHEN t.on_expiry = 1 THEN j.cursor_scheduled_at ELSE t.then_at END, \
-             last_started = t.expected, started = j.started + 1, \
+               CASE WHEN t.on_expiry = 1 THEN s.cursor_scheduled_at ELSE t.then_at END, \
+             last_started = t.expected, started = s.started + 1, \
              lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
              lease_claim_id = t.by_claim, lease_scheduled_at = t.expected, lease_attempt = 1, \
-             lease_until = {until}, lease_on_expiry = t.on_expiry, version = j.version + 1"
+             lease_until = {until}, lease_on_expiry = t.on_expiry, version = s.version + 1"
         )
     }
 
     /// The condition under which they are made.
     pub(super) fn condition(flavour: &dyn Flavour) -> String {
-        let due = flavour.greatest("j.cursor_due_at", "t.expected");
+        let due = flavour.greatest("s.cursor_due_at", "t.expected");
         let over = flavour.whole_division();
         format!(
-            "j.name = t.of_name AND j.fence = t.read_fence AND j.cursor_scheduled_at = t.expected \
-             AND j.lease_fence IS NULL AND j.more IS NULL AND j.deleted_at IS NULL \
-             AND (j.last_started IS NULL OR j.last_started < j.cursor_scheduled_at) \
-             AND j.fence < {NEAR_END} AND j.version < {NEAR_END} AND j.started < {NEAR_END} \
+            "s.id = t.of_id AND s.fence = t.read_fence AND s.cursor_scheduled_at = t.expected \
+             AND s.lease_fence IS NULL AND s.rare < 2 \
+             AND (s.last_started IS NULL OR s.last_started < s.cursor_scheduled_at) \
+             AND s.fence < {NEAR_END} AND s.version < {NEAR_END} AND s.started < {NEAR_END} \
              AND {due} <= {NOW} {over} 1000"
         )
     }
 
-    /// The condition that is checked behind the lock. It reads a column of the job, because one
+    /// The condition that is checked behind the lock. It reads a column of the row, because one
     /// database would check it before it has the row otherwise.
     pub(super) fn in_time(flavour: &dyn Flavour) -> String {
         let clock = flavour.clock();
         format!(
             "(t.not_after IS NULL \
-               OR COALESCE(c.request_now, {clock} + 0 * j.version) <= t.not_after)"
+               OR COALESCE(c.request_now, {clock} + 0 * s.version) <= t.not_after)"
         )
     }
 
     /// The clock, and the claimed occurrence.
-    pub(super) const SHAPE: &'static [u8] = b"ibiiii";
+    pub(super) const SHAPE: &'static [u8] = b"iiiiii";
 
-    /// The claim of an operation, if it has this shape.
-    pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
+    /// The claim of an operation on the job with this key, if it has this shape.
+    pub(crate) fn of(operation: &Operation<'_>, id: i64) -> Option<Self> {
         let Action::Claim(claim) = &operation.action else { return None };
         let Claim { claim_id, fence, expected, start, not_run, not_after, then, lease, .. } = claim;
         // The statement adds to the fence.
@@ -244,7 +251,7 @@ impl<'a> SimpleClaim<'a> {
             Some(then) => Some((whole(then.scheduled_at)?, whole(then.due_at)?)),
         };
         Some(Self {
-            name: operation.name,
+            id,
             claim_id: claim_id.to_be_bytes(),
             fence: *fence,
             expected: whole(expected.scheduled_at)?,
@@ -257,8 +264,9 @@ impl<'a> SimpleClaim<'a> {
 }
 
 /// A successful completion, or an extension.
-pub(crate) struct SimpleCompletion<'a> {
-    pub(crate) name: &'a str,
+pub(crate) struct SimpleCompletion {
+    /// The key of the row.
+    pub(crate) id: i64,
     fence: i64,
     /// Microseconds; of a completion, none.
     duration: Option<i64>,
@@ -266,9 +274,9 @@ pub(crate) struct SimpleCompletion<'a> {
     then: Option<(i64, i64)>,
 }
 
-impl<'a> SimpleCompletion<'a> {
+impl SimpleCompletion {
     pub(super) const COLUMNS: &'static Columns = &[
-        ("of_name", Type::Name),
+        ("of_id", Type::Int),
         ("read_fence", Type::Int),
         ("duration", Type::IntOrNull),
         ("moves", Type::Int),
@@ -278,7 +286,7 @@ impl<'a> SimpleCompletion<'a> {
 
     pub(super) fn values(&self) -> Vec<Value> {
         vec![
-            Value::bytes(self.name),
+            Value::int(self.id),
             Value::int(self.fence),
             Value::Int(self.duration),
             Value::int(self.moves.into()),
@@ -293,16 +301,16 @@ impl<'a> SimpleCompletion<'a> {
 
     /// The assignments, in the order of those of claims; `version` is the next one.
     pub(super) fn set(flavour: &dyn Flavour, version: &str) -> String {
-        let until = flavour.greatest("j.lease_until", &until(flavour));
+        let until = flavour.greatest("s.lease_until", &until(flavour));
         let moves =
-            "t.duration IS NULL AND t.moves = 1 AND j.cursor_scheduled_at = j.lease_scheduled_at";
+            "t.duration IS NULL AND t.moves = 1 AND s.cursor_scheduled_at = s.lease_scheduled_at";
         let extended = format!("CASE WHEN t.duration IS NOT NULL THEN {until} END");
         let cursor =
-            format!("CASE WHEN {} THEN j.cursor_due_at END", starts("j.cursor_scheduled_at"));
+            format!("CASE WHEN {} THEN s.cursor_due_at END", starts("s.cursor_scheduled_at"));
         let next = format!("CASE WHEN {} THEN t.then_due END", starts("t.then_at"));
         let wake = earlier(flavour, &extended, &cursor);
         let complete = |column: &str, ended: &str| {
-            format!("{column} = CASE WHEN t.duration IS NULL THEN {ended} ELSE j.{column} END")
+            format!("{column} = CASE WHEN t.duration IS NULL THEN {ended} ELSE s.{column} END")
         };
         let cleared = [
             "lease_node",
@@ -314,48 +322,51 @@ impl<'a> SimpleCompletion<'a> {
             "lease_on_expiry",
             "lease_scheduled_at",
         ];
+        let wake = format!(
+            "CASE WHEN s.kind = c.no_kind THEN NULL WHEN {moves} THEN {next} \
+               WHEN t.duration IS NOT NULL AND s.lease_on_expiry = 1 THEN {until} ELSE {wake} END"
+        );
         format!(
-            "index_at = CASE WHEN j.kind = c.no_kind THEN NULL WHEN {moves} THEN {next} \
-               WHEN t.duration IS NOT NULL AND j.lease_on_expiry = 1 THEN {until} ELSE {wake} END, \
-             cursor_due_at = CASE WHEN {moves} THEN t.then_due ELSE j.cursor_due_at END, \
+            "index_at = {wake}, wake_at = {wake}, \
+             cursor_due_at = CASE WHEN {moves} THEN t.then_due ELSE s.cursor_due_at END, \
              cursor_scheduled_at = \
-               CASE WHEN {moves} THEN t.then_at ELSE j.cursor_scheduled_at END, \
+               CASE WHEN {moves} THEN t.then_at ELSE s.cursor_scheduled_at END, \
              lease_until = {extended}, {}, {}, {}, {}, {}, {}, version = {version}",
             complete("ended_fence", "t.read_fence"),
             // A completion, as the column has it.
             complete("ended_how", "0"),
             complete("last_outcome", "c.ok_outcome"),
             complete("last_error", "NULL"),
-            complete("succeeded", "j.succeeded + 1"),
+            complete("succeeded", "s.succeeded + 1"),
             cleared.map(|column| complete(column, "NULL")).join(", "),
         )
     }
 
     /// The condition under which they are made.
-    pub(super) const CONDITION: &'static str = "j.name = t.of_name AND j.lease_fence = t.read_fence \
-         AND j.version < 9000000000000000000 AND j.succeeded < 9000000000000000000 \
-         AND j.more IS NULL AND j.deleted_at IS NULL \
-         AND (t.then_at IS NULL OR t.then_at > j.lease_scheduled_at) \
-         AND (t.duration IS NOT NULL OR t.moves = 1 OR j.cursor_scheduled_at IS NULL \
-           OR j.cursor_scheduled_at <> j.lease_scheduled_at)";
+    pub(super) const CONDITION: &'static str = "s.id = t.of_id AND s.lease_fence = t.read_fence \
+         AND s.version < 9000000000000000000 AND s.succeeded < 9000000000000000000 \
+         AND s.rare < 2 \
+         AND (t.then_at IS NULL OR t.then_at > s.lease_scheduled_at) \
+         AND (t.duration IS NOT NULL OR t.moves = 1 OR s.cursor_scheduled_at IS NULL \
+           OR s.cursor_scheduled_at <> s.lease_scheduled_at)";
 
-    /// The clock, the name, the end of the lease if it still lasts, 1 if the job is due again.
+    /// The clock, the key, the end of the lease if it still lasts, 1 if the job is due again.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
-    pub(super) const SHAPE: &'static [u8] = b"ibii";
+    pub(super) const SHAPE: &'static [u8] = b"iiii";
 
     /// Of a row that was changed, on the database that has notifications: 1 if the run has ended and
     /// the job is due, so that another run may wait for this one's end.
     #[cfg(feature = "postgres")]
     pub(super) fn is_due() -> String {
         format!(
-            "CASE WHEN j.lease_until IS NULL AND {} AND j.cursor_due_at <= {NOW} / 1000 \
+            "CASE WHEN s.lease_until IS NULL AND {} AND s.cursor_due_at <= {NOW} / 1000 \
              THEN CAST(1 AS BIGINT) END",
-            starts("j.cursor_scheduled_at")
+            starts("s.cursor_scheduled_at")
         )
     }
 
-    /// The completion or extension of an operation, if it has this shape.
-    pub(crate) fn of(operation: &Operation<'a>) -> Option<Self> {
+    /// The completion or extension of an operation on the job with this key, if it has this shape.
+    pub(crate) fn of(operation: &Operation<'_>, id: i64) -> Option<Self> {
         let (fence, duration, moves, then) = match operation.action {
             Action::Extend { fence, duration } => (fence, Some(micros(duration)?), false, None),
             Action::Complete { fence, then, completion: Completion::Succeeded } => match then {
@@ -368,13 +379,13 @@ impl<'a> SimpleCompletion<'a> {
             },
             _ => return None,
         };
-        Some(Self { name: operation.name, fence, duration, moves, then })
+        Some(Self { id, fence, duration, moves, then })
     }
 }
 
 /// A condition: true if an occurrence of the schedule at this time was not started yet.
 fn starts(scheduled_at: &str) -> String {
-    format!("(j.last_started IS NULL OR j.last_started < {scheduled_at})")
+    format!("(s.last_started IS NULL OR s.last_started < {scheduled_at})")
 }
 
 /// The end of a lease from now, in milliseconds.
@@ -429,7 +440,7 @@ mod tests {
 
     fn reads(expression: &str, column: &str) -> bool {
         let mut words = expression.split(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c));
-        words.any(|word| word == format!("j.{column}"))
+        words.any(|word| word == format!("s.{column}"))
     }
 
     /// MariaDB computes the assignments of several tables from the old row, and those of one table from
@@ -437,7 +448,7 @@ mod tests {
     #[test]
     fn no_assignment_reads_a_column_that_was_assigned_before_it() {
         let flavour = &MySqlFlavour;
-        for set in [SimpleClaim::set(flavour), SimpleCompletion::set(flavour, "j.version + 1")] {
+        for set in [SimpleClaim::set(flavour), SimpleCompletion::set(flavour, "s.version + 1")] {
             let all = assignments(&set);
             assert!(all.len() > 15, "{all:?}");
             for (i, (_, expression)) in all.iter().enumerate() {
@@ -452,7 +463,7 @@ mod tests {
     fn the_fence_of_a_claim_is_computed_from_no_column() {
         let all = assignments(&SimpleClaim::set(&MySqlFlavour));
         for (_, expression) in all.iter().filter(|(column, _)| column.ends_with("fence")) {
-            assert!(!expression.contains("j."), "{expression}");
+            assert!(!expression.contains("s."), "{expression}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) struct SqliteFlavour;
 impl Flavour for SqliteFlavour {
     fn column(&self, of: Type) -> &'static str {
         match of {
+            Type::Id => "INTEGER PRIMARY KEY AUTOINCREMENT",
             Type::Int => "INTEGER NOT NULL",
             Type::IntOrNull => "INTEGER",
             Type::Name | Type::Bytes => "BLOB NOT NULL",
@@ -18,7 +19,7 @@ impl Flavour for SqliteFlavour {
         }
     }
 
-    fn table_options(&self) -> &'static str {
+    fn table_options(&self, _: &str) -> &'static str {
         // Without STRICT a text in a column of numbers is accepted; it is greater than every
         // number, so that its job is never due, without an error.
         " STRICT"
@@ -82,21 +83,21 @@ impl Flavour for SqliteFlavour {
         format!("MAX({one}, {other})")
     }
 
-    // `RETURNING` can return the job's own columns only. The clock stands still for a whole
+    // `RETURNING` can return the row's own columns only. The clock stands still for a whole
     // statement, which reads it when it has the lock of the database.
 
     fn claims(
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        claims: &[SimpleClaim<'_>],
+        claims: &[SimpleClaim],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = claims.iter().map(SimpleClaim::values).collect();
         let with = with(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
         let text = format!(
-            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} AND {} \
-             RETURNING {}, name, lease_scheduled_at, fence, incarnation, lease_until",
+            "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE {} AND {} \
+             RETURNING {}, id, lease_scheduled_at, fence, incarnation, lease_until",
             dialect.prefix,
             SimpleClaim::set(self),
             SimpleClaim::condition(self),
@@ -110,16 +111,16 @@ impl Flavour for SqliteFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
-        completions: &[SimpleCompletion<'_>],
+        completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = completions.iter().map(SimpleCompletion::values).collect();
         let with = with(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
         let text = format!(
-            "{with} UPDATE {}_job AS j SET {} FROM c, t WHERE {} \
-             RETURNING {}, name, lease_until, NULL",
+            "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE {} \
+             RETURNING {}, id, lease_until, NULL",
             dialect.prefix,
-            SimpleCompletion::set(self, "j.version + 1"),
+            SimpleCompletion::set(self, "s.version + 1"),
             SimpleCompletion::CONDITION,
             self.clock(),
         );

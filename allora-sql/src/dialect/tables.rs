@@ -3,7 +3,7 @@
 use super::{Dialect, names, sql};
 use crate::{
     driver::{Statement, Type},
-    encoding::{DATA, HISTORY, JOB},
+    encoding::{DATA, HISTORY, JOB, RARE, STATE},
 };
 use sqlx::SqlStr;
 use std::fmt::Write;
@@ -12,6 +12,16 @@ use std::fmt::Write;
 pub(crate) const SCHEMA: i64 = 1;
 
 pub(super) const META: &[(&str, Type)] = &[("name", Type::Name), ("value", Type::Int)];
+
+/// The tables with their columns.
+const TABLES: &[(&str, &[(&str, Type)])] = &[
+    ("meta", META),
+    ("job", JOB),
+    ("state", STATE),
+    ("rare", RARE),
+    ("data", DATA),
+    ("history", HISTORY),
+];
 
 /// One step of a migration.
 pub(crate) enum Step {
@@ -38,12 +48,12 @@ impl Dialect {
     /// migration.
     fn first_tables(&self) -> Vec<Step> {
         let p = &self.prefix;
-        let table = |name: &str, columns: &[(&str, Type)], key: &str| {
+        let table = |name: &str, columns: &[(&str, Type)], constraint: &str| {
             let mut text = format!("CREATE TABLE IF NOT EXISTS {p}_{name} (");
             for (column, of) in columns {
                 let _ = write!(text, "{column} {}, ", self.flavour.column(*of));
             }
-            let _ = write!(text, "PRIMARY KEY ({key})){}", self.flavour.table_options());
+            let _ = write!(text, "{constraint}){}", self.flavour.table_options(name));
             Step::Run(sql(text))
         };
         let index = |table: &str, columns: &str, filter: &str| {
@@ -53,11 +63,13 @@ impl Dialect {
             Step::Index { exists: Statement::new(exists, Vec::new(), b"i"), create: sql(create) }
         };
         vec![
-            table("meta", META, "name"),
-            table("job", JOB, "name"),
-            table("data", DATA, "name, generation"),
-            table("history", HISTORY, "fence, name"),
-            index("job", "kind, index_at, name", self.flavour.due_index_filter()),
+            table("meta", META, "PRIMARY KEY (name)"),
+            table("job", JOB, "UNIQUE (name)"),
+            table("state", STATE, "PRIMARY KEY (id)"),
+            table("rare", RARE, "PRIMARY KEY (id)"),
+            table("data", DATA, "PRIMARY KEY (id, generation)"),
+            table("history", HISTORY, "PRIMARY KEY (fence, name)"),
+            index("state", "kind, index_at, id", self.flavour.due_index_filter()),
             index("history", "name, fence", ""),
         ]
     }
@@ -71,8 +83,8 @@ impl Dialect {
     /// The tables, each with a statement that reads nothing and fails if the table or a column is
     /// missing.
     pub(crate) fn probes(&self) -> Vec<(String, Statement)> {
-        [("meta", META), ("job", JOB), ("data", DATA), ("history", HISTORY)]
-            .into_iter()
+        TABLES
+            .iter()
             .map(|(table, columns)| {
                 let table = format!("{}_{table}", self.prefix);
                 let text = format!("SELECT {} FROM {table} WHERE 1 = 0", names(columns));
@@ -83,7 +95,7 @@ impl Dialect {
 
     /// The indexes with their tables, each with a statement that reads a row if it exists.
     pub(crate) fn indexes(&self) -> Vec<(String, String, Statement)> {
-        ["job", "history"]
+        ["state", "history"]
             .into_iter()
             .map(|table| {
                 let index = format!("{}_{}", self.prefix, index_name(table));
@@ -96,5 +108,5 @@ impl Dialect {
 }
 
 fn index_name(table: &str) -> &'static str {
-    if table == "job" { "job_index_at" } else { "history_name" }
+    if table == "state" { "state_index_at" } else { "history_name" }
 }

@@ -1,21 +1,28 @@
 //! Statements that write.
 
-use super::{CHUNK, Dialect, names, tables::META};
+use super::{CHUNK, Dialect, Keys, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DATA, HISTORY, JOB},
+    encoding::{DATA, HISTORY, JOB, RARE, STATE},
     prune::Place,
 };
 
 /// One record to write in place of another.
+#[derive(Clone)]
 pub(crate) struct Write {
+    /// The key of the rows; `None` if there are none yet.
+    pub(crate) id: Option<i64>,
     pub(crate) name: Vec<u8>,
-    /// The version that was read; `None` if there was no row.
-    pub(crate) read_version: Option<i64>,
+    /// The version that was read.
+    pub(crate) read_version: i64,
     /// The last moment for the write, in microseconds by the database's clock.
     pub(crate) not_after: Option<i64>,
-    /// The columns of the job table.
-    pub(crate) job: Vec<Value>,
+    /// The columns of the state table, without the key.
+    pub(crate) state: Vec<Value>,
+    /// The columns of the job table, without the key, if they change.
+    pub(crate) job: Option<Vec<Value>>,
+    /// The columns of the table of rare parts, without the key, if they change.
+    pub(crate) rare: Option<[Value; 2]>,
     /// The data, if it changes.
     pub(crate) data: Option<NewData>,
     /// The rows of the history table.
@@ -23,6 +30,7 @@ pub(crate) struct Write {
 }
 
 /// The data of a record; nothing without a generation.
+#[derive(Clone)]
 pub(crate) struct NewData {
     pub(crate) generation: Option<i64>,
     pub(crate) data: Vec<u8>,
@@ -36,58 +44,88 @@ impl Write {
             _ => 8,
         };
         let data = self.data.as_ref().map_or(0, |new| new.data.len());
-        data + self.job.iter().chain(self.history.iter().flatten()).map(bytes).sum::<usize>()
+        let (job, rare) = (self.job.iter().flatten(), self.rare.iter().flatten());
+        let values = self.state.iter().chain(job).chain(rare);
+        data + values.chain(self.history.iter().flatten()).map(bytes).sum::<usize>()
     }
 
-    /// The row of the data table.
-    pub(super) fn data_row(&self) -> Option<Vec<Value>> {
+    /// The generation and the bytes of the new data.
+    pub(super) fn new_data(&self) -> Option<[Value; 2]> {
         let new = self.data.as_ref()?;
-        Some(vec![Value::bytes(&self.name), Value::int(new.generation?), Value::bytes(&new.data)])
+        Some([Value::int(new.generation?), Value::bytes(&new.data)])
+    }
+
+    /// The rare parts to write; `None` if there are none.
+    pub(super) fn new_rare(&self) -> Option<[Value; 2]> {
+        self.rare.clone().filter(|parts| parts.iter().any(|part| *part != Value::Bytes(None)))
     }
 }
 
 impl Dialect {
-    /// Statements that write records whose rows are locked, or do not exist. Of two transactions
-    /// that create one row, the second gets an error of the unique key.
-    pub(crate) fn put(&self, writes: &[&Write]) -> Vec<Statement> {
-        let (mut new, mut known, mut data, mut history) = (vec![], vec![], vec![], vec![]);
+    /// Statements that add jobs without keys. Of two transactions that create one job, the second
+    /// gets an error of the unique name.
+    pub(crate) fn insert_jobs(&self, writes: &[Write]) -> Vec<Statement> {
+        let new = writes.iter().filter(|write| write.id.is_none());
+        let rows: Vec<Vec<Value>> = new.filter_map(|write| write.job.clone()).collect();
+        self.insert("job", &JOB[1..], &rows, "")
+    }
+
+    /// Statements that write records whose rows are locked, or were added in this transaction.
+    pub(crate) fn put(&self, writes: &[Write]) -> Vec<Statement> {
+        let (mut jobs, mut states, mut rare) = (vec![], vec![], vec![]);
+        let (mut data, mut history) = (vec![], vec![]);
         let mut statements = Vec::new();
+        let mut without_rare = Vec::new();
         for write in writes {
-            let rows = if write.read_version.is_some() { &mut known } else { &mut new };
-            rows.push(write.job.clone());
-            data.extend(write.data_row());
+            let Some(id) = write.id else { continue };
+            let keyed = |values: &[Value]| [&[Value::int(id)], values].concat();
+            states.push(keyed(&write.state));
+            jobs.extend(write.job.as_deref().map(keyed));
+            rare.extend(write.new_rare().map(|parts| keyed(&parts)));
+            if write.rare.is_some() && write.new_rare().is_none() {
+                without_rare.push(id);
+            }
+            data.extend(write.new_data().map(|new| keyed(&new)));
             history.extend(write.history.iter().cloned());
-            let replaced = write.data.as_ref().filter(|_| write.read_version.is_some());
-            statements.extend(replaced.map(|new| self.drop_data(&write.name, new.generation)));
+            let replaced = write.data.as_ref().filter(|_| write.job.is_some());
+            statements.extend(replaced.map(|new| self.drop_data(id, new.generation)));
         }
         let tail = |key: &str, columns: &[(&str, Type)]| {
             let columns: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
             self.flavour.or_replace(key, &columns)
         };
-        let data_tail = tail("name, generation", &DATA[2..]);
+        let data_tail = tail("id, generation", &DATA[2..]);
         statements.extend(self.insert("data", DATA, &data, &data_tail));
-        statements.extend(self.insert("job", JOB, &new, ""));
-        statements.extend(self.insert("job", JOB, &known, &tail("name", &JOB[1..])));
+        if !without_rare.is_empty() {
+            statements.push(self.delete_rows("rare", &without_rare));
+        }
+        statements.extend(self.insert("rare", RARE, &rare, &tail("id", &RARE[1..])));
+        statements.extend(self.insert("job", JOB, &jobs, &tail("id", &JOB[1..])));
+        statements.extend(self.insert("state", STATE, &states, &tail("id", &STATE[1..])));
         let history_tail = tail("fence, name", &HISTORY[2..]);
         statements.extend(self.insert("history", HISTORY, &history, &history_tail));
         statements
     }
 
     /// Removes the data of a job except that of this generation.
-    fn drop_data(&self, name: &[u8], keep: Option<i64>) -> Statement {
-        let mut text = format!("DELETE FROM {}_data WHERE name = ", self.prefix);
+    fn drop_data(&self, id: i64, keep: Option<i64>) -> Statement {
+        let mut text = format!("DELETE FROM {}_data WHERE id = ", self.prefix);
         self.flavour.placeholder(&mut text, 1);
         text.push_str(" AND generation <> ");
         self.flavour.placeholder(&mut text, 2);
         // Generations are fences, and so never negative.
-        Statement::new(text, vec![Value::bytes(name), Value::int(keep.unwrap_or(-1))], b"")
+        Statement::new(text, vec![Value::int(id), Value::int(keep.unwrap_or(-1))], b"")
     }
 
-    /// Removes rows.
-    pub(crate) fn purge_tombstones(&self, names: &[&[u8]]) -> Statement {
-        let (is_name, args) = self.flavour.is_any("name", names, 1);
-        let text = format!("DELETE FROM {}_job WHERE {is_name}", self.prefix);
-        Statement::new(text, args, b"")
+    /// Removes the rows with these keys.
+    fn delete_rows(&self, table: &str, ids: &[i64]) -> Statement {
+        let (is_id, args) = self.flavour.is_any("id", Keys::Ids(ids), 1);
+        Statement::new(format!("DELETE FROM {}_{table} WHERE {is_id}", self.prefix), args, b"")
+    }
+
+    /// Removes records.
+    pub(crate) fn purge_tombstones(&self, ids: &[i64]) -> Vec<Statement> {
+        ["state", "rare", "data", "job"].map(|table| self.delete_rows(table, ids)).to_vec()
     }
 
     /// Removes the oldest history entries below this one, at most so many.

@@ -23,6 +23,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
+    /// The key of a row, which the database gives to a new one and never to another.
+    Id,
     /// A number.
     Int,
     /// A number or NULL.
@@ -66,7 +68,7 @@ impl Value {
     #[cfg(feature = "postgres")]
     pub(crate) fn array(of: Type) -> Self {
         match of {
-            Type::Int | Type::IntOrNull => Value::Ints(Vec::new()),
+            Type::Id | Type::Int | Type::IntOrNull => Value::Ints(Vec::new()),
             Type::Name | Type::Bytes | Type::BytesOrNull => Value::Blobs(Vec::new()),
         }
     }

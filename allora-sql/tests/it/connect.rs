@@ -72,14 +72,14 @@ async fn a_newer_schema_is_refused_with_both_versions(place: Place) {
 async fn a_missing_index_is_named(place: Place) {
     place.open().await;
     let drop = if place.url.starts_with("mysql") {
-        "DROP INDEX {p}_job_index_at ON {p}_job"
+        "DROP INDEX {p}_state_index_at ON {p}_state"
     } else {
-        "DROP INDEX {p}_job_index_at"
+        "DROP INDEX {p}_state_index_at"
     };
     run(&place, drop).await.unwrap();
     let (kind, said) = refused(&place).await;
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(said.contains("_job_index_at"), "{said}");
+    assert!(said.contains("_state_index_at"), "{said}");
 }
 
 async fn a_missing_table_is_named(place: Place) {
@@ -119,21 +119,32 @@ async fn rows_of_the_first_release_are_read(place: Place) {
         r#""fence":0,"cursor":null,"last_started":null,"#,
         r#""triggers":[{"scheduled_at":8,"trigger":"t"}]}"#
     );
-    let row = format!(
-        "INSERT INTO {{p}}_job VALUES ({a}, 12, 77, 8, 4, {mail}, {def}, 2, 3, 4, \
-         60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 6000, 7000, 9000, 0, 70, 0, {failed}, {boom}, \
-         9, 8, 7, 6, 5, 4, 3, 2, NULL, {more})",
+    let dead = concat!(
+        r#"{"v":1,"kind":"","definition":"","version":0,"incarnation":0,"generation":0,"#,
+        r#""fence":0,"cursor":null,"last_started":null,"#,
+        r#""dead":[{"occurrence":{"scheduled_at":7},"attempts":2,"died_at":9,"error":"e"}]}"#
+    );
+    let job = format!(
+        "INSERT INTO {{p}}_job VALUES (5, {a}, 4, {mail}, {def}, 2, 4, NULL)",
         a = blob("a"),
         mail = blob("mail"),
         def = blob("def"),
+    );
+    run(&place, &job).await.unwrap();
+    let row = format!(
+        "INSERT INTO {{p}}_state VALUES (5, 12, 77, 8, 8, {mail}, 2, 3, \
+         60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 6000, 7000, 9000, 0, 70, 0, {failed}, {boom}, \
+         9, 8, 7, 6, 5, NULL, 3, 2)",
+        mail = blob("mail"),
         node = blob("n1"),
         claim = blob("0123456789abcdef"),
         failed = blob("failed"),
         boom = blob("boom"),
-        more = blob(more),
     );
     run(&place, &row).await.unwrap();
-    let data = format!("INSERT INTO {{p}}_data VALUES ({}, 4, {})", blob("a"), blob("payload"));
+    let rare = format!("INSERT INTO {{p}}_rare VALUES (5, {}, {})", blob(more), blob(dead));
+    run(&place, &rare).await.unwrap();
+    let data = format!("INSERT INTO {{p}}_data VALUES (5, 4, {})", blob("payload"));
     run(&place, &data).await.unwrap();
     let again = place.open().await;
     let state = get(&again, "a").await.unwrap();
@@ -146,6 +157,7 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     assert_eq!([lease.due_at, lease.started_at], times);
     assert_eq!(state.last, Some(allora_core::backend::Outcome::Failed("boom".into())));
     assert_eq!((state.counters.started, state.counters.expired), (9, 2));
+    assert_eq!((state.counters.missed, state.dead[0].error.as_str()), (0, "e"));
     drop(sql);
 }
 

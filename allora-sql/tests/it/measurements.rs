@@ -70,16 +70,24 @@ async fn measure<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
 async fn a_due_query(place: Place) {
     let sql = place.open().await;
     if place.url.starts_with("postgres") {
-        run(&place, "ALTER TABLE {p}_job SET (autovacuum_enabled = off)").await.unwrap();
+        for table in ["job", "state"] {
+            let off = format!("ALTER TABLE {{p}}_{table} SET (autovacuum_enabled = off)");
+            run(&place, &off).await.unwrap();
+        }
     }
     let name = bytes(&place, &concat(&place, "job ", "i"));
     let kind = bytes(&place, &concat(&place, "k", "(i % 20)"));
     let fill = format!(
-        "INSERT INTO {{p}}_job (name, version, fence, kind, index_at, definition, \
-           definition_version, incarnation, generation, started, succeeded, failed, cancelled, \
-           skipped, missed, lost, expired, cursor_scheduled_at, cursor_due_at) \
-         SELECT {name}, 1, 1, {kind}, i, {def}, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, i, i FROM {from}",
+        "INSERT INTO {{p}}_job (id, name, kind, definition, definition_version, generation) \
+         SELECT i, {name}, {kind}, {def}, 0, 1 FROM {from}",
         def = bytes(&place, "'@hourly'"),
+        from = numbers(&place, MILLION),
+    );
+    run(&place, &fill).await.unwrap();
+    let fill = format!(
+        "INSERT INTO {{p}}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
+           started, succeeded, cursor_scheduled_at, cursor_due_at) \
+         SELECT i, 1, 1, {kind}, i, i, 0, 1, 0, 0, i, i FROM {from}",
         from = numbers(&place, MILLION),
     );
     run(&place, &fill).await.unwrap();

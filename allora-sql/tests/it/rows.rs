@@ -8,8 +8,8 @@ use crate::{
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DueQuery, HistoryQuery, NewSchedule, OnExpiry,
-        Operation, Page, Reply, Sharing, TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DeadLetter, DueQuery, HistoryQuery,
+        ImportedProgress, NewSchedule, OnExpiry, Operation, Page, Reply, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis},
 };
@@ -19,6 +19,7 @@ use std::time::Duration;
 on_every_database! {
     a_row_that_cannot_be_read_stays_visible_beside_the_others
     thousands_of_kinds_are_found
+    leased_records_hide_no_due_ones
     hostile_values_concern_no_other_record
     large_records_are_found_a_few_at_a_time
     history_beyond_a_lowered_limit_is_removed_by_pruning
@@ -43,13 +44,13 @@ async fn a_row_that_cannot_be_read_stays_visible_beside_the_others(place: Place)
             .unwrap();
     }
     let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
-    let (more, bad) = (hex("{\"v\":9}"), hex("bad"));
-    let update = if place.url.starts_with("postgres") {
-        format!("UPDATE {{p}}_job SET more = '\\x{more}', index_at = 1 WHERE name = '\\x{bad}'")
-    } else {
-        format!("UPDATE {{p}}_job SET more = X'{more}', index_at = 1 WHERE name = X'{bad}'")
+    let more = hex("{\"v\":9}");
+    let more = match place.url.starts_with("postgres") {
+        true => format!("'\\x{more}'"),
+        false => format!("X'{more}'"),
     };
-    run(&place, &update).await.unwrap();
+    spoil(&place, "bad", &format!("rare.more = {more}, state.index_at = 1, state.wake_at = 1"))
+        .await;
     // Each search shows it: another node may be able to read it.
     for _ in 0..2 {
         let query = DueQuery::new(&["mail"], at(5_000), 2);
@@ -82,21 +83,22 @@ async fn hostile_values_concern_no_other_record(place: Place) {
         let place = place.beside(limit);
         let sql = place.builder().history(limit).connect(&place.url).await.unwrap();
         for (i, (set, reason)) in [
-            ("fence = 9223372036854775807", Some("its fence 9223372036854775807")),
-            ("fence = 4611686018427387904", Some("its fence 4611686018427387904")),
-            ("fence = -1", Some("its fence -1")),
-            ("version = 9223372036854775807", None),
-            ("started = 9223372036854775807, succeeded = 9223372036854775807", None),
-            ("cursor_due_at = 9223372036854775807", Some("the time 9223372036854775807")),
-            ("cursor_due_at = -9223372036854775807", Some("the time -9223372036854775807")),
-            ("cursor_due_at = NULL", Some("cursor")),
-            ("last_started = 9223372036854775807", Some("the time 9223372036854775807")),
-            ("lease_fence = 1", Some("lease")),
-            ("ended_fence = 1, ended_how = 7", Some("ended_how")),
-            ("last_outcome = 'strange'", Some("outcome")),
-            ("definition = LONG", Some("definition")),
-            ("more = LONG", Some("dead letters are longer")),
-            ("more = SHORT", Some("")),
+            ("state.fence = 9223372036854775807", Some("its fence 9223372036854775807")),
+            ("state.fence = 4611686018427387904", Some("its fence 4611686018427387904")),
+            ("state.fence = -1", Some("its fence -1")),
+            ("state.version = 9223372036854775807", None),
+            ("state.started = 9223372036854775807, state.succeeded = 9223372036854775807", None),
+            ("state.cursor_due_at = 9223372036854775807", Some("the time 9223372036854775807")),
+            ("state.cursor_due_at = -9223372036854775807", Some("the time -9223372036854775807")),
+            ("state.cursor_due_at = NULL", Some("cursor")),
+            ("state.last_started = 9223372036854775807", Some("the time 9223372036854775807")),
+            ("state.lease_fence = 1", Some("lease")),
+            ("state.ended_fence = 1, state.ended_how = 7", Some("ended_how")),
+            ("state.last_outcome = 'strange'", Some("outcome")),
+            ("job.definition = LONG", Some("definition")),
+            ("rare.more = LONG", Some("triggers are longer")),
+            ("rare.more = SHORT", Some("")),
+            ("state.rare = 2", Some("retries and triggers is missing")),
         ]
         .into_iter()
         .enumerate()
@@ -147,7 +149,7 @@ async fn hostile_values_concern_no_other_record(place: Place) {
     }
 }
 
-/// Sets columns of a row by hand.
+/// Sets columns of a record's rows by hand.
 async fn spoil(place: &Place, name: &str, set: &str) {
     let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
     let (name, long) = (hex(name), 9 << 20);
@@ -162,16 +164,72 @@ async fn spoil(place: &Place, name: &str, set: &str) {
         }
         _ => [format!("X'{name}'"), "X'00'".to_owned(), format!("zeroblob({long})")],
     };
-    let set = set.replace("LONG", &long).replace("SHORT", &short);
-    let set = match place.url.starts_with("sqlite") {
-        true => set.replace("'strange'", "X'7374'"),
-        false => set,
-    };
-    run(place, &format!("UPDATE {{p}}_job SET {set} WHERE name = {name}")).await.unwrap();
+    let id = format!("(SELECT id FROM {{p}}_job j WHERE name = {name})");
+    for set in set.split(", ") {
+        let (table, set) = set.split_once('.').unwrap();
+        let set = set.replace("LONG", &long).replace("SHORT", &short);
+        let set = match place.url.starts_with("sqlite") {
+            true => set.replace("'strange'", "X'7374'"),
+            false => set,
+        };
+        let update = match table {
+            "job" => format!("UPDATE {{p}}_job SET {set} WHERE name = {name}"),
+            "state" => format!("UPDATE {{p}}_state SET {set} WHERE id = {id}"),
+            _ => {
+                let rare = format!("UPDATE {{p}}_state SET rare = 2 WHERE id = {id}");
+                run(place, &rare).await.unwrap();
+                let (column, value) = set.split_once(" = ").unwrap();
+                format!("INSERT INTO {{p}}_rare (id, {column}) VALUES ({id}, {value})")
+            }
+        };
+        run(place, &update).await.unwrap();
+    }
 }
 
 async fn replies_of(sql: &Sql, operations: &[Operation<'_>]) -> Vec<allora_core::Result<Reply>> {
     sql.reschedule(Batch::new("n", STORE, operations)).await.unwrap().replies
+}
+
+/// Claims leave their rows in their places in the due index, before those of other records; and dead
+/// letters keep no claim from its single statement.
+async fn leased_records_hide_no_due_ones(place: Place) {
+    let sql = place.open().await;
+    let names: Vec<String> = (0..610).map(|i| format!("job {i:03}")).collect();
+    let letter = DeadLetter {
+        occurrence: at(1).into(),
+        attempts: 1,
+        died_at: at(1),
+        error: "boom".to_owned(),
+    };
+    let mut progress = ImportedProgress::default();
+    progress.dead = std::slice::from_ref(&letter);
+    let create: Vec<_> = (0..)
+        .zip(&names)
+        .map(|(i, name)| {
+            let new = NewSchedule::new("k", "def", Some(at(1_000 + i).into()));
+            Operation::new(name, Action::Create(new.progress(progress)))
+        })
+        .collect();
+    let created = replies(&sql, STORE, &create).await;
+    let claims = (0..600).map(|i| {
+        let fence = created[i].clone().state().unwrap().fence;
+        let (expected, lease) = (at(1_000 + i as i64).into(), Duration::from_secs(600));
+        Operation::claim(&names[i], Claim::at_least_once(i as u128, fence, expected, lease))
+    });
+    let claims: Vec<_> = claims.collect();
+    let claimed = replies(&sql, STORE, &claims).await;
+    let end = claimed.into_iter().map(|reply| reply.claimed().unwrap().until).min();
+    // Also by a node that has not seen how many there are.
+    for sql in [place.open().await, sql] {
+        for limit in [4, 10, 100] {
+            let query = DueQuery::new(&["k"], at(9_000), limit);
+            let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+            let found: Vec<&str> = due.found.iter().map(|state| &*state.name).collect();
+            assert_eq!(found, names[600..].iter().take(limit).collect::<Vec<_>>());
+            assert_eq!(due.next_due, if limit < 10 { Some(at(1_604)) } else { end });
+        }
+    }
+    assert_eq!(get(&place.open().await, "job 000").await.unwrap().dead, [letter]);
 }
 
 async fn thousands_of_kinds_are_found(place: Place) {

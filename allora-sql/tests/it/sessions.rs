@@ -70,7 +70,7 @@ async fn one_of_many_claims_succeeds_and_the_others_receive_the_current_state(pl
 async fn while_another_has_the_row<T>(place: &Place, work: impl Future<Output = T>) -> T {
     let begin = if place.url.starts_with("sqlite") { "BEGIN IMMEDIATE" } else { "BEGIN" };
     // As every write does.
-    let touch = "UPDATE {p}_job SET missed = missed + 1, version = version + 1";
+    let touch = "UPDATE {p}_state SET missed = COALESCE(missed, 0) + 1, version = version + 1";
     let text = format!("{begin}; {}", touch.replace("{p}", &place.prefix));
     let wait =
         if place.url.starts_with("mysql") { "DO SLEEP(1.2)" } else { "SELECT pg_sleep(1.2)" };
@@ -185,7 +185,7 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
     on(Db::Postgres, async |place| {
         place.open().await.close().await;
         let role = format!("{}_worker", place.prefix);
-        let (p, tables) = (&place.prefix, ["job", "data", "history"]);
+        let (p, tables) = (&place.prefix, ["job", "state", "rare", "data", "history"]);
         let tables = tables.map(|table| format!("{p}_{table}")).join(", ");
         for text in [
             format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'"),
@@ -257,7 +257,9 @@ fn sqlite_refuses_text_where_a_number_belongs() {
     on(Db::Sqlite, async |place| {
         let sql = place.open().await;
         create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
-        assert!(run(&place, "UPDATE {p}_job SET cursor_scheduled_at = 'tomorrow'").await.is_err());
+        assert!(
+            run(&place, "UPDATE {p}_state SET cursor_scheduled_at = 'tomorrow'").await.is_err()
+        );
     });
 }
 
@@ -298,12 +300,17 @@ fn claims_and_queries_use_the_indexes() {
             let rows = conn.fetch_all(AssertSqlSafe(text)).await.unwrap();
             rows.iter().map(|row| row.get::<String, _>(3)).collect::<Vec<_>>().join("; ")
         };
-        let by_key = plan("SELECT * FROM {p}_job WHERE name IN (X'00', X'01')").await;
+        let by_key = "SELECT * FROM {p}_job j LEFT JOIN {p}_state s ON s.id = j.id \
+                      WHERE j.name IN (X'00', X'01')";
+        let by_key = plan(by_key).await;
         assert!(by_key.contains("SEARCH") && !by_key.contains("SCAN"), "{by_key}");
-        let find = "SELECT * FROM {p}_job j WHERE j.index_at IS NOT NULL AND j.deleted_at IS NULL \
-                    AND j.kind = X'00' ORDER BY j.index_at, j.name LIMIT 5";
+        let find = "SELECT id, wake_at FROM {p}_state WHERE kind = X'00' AND index_at <= 7 \
+                    ORDER BY index_at, id LIMIT 5";
         let noticed = plan(find).await;
-        assert!(noticed.contains("_job_index_at") && !noticed.contains("TEMP B-TREE"), "{noticed}");
+        assert!(
+            noticed.contains("_state_index_at") && !noticed.contains("TEMP B-TREE"),
+            "{noticed}"
+        );
     });
 }
 

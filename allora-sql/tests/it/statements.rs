@@ -3,13 +3,13 @@
 use crate::{
     calls::{STORE, change, replies},
     connect,
-    stores::{Db, Place},
+    stores::{Db, Place, on, pause},
 };
 use allora_core::{
     Backend,
     backend::{
-        Action, Claim, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery, NextRun,
-        Operation, Sharing,
+        Action, Claim, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery, NewSchedule,
+        NextRun, Operation, Sharing,
     },
     time::from_millis,
 };
@@ -44,7 +44,7 @@ fn a_batch_with_history_is_a_read_and_a_commit_on_postgres() {
 fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
     let counts = counted(Db::Postgres, async |place| {
         let sql = place.open().await;
-        let new = allora_core::backend::NewSchedule::new("k", "d", None).data(b"data");
+        let new = NewSchedule::new("k", "d", None).data(b"data");
         change(&sql, "a", Action::Create(new), STORE).await.unwrap();
         let before = COUNT.get();
         change(&sql, "a", Action::Pause { note: "" }, STORE).await.unwrap();
@@ -62,11 +62,14 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
     counted(Db::Postgres, async |place| {
         let sql = place.open().await;
         let fill = "ALTER TABLE {p}_job SET (autovacuum_enabled = off); \
-            INSERT INTO {p}_job (name, version, fence, kind, index_at, definition, \
-              definition_version, incarnation, generation, started, succeeded, failed, cancelled, \
-              skipped, missed, lost, expired, cursor_scheduled_at, cursor_due_at) \
-            SELECT int4send(i), 1, 1, convert_to('k' || i % 20, 'UTF8'), i, 'def', 0, 1, 1, \
-              0, 0, 0, 0, 0, 0, 0, 0, i, i FROM generate_series(1, 50000) i";
+            ALTER TABLE {p}_state SET (autovacuum_enabled = off); \
+            INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
+            SELECT i, int4send(i), convert_to('k' || i % 20, 'UTF8'), 'def', 0, 1 \
+              FROM generate_series(1, 50000) i; \
+            INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
+              started, succeeded, cursor_scheduled_at, cursor_due_at) \
+            SELECT i, 1, 1, convert_to('k' || i % 20, 'UTF8'), i, i, 0, 1, 0, 0, i, i \
+              FROM generate_series(1, 50000) i";
         connect::run(place, fill).await.unwrap();
         let kinds: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
@@ -78,8 +81,8 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
         let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
         for generic in ["force_custom_plan", "force_generic_plan"] {
             let explain = format!(
-                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE find (BYTEA[], BIGINT, BIGINT, BIGINT, BIGINT) AS {statement}; \
-                 EXPLAIN EXECUTE find (ARRAY[{array}], 40000, 1001, 0, 16777216); DEALLOCATE find"
+                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE find (BYTEA[], BIGINT, BIGINT, BIGINT, BIGINT, BIGINT) AS {statement}; \
+                 EXPLAIN EXECUTE find (ARRAY[{array}], 40000, 1257, 0, 1001, 16777216); DEALLOCATE find"
             );
             let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
@@ -175,6 +178,44 @@ async fn plan(place: &Place, db: Db, statement: &str) -> String {
             rows.iter().map(|row| row.get::<String, _>(0)).collect()
         }
     }
+}
+
+/// An update that moves no indexed column writes no index, if the page has room.
+#[test]
+fn a_claim_is_a_heap_only_update_on_postgres() {
+    on(Db::Postgres, async |place| {
+        let sql = place.open().await;
+        let names: Vec<String> = (0..500).map(|i| format!("job {i}")).collect();
+        let first = from_millis(1_000).unwrap();
+        let new = NewSchedule::new("k", "d", Some(first.into()));
+        let create: Vec<_> =
+            names.iter().map(|name| Operation::new(name, Action::Create(new))).collect();
+        let created = replies(&sql, STORE, &create).await;
+        let lease = Duration::from_secs(600);
+        let claims = (1..).zip(names.iter().zip(created)).map(|(id, (name, reply))| {
+            let fence = reply.state().unwrap().fence;
+            Operation::claim(name, Claim::at_least_once(id, fence, first.into(), lease))
+        });
+        let claims: Vec<_> = claims.collect();
+        let claimed = replies(&sql, STORE, &claims).await;
+        assert!(claimed.into_iter().all(|reply| reply.claimed().is_some()));
+        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        let counts = format!(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '{}_state'",
+            place.prefix
+        );
+        // Sessions report their counts a little later.
+        for _ in 0..300 {
+            let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(counts.clone()))).await.unwrap();
+            let (all, hot): (i64, i64) = (row.get(0), row.get(1));
+            if all >= 500 {
+                assert!(hot * 10 >= all * 9, "{hot} of {all}");
+                return;
+            }
+            pause(100).await;
+        }
+        panic!("the server does not count");
+    });
 }
 
 /// Claims a hundred jobs, completes them, and looks for others, in so many statements each.

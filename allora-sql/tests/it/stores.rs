@@ -61,7 +61,8 @@ impl Place {
 
     /// Drops the tables, if there are any; a file goes with its folder.
     pub(crate) async fn clear(&self) {
-        let tables = ["job", "data", "history", "meta"].map(|t| format!("{}_{t}", self.prefix));
+        let tables = ["job", "state", "rare", "data", "history", "meta"]
+            .map(|t| format!("{}_{t}", self.prefix));
         let drop = AssertSqlSafe(format!("DROP TABLE IF EXISTS {}", tables.join(", ")));
         if self.url.starts_with("postgres") {
             let mut conn = PgConnection::connect(&self.url).await.unwrap();

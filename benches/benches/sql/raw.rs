@@ -9,7 +9,10 @@ use sqlx::{
     postgres::PgPoolOptions,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 /// Of the store's tables; those of the raw limit begin with it too.
 pub(crate) const PREFIX: &str = "allora_bench";
@@ -19,7 +22,7 @@ pub(crate) const PREFIX: &str = "allora_bench";
 pub(crate) enum Table {
     /// A key, a time and a fence, and nothing else.
     Narrow,
-    /// The columns and the index of the store's own table.
+    /// The columns and the index of the store's table of states.
     Wide,
     /// The same, and the indexed column moves with the time, as that of a stored schedule does.
     Indexed,
@@ -95,10 +98,12 @@ impl Raw {
 
     /// So many copies of the job `model`, named by [`name`] with this letter.
     pub(crate) async fn multiply(&self, model: &str, letter: char, copies: usize) {
-        let columns = self.columns(model).await;
-        let others: Vec<&str> =
-            columns.iter().map(String::as_str).filter(|c| *c != "name").collect();
-        let others = others.join(", ");
+        let others = |columns: &[String]| {
+            let others = columns.iter().map(String::as_str).filter(|c| !["id", "name"].contains(c));
+            others.collect::<Vec<_>>().join(", ")
+        };
+        let [job, state] = [self.columns(model, "job").await, self.columns(model, "state").await];
+        let (job, state) = (others(&job), others(&state));
         let name = match self {
             Raw::Sqlite(_) => format!("CAST(printf('{letter}%07d', n.i) AS BLOB)"),
             Raw::Postgres(_) => {
@@ -118,19 +123,27 @@ impl Raw {
              {digits} a, {digits} b, {digits} c, {digits} d, {digits} e, {digits} f"
         );
         self.run(&format!(
-            "INSERT INTO {PREFIX}_job (name, {others}) SELECT {name}, {others} \
+            "INSERT INTO {PREFIX}_job (name, {job}) SELECT {name}, {job} \
              FROM {PREFIX}_job j, ({numbers}) n WHERE j.name = {key} AND n.i < {copies}"
         ))
         .await;
+        let of_model = format!("(SELECT id FROM {PREFIX}_job WHERE name = {key})");
+        self.run(&format!(
+            "INSERT INTO {PREFIX}_state (id, {state}) \
+             SELECT j.id, s.* FROM {PREFIX}_job j, \
+               (SELECT {state} FROM {PREFIX}_state WHERE id = {of_model}) s \
+             WHERE j.id NOT IN (SELECT id FROM {PREFIX}_state)"
+        ))
+        .await;
         if matches!(self, Raw::Postgres(_)) {
-            self.run(&format!("VACUUM ANALYZE {PREFIX}_job")).await;
+            self.run(&format!("VACUUM ANALYZE {PREFIX}_job, {PREFIX}_state")).await;
         }
     }
 
-    async fn columns(&self, model: &str) -> Vec<String> {
+    async fn columns(&self, model: &str, table: &str) -> Vec<String> {
         macro_rules! names {
             ($pool:expr) => {{
-                let text = format!("SELECT * FROM {PREFIX}_job LIMIT 1");
+                let text = format!("SELECT * FROM {PREFIX}_{table} LIMIT 1");
                 let row = sqlx::query(AssertSqlSafe(text)).fetch_optional($pool).await.unwrap();
                 let row = row.unwrap_or_else(|| panic!("{model} is not there"));
                 row.columns().iter().map(|column| column.name().to_owned()).collect()
@@ -145,8 +158,8 @@ impl Raw {
 
     /// The tables of the raw limit, with the jobs of the store as they are now.
     pub(crate) async fn copy_jobs(&self) {
-        let (job, wide, narrow) =
-            (format!("{PREFIX}_job"), format!("{PREFIX}_wide"), format!("{PREFIX}_narrow"));
+        let (state, wide, narrow) =
+            (format!("{PREFIX}_state"), format!("{PREFIX}_wide"), format!("{PREFIX}_narrow"));
         for table in [&wide, &narrow] {
             self.run(&format!("DROP TABLE IF EXISTS {table}")).await;
         }
@@ -155,31 +168,31 @@ impl Raw {
                 let text = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND tbl_name = ? \
                             ORDER BY type DESC";
                 let definitions: Vec<String> =
-                    sqlx::query_scalar(text).bind(&job).fetch_all(pool).await.unwrap();
+                    sqlx::query_scalar(text).bind(&state).fetch_all(pool).await.unwrap();
                 for definition in definitions {
-                    self.run(&definition.replace(&job, &wide)).await;
+                    self.run(&definition.replace(&state, &wide)).await;
                 }
             }
             Raw::Postgres(_) => {
-                let like = "INCLUDING ALL) WITH (fillfactor = 70)";
-                self.run(&format!("CREATE TABLE {wide} (LIKE {job} {like}")).await;
+                let like = "INCLUDING ALL) WITH (fillfactor = 40)";
+                self.run(&format!("CREATE TABLE {wide} (LIKE {state} {like}")).await;
             }
-            Raw::MySql(_) => self.run(&format!("CREATE TABLE {wide} LIKE {job}")).await,
+            Raw::MySql(_) => self.run(&format!("CREATE TABLE {wide} LIKE {state}")).await,
         }
-        let (bytes, options) = match self {
-            Raw::Sqlite(_) => ("BLOB", " STRICT"),
-            Raw::Postgres(_) => ("BYTEA", " WITH (fillfactor = 70)"),
-            Raw::MySql(_) => ("VARBINARY(255)", ""),
+        let options = match self {
+            Raw::Sqlite(_) => " STRICT",
+            Raw::Postgres(_) => " WITH (fillfactor = 40)",
+            Raw::MySql(_) => "",
         };
         let number = if matches!(self, Raw::Sqlite(_)) { "INTEGER" } else { "BIGINT" };
         self.run(&format!(
-            "CREATE TABLE {narrow} (name {bytes} NOT NULL PRIMARY KEY, \
+            "CREATE TABLE {narrow} (id {number} NOT NULL PRIMARY KEY, \
              cursor_scheduled_at {number} NOT NULL, fence {number} NOT NULL){options}"
         ))
         .await;
-        self.run(&format!("INSERT INTO {wide} SELECT * FROM {job}")).await;
+        self.run(&format!("INSERT INTO {wide} SELECT * FROM {state}")).await;
         self.run(&format!("UPDATE {wide} SET cursor_scheduled_at = 0")).await;
-        self.run(&format!("INSERT INTO {narrow} SELECT name, 0, fence FROM {job}")).await;
+        self.run(&format!("INSERT INTO {narrow} SELECT id, 0, fence FROM {state}")).await;
         if matches!(self, Raw::Postgres(_)) {
             self.run(&format!("VACUUM ANALYZE {wide}")).await;
             self.run(&format!("VACUUM ANALYZE {narrow}")).await;
@@ -202,12 +215,25 @@ impl Raw {
             self.run(&format!("VACUUM {table_name}")).await;
         }
         let mut nodes = tokio::task::JoinSet::new();
+        let ids = self.ids().await;
         for names in batches {
             let conn = self.acquire().await;
-            let names: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into()).collect();
-            nodes.spawn(conn.claims(table, names, lasts));
+            let ids: Vec<i64> = names.iter().map(|name| ids[name.as_bytes()]).collect();
+            nodes.spawn(conn.claims(table, ids, lasts));
         }
         nodes.join_all().await.into_iter().sum()
+    }
+
+    /// The keys of all jobs by name.
+    async fn ids(&self) -> HashMap<Vec<u8>, i64> {
+        let text = AssertSqlSafe(format!("SELECT name, id FROM {PREFIX}_job"));
+        let rows: Vec<(Vec<u8>, i64)> = match self {
+            Raw::Sqlite(pool) => sqlx::query_as(text).fetch_all(pool).await,
+            Raw::Postgres(pool) => sqlx::query_as(text).fetch_all(pool).await,
+            Raw::MySql(pool) => sqlx::query_as(text).fetch_all(pool).await,
+        }
+        .unwrap();
+        rows.into_iter().collect()
     }
 
     async fn acquire(&self) -> Conn {
@@ -220,20 +246,20 @@ impl Raw {
 }
 
 impl Conn {
-    async fn claims(mut self, table: Table, names: Vec<Vec<u8>>, lasts: Duration) -> f64 {
-        let text = self.text(table, names.len());
+    async fn claims(mut self, table: Table, ids: Vec<i64>, lasts: Duration) -> f64 {
+        let text = self.text(table, ids.len());
         let begun = Instant::now();
         let mut rounds = 0;
         while begun.elapsed() < lasts {
-            let won = self.claim(&text, &names, rounds).await;
-            assert_eq!(won, names.len(), "the raw statement did not win all");
+            let won = self.claim(&text, &ids, rounds).await;
+            assert_eq!(won, ids.len(), "the raw statement did not win all");
             rounds += 1;
         }
-        rounds as f64 * names.len() as f64 / begun.elapsed().as_secs_f64()
+        rounds as f64 * ids.len() as f64 / begun.elapsed().as_secs_f64()
     }
 
-    /// Arguments: the time to find, then the names.
-    fn text(&self, table: Table, names: usize) -> String {
+    /// Arguments: the time to find, then the keys.
+    fn text(&self, table: Table, ids: usize) -> String {
         let also = match table {
             Table::Narrow => "",
             Table::Wide => ", cursor_due_at = cursor_scheduled_at + 1",
@@ -245,38 +271,34 @@ impl Conn {
             "UPDATE {} SET cursor_scheduled_at = cursor_scheduled_at + 1, fence = fence + 1{also}",
             table.name()
         );
-        let list = vec!["?"; names].join(", ");
+        let list = vec!["?"; ids].join(", ");
         match self {
             Conn::Postgres(_) => {
-                format!(
-                    "{set} WHERE cursor_scheduled_at = $1 AND name = ANY($2) RETURNING name, fence"
-                )
+                format!("{set} WHERE cursor_scheduled_at = $1 AND id = ANY($2) RETURNING id, fence")
             }
             Conn::Sqlite(_) => {
                 format!(
-                    "{set} WHERE cursor_scheduled_at = ? AND name IN ({list}) RETURNING name, fence"
+                    "{set} WHERE cursor_scheduled_at = ? AND id IN ({list}) RETURNING id, fence"
                 )
             }
             // It cannot return rows; the count says whether all were won.
-            Conn::MySql(_) => format!("{set} WHERE cursor_scheduled_at = ? AND name IN ({list})"),
+            Conn::MySql(_) => format!("{set} WHERE cursor_scheduled_at = ? AND id IN ({list})"),
         }
     }
 
-    async fn claim(&mut self, text: &str, names: &[Vec<u8>], old: i64) -> usize {
+    async fn claim(&mut self, text: &str, ids: &[i64], old: i64) -> usize {
         let text = AssertSqlSafe(text);
         match self {
             Conn::Postgres(conn) => {
-                let query = sqlx::query(text).bind(old).bind(names);
+                let query = sqlx::query(text).bind(old).bind(ids);
                 query.fetch_all(&mut **conn).await.unwrap().len()
             }
             Conn::Sqlite(conn) => {
-                let query =
-                    names.iter().fold(sqlx::query(text).bind(old), |q, name| q.bind(&name[..]));
+                let query = ids.iter().fold(sqlx::query(text).bind(old), |q, id| q.bind(*id));
                 query.fetch_all(&mut **conn).await.unwrap().len()
             }
             Conn::MySql(conn) => {
-                let query =
-                    names.iter().fold(sqlx::query(text).bind(old), |q, name| q.bind(&name[..]));
+                let query = ids.iter().fold(sqlx::query(text).bind(old), |q, id| q.bind(*id));
                 let done = query.execute(&mut **conn).await.unwrap();
                 usize::try_from(done.rows_affected()).unwrap()
             }

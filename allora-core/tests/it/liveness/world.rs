@@ -346,7 +346,8 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         playing.happen();
     }
     playing.calm();
-    playing.pass(secs(60));
+    // Four runs of the poison end by their leases, and their nodes start again.
+    playing.pass(if world.poison > 0 { secs(180) } else { secs(60) });
     let mut faults = playing.dead_letters();
     if world.year_ahead {
         playing.reset_what_waits();

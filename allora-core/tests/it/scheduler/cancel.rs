@@ -1,6 +1,6 @@
 //! Cancelled runs: by an operator, and by the deletion of their job.
 
-use crate::support::{Lab, Over, Rates, at, secs};
+use crate::support::{Lab, Member, Over, Rates, at, secs};
 use allora_core::{
     Overlap, Retry, Run, Schedules,
     backend::{Action, HistoryEntry, NotRunReason, Outcome, Reply},
@@ -32,10 +32,10 @@ fn a_cancelled_run_ends_at_once_on_another_node_and_is_not_tried_again() {
         };
         let members = [(); 2].map(|()| lab.start(|_, b| b.add("job", work(&lab))));
         lab.until(62.0);
-        for member in &members {
-            // One of them has the run.
-            assert_eq!(lab.sim.block_on(member.handle.cancel("job")).unwrap(), 1);
-        }
+        // One of them has the run. It may have ended before the second request.
+        let requested = |member: &Member| lab.sim.block_on(member.handle.cancel("job")).unwrap();
+        assert_eq!(requested(&members[0]), 1);
+        assert!(requested(&members[1]) <= 1);
         lab.until(62.5);
         lab.assert_over("job", 0, at(62.0), Over::Ran);
         assert_eq!(members.iter().map(|member| member.handle.running()).sum::<usize>(), 0);

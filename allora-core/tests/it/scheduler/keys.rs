@@ -269,7 +269,8 @@ fn a_group_costs_nothing_while_nobody_is_in_it() {
     lab.until(100.0);
     let before = member.faults.calls();
     lab.until(600.0);
-    assert!(member.faults.calls() - before <= 101, "{} calls", member.faults.calls() - before);
+    // A hundred polls and thirty-four heartbeats.
+    assert!(member.faults.calls() - before <= 135, "{} calls", member.faults.calls() - before);
     assert_eq!(lab.state(KEY).due_at, None);
 }
 

@@ -113,7 +113,7 @@ fn a_heartbeat_confirms_the_lease_or_tells_that_it_is_lost() {
     assert_eq!(seen.take(), ["Ok(())", "1"], "one request more than would have been");
     lab.sim.block_on(schedules(&lab).delete("a")).unwrap();
     lab.until(20.0);
-    assert_eq!(seen.take(), [""; 0], "what was deleted is cancelled when it asks");
+    assert_eq!(seen.take(), ["Err(LeaseLost)"], "what was deleted learns it when it asks");
 }
 
 #[test]
