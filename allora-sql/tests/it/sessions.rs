@@ -204,7 +204,7 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
         place.open().await.close().await;
         let user = format!("{}'@'127.0.0.1", &place.prefix);
         run(&place, &format!("CREATE USER '{user}' IDENTIFIED BY 'pw'")).await.unwrap();
-        for table in ["job", "data", "history", "meta"] {
+        for table in ["job", "state", "rare", "data", "history", "meta"] {
             let rights = "SELECT, INSERT, UPDATE, DELETE";
             let text = format!("GRANT {rights} ON {{p}}_{table} TO '{user}'");
             run(&place, &text).await.unwrap();

@@ -326,15 +326,16 @@ impl Fleet {
 
     /// A job whose first occurrence is poison for its process: see [`poisoned`](Self::poisoned).
     pub(super) fn poison(&self, node: &SimNode, schedule: impl Schedule) -> JobSpec {
-        let (id, trace) = (node.id(), self.trace.clone());
+        let (node, trace) = (node.clone(), self.trace.clone());
         let (poison, poisoned) = (self.poison.clone(), self.poisoned.clone());
         job(schedule, async move |run: Run| {
             let running = trace.begin(&run);
             let at = run.scheduled_at();
             let first = *poison.lock().unwrap().entry(run.name().to_owned()).or_insert(at);
-            if first == at {
-                poisoned.lock().unwrap().push(id);
-                std::future::pending::<()>().await;
+            // It never ends by itself: a node that was blocked for less than its lease is hit again.
+            while first == at {
+                poisoned.lock().unwrap().push(node.id());
+                node.sleep_until(node.now() + secs(5)).await;
             }
             drop(running);
         })

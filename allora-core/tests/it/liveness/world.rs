@@ -345,9 +345,13 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         playing.pass(time);
         playing.happen();
     }
+    // Poison kills until it is given up: where it has left no node, another one starts.
+    for _ in 0..if world.poison > 0 { 9 } else { 0 } {
+        playing.calm();
+        playing.pass(secs(20));
+    }
     playing.calm();
-    // Four runs of the poison end by their leases, and their nodes start again.
-    playing.pass(if world.poison > 0 { secs(180) } else { secs(60) });
+    playing.pass(secs(60));
     let mut faults = playing.dead_letters();
     if world.year_ahead {
         playing.reset_what_waits();
