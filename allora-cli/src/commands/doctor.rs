@@ -128,7 +128,7 @@ fn can(session: &Session) -> Outcome<bool> {
     Ok(true)
 }
 
-/// What the records of the nodes show: dead nodes, and work that no live node does.
+/// The findings in the records of the nodes: dead nodes, and work that no live node does.
 async fn fleet(session: &Session) -> Outcome<bool> {
     let nodes = session.schedules.nodes().await?;
     let live = || nodes.iter().filter(|node| node.is_live);

@@ -56,7 +56,7 @@ pub(super) async fn a_run_that_is_cancelled_is_neither_retried_nor_released(w: &
         assert_eq!(told, Reply::CancelRequested(t(120)), "{end:?}");
         assert_eq!(w.node().read("job").await, after, "{end:?}");
     }
-    // It ended before it was told.
+    // It ended before its node received that.
     assert_eq!(w.node().end(t(63), "job", run.fence, ran(t(120))).await, Reply::Accepted);
     let after = w.node().read("job").await;
     assert_eq!((after.last, after.counters.cancelled), (Some(Outcome::Succeeded), 0));

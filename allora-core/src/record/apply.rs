@@ -112,11 +112,9 @@ pub fn apply(
             }
         }
         Action::Reap => record.reap(name, context.now, history),
-        Action::Prune { fence, cursor } => {
-            if record.is_unused(*fence, *cursor) {
-                record.bury(context);
-                return Ok(Reply::Deleted);
-            }
+        Action::Prune { fence, cursor } if record.is_unused(*fence, *cursor) => {
+            record.bury(context);
+            return Ok(Reply::Deleted);
         }
         _ => {}
     }

@@ -106,7 +106,8 @@ pub(super) fn modify(
 }
 
 /// Leaves a tombstone in the place of the record. Its runs are recorded as cancelled, and their
-/// leases stay until they end: the nodes are told, and what is created under the name waits for them.
+/// leases stay until they end: the nodes learn of it, and a job that is created under the name waits for
+/// them.
 pub(super) fn delete(
     slot: &mut Option<Record>,
     name: &str,

@@ -36,7 +36,7 @@ pub struct NodeInfo {
     pub jobs: usize,
     /// A hash of the names of these jobs: nodes with the same jobs have the same.
     pub jobs_hash: u64,
-    /// What keeps jobs from running on it, at most eight lines.
+    /// The conditions that keep jobs from running on it, at most eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
     pub orphans: usize,

@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// What keeps jobs from running on this node, for its record: the first of each kind of
+    /// The conditions that keep jobs from running on this node, for its record: the first of each kind of
     /// condition. It looks at no job.
     pub(super) fn recent_problems(&self) -> Vec<String> {
         let failing = self.store.failing();

@@ -333,9 +333,11 @@ impl Fleet {
             let at = run.scheduled_at();
             let first = *poison.lock().unwrap().entry(run.name().to_owned()).or_insert(at);
             // It never ends by itself: a node that was blocked for less than its lease is hit again.
-            while first == at {
-                poisoned.lock().unwrap().push(node.id());
-                node.sleep_until(node.now() + secs(5)).await;
+            if first == at {
+                loop {
+                    poisoned.lock().unwrap().push(node.id());
+                    node.sleep_until(node.now() + secs(5)).await;
+                }
             }
             drop(running);
         })

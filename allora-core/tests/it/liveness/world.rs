@@ -258,7 +258,7 @@ pub(super) const WORLDS: &[World] = &[
 /// A world that was played.
 pub(super) struct Played {
     pub(super) stalls: Vec<Stall>,
-    /// What is wrong at the end.
+    /// The faults at the end.
     pub(super) faults: Vec<String>,
     pub(super) runs: usize,
     pub(super) trace: u64,

@@ -203,7 +203,7 @@ fn created_again(overlap: Overlap, takes: u64) -> (Vec<f64>, Vec<f64>) {
 #[test]
 fn a_run_of_the_created_schedule_does_not_overlap_that_of_the_deleted_one() {
     let (begun, ended) = created_again(Overlap::Wait, 1_000);
-    // Deletion is told at once, and two seconds are a tenth of the grace period.
+    // The nodes learn of the deletion at once, and two seconds are a tenth of the grace period.
     assert!((62.4..62.7).contains(&ended[0]), "{ended:?}");
     assert!(begun[1] >= ended[0] && begun[1] < ended[0] + 0.5, "{begun:?} {ended:?}");
 }
