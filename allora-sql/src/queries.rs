@@ -83,7 +83,9 @@ impl Client {
             let leased = self.leased.load(Ordering::Relaxed).max(FEW_LEASED);
             range.rows = limit.saturating_add(leased);
             let read = self.read(op, self.dialect.find_due(&range)).await?;
-            let is_full = i64_of(read.rows.len()) >= limit;
+            // Only those that no unread row can precede. The time of what is left out has a place, too.
+            let usable = read.rows.iter().filter(|row| is_before(row, read.left_out)).count();
+            let is_full = i64_of(usable) + 1 >= limit;
             let bytes: usize = read.rows.iter().map(StoredRow::data_len).sum();
             let is_short = read.left_out.is_some_and(|at| at < range.until);
             if is_full || !is_short || i64_of(bytes) >= range.bytes {
@@ -131,6 +133,12 @@ impl Client {
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())
     }
+}
+
+/// `true` if the row is wanted no later than what is left out.
+fn is_before(row: &StoredRow, left_out: Option<i64>) -> bool {
+    let at = row.due_at().map(|at| at.timestamp_millis());
+    left_out.is_none_or(|left_out| at.is_some_and(|at| at <= left_out))
 }
 
 /// Number of the first rows with so many bytes of data, and at least one.

@@ -180,6 +180,33 @@ async fn plan(place: &Place, db: Db, statement: &str) -> String {
     }
 }
 
+/// More rows are read only where leased ones are in front.
+#[test]
+fn a_due_query_is_one_statement_however_much_is_due() {
+    for db in [Db::Postgres, Db::MySql] {
+        let counts = counted(db, async |place| {
+            let sql = place.open().await;
+            let names: Vec<String> = (0..1_500).map(|i| format!("job {i}")).collect();
+            let first = from_millis(1_000).unwrap();
+            let new = NewSchedule::new("k", "d", Some(first.into()));
+            let create: Vec<_> =
+                names.iter().map(|name| Operation::new(name, Action::Create(new))).collect();
+            replies(&sql, STORE, &create).await;
+            let mut counts = vec![COUNT.get()];
+            for limit in [10, 100, 1_000] {
+                let query = DueQuery::new(&["k"], from_millis(2_000).unwrap(), limit);
+                let due = sql.queries().unwrap().find_due(query, STORE).await.unwrap();
+                assert_eq!((due.found.len(), due.next_due), (limit, Some(first)));
+                counts.push(COUNT.get());
+            }
+            counts
+        });
+        if let Some(counts) = counts {
+            assert_eq!(counts, [1, 1, 1], "{db:?}");
+        }
+    }
+}
+
 /// An update that moves no indexed column writes no index, if the page has room.
 #[test]
 fn a_claim_is_a_heap_only_update_on_postgres() {
