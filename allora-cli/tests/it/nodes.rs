@@ -32,7 +32,7 @@ fn two_daemons_are_listed_and_one_that_is_killed_is_dead_and_what_only_it_did_is
             nodes(&site).iter().filter(|node| node["is_live"] == true).count() == count
         });
     };
-    let gpu = site.begin(&["--node-name", "one", "--node-label", "gpu", "--stored=mail"]);
+    let gpu = site.begin(&["--node-name", "one", "--node-label", "gpu", "--stored=command"]);
     gpu.says("has reached its store");
     let plain = site.begin(&["--node-name", "two"]);
     plain.says("has reached its store");

@@ -141,7 +141,8 @@ fn groups_on(url: &str) {
         assert!(turns.iter().any(|turn| turn[1] == name), "{name}: {turns:?}");
     }
     assert!(say(&["show", "allora:key:tapes"]).contains("concurrency key"));
-    assert!(say(&["list", "--all"]).contains("allora:key:tapes"));
+    assert!(!say(&["list", "--all"]).contains("allora:key:tapes"));
+    assert!(say(&["list", "--all", "--name", "allora:key:"]).contains("allora:key:tapes"));
 }
 
 /// A store without stored schedules: two daemons run a crontab, and one of them dies.
