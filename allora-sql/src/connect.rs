@@ -4,7 +4,7 @@ use crate::{
     Sql, Url,
     client::{Client, Ids},
     dialect::{Dialect, Flavour},
-    driver::{self, Connections, Driver, unless_refused},
+    driver::{self, Connections, Driver},
     error::refused,
     migrate::Migrate,
     prune::Pruning,
@@ -152,7 +152,7 @@ impl Builder {
         let options = pool.connect_options();
         let driver = self.postgres_driver(source, Some(pool));
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = unless_refused(driver.open(), probe).await;
+        let opened = driver::unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
@@ -170,7 +170,7 @@ impl Builder {
         let options = pool.connect_options();
         let driver = self.mysql_driver(source, Some(pool));
         let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = unless_refused(driver.open(), probe).await;
+        let opened = driver::unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(&url, cause))?;
         self.open(driver, Arc::new(crate::dialect::mysql::MySqlFlavour), url).await
     }
@@ -343,7 +343,7 @@ impl Builder {
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.postgres_driver(source, None);
         let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = unless_refused(driver.open(), probe).await;
+        let opened = driver::unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::postgres::PostgresFlavour)))
     }
@@ -397,7 +397,7 @@ impl Builder {
         let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
         let driver = self.mysql_driver(source, None);
         let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = unless_refused(driver.open(), probe).await;
+        let opened = driver::unless_refused(driver.open(), probe).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::mysql::MySqlFlavour)))
     }
