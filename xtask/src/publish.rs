@@ -1,5 +1,5 @@
 //! `cargo xtask publish`: the packages as they would be published, in a copy of the workspace, with
-//! names that nobody has. Nothing is sent.
+//! unused names. No package is sent.
 
 use crate::{
     Failure, Outcome,

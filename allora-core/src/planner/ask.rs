@@ -51,7 +51,7 @@ impl Planner {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
         let full = is_due(next_at) && !is_due(repeat_at) && !is_due(release_at) && claims >= room;
-        // What is due waits for a run to end, and a claim without a reply does not.
+        // Due jobs wait for the end of a run. A claim without a reply does not wait.
         let next_at = next_at.filter(|_| !full);
         let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).min();
         let counting = std::mem::take(&mut self.counting);
@@ -157,17 +157,8 @@ impl Planner {
             let mut known = known.clone();
             // The claim itself records these runs as lost.
             known.lease_ends.retain(|(_, until)| *until > now);
-            let cursor_went_last = slot.cursor_claim == Some(known.fence);
             let claim_id = pending.claim.claim_id;
-            let (waits_since, key_is_held) = slot.key_wait();
-            let claimant = Claimant {
-                claim_id,
-                lost_after,
-                extra_attempts,
-                cursor_went_last,
-                waits_since,
-                key_is_held,
-            };
+            let claimant = slot.claimant(claim_id, known.fence, lost_after, extra_attempts);
             let Slot { name, spec, backlog, .. } = slot;
             let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
             if let Ok(Decision::Claim { claim, then }) = decided {
@@ -242,19 +233,12 @@ impl Planner {
         let Self { poll, lost_after, extra_attempts, .. } = *self;
         let claim_id = self.next_claim_id;
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
-        let (waits_since, key_is_held) = slot.key_wait();
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
-        let cursor_went_last = slot.cursor_claim == Some(known.fence);
-        let claimant = Claimant {
-            claim_id,
-            lost_after,
-            extra_attempts,
-            cursor_went_last,
-            waits_since,
-            key_is_held,
-        };
-        let Slot { name, spec, backlog, .. } = slot;
+        let fence = known.fence;
+        let claimant = slot.claimant(claim_id, fence, lost_after, extra_attempts);
+        let Slot { name, spec, backlog, phase, .. } = slot;
+        let Phase::Known(known) = phase else { return Ok(None) };
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
         let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;

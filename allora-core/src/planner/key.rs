@@ -2,7 +2,12 @@
 //! they are busy, and released if no occurrence was claimed with them.
 
 use super::{
-    Planner, decide::Decision, request::RequestAction, slot::Slot, slot_id::SlotId, wake_up::NOW,
+    Planner,
+    decide::{Claimant, Decision},
+    request::RequestAction,
+    slot::Slot,
+    slot_id::SlotId,
+    wake_up::NOW,
 };
 use crate::{
     backend::{Action, ClaimKey, Claimed, JobState, NotRunReason, Operation, Reply},
@@ -63,7 +68,7 @@ pub(crate) struct KeyClaim {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRelease {
     claim: KeyClaim,
-    /// The fence of the place; `None` while it is not known whether the claim was granted.
+    /// The fence of the place; `None` while the outcome of the claim is unknown.
     fence: Option<i64>,
 }
 
@@ -104,7 +109,7 @@ impl KeyClaim {
 }
 
 impl KeyRelease {
-    /// The release, or the claim again if it is not known whether it was granted.
+    /// The release, or the claim again while its outcome is unknown.
     pub(crate) fn operation(&self) -> Operation<'_> {
         let action = match self.fence {
             Some(fence) => Action::ReleaseKey { fence },
@@ -136,11 +141,22 @@ impl SlotKey {
 }
 
 impl Slot {
-    /// The time since which its occurrence waits for the key, and `true` if the key is held.
-    pub(super) fn key_wait(&self) -> (Option<Time>, bool) {
-        match &self.key {
-            Some(key) => (key.claim.since, matches!(key.state, KeyState::Granted { .. })),
-            None => (None, false),
+    /// The claim that this node would make of its job, whose record has this fence.
+    pub(super) fn claimant(
+        &self,
+        claim_id: u128,
+        fence: i64,
+        lost_after: Duration,
+        extra_attempts: u32,
+    ) -> Claimant {
+        let key = self.key.as_ref();
+        Claimant {
+            claim_id,
+            lost_after,
+            extra_attempts,
+            cursor_went_last: self.cursor_claim == Some(fence),
+            waits_since: key.and_then(|key| key.claim.since),
+            key_is_held: key.is_some_and(|key| matches!(key.state, KeyState::Granted { .. })),
         }
     }
 
@@ -406,8 +422,8 @@ impl Planner {
         self.releases.drain(..most).collect()
     }
 
-    /// Applies the reply to a release, or to the claim that is repeated because it is not known
-    /// whether it was granted.
+    /// Applies the reply to a release, or to the claim that is repeated because its outcome is
+    /// unknown.
     pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
         if let (None, Reply::Claimed(claimed)) = (release.fence, reply) {
             self.releases.push(release.granted(claimed));

@@ -70,8 +70,8 @@ impl Fleet {
         self.nodes.iter().filter(|node| node.is_live)
     }
 
-    /// The live node that does what one node is enough for. Two nodes may believe it of themselves:
-    /// what they do is the same if it is done twice.
+    /// The live node that does what one node is enough for. For a while two nodes may do
+    /// it: the result is the same if it is done twice.
     pub(crate) fn first(&self) -> Option<&str> {
         self.live().next().map(|node| &*node.node)
     }
