@@ -5,7 +5,7 @@
 use allora::{BoxError, Job, Memory, Run, Scheduler, Time, async_trait};
 use std::time::Duration;
 
-/// Asks more and more seldom: 1, 2, 4, 8 … seconds after its first instant.
+/// Runs at growing intervals: 1, 2, 4, 8 … seconds after its first instant.
 #[derive(Debug)]
 struct Fading {
     first: Time,
@@ -35,7 +35,8 @@ impl Job for Fading {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // Here the start of this program. On several machines all must agree on it: write it down.
+    // The first instant is the start of this program. On several machines it must be the same on all:
+    // use a constant there.
     let now = std::time::UNIX_EPOCH.elapsed()?.as_secs();
     let first = Time::from_timestamp(i64::try_from(now)?, 0).ok_or("the clock is far off")?;
 

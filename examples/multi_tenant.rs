@@ -1,7 +1,7 @@
 //! Ten thousand customers, each with a schedule of their own: `cargo run --release --example multi_tenant`.
 //!
-//! They are added in one call, run by three nodes, and changed, paused and deleted by their owners
-//! while everything runs. Afterwards every occurrence must have run exactly once.
+//! They are added in one call, and run by three nodes. Their owners change, pause and delete them
+//! while the nodes run. Afterwards every occurrence must have run exactly once.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 

@@ -1,6 +1,6 @@
 //! The same schedule on tokio, async-std and smol: `cargo run --example runtimes`.
 //!
-//! Under tokio the runtime is found by itself; elsewhere it is named.
+//! The scheduler detects tokio. The other runtimes are set with `Builder::runtime`.
 
 use allora::{
     Builder, Memory, Result, Run, Scheduler, every,

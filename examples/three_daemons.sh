@@ -1,6 +1,6 @@
 #!/bin/sh
-# Three daemons on one crontab, over one SQLite file. One is killed, as a machine dies. In the end:
-# how many instants there were, how many of them ran, and how many ran twice.
+# Three daemons on one crontab, over one SQLite file. One of them is killed. At the end the script
+# prints the number of instants, of those that ran, and of those that ran twice.
 #
 #   sh examples/three_daemons.sh [SECONDS]
 set -eu
@@ -13,7 +13,7 @@ place=$(mktemp -d)
 trap 'kill $pids 2>/dev/null || true; rm -rf "$place"' EXIT
 pids=
 
-# What the command writes down is the instant that it runs for.
+# The command writes the instant for which it runs.
 cat > "$place/jobs" <<END
 ALLORA_CATCH_UP=all 1000
 @every 1s echo "\$ALLORA_SCHEDULED_AT \$ALLORA_NODE" >> $place/ran

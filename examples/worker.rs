@@ -1,8 +1,8 @@
-//! A worker that runs what is stored, each by its kind: `cargo run --example worker`.
+//! A worker that runs stored schedules by their kinds: `cargo run --example worker`.
 //!
-//! Five schedules are added to a store. The worker routes them to its handlers, gives them their
-//! data as values, tries again what fails, and keeps as a dead letter what fails for good, which is
-//! then run again by hand. It ends by itself.
+//! Five schedules are added to a store. The worker routes them to its handlers, and passes them the
+//! data as values. A failed run is tried again. When its attempts are used up, it is a dead letter,
+//! which the example then reruns. The program ends by itself.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 

@@ -1,4 +1,4 @@
-//! The facade: the public items of all crates of allora, under one name.
+//! The public items of all crates of allora, under one name.
 //!
 #![doc = include_str!("../README.md")]
 //!
@@ -9,28 +9,30 @@
 //! | feature | what it adds | by default |
 //! |---|---|---|
 //! | `tokio` | [`runtime::Tokio`] | yes |
-//! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: prefer `smol` for new services | |
+//! | `async-std` | `runtime::AsyncStd`; async-std is unmaintained upstream: use `smol` in new services | |
 //! | `smol` | `runtime::Smol` | |
 //! | `memory` | [`Memory`]: a store in process memory | yes |
-//! | `json` | data of stored schedules as values that serde knows; [`Health`], [`JobStatus`] and the states of jobs are `Serialize` | yes |
+//! | `json` | data of stored schedules as serde values; [`Health`], [`JobStatus`] and the states of jobs are `Serialize` | yes |
+//! | `metrics` | metrics for any exporter of the crate `metrics`: see [`guide::monitoring`] | |
 //! | `cron` | the `Schedule` of the `cron` crate is a [`Schedule`] | |
 //! | `codec` | [`record`]`::codec`: records as bytes, for a store of your own | |
 //! | `sqlite`, `postgres`, `mysql` | `sql`: a store in the database you have | |
-//! | `etcd` | `etcd`: a store in etcd; needs `protoc` to be built | |
+//! | `etcd` | `etcd`: a store in etcd; its build needs `protoc` | |
 //! | `redis` | `redis`: a store in Redis: one server, Sentinel, Cluster | |
 //! | `redis-quorum` | `redis_quorum`: a store over three or five independent Redis servers; no stored schedules | |
 //!
 //! # Where to read on
 //!
-//! - [`guide`]: production, monitoring, tests, and the way from other schedulers.
-//! - [`Scheduler`] and [`Builder`]: put jobs together and run them.
-//! - [`JobSpec`]: what can be said about a job: delivery, catch-up, overlap, retry, bounds, jitter.
-//! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: when.
+//! - [`guide`]: the store to take, production, monitoring, troubleshooting, tests, and what changes for
+//!   users of other schedulers.
+//! - [`Scheduler`] and [`Builder`]: a scheduler from its jobs and settings.
+//! - [`JobSpec`]: the settings of a job: delivery, catch-up, overlap, retry, bounds, jitter.
+//! - [`Schedule`], [`every`], [`cron()`], [`at`] and the module [`schedule`]: the times of a job.
 //! - [`Job`]: a job type of your own. [`store::RecordStore`]: a store of your own, in three methods;
 //!   [`Backend`]: a wrapper around another store.
-//! - [`Schedules`] and [`StoredSchedule`]: schedules that live in the store, added and changed while
-//!   everything runs; [`Builder::kind`] runs them. How do I add a schedule for a customer? See the
-//!   module [`stored`].
+//! - [`Schedules`] and [`StoredSchedule`]: schedules that live in the store, and are added and changed
+//!   while all nodes run. [`Builder::kind`] runs them. The module [`stored`] shows how to add a schedule
+//!   for a customer.
 //! - [`runtime::Sim`]: test schedules without waiting.
 //! - [`crontab`]: read an existing crontab.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod crontab_files;
 mod daemon;
+mod declared;
 mod failure;
 mod output;
 mod session;
@@ -42,7 +43,13 @@ enum Command {
     Backfill(commands::trigger::Backfill),
     Rerun(commands::trigger::Rerun),
     History(commands::history::History),
+    Logs(commands::logs::Logs),
+    Stats(commands::stats::Stats),
+    Status(commands::status::Status),
+    Why(commands::why::Why),
+    Exec(commands::exec::Exec),
     Nodes(commands::nodes::Nodes),
+    Gc(commands::gc::Gc),
     Sync(commands::sync::Sync),
     Export(commands::export::Export),
     Import(commands::import::Import),
@@ -85,7 +92,13 @@ impl Allora {
             Command::Backfill(backfill) => backfill.run(),
             Command::Rerun(rerun) => rerun.run(),
             Command::History(history) => history.run(),
+            Command::Logs(logs) => logs.run(),
+            Command::Stats(stats) => stats.run(),
+            Command::Status(status) => status.run(),
+            Command::Why(why) => why.run(),
+            Command::Exec(exec) => exec.run(),
             Command::Nodes(nodes) => nodes.run(),
+            Command::Gc(gc) => gc.run(),
             Command::Sync(sync) => sync.run(),
             Command::Export(export) => export.run(),
             Command::Import(import) => import.run(),

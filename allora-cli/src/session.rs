@@ -1,6 +1,7 @@
 //! The runtime and the store of commands on stored schedules, and the display of schedules.
 
 use crate::{
+    daemon::kinds::masked,
     failure::{Failure, Outcome},
     output::on_one_line,
     store::{Store, StoreArgs, Tables},
@@ -88,20 +89,24 @@ pub(crate) fn data(state: &JobState) -> String {
         return "{}".into();
     }
     match str::from_utf8(&state.data) {
-        Ok(text) => on_one_line(text),
+        Ok(text) => match serde_json::from_str(text) {
+            // Unchanged, it is shown as it was written.
+            Ok(data) if masked(Value::clone(&data)) != data => masked(data).to_string(),
+            _ => on_one_line(text),
+        },
         Err(_) => format!("<{} bytes>", state.data.len()),
     }
 }
 
 /// Everything about a schedule, for programs.
-pub(crate) fn state_json(state: &JobState) -> Value {
+pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
     let Described { schedule, in_words, zone, delay } = describe(state);
     let data =
         serde_json::from_slice(&state.data).unwrap_or_else(|_| match state.data.is_empty() {
             true => json!({}),
             false => Value::Null,
         });
-    let head = state.head.as_ref();
+    let (data, head) = (masked(data), state.head.as_ref());
     json!({
         "name": state.name,
         "kind": state.kind,
@@ -127,6 +132,7 @@ pub(crate) fn state_json(state: &JobState) -> Value {
             "error": dead.error,
         })).collect::<Vec<_>>(),
         "unreadable": state.unreadable,
+        "is_orphaned": is_orphaned,
         "fence": state.fence,
         "generation": state.generation,
         "counters": {
@@ -153,6 +159,13 @@ fn lease_json(lease: &Lease) -> Value {
     })
 }
 
+/// The exit status of a command that has failed, from its error.
+pub(crate) fn exit_status(past: &HistoryEntry) -> Option<u8> {
+    let rest = past.outcome.error().strip_prefix("exit status: ")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
 /// An entry of the history, for programs.
 pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
     json!({
@@ -172,6 +185,7 @@ pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
         "is_final": past.is_final(),
         "reason": past.reason.map(NotRunReason::word),
         "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
+        "exit_status": exit_status(past),
         "output": past.output,
     })
 }

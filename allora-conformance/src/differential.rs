@@ -8,9 +8,9 @@
 use allora_core::{
     Backend, Occurrence, Time,
     backend::{
-        Action, Advance, Batch, Claim, Completion, Cursor, DueQuery, Edit, HistoryQuery, JobState,
-        NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries, Replan,
-        Reply, RetryCause, Sharing, TimeSource,
+        Action, Advance, Batch, Claim, ClaimKey, Completion, Cursor, DueQuery, Edit, HistoryQuery,
+        JobState, NewSchedule, NextRun, NotRun, NotRunReason, OPERATOR, Operation, Page, Queries,
+        Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     time::{end_of_time, from_millis, whole_millis},
 };
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 const NAMES: &[&str] = &["a", "A", "b {x}", "'; DROP TABLE x; --", "🧾", "c"];
 const KINDS: &[&str] = &["", "mail", "Mail"];
+const KEYS: &[&str] = &["allora:key:k", "allora:key:'; --🧾"];
 const NODES: &[&str] = &["n1", "n2"];
 
 /// The walks of a test run: `ALLORA_SEED` alone, to see a failure again, or else four of them.
@@ -74,8 +75,11 @@ fn queries(backend: &dyn Backend) -> &dyn Queries {
     backend.queries().expect("both backends have queries")
 }
 
+/// The jobs and the concurrency keys.
 async fn all(backend: &dyn Backend) -> Vec<JobState> {
-    queries(backend).list(Page::first(1000)).await.unwrap()
+    let mut all = queries(backend).list(Page::first(1000)).await.unwrap();
+    all.extend(queries(backend).list(Page::first(1000).prefix("allora:key:")).await.unwrap());
+    all
 }
 
 /// Everything that wants attention, and each time of it. Of equal times, any may be first: the names
@@ -148,6 +152,7 @@ impl Walk {
             let name = &*borrowed.names[i];
             let state = states.iter().find(|state| state.name == name);
             let action = match self.random.below(9) {
+                _ if KEYS.contains(&name) => self.key_action(state),
                 _ if node == OPERATOR => self.operate(state, &borrowed, i),
                 0..=3 => self.end(state, name).unwrap_or(Action::Read),
                 4 | 5 if self.is_usual => self.end(state, name).unwrap_or(Action::Read),
@@ -161,7 +166,9 @@ impl Walk {
         let a = ours.reschedule(batch).await.unwrap();
         let b = theirs.reschedule(batch).await.unwrap();
         for (operation, reply) in operations.iter().zip(&b.replies) {
-            if let Ok(Reply::Claimed(claimed)) = reply {
+            if let Ok(Reply::Claimed(claimed)) = reply
+                && !KEYS.contains(&operation.name)
+            {
                 self.fences.push((operation.name.to_owned(), claimed.fence));
             }
         }
@@ -176,6 +183,11 @@ impl Walk {
         }
         if self.seldom() && self.random.below(3) == 0 {
             names.push(names[self.random.below(names.len())]);
+        }
+        if self.seldom() && self.random.below(2) == 0 {
+            for _ in 0..1 + self.random.below(2) {
+                names.push(KEYS[self.random.below(KEYS.len())]);
+            }
         }
         names.into_iter().map(str::to_owned).collect()
     }
@@ -279,6 +291,38 @@ impl Walk {
             6 => Action::Extend { fence, duration: Duration::from_millis(10) },
             _ => complete(Completion::Succeeded),
         })
+    }
+
+    /// An operation on a concurrency key.
+    fn key_action(&mut self, state: Option<&JobState>) -> Action<'static> {
+        let leases = state.map(|state| &*state.leases).unwrap_or_default();
+        if !leases.is_empty() && self.random.below(3) == 0 {
+            let fence = leases[self.random.below(leases.len())].fence;
+            let fence = fence + i64::from(self.random.below(8) == 0);
+            return match self.random.below(3) {
+                0 => Action::Extend { fence, duration: Duration::from_micros(7_000_900) },
+                _ => Action::ReleaseKey { fence },
+            };
+        }
+        match (self.random.below(24), state) {
+            (0, _) => Action::Delete,
+            (1, Some(state)) => Action::Prune { fence: state.fence, cursor: None },
+            (2, _) => Action::Read,
+            _ => {
+                let claim_id = match self.random.below(6) {
+                    0 => self.claims[self.random.below(self.claims.len())],
+                    _ => u128::from(self.random.next()) << 64 | u128::from(self.random.next()),
+                };
+                self.claims.push(claim_id);
+                let job = NAMES[self.random.below(NAMES.len())];
+                let due_at = from_millis(self.ms() - self.random.below(5) as i64).unwrap();
+                let limit = 1 + self.random.below(3) as u32;
+                let lease = Duration::from_millis([5_000, 0, 60_000][self.random.below(3)]);
+                let since = (self.random.below(4) == 0).then(|| self.now());
+                let claim = ClaimKey::new(claim_id, limit, job, due_at, lease);
+                Action::ClaimKey(claim.waiting_since(since))
+            }
+        }
     }
 
     /// An operation of a node that plans this job.

@@ -1,8 +1,8 @@
-//! One contract, one suite: what every allora backend must prove.
+//! The conformance suite of allora: every backend passes it.
 //!
-//! A backend has a [`Fixture`], which says how to make a store, how a node joins it and how it is
-//! thrown away, and one line, [`suite!`]. That is the whole of the backend's
-//! `tests/conformance.rs`:
+//! A backend needs two things: a [`Fixture`], which makes a store, connects a node to it and
+//! removes it, and one line with [`suite!`]. This is a complete `tests/conformance.rs` of a
+//! backend:
 //!
 //! ```
 //! use allora_conformance::{Capability, Fixture, suite};
@@ -35,9 +35,9 @@
 //! # allora_conformance::run::<Store>("claim::an_occurrence_due_exactly_now_is_claimed");
 //! ```
 //!
-//! Each case becomes a test of its own, named by a sentence: `cargo test --test conformance lease::`
-//! runs those of leases. What a case asks for is written beside the promise that it checks, in the
-//! documentation of [`Backend`](allora_core::Backend) and the traits around it.
+//! Each case becomes a test, and a sentence is its name: `cargo test --test conformance lease::`
+//! runs the cases of leases. The documentation of [`Backend`](allora_core::Backend) and of the
+//! traits around it lists the promises, each with the cases that check it.
 //!
 //! # How do I use the runtime that my driver needs?
 //! [`Fixture::block_on`] drives every case. With tokio, one runtime for the whole process:
@@ -50,29 +50,31 @@
 //! ```
 //!
 //! # What if my store cannot do all that?
-//! [`Fixture::unsupported`] declares it. The cases that need it pass without being run, and one case
-//! checks that the backend denies it as well. A store that is not on this machine is another
-//! matter: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::ErrorKind::Unsupported), the case
-//! says that it was skipped, and fails where the variable `CI` is set.
+//! Declare it in [`Fixture::unsupported`]. The cases that need it pass without being run, and one
+//! case checks that the backend does not offer it. A store that is not installed on this machine is
+//! different: [`Fixture::set_up`] fails with [`Unsupported`](allora_core::ErrorKind::Unsupported),
+//! the case prints that it was skipped. If the variable `CI` is set, it fails instead.
 //!
 //! # Which time do the cases use?
-//! It is given with each request, as [`TimeSource::Fixed`](allora_core::backend::TimeSource::Fixed): no case waits for
-//! a lease to end. Where that cannot be, the fixture lacks [`Capability::Expiry`].
+//! The time comes with each request, as
+//! [`TimeSource::Fixed`](allora_core::backend::TimeSource::Fixed): no case waits for a lease to
+//! end. If a store cannot take the time from the request, its fixture declares
+//! [`Capability::Expiry`] as unsupported.
 //!
 //! # A random walk failed. What now?
-//! It prints its seed and the shortest list of calls found on which the store and the
-//! [pure functions](mod@reference) disagree. `ALLORA_SEED=7 cargo test --test conformance model::` walks
-//! there again; `ALLORA_TEST_LONG=1` walks farther, and on more ways.
+//! It prints its seed and the shortest list of calls found on which the store and the [pure
+//! functions](mod@reference) disagree. `ALLORA_SEED=7 cargo test --test conformance model::`
+//! repeats that walk. `ALLORA_TEST_LONG=1` makes longer walks, and more of them.
 //!
 //! # What else is here?
-//! [`history`] judges what many nodes wrote down while they were being killed and cut off, and
-//! [`history::liveness`] whether all that could run was started. [`faults`] has the tools: a store
-//! that is slow ([`SlowBackend`](faults::SlowBackend)), one that answers partially
-//! ([`PartialBackend`](faults::PartialBackend)), and backends that record. [`mod@reference`] is the
-//! contract on a plain map, for differential tests; [`differential`] walks on two backends at once,
-//! [`stores`] has tests with a store's own clock and with a damaged record, and
-//! [`two_nodes_share_a_job`] shows that a backend works from a runtime. The suite's own tests keep
-//! a collection of backends with one defect each, and the cases that each must fail.
+//! [`history`] checks the recorded runs of many nodes that were killed and disconnected.
+//! [`history::liveness`] checks that every occurrence that could run was started. [`faults`] has
+//! the tools: a store that is slow ([`SlowBackend`](faults::SlowBackend)), one that answers
+//! partially ([`PartialBackend`](faults::PartialBackend)), and backends that record.
+//! [`mod@reference`] is the contract on a plain map, for differential tests; [`differential`] walks
+//! on two backends at once, [`stores`] has tests with a store's own clock and with a damaged
+//! record, and [`two_nodes_share_a_job`] shows that a backend works from a runtime. The suite's own
+//! tests keep a collection of backends with one defect each, and the cases that each must fail.
 
 mod cases;
 mod cluster;

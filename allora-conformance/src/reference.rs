@@ -3,12 +3,13 @@
 use allora_core::{
     Result, Time,
     backend::{
-        Applied, Batch, Due, DueQuery, HistoryCursor, HistoryEntry, HistoryQuery, JobState,
-        Operation, Page, Reply,
+        Applied, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryCursor,
+        HistoryEntry, HistoryQuery, JobState, Lease, Operation, Page, Reply,
     },
     is_internal,
     record::{HistoryBuffer, OpContext, Record, apply},
 };
+use chrono::TimeDelta;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A store without lock, index, clock or `async`, which removes nothing.
@@ -87,6 +88,49 @@ impl ReferenceModel {
         let ready = due.iter().take(query.limit).take_while(|(at, _)| *at < query.until).count();
         let found = due[..ready].iter().filter_map(|(_, name)| self.get(name));
         Due::new(now, found.collect(), due.get(ready).map(|(at, _)| *at))
+    }
+
+    /// As [`Queries::claim_due`](allora_core::backend::Queries::claim_due): by the claim that `of` gives
+    /// for the state of a record, as [`due_claim`](allora_core::record::due_claim) does.
+    pub fn claim_due(
+        &mut self,
+        query: ClaimDue<'_>,
+        now: Time,
+        of: impl Fn(&JobState, u128) -> Option<Claim>,
+    ) -> ClaimedDue {
+        let mut claimed = Vec::new();
+        if query.is_repeated {
+            let leases = self.live().flat_map(|(name, record)| {
+                let is_it = |lease: &&Lease| {
+                    lease.claim_id == query.claim_id
+                        && query.kinds.contains(&&*record.kind)
+                        && lease.fence >= record.incarnation
+                        && !lease.cancel_requested
+                };
+                record.leases.iter().filter(is_it).map(|lease| {
+                    let Lease { occurrence, fence, until, .. } = lease.clone();
+                    let claimed = Claimed::new(occurrence, fence, record.incarnation, until);
+                    (record.state(name), claimed)
+                })
+            });
+            claimed.extend(leases);
+            return ClaimedDue::new(now, claimed);
+        }
+        let until = now + TimeDelta::milliseconds(1);
+        let due = self.find_due(DueQuery::new(query.kinds, until, usize::MAX), now);
+        for state in due.found {
+            let claim = of(&state, query.claim_id).filter(|_| claimed.len() < query.limit);
+            let Some(mut claim) = claim else { continue };
+            claim.not_after = query.not_after;
+            let context = OpContext::new(query.node, now);
+            let operation = Operation::claim(&state.name, claim);
+            let reply = self
+                .with(&state.name, |record, history| apply(record, &operation, context, history));
+            if let Ok(Reply::Claimed(granted)) = reply {
+                claimed.extend(self.get(&state.name).map(|state| (state, granted)));
+            }
+        }
+        ClaimedDue::new(now, claimed)
     }
 
     /// As [`Queries::get`](allora_core::backend::Queries::get); `None` if there is no such job.

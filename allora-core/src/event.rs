@@ -13,7 +13,8 @@ use std::{sync::Arc, time::Duration};
 ///
 /// The scheduler passes each event to the closure of
 /// [`Builder::on_event`](crate::Builder::on_event), in the order in which the events happen, and
-/// logs it through `tracing` under the target `allora`.
+/// logs it through `tracing` under the target `allora`; the start and the end of each run under
+/// `allora::run`.
 ///
 /// # What keeps jobs from running
 /// Each condition has one event when it starts and one when it ends, and between them a line in
@@ -68,6 +69,10 @@ pub enum Event {
     Started {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// This node's id.
+        node: Arc<str>,
         /// The nominal time.
         scheduled_at: Time,
         /// The number of the attempt, from 1.
@@ -81,6 +86,10 @@ pub enum Event {
     Ended {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// This node's id.
+        node: Arc<str>,
         /// The nominal time.
         scheduled_at: Time,
         /// The number of the attempt, from 1.
@@ -91,6 +100,34 @@ pub enum Event {
         outcome: Outcome,
         /// The duration of the run.
         took: Duration,
+    },
+    /// An at-most-once run of a node is recorded as lost, because its lease has ended. This node has
+    /// recorded it. It is not run again.
+    RunLost {
+        /// The job.
+        name: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The run's fence.
+        fence: i64,
+        /// The node that ran it.
+        node: Arc<str>,
+        /// The time since the run began.
+        age: Duration,
+    },
+    /// The lease of an at-least-once run of a node has ended. This node has recorded it, and the
+    /// occurrence is run again.
+    RunExpired {
+        /// The job.
+        name: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The run's fence.
+        fence: i64,
+        /// The node that ran it.
+        node: Arc<str>,
+        /// The time since the run began.
+        age: Duration,
     },
     /// An occurrence is due, and its concurrency key is busy: it waits.
     KeyBusy {
@@ -125,6 +162,8 @@ pub enum Event {
     OccurrencesMissed {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The first of them.
         first: Time,
         /// The last of them.
@@ -138,6 +177,8 @@ pub enum Event {
     OccurrencesSkipped {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The first of them.
         first: Time,
         /// The last of them.
@@ -152,6 +193,8 @@ pub enum Event {
     LeaseLost {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The concurrency key; `None` for the run's own lease.
         key: Option<Arc<str>>,
         /// The run's fence.
@@ -164,6 +207,8 @@ pub enum Event {
     LeaseRenewalFailed {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The concurrency key; `None` for the run's own lease.
         key: Option<Arc<str>>,
         /// The run's fence.
@@ -176,6 +221,8 @@ pub enum Event {
     Recovered {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The run's fence.
         fence: i64,
     },
@@ -185,6 +232,8 @@ pub enum Event {
     GivenUp {
         /// The job.
         name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
         /// The nominal time.
         scheduled_at: Time,
         /// The number of attempts.
@@ -403,6 +452,8 @@ impl Event {
             | Event::Ended { name, .. }
             | Event::OccurrencesMissed { name, .. }
             | Event::OccurrencesSkipped { name, .. }
+            | Event::RunLost { name, .. }
+            | Event::RunExpired { name, .. }
             | Event::LeaseLost { name, .. }
             | Event::KeyBusy { name, .. }
             | Event::KeyFree { name, .. }
@@ -438,6 +489,9 @@ impl Event {
             Event::KeyLimitsDiffer { .. } => "give all jobs of the key the same limit",
             Event::KindUnhandled { .. } => "start a node with a handler for the kind",
             Event::LabelUnmatched { .. } => "start a node with the label",
+            Event::RunLost { .. } => {
+                "look at the node; trigger the job if the occurrence is to run all the same"
+            }
             Event::NodeDead { .. } => "look at the node, and at its connection to the store",
             Event::JobsOrphaned { .. } => "delete the jobs, or deploy the build that declares them",
             Event::ScheduleLost { .. } => "create the schedule again, or import it from an export",

@@ -20,6 +20,7 @@ mod serialize;
 pub mod store;
 mod store_clock;
 pub mod stored;
+mod trace;
 
 pub use allora_schedule::{crontab, time};
 /// The attribute for implementations of [`Job`], [`Backend`] and
@@ -32,8 +33,9 @@ pub use chrono;
 pub use error::{BoxError, Error, ErrorKind, Result};
 pub use event::Event;
 pub use health::{
-    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait, NodesStatus,
-    Notifications, OrphansStatus, Place, ProblemReason, StorePart, StoreStatus, UnhandledKind,
+    CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait, KindCapacity,
+    NodesStatus, Notifications, OrphansStatus, Place, ProblemReason, StorePart, StoreStatus,
+    UnhandledKind,
 };
 #[doc(hidden)]
 pub use job::Returns;
@@ -49,3 +51,4 @@ pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron
 pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
 pub use stored::{Pattern, Schedules, StoredSchedule};
 pub use time::Time;
+pub use trace::with_traceparent;

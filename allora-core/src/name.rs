@@ -42,10 +42,10 @@ pub fn check_name(name: &str) -> Result {
 }
 
 /// The prefix of the records of concurrency keys.
-const KEY: &str = "allora:key:";
+pub(crate) const KEY: &str = "allora:key:";
 
 /// The prefix of the records of keys that are too long for a name.
-const LONG_KEY: &str = "allora:key#";
+pub(crate) const LONG_KEY: &str = "allora:key#";
 
 /// The longest concurrency key, in bytes.
 const MAX_KEY: usize = 200;
@@ -102,6 +102,19 @@ pub(crate) fn check_key(key: &str) -> Result {
         Some((at, c)) => wrong(format!("has the character U+{:04X} at byte {at}", c as u32)),
         None => Ok(()),
     }
+}
+
+/// Checks an owner or a tag: one visible word that a definition can have in a list.
+pub(crate) fn check_word(what: &str, word: &str) -> Result {
+    let is_word = |c: char| !c.is_whitespace() && !unprintable(c) && !";,".contains(c);
+    if (1..=MAX_NAME).contains(&word.len()) && word.chars().all(is_word) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the {what} {:?} is not one word; use 1 to {MAX_NAME} bytes of visible text without blanks, \
+         commas and semicolons",
+        shown(word)
+    )))
 }
 
 /// The name of the record of a concurrency key. Of a key that is too long for a name, it is the

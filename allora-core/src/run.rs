@@ -5,6 +5,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     record::bounded,
     time::Time,
+    trace,
 };
 use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
@@ -23,8 +24,10 @@ use std::{
 
 /// The kind and the data of a stored schedule, for its runs.
 pub(crate) struct Payload {
-    pub(crate) kind: String,
+    pub(crate) kind: Arc<str>,
     pub(crate) data: Arc<[u8]>,
+    /// The handler of the kind, if this node limits its runs.
+    pub(crate) limited: Option<usize>,
 }
 
 /// One execution of an occurrence. A clone is the same run.
@@ -87,9 +90,20 @@ impl Run {
         self.control().mutex_fence.get().copied()
     }
 
-    /// The id of a manual trigger; `None` for an occurrence of the schedule.
+    /// The id of a manual trigger, without its trace context; `None` for an occurrence of the schedule.
     pub fn trigger(&self) -> Option<&str> {
-        self.inner.claimed.occurrence.trigger.as_deref()
+        Some(self.trigger_parts()?.0)
+    }
+
+    /// The W3C trace context of the manual trigger, if its id [carries](crate::with_traceparent) one.
+    /// `None` for an occurrence of the schedule. Make the run's spans children of it in a
+    /// [middleware](crate::Builder::middleware): `examples/telemetry` does so for OpenTelemetry.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.trigger_parts()?.1
+    }
+
+    fn trigger_parts(&self) -> Option<(&str, Option<&str>)> {
+        self.inner.claimed.occurrence.trigger.as_deref().map(trace::split)
     }
 
     /// The payload of a stored schedule; empty for a job in code.
@@ -187,7 +201,7 @@ impl Run {
         let Inner { namespace, name, claimed: taken, .. } = &*self.inner;
         let at = taken.occurrence.scheduled_at.to_rfc3339_opts(SecondsFormat::Millis, true);
         let incarnation = taken.incarnation;
-        match &taken.occurrence.trigger {
+        match self.trigger() {
             Some(id) => format!("{namespace}/{name}/{incarnation}/{at}/{id}"),
             None => format!("{namespace}/{name}/{incarnation}/{at}"),
         }
@@ -226,6 +240,15 @@ impl Run {
 
     pub(crate) fn shared_name(&self) -> Arc<str> {
         self.inner.name.clone()
+    }
+
+    /// The handler of its kind, if this node limits its runs.
+    pub(crate) fn limited(&self) -> Option<usize> {
+        self.inner.payload.as_ref()?.limited
+    }
+
+    pub(crate) fn shared_kind(&self) -> Arc<str> {
+        self.inner.payload.as_ref().map(|payload| payload.kind.clone()).unwrap_or_default()
     }
 
     pub(crate) fn control(&self) -> &Control {

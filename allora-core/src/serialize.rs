@@ -10,7 +10,7 @@ use crate::{
     },
     health::{
         CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
-        NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
+        KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
     },
     registry::NodeInfo,
     stored::{DataRepr, Pattern, written as time},
@@ -45,6 +45,7 @@ object!(Health, health, {
     notifications: health.notifications,
     clock_offset_ms: health.clock_offset_ms,
     capacity: health.capacity,
+    kind_capacity: health.kind_capacity,
     unresolved_claims: health.unresolved_claims,
     jobs: health.jobs,
     paused: health.paused,
@@ -54,6 +55,12 @@ object!(Health, health, {
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
     orphans: health.orphans,
+});
+
+object!(KindCapacity, capacity, {
+    kinds: capacity.kinds,
+    limit: capacity.limit,
+    used: capacity.used,
 });
 
 object!(NodesStatus, nodes, {
@@ -443,6 +450,7 @@ mod tests {
             notifications: Notifications::Off { since: at(5), error: "barred".to_owned() },
             clock_offset_ms: Some(-12),
             capacity: CapacityStatus { limit: 10, used: 3, full_since: None },
+            kind_capacity: vec![KindCapacity { kinds: "mail.*".to_owned(), limit: 2, used: 1 }],
             unresolved_claims: 1,
             jobs: 4,
             paused: 2,
@@ -497,6 +505,7 @@ mod tests {
                 },
                 "clock_offset_ms": -12,
                 "capacity": { "limit": 10, "used": 3, "full_since": null },
+                "kind_capacity": [{ "kinds": "mail.*", "limit": 2, "used": 1 }],
                 "unresolved_claims": 1,
                 "jobs": 4,
                 "paused": 2,

@@ -3,7 +3,7 @@
 use crate::{
     cache::Place,
     client::{Pipeline, gets},
-    encoding::Stored,
+    encoding::{Stored, dead, hot},
     error::unexpected_response,
     keys::IndexKey,
     records::{OP, Version, View},
@@ -69,8 +69,8 @@ impl Change<'_> {
         let (Some(there), after) = (stored.record(), &self.after) else { return false };
         let is_drawn =
             Some(after.generation) != self.generation && there.generation == after.generation;
-        // Without a new generation the data has not changed.
-        let is_same = || Record { data: Vec::new(), ..there.clone() } == *after;
+        // Without a new generation the data has not changed; dead letters change with an outcome.
+        let is_same = || hot(&mut there.clone()) == hot(&mut after.clone());
         (is_drawn && there.definition == after.definition && there.kind == after.kind) || is_same()
     }
 }
@@ -233,7 +233,17 @@ impl Store {
                 false => TxnOp::put(keys.data(name), data, None),
             });
         }
-        let value = codec::encode(&after);
+        if before.map_or(&[][..], |before| &before.dead) != after.dead {
+            ops.push(match after.dead.is_empty() {
+                true => TxnOp::delete(keys.dead(name), None),
+                false => {
+                    let value = dead(&after);
+                    bytes += value.len();
+                    TxnOp::put(keys.dead(name), value, None)
+                }
+            });
+        }
+        let value = hot(&mut after);
         bytes += value.len();
         ops.push(TxnOp::put(keys.job(name), value, None));
         if let Some(deleted_at) = after.deleted_at
@@ -356,14 +366,16 @@ impl Store {
             };
             let stored = Stored::decode(&job, &data);
             let at = Place { timeline: by.timeline, revision: stored.revision };
-            self.cache.replace(change.name, stored.record().cloned(), at);
+            let complete = stored.record().filter(|_| !stored.lacks_dead());
+            self.cache.replace(change.name, complete.cloned(), at);
             if resent && change.is_in(&stored) {
                 outcomes.push(written);
                 continue;
             }
-            // Without a record, the minimum fence is needed, too: the next load reads it.
-            let current = stored.record().is_some();
-            let current = current.then(|| Box::new(view.loaded(stored, None, Some(&live))));
+            // Without a record, the minimum fence is needed, too, and with dead letters these: the
+            // next load reads them.
+            let is_complete = stored.record().is_some() && !stored.lacks_dead();
+            let current = is_complete.then(|| Box::new(view.loaded(stored, None, Some(&live))));
             outcomes.push(Ok(Outcome::Conflict(current)));
         }
         Ok(())

@@ -142,8 +142,8 @@ impl Builder {
         self
     }
 
-    /// The deadline of a call. A deadline longer than an election is of no use: the next call goes to
-    /// another member. Default: 1 s. Range: 50 ms to 10 min.
+    /// The deadline of a call. A deadline that is longer than an election has no use, because the
+    /// next call is sent to another member. Default: 1 s. Range: 50 ms to 10 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -164,7 +164,7 @@ impl Builder {
     }
 
     /// The number of operations that the members allow in one transaction: their `--max-txn-ops`.
-    /// Default: 128, as there. Range: 16 to 100 000.
+    /// Default: 128, which is also etcd's default. Range: 16 to 100 000.
     pub fn operations(mut self, operations: usize) -> Self {
         self.operations = operations;
         self
@@ -177,17 +177,18 @@ impl Builder {
         self
     }
 
-    /// Connects to a cluster by the addresses of its members, such as `http://10.0.0.1:2379`. Name all
-    /// members, so that a call that one does not answer can be sent to another. One that answers is
-    /// enough. One text may have several addresses with commas between them, as `ETCDCTL_ENDPOINTS` has.
+    /// Connects to a cluster by the addresses of its members, such as `http://10.0.0.1:2379`. Name
+    /// all members, so that a call that one member does not answer can be sent to another. One
+    /// member that answers is enough. One text may have several addresses with commas between them,
+    /// as `ETCDCTL_ENDPOINTS` has.
     ///
     /// # Errors
-    /// `Invalid` for an invalid address or setting, a login that is rejected or missing, keys without
-    /// permission to read and write them, keys of a newer version. `Unavailable` if no member answers
-    /// in time, or none as etcd does.
+    /// `Invalid` for an invalid address or setting, a login that is rejected or missing, keys
+    /// without permission to read and write them, keys of a newer version. `Unavailable` if no
+    /// member answers in time, or if what answers is not etcd.
     ///
     /// # Cancel safety
-    /// A dropped call may have written the key of the version; another call succeeds all the same.
+    /// A dropped call may have written the key of the version. Another call then succeeds.
     pub async fn connect<E: Into<String>>(
         self,
         endpoints: impl IntoIterator<Item = E>,

@@ -1,6 +1,13 @@
 //! Records as the values of keys.
+//!
+//! A record has up to three keys: the job's, which every claim writes; the data's; and that of the
+//! dead letters, which is read only for those who want them.
 
-use allora_core::record::{Record, codec};
+use allora_core::{
+    Time,
+    backend::{DeadLetter, Occurrence},
+    record::{Record, codec},
+};
 use etcd_client::{GetResponse, KeyValue};
 
 /// A record that cannot be read.
@@ -18,7 +25,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// From the replies for the job's key and its data's.
+    /// From the replies for the job's key and its data's. It may lack its dead letters.
     pub(crate) fn decode(job: &GetResponse, data: &GetResponse) -> Self {
         match job.kvs().first() {
             None => Self { record: Ok(None), revision: 0 },
@@ -27,6 +34,36 @@ impl Stored {
                 Self::of(kv, data.unwrap_or_default())
             }
         }
+    }
+
+    /// With the dead letters of this reply, which was read in the same transaction.
+    pub(crate) fn with_dead(mut self, dead: &GetResponse) -> Self {
+        if let Ok(Some(record)) = &mut self.record
+            && has_dead_elsewhere(record)
+        {
+            match dead.kvs().first().map(|kv| codec::decode(kv.value())) {
+                Some(Ok(rest)) => record.dead = rest.dead,
+                Some(Err(why)) => {
+                    let reason = format!("its dead letters: {why}");
+                    self.record = Err(Unreadable { reason, fence: record.fence });
+                }
+                None => record.dead.clear(),
+            }
+        }
+        self
+    }
+
+    /// For those who want no dead letters.
+    pub(crate) fn without_dead(mut self) -> Self {
+        if let Ok(Some(record)) = &mut self.record {
+            record.dead.clear();
+        }
+        self
+    }
+
+    /// True if its dead letters were not read with it.
+    pub(crate) fn lacks_dead(&self) -> bool {
+        self.record().is_some_and(has_dead_elsewhere)
     }
 
     /// From the job's key, with this data.
@@ -43,6 +80,32 @@ impl Stored {
     pub(crate) fn record(&self) -> Option<&Record> {
         self.record.as_ref().ok().and_then(Option::as_ref)
     }
+}
+
+/// The value of the job's key: the record without its data, and with one dead letter without a text
+/// for all of them.
+pub(crate) fn hot(record: &mut Record) -> Vec<u8> {
+    let data = std::mem::take(&mut record.data);
+    let for_all = record.dead.iter().take(1).map(|_| elsewhere()).collect();
+    let dead = std::mem::replace(&mut record.dead, for_all);
+    let value = codec::encode(record);
+    (record.data, record.dead) = (data, dead);
+    value
+}
+
+/// The value of the key of the dead letters.
+pub(crate) fn dead(record: &Record) -> Vec<u8> {
+    codec::encode(&Record { dead: record.dead.clone(), ..Record::default() })
+}
+
+/// The dead letter that stands for all of them in the value of the job's key.
+fn elsewhere() -> DeadLetter {
+    let occurrence = Occurrence::from(Time::UNIX_EPOCH);
+    DeadLetter { occurrence, attempts: 0, died_at: Time::UNIX_EPOCH, error: String::new() }
+}
+
+fn has_dead_elsewhere(record: &Record) -> bool {
+    record.dead == [elsewhere()]
 }
 
 /// The fence of a record that cannot be read, such as one of a newer version; 0 if unknown.

@@ -78,6 +78,12 @@ impl Keys {
         self.under(&format!("data/{name}"))
     }
 
+    /// The dead letters of a job, if it has any. They have a key of their own, so that a claim neither
+    /// reads nor writes them.
+    pub(crate) fn dead(&self, name: &str) -> String {
+        self.under(&format!("dead/{name}"))
+    }
+
     /// The session of a node that is alive: bound to its etcd lease, and removed with it.
     pub(crate) fn session(&self, node: &str) -> String {
         self.under(&format!("session/{}", escape(node)))

@@ -6,7 +6,7 @@ use crate::{
     encoding::Stored,
     error::unexpected_response,
     keys::{IndexEntry, Keys, end_of, escape},
-    records::View,
+    records::{Parts, View},
     store::Store,
 };
 use allora_core::{
@@ -104,10 +104,11 @@ impl Store {
         names: &[&str],
     ) -> Result<Vec<(Option<JobState>, i64)>> {
         let raised = self.due_index.raise(FIND_DUE, parts, query.until, names.len());
-        let (rows, ()) = futures::try_join!(self.read(FIND_DUE, names), raised)?;
+        let (rows, ()) =
+            futures::try_join!(self.read_parts(FIND_DUE, names, Parts::WithoutDead), raised)?;
         let states = names.iter().zip(rows).map(|(name, row)| {
             let revision = row.stored.revision;
-            let loaded = view.loaded(row.stored, None, Some(&row.live));
+            let loaded = view.loaded(row.stored.without_dead(), None, Some(&row.live));
             let state = match &loaded.record {
                 Err(unreadable) => Some(JobState::unreadable(*name, &*unreadable.reason)),
                 Ok(record) => {

@@ -120,6 +120,13 @@ pub(crate) struct Row {
     pub(crate) live: Arc<LiveNodes>,
 }
 
+/// The parts of a record that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parts {
+    WithoutDead,
+    All,
+}
+
 /// A page of names.
 pub(crate) struct Names {
     pub(crate) names: Vec<String>,
@@ -153,15 +160,40 @@ impl Store {
         Ok(Snapshot::new(load.time.without_store_clock(), records).min_fence(min_fence))
     }
 
-    /// Reads the records of these names with their data, the minimum fence and the sessions.
+    /// Reads the records of these names with their data, the minimum fence and the sessions; those
+    /// with dead letters a second time, together with these.
     pub(crate) async fn read(&self, op: &'static str, names: &[&str]) -> Result<Vec<Row>> {
+        let mut rows = self.read_parts(op, names, Parts::WithoutDead).await?;
+        let incomplete = |(_, row): &(usize, &Row)| row.stored.lacks_dead();
+        let incomplete = rows.iter().enumerate().filter(incomplete);
+        let incomplete: Vec<usize> = incomplete.map(|(at, _)| at).collect();
+        if !incomplete.is_empty() {
+            let again: Vec<&str> = incomplete.iter().map(|at| names[*at]).collect();
+            let complete = self.read_parts(op, &again, Parts::All).await?;
+            incomplete.into_iter().zip(complete).for_each(|(at, row)| rows[at] = row);
+        }
+        Ok(rows)
+    }
+
+    /// Reads these parts of the records, the minimum fence and the sessions. A record that was read
+    /// with all its parts is kept in the cache.
+    pub(crate) async fn read_parts(
+        &self,
+        op: &'static str,
+        names: &[&str],
+        parts: Parts,
+    ) -> Result<Vec<Row>> {
         let timeline = self.client.timeline();
         let mut pipeline = Pipeline::new();
-        for chunk in names.chunks((self.client.max_operations() - 2) / 2) {
+        let keys_of_each = if parts == Parts::All { 3 } else { 2 };
+        for chunk in names.chunks((self.client.max_operations() - 2) / keys_of_each) {
             let mut ops = vec![TxnOp::get(self.keys.min_fence(), None), self.sessions.read()];
             for name in chunk {
                 ops.push(TxnOp::get(self.keys.job(name), None));
                 ops.push(TxnOp::get(self.keys.data(name), None));
+                if parts == Parts::All {
+                    ops.push(TxnOp::get(self.keys.dead(name), None));
+                }
             }
             pipeline.push(self.client.txn(op, Txn::new().and_then(ops))).await?;
         }
@@ -174,11 +206,16 @@ impl Store {
             let min_fence = number(&min_fence);
             let live = Arc::new(self.sessions.live_nodes(&sessions));
             while let (Some(job), Some(data)) = (replies.next(), replies.next()) {
-                let stored = Stored::decode(&job, &data);
+                let mut stored = Stored::decode(&job, &data);
+                if parts == Parts::All {
+                    stored =
+                        stored.with_dead(&replies.next().ok_or_else(|| unexpected_response(op))?);
+                }
                 rows.push(Row { stored, min_fence, live: live.clone() });
             }
         }
-        for (name, row) in names.iter().zip(&rows) {
+        let complete = |(_, row): &(&&str, &Row)| !row.stored.lacks_dead();
+        for (name, row) in names.iter().zip(&rows).filter(complete) {
             let at = Place { timeline, revision: row.stored.revision };
             self.cache.put(name, row.stored.record().cloned(), at);
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     cache::Cache, client::Client, due_index::DueIndex, keys::Keys, name_pages::NamePages,
-    prune::Page, sessions::Sessions,
+    oldest_page::Page, sessions::Sessions,
 };
 use chrono::TimeDelta;
 use std::{

@@ -1,11 +1,11 @@
 //! allora in process memory: the reference store.
 //!
-//! Its contents are lost when the process ends: no acknowledged write survives that, and
-//! nothing has to be configured. All schedulers that are given clones of one [`Memory`] share it, as
-//! machines share a database. So it serves one process, and tests.
+//! Its contents are lost when the process ends. All schedulers with clones of one [`Memory`] share
+//! it, as machines share a database. Two processes do not share it: use it in one process, and in
+//! tests.
 //!
 //! It is a [`RecordStore`](allora_core::store::RecordStore) with an index: `records` has load,
-//! commit and scan; `queries` what the index answers; `index` the maps.
+//! commit and scan, `queries` has the queries, and `index` has the maps.
 //!
 //! ```
 //! use allora_core::Backend;

@@ -94,6 +94,10 @@ impl RecordStore for Memory {
         Ok(self.due(query, Memory::now(self, time)))
     }
 
+    fn claims_due(&self) -> bool {
+        true
+    }
+
     async fn list(&self, page: Page<'_>) -> Result<Vec<(String, Result<Record, String>)>> {
         Ok(self.page(page))
     }

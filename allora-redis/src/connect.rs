@@ -91,9 +91,10 @@ impl Builder {
         self
     }
 
-    /// The number of hash tags over which the jobs are spread. The nodes of a cluster share the work
-    /// only as far as there are tags; a batch costs one call for each tag that it touches. Fixed by
-    /// the first connection: another number later is an error. Default: 1. Range: 1 to 1024.
+    /// The number of hash tags over which the jobs are distributed. A cluster distributes the work
+    /// over at most this number of its nodes. A batch costs one call for each tag that it touches.
+    /// Fixed by the first connection: another number later is an error. Default: 1. Range: 1 to
+    /// 1024.
     pub fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
@@ -107,9 +108,9 @@ impl Builder {
         self
     }
 
-    /// The longest time to wait for a connection, and for a reply; with several shards, three quarters of it, so
-    /// that a shard that does not reply does not make the replies of the others late. Default: 1 s.
-    /// Range: 10 ms to 1 min.
+    /// The longest time to wait for a connection, and for a reply. With several shards, a reply has
+    /// three quarters of it, so that a shard that does not reply does not delay the replies of the
+    /// others. Default: 1 s. Range: 10 ms to 1 min.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -131,16 +132,16 @@ impl Builder {
         self
     }
 
-    /// Deletes jobs in code that no node has had for this long. Default: never. Range: 1 s to
+    /// Deletes jobs in code that no node has declared for this time. Default: never. Range: 1 s to
     /// 10 years.
     ///
-    /// A job is unused if one of its occurrences has been due for this long, if in all that time the
-    /// nodes that have this setting were never all away for more than a quarter of it, and if no node
-    /// has claimed, skipped or moved the occurrence. So give days, and more than the longest outage
-    /// after which jobs should continue where they were. A paused job is never deleted, nor is one
-    /// without a further occurrence: a job that runs by triggers only, or has ended, would be registered
-    /// as a new job. Stored schedules stay. Nodes search when they poll: give more than ten times
-    /// their `poll_interval`.
+    /// A job is unused if three conditions hold: one of its occurrences has been due for this time;
+    /// no node has claimed, skipped or moved the occurrence; and in that time the nodes with this
+    /// setting were never all stopped for more than a quarter of it. Set days, and more than the
+    /// longest outage after which jobs should continue with their old cursor. A paused job is never
+    /// deleted. A job without a further occurrence is not deleted either: one that runs by triggers
+    /// only, or has ended, would be registered as a new job. Stored schedules stay. Nodes search
+    /// when they poll: set more than ten times their `poll_interval`.
     ///
     /// The deleted job leaves a tombstone. If its name is registered again, it is a new job, whose
     /// fences are higher than those of the deleted one.
@@ -196,10 +197,10 @@ impl Builder {
         self.open(Servers::One(server), place, Expected::One).await
     }
 
-    /// Connects to the primary that these sentinels watch under the name `master`; when they make
-    /// another one primary, to that. User, password, database and TLS of the first address are those
-    /// of the primary; the sentinels have the same user and password, or those of
-    /// [`sentinel_login`](Self::sentinel_login).
+    /// Connects to the primary that these sentinels watch under the name `master`. When they
+    /// promote another server, the store connects to that one. User, password, database and TLS of
+    /// the first address are those of the primary; the sentinels have the same user and password,
+    /// or those of [`sentinel_login`](Self::sentinel_login).
     ///
     /// # Errors
     /// As [`connect`](Self::connect); `Invalid` if no sentinel knows the name.

@@ -15,7 +15,7 @@ pub(crate) mod history;
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, Lease, NextRun, OnExpiry, Outcome, Sharing},
-    record::{Accepted, How, Record, codec},
+    record::{Accepted, How, Record, codec, due_lease},
     time::from_millis,
 };
 use std::{io::Write, str::FromStr};
@@ -31,7 +31,8 @@ pub(crate) struct Fields {
     /// STARTED UNTIL ON_EXPIRY NODE`; its fence is `=` if it is the record's, and DUE is `=` if it is
     /// SCHEDULED_AT.
     pub(crate) hot: Vec<u8>,
-    /// The lengths of kind and definition, then kind, definition and data.
+    /// The lengths of kind and definition, the lease of a claim by a query in milliseconds (0: no query
+    /// may claim the job), then kind, definition and data.
     pub(crate) definition: Vec<u8>,
     /// The parts that have no place elsewhere, as a record whose other parts are empty. Often empty.
     pub(crate) rare: Vec<u8>,
@@ -107,6 +108,7 @@ impl Fields {
         let split = || {
             let (kind, rest) = length(&self.definition)?;
             let (definition, rest) = length(rest)?;
+            let (_lease, rest) = length(rest)?;
             let (kind, rest) = rest.split_at_checked(kind)?;
             let (definition, data) = rest.split_at_checked(definition)?;
             Some([kind, definition, data])
@@ -253,7 +255,9 @@ pub(crate) fn rare_outcome(record: &Record) -> Option<&Outcome> {
 
 fn definition(record: &Record) -> Vec<u8> {
     let Record { kind, definition, data, .. } = record;
-    let lengths = format!("{} {} ", kind.len(), definition.len());
+    let lease = due_lease(definition).filter(|_| !kind.is_empty());
+    let lease = lease.map_or(0, |lease| lease.as_millis());
+    let lengths = format!("{} {} {lease} ", kind.len(), definition.len());
     [lengths.as_bytes(), kind.as_bytes(), definition.as_bytes(), data].concat()
 }
 

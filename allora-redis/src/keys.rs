@@ -89,6 +89,11 @@ impl Shard {
         format!("{}:due:{kind}", self.tag)
     }
 
+    /// A list: the id of the last query by which this node has claimed jobs, and their names.
+    pub(crate) fn claimed_by(&self, node: &str) -> String {
+        format!("{}:claimed:{node}", self.tag)
+    }
+
     /// A set of the kinds in the due index; those that are there no more are forgotten when it is read.
     pub(crate) fn kinds(&self) -> String {
         format!("{}:kinds", self.tag)

@@ -10,7 +10,10 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
+    backend::{
+        ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page,
+        TimeSource,
+    },
     record::{Record, codec},
     time::from_millis,
 };
@@ -96,6 +99,71 @@ impl Store {
         }
         self.remember(seen);
         Ok(Due::new(now, found, next.and_then(from_millis)))
+    }
+
+    /// `true` if one script finds and claims: not if there are shards, of which each has a part of what
+    /// is due; nor if replicas must confirm a claim, or the history is written in one step with it.
+    pub(crate) fn claims_due(&self) -> bool {
+        self.keys.shards == 1 && self.confirm.is_none() && self.history == 0
+    }
+
+    /// Finds what is due and claims it; or finds what the node's last query has claimed.
+    pub(crate) async fn claim_due(
+        &self,
+        query: ClaimDue<'_>,
+        time: TimeSource,
+    ) -> Result<ClaimedDue> {
+        const OP: &str = "claim_due";
+        let keys = self.keys.shard(0);
+        let records = [keys.state(), keys.hot(), keys.definitions(), keys.rare()].into_iter();
+        let all = records.chain([keys.claimed_by(query.node)]);
+        let all: Vec<String> = all.chain(query.kinds.iter().map(|kind| keys.due(kind))).collect();
+        let mut call = Call::new(&self.scripts.claim_due, &all);
+        let now = match time {
+            TimeSource::Store { .. } => String::new(),
+            TimeSource::Fixed(at) => at.timestamp_micros().to_string(),
+        };
+        call.arg(now).optional(query.not_after.map(|until| until.timestamp_micros()));
+        let limit = query.limit.min(MAX_FOUND);
+        // A node with a line feed has no place in a hot record.
+        let is_off = !self.claims_due() || limit == 0 || query.node.contains('\n');
+        call.arg(if is_off { 0 } else { limit });
+        call.arg(format!("{:x}", query.claim_id)).arg(self.version_stamp()).arg(query.node);
+        call.arg(if query.is_repeated { "1" } else { "" });
+        for kind in query.kinds {
+            call.arg(*kind);
+        }
+        let (prelude, values) = self.call(OP, 0, &call).await?;
+        let now = prelude.now(time);
+        let mut values = values.into_iter();
+        let names = values.next().map(Vec::<String>::from_redis_value);
+        let Some(Ok(names)) = names else { return Err(self.unexpected_response(OP)) };
+        let read = match query.is_repeated {
+            false => {
+                let nothing = || Value::Array(vec![Value::Nil; names.len()]);
+                let parts = values.chain([nothing(), nothing()]);
+                self.stored(OP, names.iter().map(String::as_str), parts)?
+            }
+            // They may have other parts since.
+            true => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                self.read(OP, 0, &names).await?.1
+            }
+        };
+        let mut claimed = Vec::with_capacity(read.len());
+        let mut seen = Vec::with_capacity(read.len());
+        for stored in read {
+            let record = stored.readable().filter(|record| query.kinds.contains(&&*record.kind));
+            let claim =
+                record.and_then(|record| Some((record, record.claimed_by(query.claim_id)?)));
+            let Some((record, lease)) = claim else { continue };
+            let occurrence = lease.occurrence.clone();
+            let granted = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
+            claimed.push((record.state(&stored.name), granted));
+            seen.extend(stored.cached());
+        }
+        self.remember(seen);
+        Ok(ClaimedDue::new(now, claimed))
     }
 
     async fn find_due_in(

@@ -11,8 +11,8 @@ use crate::{
 use allora_core::{
     Result, Time,
     backend::{
-        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Lease, Notification, Notifier, Page,
-        TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Lease,
+        Notification, Notifier, Page, TimeSource,
     },
     record::{Record, TOMBSTONE, codec},
     store::{Commit, Draft, FastPath, Load, Outcome, RecordStore, Snapshot},
@@ -83,6 +83,14 @@ impl RecordStore for Redis {
 
     async fn notify(&self, notifications: Vec<Notification>) {
         self.store.notify(notifications);
+    }
+
+    fn claims_due(&self) -> bool {
+        self.store.claims_due()
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        self.store.claim_due(query, time).await
     }
 
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {

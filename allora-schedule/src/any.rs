@@ -21,13 +21,14 @@ use std::{fmt, str::FromStr};
 /// | `15th day of every month at midnight` (`first` to `28th`, `last`) | `0 0 15 * *` |
 /// | `first weekday of every month`, `last weekday of every month` | `0 0 1W * *`, `0 0 LW * *` |
 ///
-/// A weekday without more is Monday to Friday. Days without a time begin at 0:00. Other phrases,
-/// and those with a second reading (`every hour`, `12am`), are rejected with the nearest accepted
-/// one.
+/// The word `weekday` means Monday to Friday. Without a time of day, the time is 0:00. Other
+/// phrases, and those with a second reading (`every hour`, `12am`), are rejected with the nearest
+/// accepted one.
 ///
-/// After it, and a semicolon each, rules may follow that leave occurrences out: see [`Filtered`].
+/// Rules of a calendar may follow, each after a semicolon. They leave occurrences out: see
+/// [`Filtered`].
 ///
-/// It also reads back what [`Schedule::definition`] answers for the schedules of this library.
+/// It also reads the text that [`Schedule::definition`] returns for the schedules of this library.
 ///
 /// ```
 /// use allora_schedule::{Schedule, parse};
@@ -66,7 +67,7 @@ pub enum AnySchedule {
 }
 
 impl AnySchedule {
-    /// As [`parse`], for the job `name`, so that a cron expression may hold `H`.
+    /// As [`parse`], for the job `name`, so that a cron expression may contain `H`.
     ///
     /// # Errors
     /// As [`parse`].

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, error, fmt};
 
-/// A schedule's text that was refused.
+/// A schedule's text that was rejected.
 ///
 /// `Display` names the part, its column, the offending text (cut to 40 characters, with control
 /// and bidirectional characters escaped), the reason and a remedy.
@@ -110,13 +110,13 @@ impl ParseError {
         self
     }
 
-    /// Which part of the text.
+    /// The part of the text.
     pub fn field(&self) -> Field {
         self.field
     }
 
-    /// Where it begins in the text that was given, in bytes from 0. The column that `Display`
-    /// shows is one more, since everything before the first error is ASCII.
+    /// The place where the error begins in the given text, in bytes from 0. The column that
+    /// `Display` shows is one more: everything before the first error is ASCII.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -126,7 +126,7 @@ impl ParseError {
         &self.found
     }
 
-    /// Why it was refused.
+    /// The reason for the rejection.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -150,7 +150,7 @@ impl fmt::Display for ParseError {
 
 impl error::Error for ParseError {}
 
-/// A schedule that cannot run: what is wrong with it, and what to write instead.
+/// A schedule that cannot run: the error, and the remedy.
 ///
 /// [`Schedule::check`](crate::Schedule::check) returns it for schedules that were made in code.
 #[derive(Debug, Clone, PartialEq, Eq)]

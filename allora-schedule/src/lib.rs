@@ -20,13 +20,13 @@
 //! | in the Quartz dialect | [`Cron::quartz`] |
 //! | once each period, without drift | [`every`] |
 //! | once | [`at`] |
-//! | as a text or a phrase says | [`parse`] |
+//! | by a text or an English phrase | [`parse`] |
 //! | except on dates, outside hours, in a blackout period | [`Schedule::except`], [`Schedule::only_within`], [`Schedule::blackout`] |
-//! | as the lines of a crontab say | [`crontab::parse`], [`crontab::parse_system`] |
+//! | by the lines of a crontab | [`crontab::parse`], [`crontab::parse_system`] |
 //! | by a rule of your own | any `Fn(Time) -> Option<Time>`, or implement [`Schedule`] |
 //!
 //! Cron expressions follow Debian's cron, also where the clocks change ([`Dst`]). An expression
-//! that never matches is refused when it is read, so that every search ends. Errors name the
+//! that never matches is rejected when it is read, so that every search ends. Errors name the
 //! column and what to write instead ([`ParseError`]).
 //!
 //! [`next_n`] and [`between`] list instants, [`explain()`] adds the notes about changes of the

@@ -9,8 +9,8 @@ pub fn next_n(schedule: &dyn Schedule, after: Time, n: usize) -> Vec<Time> {
 
 /// The instants after `from` (exclusive) and up to `until` (inclusive), in order.
 ///
-/// So consecutive ranges that share an end hold each instant once. It ends, too, where a schedule
-/// answers with an instant that is not later than the one before it.
+/// Consecutive ranges that share an end contain each instant once. The iterator also ends where a
+/// schedule returns an instant that is not later than the one before.
 ///
 /// ```
 /// use allora_schedule::{between, cron};

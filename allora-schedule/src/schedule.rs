@@ -9,12 +9,12 @@ use crate::{
 use chrono::DateTime;
 use std::sync::Arc;
 
-/// When to run: a pure function from an instant to the next one.
+/// The times of a job: a pure function from an instant to the next one.
 ///
 /// # Promises
-/// - `next_at` is pure: it reads no clock and answers alike on every node.
-/// - Its answer is later than `after`, in whole milliseconds; an answer that is not later ends
-///   the job's planning with an error event, never in a loop.
+/// - `next_at` is pure: it reads no clock, and returns the same instant on every node.
+/// - The instant is later than `after`, in whole milliseconds. If it is not, the scheduler reports
+///   the job as invalid, and does not loop.
 ///
 /// Any `Fn(Time) -> Option<Time>` is a schedule.
 ///
@@ -32,12 +32,12 @@ use std::sync::Arc;
     note = "write `cron(\"0 2 * * *\")?` for the text of a cron expression, `every(Duration::from_secs(60))` for a duration, and `at(time)` for one time"
 )]
 pub trait Schedule: Send + Sync + 'static {
-    /// The first instant strictly after `after`; `None` is never again.
+    /// The first instant strictly after `after`; `None` if there is none.
     fn next_at(&self, after: Time) -> Option<Time>;
 
     /// The last instant of the chain that starts at `from`, not after `until`; `from` itself if
-    /// there is no later one. `None`: not computed. After an outage, the scheduler then asks for one
-    /// instant after the other, in slices, up to a million.
+    /// there is no later one. `None`: not computed. After an outage, the scheduler then calls
+    /// `next_at` for one instant after the other, up to a million.
     ///
     /// Default: not computed.
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
@@ -54,13 +54,13 @@ pub trait Schedule: Send + Sync + 'static {
         None
     }
 
-    /// Text that changes when the schedule does; `None`: changes are not noticed.
+    /// A text that changes when the schedule changes. `None`: changes are not noticed.
     fn definition(&self) -> Option<String> {
         None
     }
 
     /// `true` if [`parse`](crate::parse) reads [`definition`](Self::definition) back as the same
-    /// schedule. Only a schedule of this crate can say so: other code cannot name [`Token`].
+    /// schedule. Only a schedule of this crate can return `true`: other code cannot name [`Token`].
     #[doc(hidden)]
     fn is_built_in(&self, _: Token) -> bool {
         false
@@ -77,7 +77,7 @@ pub trait Schedule: Send + Sync + 'static {
     /// The schedule in English, for people. Every schedule of this library has a description;
     /// `None`: the schedule does not describe itself.
     ///
-    /// What describes a phrase is read back by [`parse`](crate::parse) as the same schedule.
+    /// [`parse`](crate::parse) reads the description of a phrase back as the same schedule.
     ///
     /// ```
     /// use allora_schedule::{Schedule, cron};
@@ -127,7 +127,7 @@ pub trait Schedule: Send + Sync + 'static {
     }
 
     /// The schedule without the occurrences outside these hours of a zone: `9:00-17:30`, or
-    /// `22:00-6:00` past midnight. The end is not among them.
+    /// `22:00-6:00` past midnight. The end is excluded.
     ///
     /// ```
     /// use allora_schedule::{Schedule, every};
@@ -153,8 +153,8 @@ pub trait Schedule: Send + Sync + 'static {
         Ok(Filtered::new(self, vec![rule]))
     }
 
-    /// The schedule without the occurrences from an instant on until before another, both cut to
-    /// milliseconds.
+    /// The schedule without the occurrences from the first instant (inclusive) to the second
+    /// (exclusive), both cut to milliseconds.
     ///
     /// ```
     /// use allora_schedule::{Schedule, cron};

@@ -300,7 +300,7 @@ impl Rules {
 /// ```
 ///
 /// # Errors
-/// Names that the tz database does not have, or that differ from host to host.
+/// Names that the tz database does not have, and names whose meaning differs from host to host.
 pub fn zone_name(name: &str) -> Result<String, ParseError> {
     Zone::named(name, 0).map(|zone| zone.name().to_owned())
 }

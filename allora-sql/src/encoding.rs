@@ -5,7 +5,7 @@ use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
-    record::{Accepted, How, MAX_FENCE, Record, TOMBSTONE, codec},
+    record::{Accepted, How, MAX_FENCE, Record, TOMBSTONE, codec, due_lease},
     time::{from_millis, saturating_add},
 };
 use std::string::FromUtf8Error;
@@ -65,6 +65,8 @@ pub(crate) const STATE: &[(&str, Type)] = &[
     ("missed", Type::IntOrNull),
     ("lost", Type::IntOrNull),
     ("expired", Type::IntOrNull),
+    // The lease of a claim by a query, in milliseconds; NULL if no query may claim it.
+    ("due_lease", Type::IntOrNull),
 ];
 
 /// The columns of the table of rare parts. The first is the key, the job's.
@@ -181,7 +183,14 @@ pub(crate) fn state_columns(
         few(missed),
         few(lost),
         few(expired),
+        Value::Int(due_lease_of(record)),
     ]
+}
+
+/// The lease with which a query may claim the record, in milliseconds.
+fn due_lease_of(record: &Record) -> Option<i64> {
+    let lease = due_lease(&record.definition).filter(|_| !record.kind.is_empty())?;
+    i64::try_from(lease.as_millis()).ok()
 }
 
 /// The kind in the due index.
@@ -361,6 +370,7 @@ impl Cells {
         ] {
             *counter = self.int_or_null().unwrap_or_default().cast_unsigned();
         }
+        let _due_lease = self.int_or_null();
         let more = part("its leases, retries and triggers are", self.bytes())?;
         if more.is_none() && fixed.deleted_at.is_none() && rare > 1 {
             return Err("the row of its retries and triggers is missing: restore it".to_owned());

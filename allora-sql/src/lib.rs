@@ -29,7 +29,7 @@ pub use sqlx;
 
 pub use connect::Builder;
 pub use records::Version;
-pub use transactional::Connection;
+pub use transactional::{Connection, Param, RawStatement};
 pub use url::{System, Tls, Url};
 
 use allora_core::Result;

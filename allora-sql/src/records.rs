@@ -13,7 +13,8 @@ use crate::{
 use allora_core::{
     Error, Result, Time,
     backend::{
-        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Notification,
+        Notifier, Page, TimeSource,
     },
     record::{MAX_DATA, Record},
     store::{Commit, Draft, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
@@ -109,6 +110,14 @@ impl RecordStore for Sql {
         self.client.find_due(query, time).await
     }
 
+    fn claims_due(&self) -> bool {
+        self.client.claims_due()
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        self.client.claim_due(query, time).await
+    }
+
     async fn list(&self, page: Page<'_>) -> Result<Vec<(String, Result<Record, String>)>> {
         self.client.list(page).await
     }
@@ -197,7 +206,7 @@ impl Client {
         tx.end(done).await
     }
 
-    async fn write_in(
+    pub(crate) async fn write_in(
         &self,
         conn: &mut dyn Conn,
         writes: &[Write],

@@ -1,16 +1,16 @@
-//! A run that is completed inside the job's own transaction.
+//! Runs that are completed, and schedules that are created, inside the application's own transaction.
 
 use crate::{
-    Sql,
+    Sql, System,
     client::{decides, read_rows, retry},
-    driver::{Conn, Value},
-    encoding::history_columns,
+    driver::{Conn, Statement, Value},
+    encoding::{history_columns, plausible},
     records::{Version, write_of},
     timer::within,
 };
 use allora_core::{
-    Error, ErrorKind, Result, Run,
-    backend::{Operation, Reply, TimeSource},
+    Error, ErrorKind, Result, Run, StoredSchedule,
+    backend::{Notification, OPERATOR, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
     time::end_of_time,
 };
@@ -75,32 +75,175 @@ impl Sql {
     pub async fn complete_in<C: Connection>(&self, conn: &mut C, run: &Run) -> Result {
         const OP: &str = "complete_in";
         let client = &*self.client;
-        if C::SYSTEM != client.place.system {
-            let wrong = "the transaction is not of the store's database";
-            return Err(Error::invalid(wrong).op(OP));
-        }
+        self.check_system::<C>(OP)?;
         let operation = run.complete();
         // A statement that has failed may have ended the transaction: nothing is sent again.
         let reply = self.apply_in(conn, &operation, run.node()).await;
-        let (name, fence) = (run.name(), run.fence());
-        match reply.map_err(|cause| client.failed(OP, cause))?? {
-            Reply::Accepted => Ok(()),
-            Reply::LeaseLost => {
-                let lost = format!(
-                    "another claim took {name:?} from the run with fence {fence}; roll back"
-                );
-                Err(Error::new(ErrorKind::LeaseLost, lost).op(OP))
+        completed(OP, run, reply.map_err(|cause| client.failed(OP, cause))??)
+    }
+
+    fn check_system<C: Connection>(&self, op: &'static str) -> Result {
+        if C::SYSTEM == self.client.place.system {
+            return Ok(());
+        }
+        Err(Error::invalid("the transaction is not of the store's database").op(op))
+    }
+
+    /// Creates a stored schedule inside a transaction of the application's own, so that it exists if and
+    /// only if the transaction is committed: a customer and the customer's report, together.
+    ///
+    /// The transaction is as in [`complete_in`](Self::complete_in). With the commit, PostgreSQL notifies
+    /// the nodes. On the other databases a node finds the schedule at its next
+    /// [poll](allora_core::Builder::poll_interval).
+    ///
+    /// ```no_run
+    /// # use allora_core::StoredSchedule;
+    /// # async fn sign_up(store: allora_sql::Sql, pool: sqlx::PgPool)
+    /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("INSERT INTO customer (name) VALUES ('acme')").execute(&mut *tx).await?;
+    /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI");
+    /// store.add_in(&mut *tx, &report).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken, also by a transaction that was committed meanwhile; `Invalid`
+    /// with the rejected part, or for a connection to another kind of database; `Unavailable`. After an
+    /// error roll back.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; roll back.
+    pub async fn add_in<C: Connection>(&self, conn: &mut C, schedule: &StoredSchedule) -> Result {
+        const OP: &str = "add_in";
+        self.check_system::<C>(OP)?;
+        let created = self.create_in(conn, schedule).await;
+        created.map_err(|cause| self.client.failed(OP, cause))?
+    }
+
+    async fn create_in(
+        &self,
+        conn: &mut dyn Conn,
+        schedule: &StoredSchedule,
+    ) -> sqlx::Result<Result> {
+        let (client, name) = (&*self.client, schedule.name());
+        let read = read_rows(conn.rows(client.dialect.load(&[name])).await?);
+        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let creation = match schedule.creation(now) {
+            Ok(creation) => creation,
+            Err(error) => return Ok(Err(error)),
+        };
+        let operation = creation.operation();
+        let mut context = OpContext::new(OPERATOR, now);
+        context.min_fence = read.beside.and_then(plausible).unwrap_or_default();
+        let (before, version) = match read.rows.into_iter().next() {
+            None => (None, Version::default()),
+            Some(row) => {
+                let version = Version::of(&row);
+                match row.record {
+                    Ok(record) => (Some(record), version),
+                    Err(reason) => {
+                        let reply = apply_unreadable(&reason, &operation, context, &mut None);
+                        return Ok(reply.map(drop));
+                    }
+                }
             }
-            Reply::Invalid => Err(Error::invalid(format!(
-                "{name:?} would not go forward from {}: its next_at is wrong",
-                run.scheduled_at()
-            ))
-            .op(OP)),
-            _ => {
-                let missing = format!("there is no job {name:?}; roll back");
-                Err(Error::new(ErrorKind::NotFound, missing).op(OP))
+        };
+        let mut slot = before.clone();
+        if let Err(error) = apply(&mut slot, &operation, context, &mut HistoryBuffer::off()) {
+            return Ok(Err(error));
+        }
+        let Some(after) = slot else { return Ok(Ok(())) };
+        let write = write_of(name, version, before.as_ref(), &after);
+        if client.write_in(conn, &[write]).await?.is_empty() {
+            let taken = format!("{name:?} was created or changed at the same time; roll back");
+            return Ok(Err(Error::new(ErrorKind::AlreadyExists, taken).op("add_in")));
+        }
+        if let Some(at) = after.index_at() {
+            let payload = Notification::DueAt(at).to_string();
+            let notify = client.dialect.flavour.notify(&client.dialect.prefix, &payload);
+            if let Some(statement) = notify {
+                conn.rows(statement).await?;
             }
         }
+        Ok(Ok(()))
+    }
+
+    /// The statement that completes a run, for a transaction of a driver other than `sqlx`, such as
+    /// tokio-postgres, diesel or SeaORM. PostgreSQL only.
+    ///
+    /// Run it last in the transaction. It returns one row if the run is completed with the commit. If it
+    /// returns none, the record has changed since the call, such as by an extension of the lease: ask for
+    /// another statement and run that, in the same transaction. `LeaseLost` ends this.
+    ///
+    /// ```no_run
+    /// use allora_sql::{Param, sqlx};
+    ///
+    /// # async fn job(store: allora_sql::Sql, tx: &mut sqlx::PgConnection, run: allora_core::Run)
+    /// # -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// loop {
+    ///     let completion = store.completion(&run).await?;
+    ///     // With tokio-postgres: `params` is a `Vec<&(dyn ToSql + Sync)>` of the same values, and
+    ///     // `tx.query(&completion.sql, &params)` returns the rows.
+    ///     let mut query = sqlx::query(sqlx::AssertSqlSafe(completion.sql));
+    ///     for param in completion.params {
+    ///         query = match param {
+    ///             Param::BigInt(value) => query.bind(value),
+    ///             Param::Bytea(value) => query.bind(value),
+    ///             Param::BigIntArray(values) => query.bind(values),
+    ///             Param::ByteaArray(values) => query.bind(values),
+    ///         };
+    ///     }
+    ///     if !query.fetch_all(&mut *tx).await?.is_empty() {
+    ///         return Ok(());
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted; `Unsupported`
+    /// on another database, where [`complete_in`](Self::complete_in) takes a connection of `sqlx`;
+    /// `Unavailable`. After an error roll back.
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    pub async fn completion(&self, run: &Run) -> Result<RawStatement> {
+        const OP: &str = "completion";
+        let client = &*self.client;
+        if client.place.system != System::Postgres {
+            let text = "there is one statement for a completion on PostgreSQL only; use \
+                        `complete_in` with a connection of sqlx";
+            return Err(Error::new(ErrorKind::Unsupported, text).op(OP));
+        }
+        let (operation, name) = (run.complete(), run.name());
+        let read = client.read(OP, client.dialect.load(&[name])).await?;
+        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let context = OpContext::new(run.node(), now);
+        let Some(row) = read.rows.into_iter().next() else {
+            return completed(OP, run, Reply::Absent).and(Ok(RawStatement::repetition()));
+        };
+        let version = Version::of(&row);
+        let before = row.record.map_err(|reason| {
+            Error::invalid(format!("the record of {name:?} cannot be read: {reason}")).op(OP)
+        })?;
+        let mut history = match client.history_limit {
+            0 => HistoryBuffer::off(),
+            _ => HistoryBuffer::kept(),
+        };
+        let mut slot = Some(before.clone());
+        completed(OP, run, apply(&mut slot, &operation, context, &mut history)?)?;
+        let Some(after) = slot.filter(|after| *after != before) else {
+            return Ok(RawStatement::repetition());
+        };
+        let mut write = write_of(name, version, Some(&before), &after);
+        write.history = history.take().iter().map(history_columns).collect();
+        client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
+        let statement = client.dialect.flavour.write(&client.dialect, &[write]);
+        let none = || Error::new(ErrorKind::Other, "this database has no such statement").op(OP);
+        Ok(RawStatement::of(statement.ok_or_else(none)?))
     }
 
     /// Applies the end of a run to its record, which is locked until the end of the transaction.
@@ -171,5 +314,68 @@ impl Sql {
     /// Some connections may be open still.
     pub async fn close(&self) {
         self.client.driver.close().await;
+    }
+}
+
+/// The result of a completion with this reply.
+fn completed(op: &'static str, run: &Run, reply: Reply) -> Result {
+    let (name, fence) = (run.name(), run.fence());
+    match reply {
+        Reply::Accepted => Ok(()),
+        Reply::LeaseLost => {
+            let lost =
+                format!("another claim took {name:?} from the run with fence {fence}; roll back");
+            Err(Error::new(ErrorKind::LeaseLost, lost).op(op))
+        }
+        Reply::Invalid => Err(Error::invalid(format!(
+            "{name:?} would not go forward from {}: its next_at is wrong",
+            run.scheduled_at()
+        ))
+        .op(op)),
+        _ => {
+            let missing = format!("there is no job {name:?}; roll back");
+            Err(Error::new(ErrorKind::NotFound, missing).op(op))
+        }
+    }
+}
+
+/// A statement for PostgreSQL, with the values of `$1`, `$2` and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RawStatement {
+    /// The text. The types of its parameters follow from it.
+    pub sql: String,
+    /// The values of the parameters, in their order.
+    pub params: Vec<Param>,
+}
+
+/// The value of a parameter, by its type in PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// `int8`.
+    BigInt(Option<i64>),
+    /// `bytea`.
+    Bytea(Option<Vec<u8>>),
+    /// `int8[]`.
+    BigIntArray(Vec<Option<i64>>),
+    /// `bytea[]`.
+    ByteaArray(Vec<Option<Vec<u8>>>),
+}
+
+impl RawStatement {
+    fn of(statement: Statement) -> Self {
+        let param = |value| match value {
+            Value::Int(value) => Param::BigInt(value),
+            Value::Bytes(value) => Param::Bytea(value),
+            Value::Ints(values) => Param::BigIntArray(values),
+            Value::Blobs(values) => Param::ByteaArray(values),
+        };
+        let params = statement.args.into_iter().map(param).collect();
+        Self { sql: statement.sql.as_str().to_owned(), params }
+    }
+
+    /// The statement of a run that is completed already: it changes nothing, and returns one row.
+    fn repetition() -> Self {
+        Self { sql: "SELECT 1".to_owned(), params: Vec::new() }
     }
 }

@@ -62,7 +62,9 @@ pub async fn late<B: Backend>(stores: Vec<B>, due: Due) {
     let nodes = stores.len();
     let lates: Arc<Mutex<Vec<f64>>> = Arc::default();
     let schedulers = stores.into_iter().map(|store| {
-        let mut builder = Scheduler::builder(store).concurrency(2 * JOBS);
+        // The nodes see each other within the first seconds.
+        let heartbeat = Duration::from_secs(1);
+        let mut builder = Scheduler::builder(store).concurrency(2 * JOBS).heartbeat(heartbeat);
         for i in 0..JOBS {
             let lates = lates.clone();
             let phase = match due {
@@ -179,6 +181,55 @@ pub async fn at_once<B: Backend>(prepares: B, store: B, count: u64) -> f64 {
     let ended = schedules.list(filter, None, all).await.unwrap();
     assert_eq!(ended.len() as u64, count, "not every run was completed");
     count as f64 / took.as_secs_f64()
+}
+
+/// The time and the processor time that workers needed for all that was due.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// From the start of the workers until the last run was completed.
+    pub took: Duration,
+    /// The output of the caller's function when the workers started.
+    pub before: T,
+    /// The same at the end.
+    pub after: T,
+}
+
+/// Has so many stored schedules that are due at once run by one scheduler with a concurrency of a
+/// thousand for each of `stores`, and waits for the last completion. `prepares` adds them.
+///
+/// # Panics
+/// If they are not all run once and completed.
+pub async fn work_off_with<B: Backend, T>(
+    prepares: B,
+    stores: Vec<B>,
+    count: u64,
+    usage: impl Fn() -> T,
+) -> Done<T> {
+    let schedules = Schedules::new(prepares).unwrap();
+    for stored in Backlog::Once.stored(count).chunks(5_000) {
+        let added = schedules.add_all(stored).await.unwrap();
+        added.into_iter().for_each(|one| drop(one.unwrap()));
+    }
+    let runs: Arc<AtomicU64> = Arc::default();
+    let schedulers: Vec<_> = stores.into_iter().map(|store| worker(store, &runs)).collect();
+    let (before, begun) = (usage(), Instant::now());
+    let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
+    let running: Vec<_> =
+        schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
+    while runs.load(Ordering::Relaxed) < count && begun.elapsed() < 4 * LONGEST {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // A scheduler stops when its ends are in the store.
+    handles.iter().for_each(|handle| handle.stop());
+    for stopped in join_all(running).await {
+        stopped.unwrap();
+    }
+    let (took, after) = (begun.elapsed(), usage());
+    assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
+    let filter = Filter::default().kind(KIND).condition(Condition::Ended);
+    let ended = schedules.list(filter, None, usize::try_from(count).unwrap() + 1).await.unwrap();
+    assert_eq!(ended.len() as u64, count, "not every run was completed");
+    Done { took, before, after }
 }
 
 async fn add(schedules: &Schedules, backlog: Backlog, count: u64) {

@@ -2,6 +2,7 @@
 
 pub mod fleet;
 pub mod node;
+pub mod ordinary;
 pub mod peers;
 pub mod process;
 pub mod report;

@@ -12,6 +12,25 @@ pub fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Processor time of a process and of all that it has started, those that have ended included.
+pub fn cpu_of_tree(root: u32) -> Duration {
+    let mut ticks = 0;
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(stat) = read_to_string(entry.path().join("stat")) else { continue };
+        let Some((head, rest)) = stat.rsplit_once(')') else { continue };
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |i: usize| fields[i].parse::<u64>().unwrap_or(0);
+        let is_root = head.split(' ').next() == Some(root.to_string().as_str());
+        if is_root {
+            ticks += number(13) + number(14);
+        }
+        if is_root || number(1) == u64::from(root) {
+            ticks += number(11) + number(12);
+        }
+    }
+    Duration::from_millis(ticks * 10)
+}
+
 /// Resident memory of this process, in bytes.
 pub fn memory() -> u64 {
     let status = read_to_string("/proc/self/status").unwrap();

@@ -1,4 +1,4 @@
-//! A service whose customers add schedules through its API, and that runs them:
+//! A service that runs the schedules that its customers add through its API:
 //! `cargo run --example axum_service`, and then
 //!
 //! ```console
@@ -10,8 +10,8 @@
 //! $ curl localhost:3000/health localhost:3000/jobs
 //! ```
 //!
-//! Every instance of the service runs a scheduler beside its web server. With a store that they
-//! share, whichever instance is asked adds the schedule, and any one of them runs it.
+//! Every instance of the service runs a scheduler beside its web server. With a store that the
+//! instances share, a schedule may be added on any instance, and any instance may run it.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 

@@ -1,13 +1,13 @@
 //! Many nodes, one store, and a check that every occurrence ran as promised.
 //!
-//! `cargo run --example cluster`: three processes on one SQLite file, in real time. What they wrote
-//! down and what the store remembers then go to the history checker. With `-- --kill` one of them is
-//! killed on the way, and another one started. `--nodes 5 --seconds 20` changes the numbers, and
-//! `--store sqlite:FILE` where the file is, which else is a temporary one; `--features postgres` (or
-//! `mysql`), before the `--`, lets it be a URL.
+//! `cargo run --example cluster`: three processes on one SQLite file, in real time. At the end, the
+//! history checker compares the log of the processes with the history of the store. With
+//! `-- --kill`, one process is killed and another one is started. `--nodes 5 --seconds 20` changes
+//! the numbers. `--store sqlite:FILE` sets the file; the default is a temporary one. With
+//! `--features postgres` (or `mysql`) before the `--`, the store may be a URL.
 //!
 //! `cargo run --example cluster -- --store memory`: a day of a real crontab on three nodes of this
-//! process, in some seconds, on clocks that run fast.
+//! process, in some seconds, because its clocks run fast.
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 

@@ -1,4 +1,4 @@
-//! A store of one's own, and a backend around another: `cargo run --example custom_backend`.
+//! A store of your own, and a backend around another one: `cargo run --example custom_backend`.
 //!
 //! `store.rs` is a complete store. The tests of `allora-conformance` run the suite on it.
 

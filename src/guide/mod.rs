@@ -1,14 +1,15 @@
-//! Guides: one question each, with examples that compile.
+//! Guides: one page for each question, with examples that compile.
 //!
 //! | question | guide |
 //! |---|---|
 //! | Which store fits? | [`choosing_a_store`] |
 //! | What do I set before production? | [`production`] |
 //! | How do I see that everything runs? | [`monitoring`] |
+//! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
 //! | How do I test my jobs? | [`testing`] |
 //! | How do I write a job type or a schedule of my own? | [`writing_a_job_type`] |
 //! | How do I write a store? | [`writing_a_store`] |
-//! | What changes when I come from another scheduler? | [`migrating`] |
+//! | What changes if I used another scheduler before? | [`migrating`] |
 
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
@@ -20,6 +21,8 @@ pub mod monitoring {}
 pub mod production {}
 #[doc = include_str!("testing.md")]
 pub mod testing {}
+#[doc = include_str!("troubleshooting.md")]
+pub mod troubleshooting {}
 #[doc = include_str!("writing_a_job_type.md")]
 pub mod writing_a_job_type {}
 #[doc = include_str!("writing_a_store.md")]

@@ -4,13 +4,20 @@ use crate::{Failure, Outcome};
 use std::{
     env,
     io::{self, BufRead, BufReader, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::LazyLock,
 };
 
-/// The workspace's folder.
+/// The workspace's folder: of the checkout in which `cargo xtask` was called, also if the target folder
+/// was copied from another one.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let compiled = env!("CARGO_MANIFEST_DIR").into();
+        let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or(compiled, PathBuf::from);
+        xtask.parent().expect("xtask is a folder of the workspace").to_owned()
+    });
+    &ROOT
 }
 
 /// The cargo that runs this program, in the workspace's folder, with the compiler of protocol files

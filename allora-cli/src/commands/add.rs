@@ -64,7 +64,7 @@ impl Add {
             Ok(session.schedules.add(&stored).await?)
         })?;
         if self.json {
-            writeln!(io::stdout(), "{}", state_json(&state))?;
+            writeln!(io::stdout(), "{}", state_json(&state, false))?;
         }
         Ok(())
     }

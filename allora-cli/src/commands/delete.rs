@@ -1,25 +1,62 @@
-//! `allora delete`: deletes a schedule.
+//! `allora delete`: deletes schedules.
 
+use super::selection::{DryRun, Selection};
 use crate::{
-    failure::Outcome,
+    declared::Declared,
+    failure::{Failure, Outcome},
     session::{self, Session},
     store::StoreArgs,
 };
+use allora_core::stored::Bulk;
 use clap::Args;
 
-/// Deletes a schedule and cancels its active runs.
+/// Deletes a schedule, or all stored schedules that options select, and cancels their active runs. A
+/// line of a crontab, or a job in code, that a live node has is not deleted: remove the line, or pause
+/// the job.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
-    /// The schedule's name.
-    name: String,
+    #[command(flatten)]
+    jobs: Selection,
+    #[command(flatten)]
+    dry_run: DryRun,
+    /// Deletes a line that live nodes have, too. They do not run it until they are started again.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     place: StoreArgs,
 }
 
 impl Delete {
     pub(crate) fn run(self) -> Outcome {
-        session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.delete(&self.name).await?)
+        session::with(&self.place, async |session: Session| match self.jobs.name() {
+            Some(name) => {
+                if !self.force {
+                    check(&session, name).await?;
+                }
+                Ok(session.schedules.delete(name).await?)
+            }
+            None => self.jobs.change(&session, Bulk::Delete, self.dry_run).await,
         })
     }
+}
+
+/// Rejects what live nodes would not run any more although their crontabs have it.
+async fn check(session: &Session, name: &str) -> Outcome {
+    let state = session.schedules.get(name).await?;
+    if !state.kind.is_empty() {
+        return Ok(());
+    }
+    let declared = Declared::read(session).await?;
+    let nodes = declared.nodes(name);
+    let Some(node) = nodes.first() else { return Ok(()) };
+    let others = match nodes.len() {
+        1 => String::new(),
+        2 => " and another node".into(),
+        many => format!(" and {} other nodes", many - 1),
+    };
+    Err(Failure::failed(format!(
+        "{name:?} is a line or job of the live node {node}{others}, which would not run it any \
+         more until the next start; remove the line from the crontabs and then the record with \
+         `allora gc`, or stop it for a time with `allora pause {name}`"
+    )))
 }

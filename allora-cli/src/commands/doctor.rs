@@ -2,16 +2,21 @@
 
 use crate::{
     clock,
+    declared::Declared,
     failure::{Failure, Outcome, chain},
+    output::on_one_line,
     session::{self, Session},
     store::StoreArgs,
 };
 use allora_core::{
     Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
+    backend::JobState,
     runtime::{Runtime, Tokio},
+    stored::{Condition, Filter},
     time::since,
 };
 use clap::Args;
+use serde_json::json;
 use std::{
     collections::BTreeSet,
     io::{self, Write},
@@ -21,11 +26,14 @@ use std::{
 /// Connects to the store, and checks its tables, rights, latency and clock, and the work that no live
 /// node does.
 ///
-/// Adds a schedule that never runs, and deletes it.
+/// Adds a schedule that never runs, and deletes it. The exit code is 1 if a check fails.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     place: StoreArgs,
+    /// Prints JSON, one object a line: check, state (ok, bad or warning) and text.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The name and the kind of what is written to see whether writing works.
@@ -37,22 +45,27 @@ const ASKED: usize = 20;
 /// The largest clock difference that is not reported.
 const CLOCK_OFF: Duration = Duration::from_secs(1);
 
+/// The time for which an occurrence is due, without a lease, until it is overdue.
+const OVERDUE: Duration = Duration::from_secs(60);
+
 impl Doctor {
     pub(crate) fn run(self) -> Outcome {
+        let report = Report { json: self.json };
         let well = session::with(&self.place, async |session: Session| {
-            said(
+            report.said(
                 true,
                 "store",
                 &format!("{:?} answers, and its tables have the expected columns", session.store),
             )?;
             if let Some(warning) = self.place.security_warning()? {
-                line("!", "tls", &warning)?;
+                report.line("!", "tls", &warning)?;
             }
             let mut well = true;
-            well &= writes(&session).await?;
-            well &= clock_and_speed(&session).await?;
-            well &= can(&session)?;
-            well &= fleet(&session).await?;
+            well &= writes(&session, report).await?;
+            well &= clock_and_speed(&session, report).await?;
+            well &= can(&session, report)?;
+            well &= fleet(&session, report).await?;
+            well &= jobs(&session, report).await?;
             Ok(well)
         })?;
         if well {
@@ -63,7 +76,7 @@ impl Doctor {
     }
 }
 
-async fn writes(session: &Session) -> Outcome<bool> {
+async fn writes(session: &Session, report: Report) -> Outcome<bool> {
     let far = "@at 9999-01-01T00:00:00Z";
     let added = session.schedules.add(&StoredSchedule::new(PROBE, PROBE, far)).await;
     let deleted = session.schedules.delete(PROBE).await;
@@ -73,13 +86,13 @@ async fn writes(session: &Session) -> Outcome<bool> {
     let error =
         failed(added.map(drop), ErrorKind::AlreadyExists).or(failed(deleted, ErrorKind::NotFound));
     match &error {
-        None => said(true, "rights", "schedules can be written and deleted")?,
-        Some(error) => said(false, "rights", &chain(error))?,
+        None => report.said(true, "rights", "schedules can be written and deleted")?,
+        Some(error) => report.said(false, "rights", &chain(error))?,
     }
     Ok(error.is_none())
 }
 
-async fn clock_and_speed(session: &Session) -> Outcome<bool> {
+async fn clock_and_speed(session: &Session, report: Report) -> Outcome<bool> {
     let runtime = Tokio::current()?;
     let mut trips = Vec::with_capacity(ASKED);
     let mut off = (Duration::MAX, Duration::ZERO, false);
@@ -96,7 +109,11 @@ async fn clock_and_speed(session: &Session) -> Outcome<bool> {
     }
     trips.sort();
     let (least, middle) = (trips[0], trips[ASKED / 2]);
-    said(true, "latency", &format!("{least:?} at best, {middle:?} in the middle of {ASKED}"))?;
+    report.said(
+        true,
+        "latency",
+        &format!("{least:?} at best, {middle:?} in the middle of {ASKED}"),
+    )?;
     let (_, by, ahead) = off;
     let well = by <= CLOCK_OFF;
     let side = if ahead { "ahead of" } else { "behind" };
@@ -104,7 +121,7 @@ async fn clock_and_speed(session: &Session) -> Outcome<bool> {
         true => format!("this machine's clock agrees with the store's within {by:?} and a trip"),
         false => format!("this machine's clock is {by:?} {side} the store's, which decides"),
     };
-    said(well, "clock", &text)?;
+    report.said(well, "clock", &text)?;
     Ok(well)
 }
 
@@ -113,7 +130,7 @@ fn difference(before: Time, store: Time, after: Time) -> (Duration, bool) {
     if store < before { (since(before, store), true) } else { (since(store, after), false) }
 }
 
-fn can(session: &Session) -> Outcome<bool> {
+fn can(session: &Session, report: Report) -> Outcome<bool> {
     let store = &session.store;
     for (what, has) in
         [("history", store.history().is_some()), ("wake-ups", store.notifier().is_some())]
@@ -123,13 +140,13 @@ fn can(session: &Session) -> Outcome<bool> {
             ("wake-ups", false) => "no: changes are noticed by the poll, within 5 s",
             (_, false) => "no",
         };
-        said(true, what, text)?;
+        report.said(true, what, text)?;
     }
     Ok(true)
 }
 
 /// The findings in the records of the nodes: dead nodes, and work that no live node does.
-async fn fleet(session: &Session) -> Outcome<bool> {
+async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     let nodes = session.schedules.nodes().await?;
     let live = || nodes.iter().filter(|node| node.is_live);
     let idle = live().filter(|node| node.is_idle()).count();
@@ -141,7 +158,7 @@ async fn fleet(session: &Session) -> Outcome<bool> {
         text += &format!("; {count} died or lost the store during the last day: {dead}");
     }
     // Other nodes do the work of a dead one.
-    said(true, "nodes", &text)?;
+    report.said(true, "nodes", &text)?;
     let mut well = true;
     for kind in session.schedules.unhandled_kinds().await? {
         well = false;
@@ -150,7 +167,7 @@ async fn fleet(session: &Session) -> Outcome<bool> {
             "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; start \
              a node with `--stored {kind}`"
         );
-        said(false, "kinds", &text)?;
+        report.said(false, "kinds", &text)?;
     }
     // A node that does not say all of its labels may have any.
     let has: BTreeSet<&str> = live().flat_map(|node| &node.labels).map(String::as_str).collect();
@@ -160,7 +177,11 @@ async fn fleet(session: &Session) -> Outcome<bool> {
         for label in needed.difference(&has) {
             well = false;
             let text = format!("no live node has the label {label:?}, which lines need");
-            said(false, "labels", &format!("{text}; start one with `--node-label {label}`"))?;
+            report.said(
+                false,
+                "labels",
+                &format!("{text}; start one with `--node-label {label}`"),
+            )?;
         }
     }
     if let Some(node) = live().filter(|node| node.orphans > 0).max_by_key(|node| node.orphans) {
@@ -170,7 +191,61 @@ async fn fleet(session: &Session) -> Outcome<bool> {
             "no live daemon has the lines or jobs of {count} records, such as {examples}; delete \
              them with `allora delete`, or deploy what has them"
         );
-        said(false, "orphans", &text)?;
+        report.said(false, "orphans", &text)?;
+    }
+    Ok(well)
+}
+
+/// The findings in the records of the jobs: what cannot be read, was given up, or is not claimed.
+async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
+    let declared = Declared::read(session).await?;
+    let now = session.schedules.store_now().await?;
+    let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
+    let named = |is_so: &dyn Fn(&JobState) -> bool| -> Vec<&str> {
+        states.iter().filter(|state| is_so(state)).map(|state| state.name.as_str()).collect()
+    };
+    let is_overdue = |state: &JobState| {
+        state.leases.is_empty()
+            && state.due_at.is_some_and(|at| since(now, at) >= OVERDUE)
+            && !declared.is_orphaned(state)
+    };
+    let (broken, dead, overdue) = (
+        named(&|state| Condition::Broken.holds(state)),
+        named(&|state| Condition::Dead.holds(state)),
+        named(&is_overdue),
+    );
+    for (what, found, is, remedy) in [
+        (
+            "unreadable",
+            &broken,
+            "that cannot be read",
+            "use a build that can, or delete them with `allora delete`",
+        ),
+        (
+            "dead",
+            &dead,
+            "with dead letters, which are not tried again",
+            "`allora show NAME` lists them, `allora rerun` runs or dismisses them",
+        ),
+        (
+            "overdue",
+            &overdue,
+            "overdue for a minute, and claimed by no node",
+            "`allora why NAME` says what is in the way",
+        ),
+    ] {
+        if !found.is_empty() {
+            let (count, examples) = (found.len(), listed(found));
+            let jobs = if count == 1 { "job" } else { "jobs" };
+            let text = format!("{count} {jobs} {is} ({examples}); {remedy}");
+            report.said(false, what, &text)?;
+        }
+    }
+    let well = broken.is_empty() && dead.is_empty() && overdue.is_empty();
+    if well {
+        let jobs = if states.len() == 1 { "job" } else { "jobs" };
+        let text = format!("{} {jobs}, none of them unreadable, dead or overdue", states.len());
+        report.said(true, "jobs", &text)?;
     }
     Ok(well)
 }
@@ -184,12 +259,25 @@ fn listed<T: AsRef<str>>(all: &[T]) -> String {
     text
 }
 
-fn said(well: bool, what: &str, text: &str) -> Outcome {
-    line(if well { "ok" } else { "BAD" }, what, text)
+/// The form of the findings.
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    json: bool,
 }
 
-fn line(mark: &str, what: &str, text: &str) -> Outcome {
-    Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{text}")?)
+impl Report {
+    fn said(self, well: bool, what: &str, text: &str) -> Outcome {
+        self.line(if well { "ok" } else { "BAD" }, what, text)
+    }
+
+    fn line(self, mark: &str, what: &str, text: &str) -> Outcome {
+        if self.json {
+            let state = if mark == "!" { "warning" } else { mark };
+            let object = json!({ "check": what, "state": state.to_lowercase(), "text": text });
+            return Ok(writeln!(io::stdout(), "{object}")?);
+        }
+        Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{}", on_one_line(text))?)
+    }
 }
 
 #[cfg(test)]

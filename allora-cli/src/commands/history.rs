@@ -5,17 +5,35 @@ use crate::{
     session::{self, Session, entry_json},
     store::StoreArgs,
     table,
-    values::shown,
+    values::{duration, instant, shown},
 };
-use allora_core::backend::{HistoryCursor, HistoryEntry, HistoryQuery, NotRunReason};
+use allora_core::{
+    Time,
+    backend::{HistoryCursor, HistoryEntry, HistoryQuery, NotRunReason, Outcome as RunOutcome},
+};
+use chrono::DateTime;
 use clap::Args;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 /// Shows what happened to occurrences, the newest first.
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// The job's name [default: all jobs].
+    #[arg(conflicts_with = "job")]
     name: Option<String>,
+    /// The same, as an option.
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// Only entries with one of these outcomes: running, succeeded, failed, retried, interrupted,
+    /// dead, lost, expired, missed, skipped, cancelled or released.
+    #[arg(long, value_name = "OUTCOMES", value_delimiter = ',')]
+    outcome: Vec<String>,
+    /// Only entries of this time and later: RFC 3339, seconds since 1970, or a time ago as 2h.
+    #[arg(long, value_parser = since)]
+    since: Option<Since>,
     /// At most so many entries.
     #[arg(long, short = 'n', default_value_t = 50)]
     limit: usize,
@@ -33,9 +51,15 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Outcome {
         let past = session::with(&self.place, async |session: Session| {
-            let mut query = HistoryQuery::new(self.limit);
-            (query.name, query.before) = (self.name.as_deref(), self.before.as_ref());
-            past(&session, query).await
+            let name = self.name.as_deref().or(self.job.as_deref());
+            let past = self.filtered(&session, name).await?;
+            if let Some(name) = name.filter(|_| past.is_empty()) {
+                // A name that no job has, and never had, is a mistake.
+                if !has_history(&session, name).await? {
+                    session.schedules.get(name).await?;
+                }
+            }
+            Ok(past)
         })?;
         if self.json {
             let mut out = io::BufWriter::new(io::stdout().lock());
@@ -49,6 +73,101 @@ impl History {
             ["TIME", "JOB", "OUTCOME", "ATTEMPT", "STARTED", "TOOK", "FENCE", "NODE", "REASON"];
         table::print(columns, &rows)
     }
+}
+
+/// A time of which the history is shown.
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    At(Time),
+    Ago(Duration),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(at) = instant(text) {
+        return Ok(Since::At(at));
+    }
+    duration(text).map(Since::Ago).map_err(|_| {
+        "no time; write 2026-03-07T12:00:00Z, seconds since 1970, or a time ago as 2h".into()
+    })
+}
+
+/// The number of entries in one request, where most may be left out.
+const PAGE: usize = 500;
+
+impl History {
+    /// The newest entries that pass the filters.
+    async fn filtered(&self, session: &Session, name: Option<&str>) -> Outcome<Vec<HistoryEntry>> {
+        for word in &self.outcome {
+            if RunOutcome::from_word(word, "").is_none() {
+                let what = format!(
+                    "--outcome: there is no outcome {word:?}; write some of running, succeeded, \
+                     failed, retried, interrupted, dead, lost, expired, missed, skipped, cancelled \
+                     and released"
+                );
+                return Err(Failure::Usage(what));
+            }
+        }
+        let since = match self.since {
+            None => None,
+            Some(Since::At(at)) => Some(at),
+            Some(Since::Ago(ago)) => Some(session.schedules.store_now().await? - ago),
+        };
+        let size = match self.outcome.is_empty() && since.is_none() {
+            true => self.limit,
+            false => PAGE,
+        };
+        let (mut passed, mut before) = (Vec::new(), self.before.clone());
+        loop {
+            let mut query = HistoryQuery::new(size);
+            (query.name, query.before) = (name, before.as_ref());
+            let page = past(session, query).await?;
+            let is_last = page.len() < size;
+            before = page.last().map(HistoryEntry::cursor);
+            // Fences grow with time: what follows an entry that began before is older, too.
+            let is_over = since.is_some_and(|since| {
+                page.last().is_some_and(|past| time_of(past).is_some_and(|at| at < since))
+            });
+            passed.extend(page.into_iter().filter(|past| {
+                let outcome = past.outcome.word();
+                (self.outcome.is_empty() || self.outcome.iter().any(|word| word == outcome))
+                    && since.is_none_or(|since| time_of(past).is_none_or(|at| at >= since))
+            }));
+            if is_last || is_over || passed.len() >= self.limit {
+                passed.truncate(self.limit);
+                return Ok(passed);
+            }
+        }
+    }
+}
+
+/// The time of the claim, or of the record of a range: fences are drawn from the store's clock.
+fn time_of(past: &HistoryEntry) -> Option<Time> {
+    past.started_at.or_else(|| DateTime::from_timestamp_micros(past.fence))
+}
+
+async fn has_history(session: &Session, name: &str) -> Outcome<bool> {
+    Ok(!past(session, HistoryQuery::new(1).name(name)).await?.is_empty())
+}
+
+/// The newest entries of a job.
+///
+/// # Errors
+/// There is no such job, and there never was one.
+pub(super) async fn past_of(
+    session: &Session,
+    name: &str,
+    limit: usize,
+) -> Outcome<Vec<HistoryEntry>> {
+    let past = past(session, HistoryQuery::new(limit).name(name)).await?;
+    if past.is_empty() {
+        session.schedules.get(name).await?;
+    }
+    Ok(past)
+}
+
+/// The duration of a run that has ended.
+pub(super) fn took(past: &HistoryEntry) -> Option<Duration> {
+    (past.ended_at? - past.started_at?).to_std().ok()
 }
 
 /// Reads a place in the history.
@@ -76,7 +195,7 @@ fn row(past: &HistoryEntry) -> [String; 9] {
         _ => at,
     };
     let attempt = if past.attempt == 0 { "-".into() } else { past.attempt.to_string() };
-    let took = past.started_at.zip(past.ended_at).and_then(|(from, to)| (to - from).to_std().ok());
+    let took = took(past);
     let reason = past.reason.map(NotRunReason::word).unwrap_or(past.outcome.error());
     [
         time,

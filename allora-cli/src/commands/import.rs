@@ -1,14 +1,19 @@
 //! `allora import`: the lines of `allora export`, into another store.
 
-use super::file::{self, shown_as};
+use super::{
+    file::{self, shown_as},
+    import_crontab::{self, Conversion},
+    import_perfectsched,
+};
 use crate::{
+    crontab_files,
     failure::{Failure, Outcome, chain},
     output::{Progress, complain},
     session::{self, Session},
     store::StoreArgs,
 };
 use allora_core::{ErrorKind, Schedules, backend::JobState, stored::ScheduleExport};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::{
     io::{self, BufRead, Write},
     path::{Path, PathBuf},
@@ -21,11 +26,25 @@ use std::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES
+  allora import --from perfectsched --dry-run mysql://app@db.example/sched --table schedules
+  allora import --from crontab --dry-run /etc/crontab
   allora import schedules.jsonl --url postgres://cron@db.example/cron
   allora export --url sqlite:old.db | allora import - --url redis://cron.example")]
 pub(crate) struct Import {
     /// The file; - is standard input.
     file: PathBuf,
+    /// The form of the file. Lines of a crontab become schedules of the kind `command`.
+    #[arg(long, default_value = "export")]
+    from: Format,
+    /// With --from perfectsched: the table.
+    #[arg(long, default_value = "perfect_sched")]
+    table: String,
+    /// With --from crontab: imports lines of other users, too, which then run as the daemon.
+    #[arg(long)]
+    as_daemon: bool,
+    /// With --from crontab: the zone of schedules that name none [default: the machine's].
+    #[arg(long)]
+    zone: Option<String>,
     /// Skips schedules whose names exist already, instead of failing at the end.
     #[arg(long)]
     skip_existing: bool,
@@ -34,6 +53,16 @@ pub(crate) struct Import {
     dry_run: bool,
     #[command(flatten)]
     place: StoreArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The lines of `allora export`.
+    Export,
+    /// A crontab.
+    Crontab,
+    /// PerfectSched's table; FILE is the URL of its database.
+    Perfectsched,
 }
 
 /// The number of schedules that are sent at once.
@@ -49,6 +78,32 @@ struct Tally {
 
 impl Import {
     pub(crate) fn run(self) -> Outcome {
+        let conversion = Conversion {
+            as_daemon: self.as_daemon,
+            skip_existing: self.skip_existing,
+            dry_run: self.dry_run,
+        };
+        if self.from == Format::Perfectsched {
+            let (mut stored, mut rejected) = (Vec::new(), 0);
+            let url = self.file.to_string_lossy();
+            for (id, schedule) in import_perfectsched::schedules(&url, &self.table)? {
+                match schedule {
+                    Ok(schedule) => stored.push(schedule),
+                    Err(what) => {
+                        complain("error", &format!("the row {id:?}: {what}"));
+                        rejected += 1;
+                    }
+                }
+            }
+            return import_crontab::add_all(&stored, rejected, conversion, &self.place);
+        }
+        if self.from == Format::Crontab {
+            let zone = crontab_files::zone(self.zone.as_deref())?;
+            return import_crontab::import(&self.file, zone, conversion, &self.place);
+        }
+        if self.as_daemon || self.zone.is_some() {
+            return Err(Failure::Usage("--as-daemon and --zone are of --from crontab".into()));
+        }
         let input = file::open(&self.file)?;
         let tally = if self.dry_run {
             session::run(self.import(input, None))?

@@ -1,6 +1,7 @@
 //! `allora list`: the schedules of a store, those that are due first at the top.
 
 use crate::{
+    declared::{Declared, without_next},
     failure::Outcome,
     output::on_one_line,
     session::{self, Described, Session, data, describe, state_json},
@@ -25,6 +26,12 @@ pub(crate) struct List {
     /// Only schedules whose names begin so.
     #[arg(long, default_value = "")]
     name: String,
+    /// Only schedules with this tag.
+    #[arg(long)]
+    tag: Option<String>,
+    /// Only schedules of this owner.
+    #[arg(long)]
+    owner: Option<String>,
     /// Only schedules in this state.
     #[arg(long)]
     state: Option<In>,
@@ -40,7 +47,7 @@ pub(crate) struct List {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum In {
+pub(crate) enum In {
     /// It waits for its time.
     Waiting,
     /// A run of it is alive.
@@ -53,18 +60,21 @@ enum In {
     Dead,
     /// Its record or its definition cannot be read.
     Broken,
+    /// No live node has this line or job in code any more (with --all).
+    Orphaned,
 }
 
 impl In {
-    fn condition(self) -> Condition {
-        match self {
+    pub(crate) fn condition(self) -> Option<Condition> {
+        Some(match self {
+            Self::Orphaned => return None,
             Self::Waiting => Condition::Waiting,
             Self::Running => Condition::Running,
             Self::Paused => Condition::Paused,
             Self::Ended => Condition::Ended,
             Self::Dead => Condition::Dead,
             Self::Broken => Condition::Broken,
-        }
+        })
     }
 }
 
@@ -72,18 +82,32 @@ impl List {
     pub(crate) fn run(self) -> Outcome {
         let mut filter = Filter::default().prefix(&self.name);
         filter.kind = self.kind.as_deref();
-        filter.condition = self.state.map(In::condition);
+        filter.tag = self.tag.as_deref();
+        filter.owner = self.owner.as_deref();
+        filter.condition = self.state.and_then(In::condition);
         let listed = session::with(&self.place, async |session: Session| {
             // Jobs in code are among them, and take no place of the limit when they are not shown.
-            let limit = if self.all { self.limit } else { None };
-            Ok(session.schedules.list_by_due(filter, limit.unwrap_or(usize::MAX)).await?)
+            let limit = if self.all && !self.is_for_orphans() { self.limit } else { None };
+            let listed = session.schedules.list_by_due(filter, limit.unwrap_or(usize::MAX)).await?;
+            let listed = listed.into_iter().map(|state| (state, false));
+            if !self.all {
+                return Ok(listed.filter(|(state, _)| !state.kind.is_empty()).collect());
+            }
+            let declared = Declared::read(&session).await?;
+            let marked = listed.map(|(state, _)| match declared.is_orphaned(&state) {
+                true => (without_next(state), true),
+                false => (state, false),
+            });
+            Ok(marked.collect::<Vec<_>>())
         })?;
-        let wanted = listed.iter().filter(|state| self.all || !state.kind.is_empty());
-        let wanted: Vec<&JobState> = wanted.take(self.limit.unwrap_or(usize::MAX)).collect();
+        let wanted =
+            listed.iter().filter(|(_, is_orphaned)| *is_orphaned || !self.is_for_orphans());
+        let wanted: Vec<&(JobState, bool)> =
+            wanted.take(self.limit.unwrap_or(usize::MAX)).collect();
         let mut out = io::BufWriter::new(io::stdout().lock());
         if self.json {
-            for state in &wanted {
-                writeln!(out, "{}", state_json(state))?;
+            for (state, is_orphaned) in &wanted {
+                writeln!(out, "{}", state_json(state, *is_orphaned))?;
             }
         } else {
             writeln!(
@@ -100,12 +124,18 @@ impl List {
                     "data"
                 ])
             )?;
-            for state in &wanted {
-                writeln!(out, "{}", shown(state))?;
+            for (state, is_orphaned) in &wanted {
+                writeln!(out, "{}", shown(state, *is_orphaned))?;
             }
             writeln!(out, "{} entries.", wanted.len())?;
         }
         Ok(out.flush()?)
+    }
+}
+
+impl List {
+    fn is_for_orphans(&self) -> bool {
+        matches!(self.state, Some(In::Orphaned))
     }
 }
 
@@ -114,12 +144,12 @@ fn row([name, kind, schedule, delay, zone, at, due, data]: [&str; 8]) -> String 
     format!("{name:>30} {kind:>15} {schedule:>18} {delay:>7} {zone:>11} {at:>28} {due:>28}  {data}")
 }
 
-fn shown(state: &JobState) -> String {
+fn shown(state: &JobState, is_orphaned: bool) -> String {
     let Described { schedule, zone, delay, .. } = describe(state);
     let time = |at: Option<Time>| {
         at.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S +0000").to_string())
     };
-    let name = on_one_line(&state.name);
+    let (name, due) = (on_one_line(&state.name), time(state.due_at));
     row([
         &name,
         if state.kind.is_empty() { "-" } else { &state.kind },
@@ -127,7 +157,7 @@ fn shown(state: &JobState) -> String {
         &delay.as_secs_f64().to_string(),
         &zone,
         &time(state.cursor.map(|next| next.scheduled_at)),
-        &time(state.due_at),
+        if is_orphaned { "orphaned" } else { &due },
         &data(state),
     ])
 }

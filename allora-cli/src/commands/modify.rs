@@ -56,7 +56,7 @@ impl Modify {
             Ok(session.schedules.modify(&self.options.apply(stored)).await?)
         })?;
         if self.json {
-            writeln!(io::stdout(), "{}", state_json(&state))?;
+            writeln!(io::stdout(), "{}", state_json(&state, false))?;
         }
         Ok(())
     }

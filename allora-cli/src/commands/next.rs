@@ -2,18 +2,25 @@
 
 use crate::{
     clock,
+    crontab_files::{self, Defaults, find},
     failure::{Failure, Outcome},
-    output::complain,
+    output::{complain, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::{instant, shown},
 };
 use allora_core::{
-    AnySchedule, Dst, Schedule, Settings, Time, schedule::explain, stored::Definition,
+    AnySchedule, Dst, Schedule, Settings, Time,
+    backend::NextRun,
+    schedule::{Explained, explain},
+    stored::Definition,
 };
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 /// Shows the next times of a schedule, one RFC 3339 instant a line, in UTC.
 #[derive(Debug, Args)]
@@ -30,7 +37,11 @@ expression in the Quartz dialect; or a phrase that has exactly one reading, such
 9am Europe/Rome'.")]
 pub(crate) struct Next {
     /// The schedule; a single word that is no macro is the name of a stored one.
+    #[arg(required_unless_present = "crontab", default_value = "")]
     schedule: String,
+    /// Shows the times of all lines of this crontab, with their names. May be given several times.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["schedule", "name", "dst"])]
+    crontab: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
     /// The zone whose wall clock it goes by, as Europe/Rome or +02:00 [default: UTC, unless the
@@ -43,6 +54,12 @@ pub(crate) struct Next {
     /// Number of times to print.
     #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     count: u16,
+    /// Only times up to this instant: RFC 3339, or seconds since 1970.
+    #[arg(long, value_parser = instant)]
+    until: Option<Time>,
+    /// Shows the times in the schedule's own zone.
+    #[arg(long)]
+    local: bool,
     /// The treatment of local times that a change of the clock skips or repeats [default: debian,
     /// unless the schedule says otherwise].
     #[arg(long)]
@@ -67,9 +84,46 @@ enum DstPolicy {
     Literal,
 }
 
+/// The job that is asked about.
+struct Job {
+    name: String,
+    schedule: AnySchedule,
+    settings: Settings,
+    /// The next times of a stored schedule, from its own state.
+    coming: Option<Vec<Coming>>,
+}
+
+/// One of the next times.
+struct Coming {
+    scheduled_at: Time,
+    due_at: Time,
+    reasons: Vec<String>,
+}
+
+fn explained(times: Vec<Explained>) -> Vec<Coming> {
+    let coming = |Explained { nominal, due, reasons, .. }| Coming {
+        scheduled_at: nominal,
+        due_at: due,
+        reasons,
+    };
+    times.into_iter().map(coming).collect()
+}
+
+/// An instant in UTC, or by the clock of a zone.
+fn time(at: Time, zone: Option<&str>) -> String {
+    let local = zone.and_then(|zone| {
+        let at = jiff::Timestamp::from_millisecond(at.timestamp_millis()).ok()?;
+        Some(at.in_tz(zone).ok()?.strftime("%Y-%m-%dT%H:%M:%S%:z %Z").to_string())
+    });
+    local.unwrap_or_else(|| shown(at))
+}
+
 impl Next {
     pub(crate) fn run(self) -> Outcome {
-        let (name, schedule, settings) = self.job()?;
+        if !self.crontab.is_empty() {
+            return self.lines();
+        }
+        let Job { name, schedule, settings, coming } = self.job()?;
         for warning in schedule.warnings() {
             complain("warning", &warning.message);
         }
@@ -80,11 +134,20 @@ impl Next {
         }
         let after = self.after.unwrap_or_else(clock::now);
         let count = usize::from(self.count);
-        let next = explain(&name, &schedule, &settings, after, count);
+        let mut next = match coming {
+            Some(coming) => coming,
+            None => explained(explain(&name, &schedule, &settings, after, count)),
+        };
+        next.retain(|next| self.until.is_none_or(|until| next.scheduled_at <= until));
         let mut out = io::stdout().lock();
         for occurrence in &next {
-            let (at, due) = (shown(occurrence.nominal), shown(occurrence.due));
-            let reasons = &occurrence.reasons;
+            let zone = self.local.then(|| schedule.zone()).flatten();
+            let at = time(occurrence.scheduled_at, zone);
+            let due = time(occurrence.due_at, zone);
+            let mut reasons = occurrence.reasons.clone();
+            if !self.json && occurrence.due_at != occurrence.scheduled_at {
+                reasons.push(format!("due at {due}"));
+            }
             match (self.json, self.explain) {
                 (true, true) => {
                     writeln!(
@@ -108,17 +171,25 @@ impl Next {
     }
 
     /// The job that is asked about: its name, its schedule, and its settings.
-    fn job(&self) -> Outcome<(String, AnySchedule, Settings)> {
+    fn job(&self) -> Outcome<Job> {
         let is_name = !self.schedule.starts_with('@') && !self.schedule.contains([' ', '\t']);
         if !is_name || self.name.is_some() {
             let name = self.name.clone().unwrap_or_default();
-            return Ok((name, self.schedule()?, Settings::default()));
+            let (schedule, settings) = (self.schedule()?, Settings::default());
+            return Ok(Job { name, schedule, settings, coming: None });
         }
         let name = self.schedule.clone();
+        let count = usize::from(self.count);
         let state = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.get(&name).await?)
+            let state = session.schedules.get(&name).await?;
+            // From its next occurrence: an interval has a phase of its own.
+            let coming = match self.after {
+                None => Some(session.schedules.next(&name, count).await?),
+                Some(_) => None,
+            };
+            Ok((state, coming))
         });
-        let state = state.map_err(|failure| match failure {
+        let (state, coming) = state.map_err(|failure| match failure {
             Failure::Failed(what) => Failure::failed(format!(
                 "`{name}` is one word, and so the name of a stored schedule: {what}"
             )),
@@ -129,7 +200,55 @@ impl Next {
             let what = "--zone and --dst are for schedules on the command line";
             return Err(Failure::Usage(what.into()));
         }
-        Ok((name, definition.schedule().clone(), definition.settings().clone()))
+        let (schedule, settings) = (definition.schedule().clone(), definition.settings().clone());
+        let coming = coming.map(|coming| {
+            let next = |NextRun { scheduled_at, due_at }| Coming {
+                scheduled_at,
+                due_at,
+                reasons: Vec::new(),
+            };
+            coming.into_iter().map(next).collect()
+        });
+        Ok(Job { name, schedule, settings, coming })
+    }
+
+    /// The next times of all lines of crontabs, the earliest first.
+    fn lines(&self) -> Outcome {
+        let defaults = Defaults { zone: self.zone.clone(), ..Defaults::default() };
+        let after = self.after.unwrap_or_else(clock::now);
+        let mut all: Vec<(Coming, String, Option<String>)> = Vec::new();
+        for source in find(&self.crontab, None)? {
+            let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
+            let reading = crontab_files::read(&source, &text, &defaults);
+            if let Some(wrong) = reading.diagnostics.first() {
+                return Err(Failure::failed(wrong.to_string()));
+            }
+            for line in reading.lines {
+                let Some(schedule) = line.schedule else { continue };
+                let times =
+                    explain(&line.name, &schedule, &line.settings, after, self.count.into());
+                let zone = schedule.zone().map(str::to_owned).filter(|_| self.local);
+                let times = explained(times).into_iter();
+                all.extend(times.map(|next| (next, line.name.clone(), zone.clone())));
+            }
+        }
+        all.retain(|(next, ..)| self.until.is_none_or(|until| next.scheduled_at <= until));
+        all.sort_by(|(one, name, _), (other, other_name, _)| {
+            (one.scheduled_at, name).cmp(&(other.scheduled_at, other_name))
+        });
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        for (next, name, zone) in all.iter().take(self.count.into()) {
+            let at = time(next.scheduled_at, zone.as_deref());
+            let due = time(next.due_at, zone.as_deref());
+            match self.json {
+                true => {
+                    let object = json!({ "scheduled_at": at, "due_at": due, "name": name });
+                    writeln!(out, "{object}")?;
+                }
+                false => writeln!(out, "{at}  {}", on_one_line(name))?,
+            }
+        }
+        Ok(out.flush()?)
     }
 
     fn schedule(&self) -> Outcome<AnySchedule> {

@@ -64,6 +64,12 @@ pub(crate) struct Options {
     /// Skips what waits longer for the key.
     #[arg(long, value_parser = duration)]
     max_key_wait: Option<Duration>,
+    /// The team or person that is responsible for it; '' for none.
+    #[arg(long)]
+    owner: Option<String>,
+    /// A tag, in place of those that it has; repeated for several, '' for none.
+    #[arg(long)]
+    tag: Vec<String>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
@@ -113,6 +119,12 @@ impl Options {
             settings.max_key_wait = settings.max_key_wait.filter(|_| key.is_some());
         }
         settings.max_key_wait = self.max_key_wait.or(settings.max_key_wait);
+        if let Some(owner) = &self.owner {
+            settings.owner = Some(owner.clone()).filter(|owner| !owner.is_empty());
+        }
+        if !self.tag.is_empty() {
+            settings.tags = self.tag.iter().filter(|tag| !tag.is_empty()).cloned().collect();
+        }
         if self.at_most_once {
             settings.delivery = Delivery::AtMostOnce;
             settings.retry = Retry::NEVER;

@@ -1,18 +1,22 @@
 //! `allora pause` and `allora resume`.
 
+use super::selection::{DryRun, Selection};
 use crate::{
     failure::Outcome,
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_core::stored::Gap;
+use allora_core::stored::{Bulk, Gap};
 use clap::Args;
 
-/// Pauses a job's schedule on all nodes. Active runs continue, and triggers still run.
+/// Pauses a job's schedule on all nodes, or those of all jobs that options select. Active runs continue,
+/// and triggers still run.
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
-    /// The job's name.
-    name: String,
+    #[command(flatten)]
+    jobs: Selection,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// The reason, shown by `allora show`.
     #[arg(long, short = 'm', default_value = "")]
     note: String,
@@ -22,17 +26,22 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub(crate) fn run(self) -> Outcome {
-        session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.pause(&self.name, &self.note).await.map(drop)?)
+        session::with(&self.place, async |session: Session| match self.jobs.name() {
+            Some(name) => Ok(session.schedules.pause(name, &self.note).await.map(drop)?),
+            None => {
+                self.jobs.change(&session, Bulk::Pause { note: &self.note }, self.dry_run).await
+            }
         })
     }
 }
 
-/// Resumes a paused job's schedule.
+/// Resumes a paused job's schedule, or those of all jobs that options select.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// The job's name.
-    name: String,
+    #[command(flatten)]
+    jobs: Selection,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// Records the occurrences of the pause as missed, whatever the job's catch-up policy, and
     /// continues with the next one.
     #[arg(long)]
@@ -44,8 +53,9 @@ pub(crate) struct Resume {
 impl Resume {
     pub(crate) fn run(self) -> Outcome {
         let gap = if self.skip_missed { Gap::Missed } else { Gap::CatchUp };
-        session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.resume(&self.name, gap).await.map(drop)?)
+        session::with(&self.place, async |session: Session| match self.jobs.name() {
+            Some(name) => Ok(session.schedules.resume(name, gap).await.map(drop)?),
+            None => self.jobs.change(&session, Bulk::Resume(gap), self.dry_run).await,
         })
     }
 }

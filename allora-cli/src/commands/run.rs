@@ -1,15 +1,16 @@
 //! `allora run`: the daemon, and the check of crontabs.
 
 use crate::{
-    crontab_files::{self, Defaults, Form, LEASE, find},
-    daemon::{Daemon, Log, kinds},
+    crontab_files::{self, Defaults, Diagnostic, Form, LEASE, find},
+    daemon::{Daemon, Log, LogFormat, init_process, kinds, user},
     failure::{Failure, Outcome},
     output::complain,
     store::{HISTORY, StoreArgs, Tables},
     values::duration,
 };
-use allora_core::{CatchUp, Delivery, Overlap, Settings, schedule::zone_name};
+use allora_core::{CatchUp, Delivery, Overlap, Settings};
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use std::{
     env,
     io::{self, Write},
@@ -34,6 +35,9 @@ pub(crate) struct Run {
     /// Reads the crontabs, reports their errors, and ends.
     #[arg(long)]
     check: bool,
+    /// With --check: prints JSON, one object a line.
+    #[arg(long, requires = "check")]
+    json: bool,
     /// Crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
     #[arg(long, conflicts_with = "user")]
     system: bool,
@@ -46,7 +50,8 @@ pub(crate) struct Run {
     /// The zone of schedules that name none [default: the machine's].
     #[arg(long)]
     zone: Option<String>,
-    /// A name for people in front of this node's id [default: the host's].
+    /// A name for people in front of this node's id, and at the end of the names of lines that run
+    /// on every node; another one for each daemon [default: the host's].
     #[arg(long)]
     node_name: Option<String>,
     /// A label of this node: lines below `ALLORA_LABEL=LABEL` run on nodes that have it. May be
@@ -104,6 +109,20 @@ pub(crate) struct Run {
     /// Appends the log to this file, which USR2 reopens [default: standard error].
     #[arg(long)]
     log_file: Option<PathBuf>,
+    /// Form of the log's lines.
+    #[arg(long, default_value = "text")]
+    log_format: LogFormat,
+    /// Serves /healthz, /readyz and /metrics over HTTP on this address, as 127.0.0.1:9117 [default:
+    /// not at all].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The folder with a file for each secret that stored schedules name [default: the variables
+    /// ALLORA_SECRET_NAME].
+    #[arg(long, value_name = "FOLDER", requires = "stored")]
+    secrets: Option<PathBuf>,
+    /// The program that sends the mail of lines below `MAILTO`.
+    #[arg(long, default_value = "/usr/sbin/sendmail")]
+    sendmail: PathBuf,
     /// Level of the log.
     #[arg(long, default_value = "info")]
     log_level: LogLevel,
@@ -126,9 +145,16 @@ CRONTABS
     ALLORA_DELAY=30s ALLORA_JITTER=5m    later than scheduled; jitter follows from the name
     ALLORA_START=2027-01-01T00:00:00Z    not before; ALLORA_END: not after; ALLORA_MAX_RUNS: so often
     ALLORA_SECONDS=1                     six time fields, seconds first
-    ALLORA_NODES=one|every               on one of the nodes, or on each
-    ALLORA_LABEL=gpu                     only on nodes with --node-label gpu
-  Each on a line of its own, for the lines below it; an empty value takes it back.
+    ALLORA_NODES=one|every               on one of the nodes, or on each; then its name ends in
+                                         @ and --node-name, as that of a @reboot line
+    ALLORA_LABEL=gpu,!spot               only on nodes with --node-label gpu and without spot
+    ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost or expired
+                                         run as JSON; ALLORA_PING=URL is requested after each
+                                         success, and with /fail after a failure
+    MAILTO=a@example.org                 mails what a command prints, with --sendmail
+  Each on a line of its own, for the lines below it; an empty value takes it back. One is for the
+  next line alone:
+    ALLORA_NAME=backup                   its name, FILE:backup, which an edit of the line keeps
 
 COMMANDS
   run by $SHELL -c in $HOME, in a process group of their own, with PATH=/usr/bin:/bin unless the
@@ -145,6 +171,8 @@ STORED SCHEDULES
               \"timeout\": \"30s\"}, with the headers Idempotency-Key (the same for every attempt),
               Allora-Job, Allora-Scheduled-At, Allora-Attempt and Allora-Fence; a status of 200 to
               299 is success, and redirects are not followed
+  A value of env or headers may be {\"secret\": \"NAME\"}: the file NAME of --secrets, or the variable
+  ALLORA_SECRET_NAME of the daemon.
 
 SIGNALS
   HUP, USR1         reads the crontabs again; active runs continue (changed files are noticed within
@@ -185,12 +213,18 @@ enum LogLevel {
 
 impl Run {
     pub(crate) fn run(self) -> Outcome {
-        let defaults = Defaults { zone: Some(self.zone()?), settings: self.settings()? };
+        let has_sendmail = self.sendmail.is_file();
+        let (zone, settings) = (Some(crontab_files::zone(self.zone.as_deref())?), self.settings()?);
+        let defaults = Defaults { zone, settings, has_sendmail };
         if self.check {
             return self.check(&defaults);
         }
+        if init_process::is_first() {
+            return init_process::run();
+        }
+        init_process::unblock_signals();
         let log = Log::open(self.log_file.clone())?;
-        log.begin(self.log_level.level());
+        log.begin(self.log_level.level(), self.log_format);
         let daemon = self.daemon(defaults);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -214,26 +248,53 @@ impl Run {
     /// Reads everything, runs nothing; for the eyes of people and of CI.
     fn check(&self, defaults: &Defaults) -> Outcome {
         let (mut jobs, mut bad) = (0, 0);
+        let mut out = io::stdout().lock();
         for source in find(&self.crontabs, self.form())? {
-            let reading = match source.text() {
+            let mut reading = match source.text() {
                 Ok(text) => crontab_files::read(&source, &text, defaults),
                 Err(diagnostic) => {
                     crontab_files::Reading { diagnostics: vec![diagnostic], ..Default::default() }
                 }
             };
+            for line in &reading.lines {
+                let error = user::unknown(line.shell.user.as_deref());
+                let error = error.map(|what| source.diagnostic(Some(line.number), what));
+                reading.diagnostics.extend(error);
+            }
             for diagnostic in &reading.diagnostics {
-                complain("error", &diagnostic.to_string());
+                self.say(&mut out, "error", diagnostic)?;
             }
             for notice in &reading.notices {
-                complain("warning", &notice.to_string());
+                self.say(&mut out, "warning", notice)?;
             }
             jobs += reading.lines.len();
             bad += reading.diagnostics.len();
         }
-        let mut out = io::stdout().lock();
-        writeln!(out, "{jobs} jobs, {bad} errors.")?;
+        for notice in crontab_files::ignored(&self.crontabs) {
+            self.say(&mut out, "warning", &notice)?;
+        }
+        let (lines, errors) =
+            (if jobs == 1 { "job" } else { "jobs" }, if bad == 1 { "error" } else { "errors" });
+        match self.json {
+            true => writeln!(out, "{}", json!({ "version": 1, "jobs": jobs, "errors": bad }))?,
+            false => writeln!(out, "{jobs} {lines}, {bad} {errors}.")?,
+        }
         out.flush()?;
         if bad == 0 { Ok(()) } else { Err(Failure::Said(1)) }
+    }
+
+    /// Says what was found in a crontab.
+    fn say(&self, out: &mut impl Write, sort: &str, found: &Diagnostic) -> Outcome {
+        if !self.json {
+            complain(sort, &found.to_string());
+            return Ok(());
+        }
+        let Diagnostic { path, line, column, what } = found;
+        let path = path.display().to_string();
+        let object = json!({
+            "severity": sort, "file": path, "line": line, "column": column, "message": what,
+        });
+        Ok(writeln!(out, "{object}")?)
     }
 
     fn settings(&self) -> Outcome<Settings> {
@@ -248,27 +309,6 @@ impl Run {
         };
         settings.check().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(settings)
-    }
-
-    /// The zone of the schedules that name none: cron goes by the machine's.
-    fn zone(&self) -> Outcome<String> {
-        if let Some(zone) = &self.zone {
-            return zone_name(zone).map_err(|error| Failure::failed(format!("--zone: {error}")));
-        }
-        match jiff::tz::TimeZone::try_system() {
-            Ok(zone) if zone.iana_name().is_some() => {
-                Ok(zone.iana_name().unwrap_or_default().to_owned())
-            }
-            // As the C library does.
-            _ if env::var_os("TZ").is_none()
-                && !std::path::Path::new("/etc/localtime").exists() =>
-            {
-                Ok("UTC".into())
-            }
-            _ => Err(Failure::failed(
-                "the machine's time zone has no name that is known here; give one with --zone",
-            )),
-        }
     }
 
     fn daemon(&self, defaults: Defaults) -> Daemon {
@@ -290,6 +330,9 @@ impl Run {
             prune_orphans: self.prune_orphans,
             store_wait: self.store_wait,
             log_output: self.output == Output::Log,
+            secrets: self.secrets.clone(),
+            listen: self.listen.clone(),
+            sendmail: self.sendmail.display().to_string(),
             environment: environment.collect(),
         }
     }

@@ -1,14 +1,20 @@
 //! `allora show`: everything about one job.
 
 use crate::{
+    declared::{Declared, without_next},
     failure::Outcome,
     output::on_one_line,
     session::{self, Described, Session, data, describe, state_json},
     store::StoreArgs,
     values::shown,
 };
-use allora_core::{Time, backend::JobState};
+use allora_core::{
+    ConcurrencyKey, Error, ErrorKind, Time,
+    backend::{JobState, Lease, Waiter},
+    stored::Definition,
+};
 use clap::Args;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Shows everything about one job, stored, in code or in a crontab.
@@ -25,19 +31,83 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(self) -> Outcome {
-        let state = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.get(&self.name).await?)
+        let (state, is_orphaned, key) = session::with(&self.place, async |session: Session| {
+            let state = session.schedules.get(&self.name).await?;
+            if state.kind.is_empty() && Declared::read(&session).await?.is_orphaned(&state) {
+                return Ok((without_next(state), true, None));
+            }
+            let key = match key_of(&state) {
+                Some(key) => found(session.schedules.get(&key.record()).await)?,
+                None => None,
+            };
+            Ok((state, false, key))
         })?;
         let mut out = io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", state_json(&state))?;
+            let mut shown = state_json(&state, is_orphaned);
+            shown["concurrency_key"] = key.as_ref().map_or(Value::Null, key_json);
+            writeln!(out, "{shown}")?;
             return Ok(());
         }
-        for (name, value) in lines(&state) {
+        let orphaned = "no live node has this line or job any more; `allora gc` removes the record";
+        let orphaned = is_orphaned.then(|| ("orphaned", orphaned.to_owned()));
+        let of_key = key.iter().flat_map(key_lines);
+        for (name, value) in lines(&state).into_iter().chain(orphaned).chain(of_key) {
             writeln!(out, "{name:<14}{}", on_one_line(&value))?;
         }
         Ok(out.flush()?)
     }
+}
+
+/// The concurrency key of a job.
+fn key_of(state: &JobState) -> Option<ConcurrencyKey> {
+    Definition::parse(&state.name, &state.definition).ok()?.settings().concurrency_key.clone()
+}
+
+/// `None` for a record that does not exist.
+fn found(state: Result<JobState, Error>) -> Result<Option<JobState>, Error> {
+    match state {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        state => state.map(Some),
+    }
+}
+
+/// The holders of a concurrency key and the jobs that wait for it.
+fn key_lines(key: &JobState) -> Vec<(&'static str, String)> {
+    let holder = |lease: &Lease| {
+        let (job, node) = (lease.occurrence.trigger.as_deref().unwrap_or_default(), &lease.node);
+        let job = job.strip_suffix(&format!(" on {node}")).unwrap_or(job);
+        ("key held by", format!("{job} on {node} since {}", shown(lease.started_at)))
+    };
+    let waiter = |waiter: &Waiter| {
+        let (due, since) = (shown(waiter.due_at), shown(waiter.since));
+        ("key wanted by", format!("{}, due at {due}, waiting since {since}", waiter.job))
+    };
+    key.leases.iter().map(holder).chain(key.waiters.iter().map(waiter)).collect()
+}
+
+/// The same, for programs.
+fn key_json(key: &JobState) -> Value {
+    let holder = |lease: &Lease| {
+        json!({
+            "job": lease.occurrence.trigger,
+            "node": lease.node,
+            "since": shown(lease.started_at),
+            "until": shown(lease.until),
+        })
+    };
+    let waiter = |waiter: &Waiter| {
+        json!({
+            "job": waiter.job,
+            "due_at": shown(waiter.due_at),
+            "since": shown(waiter.since),
+        })
+    };
+    json!({
+        "record": key.name,
+        "holders": key.leases.iter().map(holder).collect::<Vec<_>>(),
+        "waiters": key.waiters.iter().map(waiter).collect::<Vec<_>>(),
+    })
 }
 
 fn lines(state: &JobState) -> Vec<(&'static str, String)> {

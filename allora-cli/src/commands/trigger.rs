@@ -1,27 +1,59 @@
 //! `allora trigger`, `allora backfill` and `allora rerun`.
 
-use crate::{
-    failure::Outcome,
-    session::{self, Session},
-    store::StoreArgs,
-    values::{instant, shown},
+use super::{
+    history::past,
+    selection::{DryRun, Selection},
 };
-use allora_core::{Time, backend::Occurrence};
+use crate::{
+    declared::Declared,
+    failure::{Failure, Outcome},
+    output::{complain, on_one_line},
+    session::{self, Session, exit_status},
+    store::StoreArgs,
+    values::{duration, instant, shown},
+};
+use allora_core::{
+    Time,
+    backend::{HistoryEntry, HistoryQuery, Occurrence, Outcome as RunOutcome},
+    runtime::{Runtime, Tokio},
+    stored::Bulk,
+};
 use clap::Args;
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
-/// Runs a job once beside its schedule, now, on the first node with room.
+/// Runs a job once beside its schedule, now, on the first node with room, and prints the trigger's id;
+/// or runs all jobs that options select.
 #[derive(Debug, Args)]
 pub(crate) struct Trigger {
-    /// The job's name.
-    name: String,
+    #[command(flatten)]
+    jobs: Selection,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// The trigger's own id: the same one again while it waits or runs changes nothing [default:
     /// the time].
     #[arg(long)]
     id: Option<String>,
+    /// Waits until the run has ended, and ends with the exit status of its command: 1 if it failed
+    /// otherwise, 3 if it was lost, cancelled or skipped, 4 after --wait-timeout.
+    #[arg(long)]
+    wait: bool,
+    /// The longest time to wait [default: for ever].
+    #[arg(long, requires = "wait", value_parser = duration)]
+    wait_timeout: Option<Duration>,
     #[command(flatten)]
     place: StoreArgs,
 }
+
+/// The interval at which the history is read, and the number of entries.
+const LOOK: Duration = Duration::from_millis(200);
+const LOOKED_AT: usize = 1_000;
+
+/// The exit codes of `--wait`, beside those of the command.
+const NOT_RUN: u8 = 3;
+const WAITED_TOO_LONG: u8 = 4;
 
 impl Trigger {
     pub(crate) fn run(self) -> Outcome {
@@ -34,9 +66,96 @@ impl Trigger {
                     std::process::id()
                 ),
             };
-            Ok(session.schedules.trigger(&self.name, &id).await.map(drop)?)
+            let Some(name) = self.jobs.name() else {
+                if self.wait {
+                    let what = "--wait waits for the run of one job; name the job";
+                    return Err(Failure::failed(what.to_owned()));
+                }
+                return self.jobs.change(&session, Bulk::Trigger { id: &id }, self.dry_run).await;
+            };
+            refuse_orphan(&session, name).await?;
+            let before = newest(&session, name).await?;
+            session.schedules.trigger(name, &id).await?;
+            writeln!(io::stdout(), "{id}")?;
+            if !self.wait {
+                return Ok(());
+            }
+            let wait = wait(&session, name, &id, before);
+            let limit = self.wait_timeout.unwrap_or(Duration::MAX);
+            match tokio::time::timeout(limit, wait).await {
+                Ok(ended) => result(&ended?),
+                Err(_) => {
+                    complain(
+                        "error",
+                        &format!(
+                            "the run of {name:?} has not ended within {limit:?}, and continues; \
+                             `allora why {name}` says what it waits for"
+                        ),
+                    );
+                    Err(Failure::Said(WAITED_TOO_LONG))
+                }
+            }
         })
     }
+}
+
+/// The fence of the newest entry.
+async fn newest(session: &Session, name: &str) -> Outcome<i64> {
+    let Some(history) = session.store.history() else { return Ok(0) };
+    let entries = history.entries(HistoryQuery::new(1).name(name)).await?;
+    Ok(entries.first().map_or(0, |entry| entry.fence))
+}
+
+/// Waits for the final entry of the run of a trigger that began after this fence.
+async fn wait(session: &Session, name: &str, id: &str, before: i64) -> Outcome<HistoryEntry> {
+    let is_it = |entry: &HistoryEntry| {
+        entry.fence > before
+            && entry.occurrence.trigger.as_deref() == Some(id)
+            && entry.outcome != RunOutcome::Running
+            && entry.is_final()
+    };
+    let runtime = Tokio::current()?;
+    loop {
+        let entries = past(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
+        if let Some(entry) = entries.into_iter().find(is_it) {
+            return Ok(entry);
+        }
+        runtime.sleep_until(runtime.now() + LOOK).await;
+    }
+}
+
+/// Shows the end of a run, and ends as its command.
+fn result(entry: &HistoryEntry) -> Outcome {
+    let error = entry.outcome.error();
+    if let Some(output) = &entry.output {
+        let mut out = io::stdout().lock();
+        for line in output.lines() {
+            writeln!(out, "{}", on_one_line(line))?;
+        }
+        out.flush()?;
+    }
+    if entry.outcome == RunOutcome::Succeeded {
+        return Ok(());
+    }
+    let word = entry.outcome.word();
+    if error.is_empty() {
+        complain("error", &format!("the run of {:?} was {word}", entry.name));
+        return Err(Failure::Said(NOT_RUN));
+    }
+    complain("error", &format!("the run of {:?} failed: {error}", entry.name));
+    Err(Failure::Said(exit_status(entry).unwrap_or(1)))
+}
+
+/// Rejects the trigger of a line that no node has any more: it would wait for ever.
+async fn refuse_orphan(session: &Session, name: &str) -> Outcome {
+    let state = session.schedules.get(name).await?;
+    if state.kind.is_empty() && Declared::read(session).await?.is_orphaned(&state) {
+        return Err(Failure::failed(format!(
+            "{name:?} is orphaned: no live node has this line or job any more, and so none would \
+             run it; put the line back, or remove its record with `allora gc`"
+        )));
+    }
+    Ok(())
 }
 
 /// Runs a stored schedule once for each of its instants in a range of the past; prints them.
@@ -67,16 +186,19 @@ impl Backfill {
     }
 }
 
-/// Runs a dead letter again; `allora show` lists them.
+/// Runs a dead letter again, or all dead letters of the jobs that options select; `allora show` lists
+/// those of a job.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
-    /// The schedule's name.
-    name: String,
-    /// The dead letter's scheduled time.
-    #[arg(value_parser = instant)]
-    scheduled_at: Time,
+    #[command(flatten)]
+    jobs: Selection,
+    /// The dead letter's scheduled time. Without it, all dead letters of the job.
+    #[arg(value_parser = instant, requires = "name")]
+    scheduled_at: Option<Time>,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// The dead letter's trigger, if it had one.
-    #[arg(long)]
+    #[arg(long, requires = "scheduled_at")]
     trigger: Option<String>,
     /// Removes it instead.
     #[arg(long)]
@@ -88,14 +210,26 @@ pub(crate) struct Rerun {
 impl Rerun {
     pub(crate) fn run(self) -> Outcome {
         let Self { scheduled_at, trigger, .. } = self;
-        let occurrence = Occurrence { scheduled_at, trigger };
         session::with(&self.place, async |session: Session| {
             let schedules = &session.schedules;
-            let done = match self.dismiss {
-                true => schedules.dismiss(&self.name, &occurrence).await,
-                false => schedules.rerun(&self.name, &occurrence).await,
+            let Some(name) = self.jobs.name() else {
+                let change = if self.dismiss { Bulk::Dismiss } else { Bulk::Rerun };
+                return self.jobs.change(&session, change, self.dry_run).await;
             };
-            Ok(done.map(drop)?)
+            let occurrences = match scheduled_at {
+                Some(scheduled_at) => vec![Occurrence { scheduled_at, trigger }],
+                None => {
+                    let dead = schedules.get(name).await?.dead;
+                    dead.into_iter().map(|letter| letter.occurrence).collect()
+                }
+            };
+            for occurrence in &occurrences {
+                match self.dismiss {
+                    true => schedules.dismiss(name, occurrence).await?,
+                    false => schedules.rerun(name, occurrence).await?,
+                };
+            }
+            Ok(())
         })
     }
 }

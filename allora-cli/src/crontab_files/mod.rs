@@ -1,12 +1,16 @@
 //! Crontabs as the daemon runs them: where they are, what their lines mean here, what is wrong.
 
 mod line;
+mod notices;
 mod settings;
 mod source;
+mod zone;
 
-pub(crate) use line::{Line, Nodes, Shell};
+pub(crate) use line::{Line, Shell};
+pub(crate) use notices::Notices;
 pub(crate) use settings::{Defaults, LEASE, is_commands_own};
-pub(crate) use source::{Form, Source, find};
+pub(crate) use source::{Form, Source, find, ignored};
+pub(crate) use zone::zone;
 
 use allora_core::crontab::{self, Entry};
 use std::{fmt, path::PathBuf};
@@ -43,13 +47,30 @@ pub(crate) struct Reading {
     pub(crate) notices: Vec<Diagnostic>,
 }
 
+/// The bytes in front of a text that some editors write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads a crontab's text.
 pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading {
+    let (text, mark) = match text.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) => (rest, true),
+        None => (text, false),
+    };
     let parsed = match source.form {
         Form::System => crontab::parse_system(text),
         Form::User => crontab::parse(text),
     };
     let mut reading = Reading::default();
+    if mark {
+        let what = "the file begins with a byte order mark, which other crons take for a part of \
+                    the first line; save it as UTF-8 without one";
+        reading.notices.push(source.diagnostic(Some(1), what));
+    }
+    if let Some(line) = text.split(|byte| *byte == b'\n').position(|line| line.ends_with(b"\r")) {
+        let what = "the line ends with a carriage return, as on Windows; other crons give it to the \
+                    command: convert the file, for instance with dos2unix";
+        reading.notices.push(source.diagnostic(Some(line + 1), what));
+    }
     let entries = parsed.unwrap_or_else(|bad| {
         reading.diagnostics.extend(bad.lines().iter().map(|line| {
             let remedy = if line.remedy().is_empty() { "" } else { "; " };
@@ -62,7 +83,9 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
         }));
         bad.into_entries()
     });
-    reading.notices.extend(mail(source, &entries));
+    if !defaults.has_sendmail {
+        reading.notices.extend(mail(source, &entries));
+    }
     for entry in entries {
         reading.notices.extend(notices(source, &entry));
         match line::line(source, &entry, defaults) {
@@ -93,11 +116,11 @@ fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
     }
 }
 
-/// A word, once, where somebody waits for mail.
+/// A warning, once, where mail is expected and there is no program that sends it.
 fn mail(source: &Source, entries: &[Entry]) -> Option<Diagnostic> {
     let asks = |entry: &&Entry| entry.variable("MAILTO").is_some_and(|to| !to.is_empty());
     let entry = entries.iter().find(asks)?;
     let what = "MAILTO: no mail is sent; what commands print goes to the log, and of failed runs \
-                into the history";
+                into the history; install a sendmail, or name one with --sendmail";
     Some(source.diagnostic(entry.variable_line("MAILTO"), what))
 }

@@ -1,6 +1,7 @@
 //! Settings of a line: the defaults of the command line, and the variables of the crontab that
 //! change them for the lines below.
 
+use super::line::Nodes;
 use crate::values::duration;
 use allora_core::{
     Delivery, Placement, Retry, Settings,
@@ -15,6 +16,8 @@ pub(crate) struct Defaults {
     /// The zone of schedules that name none; UTC where `None`.
     pub(crate) zone: Option<String>,
     pub(crate) settings: Settings,
+    /// True if the machine can send mail.
+    pub(crate) has_sendmail: bool,
 }
 
 /// An error in a line, and the variable that causes it.
@@ -30,7 +33,7 @@ impl SettingError {
     }
 }
 
-/// The variable that names the label a node must have.
+/// The variable that names the labels a node must have, or must not have.
 pub(super) const LABEL: &str = "ALLORA_LABEL";
 
 /// The lease of an at-least-once line. Default: 30 s.
@@ -107,13 +110,15 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
                 }
             }
             "LABEL" => {
-                allora_core::check_name(value).map_err(|error| wrong(error.to_string()))?;
+                Nodes::parse(value).map_err(wrong)?;
             }
+            // Of the alerts.
+            "ON_FAILURE" | "PING" => {}
             _ if is_commands_own(name) => {}
             _ => {
                 let known = "DELIVERY, LEASE, CATCH_UP, WINDOW, TIMEOUT, DELAY, JITTER, OVERLAP, \
                              ATTEMPTS, RETRY_WAIT, CONCURRENCY_KEY, MAX_KEY_WAIT, START, END, MAX_RUNS, \
-                             SECONDS, NODES and LABEL";
+                             SECONDS, NODES, LABEL, NAME, ON_FAILURE and PING";
                 let what = format!("there is no setting {name}; after ALLORA_ use one of {known}");
                 return Err(wrong(what));
             }

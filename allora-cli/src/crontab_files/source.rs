@@ -61,14 +61,45 @@ fn in_folder(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let mut files = Vec::new();
     for file in fs::read_dir(folder).map_err(failed)? {
         let path = file.map_err(failed)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if !name.is_empty() && name.bytes().all(good) && path.is_file() {
+        if is_read(&path) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// True if cron would read this file of a folder.
+fn is_read(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !name.is_empty() && name.bytes().all(good) && path.is_file()
+}
+
+/// True if an editor or a package manager leaves files of this name.
+fn is_left_behind(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let of_packages = [".dpkg-", ".ucf-", ".rpm", ".pacnew", ".pacsave"];
+    name.starts_with('.')
+        || name.ends_with('~')
+        || of_packages.iter().any(|part| name.contains(part))
+}
+
+/// The files of these folders that are not read because of their names.
+pub(crate) fn ignored(paths: &[PathBuf]) -> Vec<Diagnostic> {
+    let mut ignored = Vec::new();
+    for folder in paths.iter().filter(|path| path.is_dir()) {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+        files.sort();
+        let is_odd = |path: &PathBuf| path.is_file() && !is_read(path) && !is_left_behind(path);
+        for path in files.into_iter().filter(is_odd) {
+            let what = "not read, as by cron: in a folder, only names of letters, digits, _ and - \
+                        are; rename it, or name the file itself";
+            ignored.push(Diagnostic { path, line: None, column: None, what: what.into() });
+        }
+    }
+    ignored
 }
 
 impl Source {

@@ -1,12 +1,20 @@
 //! The settings that all commands of a daemon share.
 
+use super::{alerts::Alerts, listen::Pages, runs::Results};
 use allora_core::runtime::Tokio;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// The settings that all commands of a daemon share.
 #[derive(Debug)]
 pub(crate) struct CommandContext {
     pub(crate) runtime: Tokio,
+    /// The results of commands for the log.
+    pub(crate) results: Results,
+    pub(crate) alerts: Arc<Alerts>,
+    /// The folder of secrets.
+    pub(crate) secrets: Option<PathBuf>,
+    /// The pages of `--listen`.
+    pub(crate) pages: Arc<Pages>,
     /// Between TERM and KILL.
     pub(crate) kill_after: Duration,
     /// True if the output of commands goes to the log line by line.

@@ -2,11 +2,12 @@
 
 use super::{
     context::CommandContext,
+    output::{MAILED, TAIL},
     process::{CommandSpec, Invocation, execute},
 };
-use crate::crontab_files::{Line, Nodes, Shell};
+use crate::crontab_files::{Line, Shell};
 use allora_core::{
-    AnySchedule, Handle, JobSpec, Run, Schedule, Settings, at, job, runtime::Runtime,
+    AnySchedule, Handle, JobSpec, Placement, Run, Schedule, Settings, at, job, runtime::Runtime,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,6 +16,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 pub(crate) struct Jobs {
     handle: Handle,
     context: Arc<CommandContext>,
+    /// The name of the machine, of which a line of every node has a job.
+    machine: String,
     labels: Vec<String>,
     running: BTreeMap<String, Line>,
 }
@@ -28,8 +31,13 @@ pub(crate) struct Difference {
 }
 
 impl Jobs {
-    pub(crate) fn new(handle: Handle, context: Arc<CommandContext>, labels: Vec<String>) -> Self {
-        Self { handle, context, labels, running: BTreeMap::new() }
+    pub(crate) fn new(
+        handle: Handle,
+        context: Arc<CommandContext>,
+        machine: String,
+        labels: Vec<String>,
+    ) -> Self {
+        Self { handle, context, machine, labels, running: BTreeMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -42,19 +50,15 @@ impl Jobs {
     /// A line that the scheduler refuses; those before it are in force.
     pub(crate) fn apply(&mut self, lines: Vec<Line>) -> allora_core::Result<Difference> {
         let mut difference = Difference::default();
-        let here = |line: &Line| match &line.nodes {
-            Nodes::All => true,
-            Nodes::Labelled(label) => self.labels.contains(label),
-        };
+        let here = |line: &Line| line.nodes.include(&self.labels);
         // Lines that run on nodes with a label: if no live node has it, all nodes report that.
-        let needed = lines.iter().filter_map(|line| match &line.nodes {
-            Nodes::Labelled(label) if !here(line) => Some(label.clone()),
-            Nodes::Labelled(_) | Nodes::All => None,
-        });
-        self.handle.need_labels(needed)?;
+        let elsewhere = lines.iter().filter(|line| !here(line));
+        let needed = elsewhere.flat_map(|line| &line.nodes.with);
+        self.handle.need_labels(needed.filter(|label| !self.labels.contains(label)).cloned())?;
         let wanted: BTreeMap<String, Line> = lines
             .into_iter()
             .filter(|line| line.schedule.is_some() && here(line))
+            .map(|line| self.on_this_machine(line))
             .map(|line| (line.name.clone(), line))
             .collect();
         let handle = &self.handle;
@@ -90,12 +94,25 @@ impl Jobs {
     /// # Errors
     /// A line that the scheduler refuses.
     pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
-        for line in lines.iter().filter(|line| line.schedule.is_none()) {
+        let here = |line: &&Line| line.schedule.is_none() && line.nodes.include(&self.labels);
+        for line in lines.iter().filter(here) {
             let soon = self.context.runtime.wall() + Duration::from_secs(1);
-            let job = command(at(soon), line, &self.context);
-            self.handle.add(line.name.as_str(), job.on_every_node())?;
+            let placement = Placement::EveryNode;
+            let settings = Settings { placement, ..line.settings.clone() };
+            let line = self.on_this_machine(Line { settings, ..line.clone() });
+            self.add(&line, AnySchedule::At(at(soon)))?;
         }
         Ok(())
+    }
+
+    /// The line as a job of this machine alone, if it runs on each: its record has the machine's
+    /// name, so that each machine's runs are in the history, and can be paused.
+    fn on_this_machine(&self, mut line: Line) -> Line {
+        if line.settings.placement == Placement::EveryNode {
+            line.settings.placement = Placement::OneNode;
+            line.name = format!("{}@{}", line.name, self.machine);
+        }
+        line
     }
 
     fn add(&self, line: &Line, schedule: AnySchedule) -> allora_core::Result {
@@ -103,6 +120,7 @@ impl Jobs {
         // The command ends its process group itself when the time is over: a future that is
         // dropped could only kill it.
         let settings = Settings { timeout: None, ..line.settings.clone() };
+        self.context.alerts.set(line);
         self.handle.add(line.name.as_str(), job.with_settings(settings))
     }
 }
@@ -112,8 +130,17 @@ fn command<S: Schedule>(schedule: S, line: &Line, context: &Arc<CommandContext>)
     let Shell { command, stdin, environment, user } = (*line.shell).clone();
     let timeout = line.settings.timeout;
     let invocation = Invocation::Shell(command);
-    let work =
-        Arc::new(CommandSpec { invocation, stdin, environment, folder: None, user, timeout });
+    let kept_output = if line.notices.mail_to.is_some() { MAILED } else { TAIL };
+    let folder = None;
+    let work = Arc::new(CommandSpec {
+        invocation,
+        stdin,
+        environment,
+        folder,
+        user,
+        timeout,
+        kept_output,
+    });
     let context = context.clone();
     // The warnings are logged with file and line when the crontab is read.
     job(schedule, async move |run: Run| execute(work, run, context).await).without_warnings()

@@ -3,6 +3,7 @@
 //! Lines are written by a thread of its own, from a bounded buffer, so that a reader that hangs
 //! stops nothing else. Lines that find the buffer full are dropped and counted.
 
+use super::log_format::{self, Lines, LogFormat};
 use crate::failure::{Failure, Outcome};
 use std::{
     fs::{File, OpenOptions},
@@ -68,15 +69,10 @@ impl Log {
     }
 
     /// Begins to log; `None` logs nothing.
-    pub(crate) fn begin(&self, level: Option<Level>) {
+    pub(crate) fn begin(&self, level: Option<Level>, format: LogFormat) {
         let Some(level) = level else { return };
-        let colours = self.shared.path.is_none() && io::stderr().is_terminal();
-        tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(colours)
-            .with_target(false)
-            .with_writer(self.clone())
-            .init();
+        let has_colours = self.shared.path.is_none() && io::stderr().is_terminal();
+        log_format::install(self, level, Lines { format, has_colours });
     }
 
     /// Opens the file by its name again: it was moved away, and there is to be a new one. The

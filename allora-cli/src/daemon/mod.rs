@@ -1,18 +1,26 @@
 //! The daemon: crontabs, run by a scheduler, with the signals and reloads of a cron.
 
+mod alerts;
 mod boot;
 mod connect_with_retry;
 mod context;
 mod files;
+pub(crate) mod init_process;
 mod jobs;
 pub(crate) mod kinds;
+mod listen;
 mod log;
+mod log_format;
+mod metrics;
 mod notify;
 mod output;
 mod process;
+mod runs;
 pub(crate) mod user;
 
 pub(crate) use log::Log;
+pub(crate) use log_format::LogFormat;
+pub(crate) use process::{CommandSpec, Invocation, foreground};
 
 use crate::{
     crontab_files::{Defaults, Diagnostic, Form},
@@ -20,6 +28,7 @@ use crate::{
     output::complain,
     store::Store,
 };
+use alerts::Alerts;
 use allora_core::{
     Event, Handle, Scheduler, Stopped,
     runtime::{Runtime, Tokio},
@@ -27,7 +36,9 @@ use allora_core::{
 use context::CommandContext;
 use files::{Files, Reload};
 use jobs::Jobs;
+use listen::Pages;
 use notify::notify;
+use runs::Results;
 use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -54,6 +65,12 @@ pub(crate) struct Daemon {
     /// The time to wait for the store at the start; `None` is for ever.
     pub(crate) store_wait: Option<Duration>,
     pub(crate) log_output: bool,
+    /// The address of the pages for probes and metrics.
+    pub(crate) listen: Option<String>,
+    /// The folder of secrets.
+    pub(crate) secrets: Option<PathBuf>,
+    /// The program that sends mail.
+    pub(crate) sendmail: String,
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -100,6 +117,10 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
+        let pages = Arc::new(Pages::default());
+        if let Some(address) = &self.listen {
+            listen::listen(address, pages.clone(), &runtime).await?;
+        }
         let reached = connect_with_retry::connect_with_retry(
             open,
             self.store_wait,
@@ -109,7 +130,13 @@ impl Daemon {
         )
         .await?;
         let Some(store) = reached else { return Ok(()) };
+        let alerts = Alerts::new(self.sendmail.clone(), tokio::runtime::Handle::current());
+        let alerts = Arc::new(alerts);
         let context = Arc::new(CommandContext {
+            results: Results::default(),
+            pages: pages.clone(),
+            secrets: self.secrets.clone(),
+            alerts: alerts.clone(),
             runtime: runtime.clone(),
             kill_after: self.kill_after,
             log_output: self.log_output,
@@ -125,10 +152,16 @@ impl Daemon {
             .build_version(env!("CARGO_PKG_VERSION"))
             .node_labels(self.node_labels.iter().cloned())
             .prune_orphans_after(self.prune_orphans)
-            .on_event(log_event);
+            .on_event({
+                let context = context.clone();
+                move |event: &Event| on_event(event, &context)
+            });
         let scheduler = kinds::route(builder, &self.kinds, &context).build()?;
         let handle = scheduler.handle();
-        let mut jobs = Jobs::new(handle.clone(), context, self.node_labels.clone());
+        alerts.set_node(handle.node());
+        pages.scheduler.get_or_init(|| handle.clone());
+        let (machine, labels) = (self.node_name.clone(), self.node_labels.clone());
+        let mut jobs = Jobs::new(handle.clone(), context, machine, labels);
         jobs.apply(files.lines())?;
         // That may have taken long.
         reload(&mut files, &mut jobs, false);
@@ -138,8 +171,19 @@ impl Daemon {
         info!(target: "allora", node = handle.node(), jobs = jobs.len(), "started");
         let mut running = pin!(scheduler.run());
         let mut stopping = false;
+        let (watchdog, mut said) = (notify::watchdog(), String::new());
         let stopped = loop {
-            let look = runtime.sleep_until(runtime.now() + LOOK);
+            // The look at the crontabs is also the sign of life.
+            let status = counted(jobs.len(), handle.running(), stopping);
+            if said != status {
+                notify(&format!("STATUS={status}"));
+                said = status;
+            }
+            if watchdog.is_some() {
+                notify("WATCHDOG=1");
+            }
+            let wait = watchdog.map_or(LOOK, |watchdog| LOOK.min(watchdog / 2));
+            let look = runtime.sleep_until(runtime.now() + wait);
             let all = tokio::select! {
                 stopped = &mut running => break stopped,
                 order = signals.next() => match order {
@@ -156,18 +200,33 @@ impl Daemon {
                 () = look => false,
             };
             if !stopping {
+                if all {
+                    notify(&notify::reloading());
+                }
                 reload(&mut files, &mut jobs, all);
+                if all {
+                    notify("READY=1");
+                }
             }
         };
         end(stopped)
     }
 }
 
-/// Reports to systemd that the scheduler is ready.
-fn log_event(event: &Event) {
+/// Reports to systemd that the scheduler is ready, and to log and people what becomes of runs.
+fn on_event(event: &Event, context: &CommandContext) {
     if let Event::Ready { .. } = event {
         notify("READY=1");
     }
+    context.pages.metrics.count(event);
+    runs::report(event, &context.results, &context.alerts);
+}
+
+/// The state of the daemon for `systemctl status`.
+fn counted(jobs: usize, running: usize, stopping: bool) -> String {
+    let lines = if jobs == 1 { "line" } else { "lines" };
+    let stopping = if stopping { "stopping: " } else { "" };
+    format!("{stopping}{jobs} {lines}, {running} running")
 }
 
 /// The first time gracefully, then at once.
@@ -223,11 +282,19 @@ fn end(stopped: Stopped) -> Outcome {
     if cancelled == 0 && unrecorded == 0 && unresolved == 0 {
         return Ok(());
     }
-    let mut text =
-        format!("stopped: {cancelled} commands killed, {unrecorded} results not recorded");
+    let many = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let mut text = format!(
+        "stopped: {} killed, {} not recorded",
+        many(cancelled, "command"),
+        many(unrecorded, "result")
+    );
     if unresolved > 0 {
-        text += &format!(", {unresolved} claims without a reply");
+        text += &format!(", {} without a reply", many(unresolved, "claim"));
     }
+    text += "; `allora history --outcome lost,interrupted,cancelled` lists them";
     Err(Failure::failed(text))
 }
 

@@ -3,6 +3,7 @@
 use std::{
     env, io,
     os::unix::net::{SocketAddr, UnixDatagram},
+    time::Duration,
 };
 
 /// The daemon is still starting, and wants another minute: systemd ends what starts for too long.
@@ -12,6 +13,21 @@ pub(super) const STARTING: &str = "EXTEND_TIMEOUT_USEC=60000000";
 pub(crate) fn notify(state: &str) {
     // A supervisor that does not listen must not stop the work.
     let _ = send(state);
+}
+
+/// The time within which systemd wants a sign of life, if it does.
+pub(super) fn watchdog() -> Option<Duration> {
+    let of_another =
+        env::var("WATCHDOG_PID").is_ok_and(|pid| pid != std::process::id().to_string());
+    let micros = env::var("WATCHDOG_USEC").ok()?.parse().ok().filter(|_| !of_another)?;
+    Some(Duration::from_micros(micros))
+}
+
+/// The crontabs are being read. `READY=1` follows.
+pub(super) fn reloading() -> String {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map(Duration::from);
+    let micros = now.map(|now| now.as_micros()).unwrap_or_default();
+    format!("RELOADING=1\nMONOTONIC_USEC={micros}")
 }
 
 fn send(state: &str) -> io::Result<()> {

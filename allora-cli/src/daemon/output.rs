@@ -18,26 +18,49 @@ use tracing::info;
 const LINE: usize = 8 * 1024;
 
 /// So much of the end of the output is kept for the record of a failed run, in bytes.
-const TAIL: usize = 700;
+pub(crate) const TAIL: usize = 700;
+
+/// So much of it is mailed, in bytes.
+pub(crate) const MAILED: usize = 64 * 1024;
+
+/// The command whose output it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) job: Arc<str>,
+    /// The run's id in the log.
+    pub(crate) run: Arc<str>,
+}
 
 /// The end of what a command prints.
 #[derive(Debug)]
 pub(crate) struct OutputTail {
     text: Arc<Mutex<String>>,
+    kept: usize,
     /// Ready when the command, and all that has its output, has closed it.
     closed: Vec<oneshot::Receiver<()>>,
 }
 
-/// Follows both outputs of a command to their ends.
-pub(crate) fn follow(child: &mut Child, job: &Arc<str>, context: &CommandContext) -> OutputTail {
-    let mut tail = OutputTail { text: Arc::default(), closed: Vec::new() };
+/// Follows both outputs of a command to their ends; keeps so many bytes of them.
+pub(crate) fn follow(
+    child: &mut Child,
+    source: &Source,
+    kept: usize,
+    context: &CommandContext,
+) -> OutputTail {
+    let mut tail = OutputTail { text: Arc::default(), kept, closed: Vec::new() };
     if let Some(stdout) = child.stdout.take() {
-        tail.follow(stdout, "stdout", job, context);
+        tail.follow(stdout, "stdout", source, context);
     }
     if let Some(stderr) = child.stderr.take() {
-        tail.follow(stderr, "stderr", job, context);
+        tail.follow(stderr, "stderr", source, context);
     }
     tail
+}
+
+/// As much of the end of an output as the history has.
+pub(crate) fn end_of(mut text: String) -> String {
+    cut(&mut text, TAIL);
+    text
 }
 
 impl OutputTail {
@@ -45,19 +68,21 @@ impl OutputTail {
         &mut self,
         stream: impl AsyncRead + Unpin + Send + 'static,
         name: &'static str,
-        job: &Arc<str>,
+        source: &Source,
         context: &CommandContext,
     ) {
         let (closed, is_closed) = oneshot::channel();
         self.closed.push(is_closed);
-        let (text, job, log) = (self.text.clone(), job.clone(), context.log_output);
+        let (text, source, log) = (self.text.clone(), source.clone(), context.log_output);
+        let kept = self.kept;
         context.runtime.spawn(Box::pin(async move {
             let mut lines = Lines { stream: BufReader::new(stream), rest: Vec::new() };
             while let Some(line) = lines.next().await {
                 if log {
-                    info!(target: "allora", job = &*job, stream = name, "{line}");
+                    let Source { job, run } = &source;
+                    info!(target: "allora", job = &**job, run = &**run, stream = name, "{line}");
                 }
-                keep(&text, &line);
+                keep(&text, &line, kept);
             }
             // Nobody may be waiting.
             let _ = closed.send(());
@@ -74,14 +99,19 @@ impl OutputTail {
     }
 }
 
-fn keep(text: &Mutex<String>, line: &str) {
+fn keep(text: &Mutex<String>, line: &str, kept: usize) {
     let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
     if !text.is_empty() {
         text.push('\n');
     }
     text.push_str(line);
-    if text.len() > TAIL {
-        let from = (text.len() - TAIL..).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    cut(&mut text, kept);
+}
+
+/// Keeps the end of a text, of so many bytes at most.
+fn cut(text: &mut String, kept: usize) {
+    if text.len() > kept {
+        let from = (text.len() - kept..).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.drain(..from);
     }
 }
@@ -150,9 +180,9 @@ mod tests {
     fn only_the_end_is_kept() {
         let text = Mutex::default();
         for _ in 0..100 {
-            keep(&text, "ein Käse");
+            keep(&text, "ein Käse", TAIL);
         }
-        keep(&text, "last");
+        keep(&text, "last", TAIL);
         let text = text.into_inner().unwrap();
         assert!(text.len() <= TAIL && text.ends_with("ein Käse\nlast"), "{text}");
     }

@@ -2,7 +2,8 @@
 
 use super::{
     context::CommandContext,
-    output::{self, OutputTail},
+    output::{self, OutputTail, Source},
+    runs::{CommandResult, run_id},
     user::Account,
 };
 use crate::values::shown;
@@ -15,6 +16,7 @@ use nix::{
 use std::{
     collections::BTreeMap,
     env, fs,
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     pin::pin,
     process::{ExitStatus, Stdio},
@@ -22,7 +24,7 @@ use std::{
     time::Duration,
 };
 use tokio::{io::AsyncWriteExt, process::Child};
-use tracing::info;
+use tracing::debug;
 
 /// The command to run.
 pub(crate) struct CommandSpec {
@@ -35,6 +37,8 @@ pub(crate) struct CommandSpec {
     pub(crate) user: Option<String>,
     /// It is ended after so long.
     pub(crate) timeout: Option<Duration>,
+    /// So much of the end of its output is kept, in bytes.
+    pub(crate) kept_output: usize,
 }
 
 /// The way in which a command is called.
@@ -96,12 +100,17 @@ pub(crate) async fn execute(
     let status = group.end(&context).await;
     match too_long {
         Some(limit) => {
-            let printed = said(&run, tail, &context).await;
+            let exit = CommandResult {
+                exit_status: status.and_then(|status| status.code()),
+                signal: status.and_then(|status| status.signal()),
+                output: String::new(),
+            };
+            let printed = said(&run, tail, exit, &context).await;
             Err(format!("timed out after {limit:?}, and was ended{printed}").into())
         }
         None if run.cancel_requested() => {
             let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
-            run.set_output(printed);
+            run.set_output(output::end_of(printed));
             Ok(())
         }
         // Cancelled, and it ended well all the same.
@@ -114,8 +123,16 @@ pub(crate) async fn execute(
 }
 
 /// The end of the output of a failed run, as the end of a sentence. The history has it, too.
-async fn said(run: &Run, tail: OutputTail, context: &CommandContext) -> String {
+async fn said(
+    run: &Run,
+    tail: OutputTail,
+    result: CommandResult,
+    context: &CommandContext,
+) -> String {
     let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
+    let output = printed.clone();
+    context.results.set(run.name(), run.fence(), CommandResult { output, ..result });
+    let printed = output::end_of(printed);
     if printed.is_empty() {
         return printed;
     }
@@ -131,8 +148,12 @@ async fn ended(
     context: &CommandContext,
 ) -> Result<(), BoxError> {
     // Also of a command that has succeeded: its last lines are in the log before its end.
-    let printed = said(run, tail, context).await;
-    info!(target: "allora", job = run.name(), scheduled_at = %shown(run.scheduled_at()), fence = run.fence(), "ended: {status}");
+    let exit = CommandResult {
+        exit_status: status.code(),
+        signal: status.signal(),
+        output: String::new(),
+    };
+    let printed = said(run, tail, exit, context).await;
     if status.success() { Ok(()) } else { Err(format!("{status}{printed}").into()) }
 }
 
@@ -144,7 +165,42 @@ async fn start(
     let user = work.user.clone();
     // Where users come from a directory service, this waits for the network.
     let account = tokio::task::spawn_blocking(move || Account::of(user.as_deref())).await??;
-    let variables = variables(work, &account, run, context);
+    let variables = variables(work, &account, &about(run), &context.environment);
+    let command = command(work, &account, &variables);
+    let (program, folder) = (command.program, command.folder);
+    let mut command = tokio::process::Command::from(command.command);
+    let stdin = if work.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot start {program} in {}: {error}", folder.display()))?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let name: Arc<str> = run.name().into();
+    let (run_id, pid) = (run_id(run.name(), run.fence()), id.map_or(0, Pid::as_raw));
+    debug!(target: "allora", job = &*name, run = run_id, pid, "command started");
+    let source = Source { job: name, run: run_id.into() };
+    let tail = output::follow(&mut child, &source, work.kept_output, context);
+    if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
+        context.runtime.spawn(Box::pin(async move {
+            // A command that does not read all of its input is no failure.
+            let _ = input.write_all(text.as_bytes()).await;
+        }));
+    }
+    Ok((Group { child, id }, tail))
+}
+
+/// A command that is ready to be started.
+struct Prepared {
+    command: std::process::Command,
+    program: String,
+    folder: PathBuf,
+}
+
+fn command(
+    work: &CommandSpec,
+    account: &Account,
+    variables: &BTreeMap<String, String>,
+) -> Prepared {
     let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
     let (program, args) = match &work.invocation {
         Invocation::Shell(command) => (value("SHELL"), vec!["-c".to_owned(), command.clone()]),
@@ -158,28 +214,36 @@ async fn start(
         }
         None => value("HOME").into(),
     };
-    let variables: Vec<_> = variables.into_iter().collect();
+    let variables: Vec<_> = variables.clone().into_iter().collect();
     let command = account.command(&program, &args, &folder, &variables);
-    let mut command = tokio::process::Command::from(command);
-    let stdin = if work.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
-    command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot start {program} in {}: {error}", folder.display()))?;
-    let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-    let name: Arc<str> = run.name().into();
-    info!(
-        target: "allora", job = &*name, scheduled_at = %shown(run.scheduled_at()),
-        attempt = run.attempt(), fence = run.fence(), pid = id.map_or(0, Pid::as_raw), "started"
-    );
-    let tail = output::follow(&mut child, &name, context);
-    if let (Some(mut input), Some(text)) = (child.stdin.take(), work.stdin.clone()) {
-        context.runtime.spawn(Box::pin(async move {
-            // A command that does not read all of its input is no failure.
-            let _ = input.write_all(text.as_bytes()).await;
-        }));
-    }
-    Ok((Group { child, id }, tail))
+    Prepared { command, program, folder }
+}
+
+/// The command for the foreground, with these variables about its job beside its own.
+///
+/// # Errors
+/// Its user is not known, or only root may run it.
+pub(crate) fn foreground(
+    work: &CommandSpec,
+    about: &[(&'static str, String)],
+) -> Result<std::process::Command, String> {
+    let account = Account::of(work.user.as_deref())?;
+    let variables = variables(work, &account, about, &[]);
+    Ok(command(work, &account, &variables).command)
+}
+
+/// The variables that tell a command about its run.
+fn about(run: &Run) -> Vec<(&'static str, String)> {
+    let mut about = vec![
+        ("ALLORA_JOB", run.name().to_owned()),
+        ("ALLORA_NODE", run.node().to_owned()),
+        ("ALLORA_SCHEDULED_AT", shown(run.scheduled_at())),
+        ("ALLORA_ATTEMPT", run.attempt().to_string()),
+        ("ALLORA_FENCE", run.fence().to_string()),
+        ("ALLORA_OCCURRENCE", run.occurrence_key()),
+    ];
+    about.extend(run.mutex_fence().map(|fence| ("ALLORA_MUTEX_FENCE", fence.to_string())));
+    about
 }
 
 /// The command's environment: what cron gives, what the crontab sets, and what it may want to know
@@ -187,14 +251,14 @@ async fn start(
 fn variables(
     work: &CommandSpec,
     account: &Account,
-    run: &Run,
-    context: &CommandContext,
+    about: &[(&'static str, String)],
+    of_daemon: &[(String, String)],
 ) -> BTreeMap<String, String> {
-    let mut variables: BTreeMap<String, String> = context.environment.iter().cloned().collect();
+    let mut variables: BTreeMap<String, String> = of_daemon.iter().cloned().collect();
     let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
     set("HOME", account.home.to_string_lossy().into_owned());
     set("SHELL", "/bin/sh".into());
-    if context.environment.is_empty() {
+    if of_daemon.is_empty() {
         set("PATH", PATH.into());
     }
     // Without it, a command's idea of the time would not be the schedule's.
@@ -208,15 +272,9 @@ fn variables(
     }
     set("LOGNAME", account.name.clone());
     set("USER", account.name.clone());
-    set("ALLORA_JOB", run.name().to_owned());
-    set("ALLORA_NODE", run.node().to_owned());
-    set("ALLORA_SCHEDULED_AT", shown(run.scheduled_at()));
-    set("ALLORA_ATTEMPT", run.attempt().to_string());
-    set("ALLORA_FENCE", run.fence().to_string());
-    if let Some(fence) = run.mutex_fence() {
-        set("ALLORA_MUTEX_FENCE", fence.to_string());
+    for (name, value) in about {
+        set(name, value.clone());
     }
-    set("ALLORA_OCCURRENCE", run.occurrence_key());
     variables
 }
 

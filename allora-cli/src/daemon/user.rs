@@ -83,6 +83,15 @@ impl Account {
     }
 }
 
+/// A word about a user whom this machine does not know.
+pub(crate) fn unknown(name: Option<&str>) -> Option<String> {
+    let name = name?;
+    let is_unknown = matches!(User::from_name(name), Ok(None));
+    is_unknown.then(|| {
+        format!("there is no user `{name}` on this machine; create it, or correct the name before the command")
+    })
+}
+
 /// Becomes a command of another user; started by the daemon only.
 #[derive(Debug, Args)]
 pub(crate) struct AsUser {

@@ -3,7 +3,7 @@
 use super::{Store, Tables, Wanted};
 use crate::failure::{Failure, Outcome};
 use allora_sql::{Sql, Url};
-use std::{path::Path, sync::Arc};
+use std::{fs, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 /// Opens a store.
 ///
@@ -26,6 +26,12 @@ pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
             return Err(Failure::failed(what));
         }
     }
+    if let Some(file) = shown
+        .strip_prefix("sqlite:")
+        .filter(|file| tables != Tables::Keep && !file.starts_with(':'))
+    {
+        make_private(Path::new(file));
+    }
     let store = builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
         Failure::Failed(what) if tables == Tables::Keep && what.contains("missing") => {
             Failure::failed(format!("{what}; `allora init` makes what is missing"))
@@ -33,4 +39,11 @@ pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
         failure => failure,
     })?;
     Ok(Arc::new(store))
+}
+
+/// Makes the file of a new store, which only its owner may read: it has commands and data. SQLite
+/// gives its other files the same mode.
+fn make_private(file: &Path) {
+    // SQLite says what is wrong with the place; a store that is there already is left as it is.
+    let _ = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
 }

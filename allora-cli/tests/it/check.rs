@@ -16,7 +16,7 @@ fn every_bad_line_is_reported_with_its_place() {
          @daily c\n@daily d\nALLORA_TIMEOUT=1h\nALLORA_TIMOUT=1h\n@daily e\n",
     );
     let said = site.allora(&["run", "--check", "jobs"]);
-    assert_eq!((said.code, said.out.as_str()), (1, "1 jobs, 4 errors.\n"));
+    assert_eq!((said.code, said.out.as_str()), (1, "1 job, 4 errors.\n"));
     let places: Vec<&str> = said.err.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
     assert_eq!(places, ["jobs:2:1", "jobs:4:9", "jobs:5", "jobs:9", "jobs:1"], "{}", said.err);
     assert!(said.err.lines().last().unwrap().starts_with("warning: jobs:1: MAILTO"));
@@ -36,11 +36,11 @@ fn the_form_follows_from_the_folder_or_the_option() {
     site.write("cron.d/good", "0 4 * * * root backup --all\n");
     site.write("cron.d/bad", "0 4 * * * *\n");
     site.write("cron.d/good.dpkg-old", "this is not read\n");
-    assert_eq!(site.allora(&["run", "--check", "cron.d/good"]).fine(), "1 jobs, 0 errors.\n");
+    assert_eq!(site.allora(&["run", "--check", "cron.d/good"]).fine(), "1 job, 0 errors.\n");
     let said = site.allora(&["run", "--check", "cron.d"]);
-    assert_eq!((said.code, said.out.as_str()), (1, "1 jobs, 1 errors.\n"));
+    assert_eq!((said.code, said.out.as_str()), (1, "1 job, 1 error.\n"));
     assert!(said.err.starts_with("error: cron.d/bad:1:11: "), "{}", said.err);
-    assert_eq!(site.allora(&["run", "--check", "--system", "jobs"]).fine(), "1 jobs, 0 errors.\n");
+    assert_eq!(site.allora(&["run", "--check", "--system", "jobs"]).fine(), "1 job, 0 errors.\n");
 }
 
 #[test]

@@ -137,8 +137,8 @@ impl Cluster {
 /// The node's id, from its log.
 fn node(daemon: &Daemon) -> String {
     let log = daemon.log();
-    let (_, after) = log.split_once("node=\"").unwrap();
-    after.split('"').next().unwrap().to_owned()
+    let (_, after) = log.split_once(" node=").unwrap();
+    after.split_whitespace().next().unwrap().to_owned()
 }
 
 #[track_caller]

@@ -35,7 +35,7 @@ fn lines_of_every_shape_are_read() {
     }
     let said = site.allora(&["run", "--check", "cron.d", "--zone", "UTC"]);
     assert_eq!((said.code, said.out.as_str()), (0, "11 jobs, 0 errors.\n"), "{}", said.err);
-    assert_eq!(said.err.lines().count(), 1, "only a word about the mail: {}", said.err);
+    assert_eq!(said.err.lines().count(), 2, "a word about the mail, and about a.b: {}", said.err);
 }
 
 #[test]

@@ -50,3 +50,34 @@ fn a_role_that_may_only_read_is_found() {
     }
     assert_eq!(said.err, "error: a check failed; see the lines that begin with BAD\n");
 }
+
+#[test]
+fn dead_and_overdue_jobs_are_found_and_the_findings_are_objects() {
+    let site = Site::new(
+        "ALLORA_DELIVERY=at-least-once\nALLORA_MAX_RUNS=1\nALLORA_NAME=bad\n@every 1s false\n",
+    );
+    let doctor = || site.allora(&["doctor", "--json", "--url", "sqlite:store.db"]);
+    let daemon = site.start();
+    daemon.says(" outcome=dead");
+    let finding = |what: &str| {
+        let said = doctor();
+        let lines: Vec<serde_json::Value> =
+            said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (said.code, lines.into_iter().find(|line| line["check"] == what))
+    };
+    crate::site::patiently("the dead letter is found", || finding("dead").1.is_some());
+    let (code, dead) = finding("dead");
+    let dead = dead.unwrap();
+    assert_eq!((code, &dead["state"]), (1, &"bad".into()));
+    let text = dead["text"].as_str().unwrap();
+    assert!(text.starts_with("1 job with dead letters") && text.contains("(jobs:bad)"), "{dead}");
+    assert_eq!(finding("clock").1.unwrap()["state"], "ok");
+    daemon.stop_well();
+    let url = ["--url", "sqlite:store.db"];
+    site.allora(
+        &[&["add", "late", "t", "@every 1h", "{}", "-s", "2020-01-01T00:00:00Z"], &url[..]]
+            .concat(),
+    )
+    .fine();
+    assert!(finding("overdue").1.unwrap()["text"].as_str().unwrap().contains("(late)"));
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where")]
 
+mod alerts;
 mod allora;
 mod check;
 mod cluster;
@@ -10,15 +11,21 @@ mod config;
 mod debian;
 mod docs;
 mod doctor;
+mod lines;
+mod listen;
 mod logging;
 mod next;
 mod nodes;
 mod operators;
 mod perfectsched;
+mod questions;
+mod records;
 mod reload;
+mod rolling;
 mod site;
 mod stop;
 mod stored;
 mod stores;
+mod system;
 mod transfer;
 mod waiting;

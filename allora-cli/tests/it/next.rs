@@ -107,3 +107,43 @@ fn help_and_version_go_to_standard_output() {
         assert!(allora(&args).fine().contains("Usage: allora"));
     }
 }
+
+#[test]
+fn times_are_shown_in_the_zone_and_up_to_an_instant_and_for_all_lines_of_a_crontab() {
+    let after = ["--after", "2026-03-27T12:00:00Z"];
+    let next = |args: &[&str]| crate::allora::allora(&[&["next"], args, &after].concat()).fine();
+    let local = next(&["30 4 * * *", "--zone", "Europe/Rome", "--local", "-n", "2"]);
+    assert_eq!(local, "2026-03-28T04:30:00+01:00 CET\n2026-03-29T04:30:00+02:00 CEST\n");
+    let until = next(&["0 0 * * *", "--until", "2026-03-29T00:00:00Z"]);
+    assert_eq!(until, "2026-03-28T00:00:00Z\n2026-03-29T00:00:00Z\n");
+    let site = crate::site::Site::new(
+        "ALLORA_NAME=day\n@daily a\nALLORA_NAME=hour\n0 */12 * * * b\n@reboot c\n",
+    );
+    let lines =
+        site.allora(&[&["next", "--crontab", "jobs", "-n", "4"], &after[..]].concat()).fine();
+    assert_eq!(
+        lines,
+        "2026-03-28T00:00:00Z  jobs:day\n2026-03-28T00:00:00Z  jobs:hour\n\
+         2026-03-28T12:00:00Z  jobs:hour\n2026-03-29T00:00:00Z  jobs:day\n"
+    );
+}
+
+#[test]
+fn an_interval_goes_on_from_its_own_phase_with_its_delay() {
+    let site = crate::site::Site::new("");
+    let url = ["--url", "sqlite:store.db"];
+    let allora = |args: &[&str]| site.allora(&[args, &url].concat()).fine();
+    allora(&["init"]);
+    allora(&["add", "job", "t", "@every 7h", "{}", "-s", "2099-01-01T01:23:45Z", "-d", "90"]);
+    let next = allora(&["next", "job", "-n", "2", "--json"]);
+    let next: Vec<serde_json::Value> =
+        next.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let first: chrono::DateTime<chrono::Utc> =
+        next[0]["scheduled_at"].as_str().unwrap().parse().unwrap();
+    let second: chrono::DateTime<chrono::Utc> =
+        next[1]["scheduled_at"].as_str().unwrap().parse().unwrap();
+    let due: chrono::DateTime<chrono::Utc> = next[1]["due_at"].as_str().unwrap().parse().unwrap();
+    let stored = allora(&["show", "job", "--json"]);
+    assert!(stored.contains(next[0]["scheduled_at"].as_str().unwrap()), "{stored}");
+    assert_eq!(((second - first).num_hours(), (due - second).num_seconds()), (7, 90));
+}

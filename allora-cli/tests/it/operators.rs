@@ -168,3 +168,36 @@ fn a_cancelled_command_is_ended_and_recorded() {
     let missing = site.allora(&["cancel", "nothing", "--url", "sqlite:store.db"]).refused(1);
     assert!(missing.contains("there is no job \"nothing\""), "{missing}");
 }
+
+#[test]
+fn one_command_changes_all_schedules_that_options_select() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    let add = |name: &str, kind: &str, more: &[&str]| {
+        let new = [&["add", name, kind, "@every 1h", "{}"], more].concat();
+        allora(&site, &new);
+    };
+    add("acme/mail", "mail", &["--tag", "eu", "--tag", "gold", "--owner", "sales"]);
+    add("acme/report", "report", &["--tag", "eu"]);
+    add("beta/mail", "mail", &[]);
+    let acme = ["--name", "acme/"];
+    let dry = allora(&site, &[&["pause", "--dry-run"], &acme[..]].concat());
+    assert_eq!(dry, "acme/mail\nacme/report\n2 jobs would be changed.\n");
+    assert!(json(&site, &["list", "--state", "paused"]).is_empty());
+    allora(&site, &[&["pause", "-m", "repairs"], &acme[..]].concat());
+    assert_eq!(json(&site, &["list", "--state", "paused"]).len(), 2);
+    let resumed = allora(&site, &["resume", "--tag", "gold"]);
+    assert_eq!(resumed, "acme/mail\n1 jobs changed.\n");
+    assert_eq!(json(&site, &["list", "--owner", "sales"]).len(), 1);
+    assert!(allora(&site, &["show", "acme/mail"]).contains("tags eu,gold"));
+    allora(&site, &["trigger", "--kind", "mail", "--id", "now"]);
+    assert_eq!(json(&site, &["show", "beta/mail"])[0]["trigger"], "now");
+    allora(&site, &["delete", "--state", "paused"]);
+    assert_eq!(json(&site, &["list"]).len(), 2);
+    let url = ["--url", "sqlite:store.db"];
+    let none = site.allora(&[&["pause"], &url[..]].concat()).refused(2);
+    assert!(none.contains("--name"), "{none}");
+    let both =
+        site.allora(&[&["delete", "beta/mail", "--kind", "mail"], &url[..]].concat()).refused(2);
+    assert!(both.contains("cannot be used with"), "{both}");
+}

@@ -103,7 +103,7 @@ fn a_refused_command_changes_nothing() {
         // A usage error is told apart from a failure: the code is 2.
         (&["add", "bad5", "t", "0 0 * * *"], 2, "<DATA>"),
         (&["add", "bad7", "t", "0 0 * * *", "{}", "-d", "abc"], 2, "--delay"),
-        (&["delete"], 2, "<NAME>"),
+        (&["delete"], 2, "<NAME|"),
         (&["list", "extra"], 2, "extra"),
         // Nothing runs before its scheduled time.
         (&["add", "neg", "t", "0 0 * * *", "{}", "-d", "-60"], 2, "negative"),
@@ -128,4 +128,53 @@ fn six_fields_have_seconds_first() {
     let desk = Desk::new();
     desk.say(&["add", "fine", "t", "*/10 * * * * *", "{}", "-s", "1356966001"]);
     assert!(desk.say(&["list"]).contains("2012-12-31 15:00:10 +0000"));
+}
+
+#[test]
+fn its_table_is_imported_with_its_next_times() {
+    use sqlx::{Connection, Executor, SqliteConnection, raw_sql};
+    let desk = Desk::new();
+    let old = desk.0.path("old.db");
+    let url = format!("sqlite:{}?mode=rwc", old.display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        let rows = "\
+            CREATE TABLE perfect_sched (id VARCHAR(256) NOT NULL, timeout INT NOT NULL, \
+              next_time INT NOT NULL, cron VARCHAR(128) NOT NULL, delay INT NOT NULL, \
+              data BLOB NOT NULL, timezone VARCHAR(256) NULL, PRIMARY KEY (id)); \
+            INSERT INTO perfect_sched VALUES \
+              ('app.hourly', 4070908800, 4070908800, '@hourly', 0, '{}', NULL), \
+              ('bad', 0, 0, 'soon', 0, '{}', NULL), \
+              ('late', 4070913000, 4070908800, '0 * * * *', 30, \
+                '{\"type\":\"type1\",\"key\":\"value\"}', 'Asia/Tokyo')";
+        connection.execute(raw_sql(rows)).await.unwrap();
+        connection.close().await.unwrap();
+    });
+    let import = |more: &[&str]| {
+        let from = format!("sqlite:{}", old.display());
+        let args = ["import", "--from", "perfectsched", &from, "--url", "sqlite:s.db"];
+        desk.0.allora(&[&args[..], more].concat())
+    };
+    let dry = import(&["--dry-run"]);
+    assert!(dry.out.ends_with("\n2 would be imported, 1 rejected.\n"), "{dry:?}");
+    assert!(dry.err.contains("the row \"bad\": "), "{dry:?}");
+    assert_eq!(desk.say(&["list"]), format!("{HEADER}0 entries.\n"));
+    assert!(import(&[]).out.ends_with("\n2 imported, 1 rejected.\n"));
+    let show = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&desk.say(&["show", name, "--json"])).unwrap()
+    };
+    let (hourly, late) = (show("app.hourly"), show("late"));
+    assert_eq!(
+        (&hourly["kind"], &hourly["due_at"]),
+        (&"app".into(), &"2099-01-01T00:00:00Z".into())
+    );
+    assert_eq!((&late["kind"], &late["zone"]), (&"type1".into(), &"Asia/Tokyo".into()));
+    assert_eq!(
+        (&late["scheduled_at"], &late["due_at"]),
+        (&"2099-01-01T00:00:00Z".into(), &"2099-01-01T01:10:00Z".into())
+    );
+    assert_eq!(late["data"], serde_json::json!({ "key": "value" }));
+    let missing = import(&["--table", "other"]).refused(1);
+    assert!(missing.contains("PerfectSched's table other cannot be read"), "{missing}");
 }

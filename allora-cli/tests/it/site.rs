@@ -109,10 +109,14 @@ impl Site {
 
     /// A daemon that may not come far.
     pub(crate) fn begin(&self, args: &[&str]) -> Daemon {
+        self.begin_as(self.command(args))
+    }
+
+    /// A daemon by this command.
+    pub(crate) fn begin_as(&self, mut command: Command) -> Daemon {
         self.daemons.set(self.daemons.get() + 1);
         let file = |what: &str| self.path(&format!("{what}.{}", self.daemons.get()));
         let (log, errors) = (file("log"), file("errors"));
-        let mut command = self.command(args);
         command.arg("--log-file").arg(&log);
         let stderr = fs::File::create(&errors).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
@@ -121,7 +125,12 @@ impl Site {
 
     /// The command for a daemon.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = command(&["run", "jobs"]);
+        self.command_for("jobs", args)
+    }
+
+    /// The command for a daemon with another crontab.
+    pub(crate) fn command_for(&self, crontab: &str, args: &[&str]) -> Command {
+        let mut command = command(&["run", crontab]);
         command.args(&self.args).args(args).current_dir(self.folder.path());
         command
     }

@@ -37,14 +37,14 @@ fn show(site: &Site, name: &str) -> Value {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-struct Came {
-    line: String,
+pub(crate) struct Came {
+    pub(crate) line: String,
     headers: HashMap<String, String>,
-    body: String,
+    pub(crate) body: String,
 }
 
 /// A server that answers the first `refuses` requests with 503, and the others well.
-fn server(refuses: usize) -> (String, Arc<Mutex<Vec<Came>>>) {
+pub(crate) fn server(refuses: usize) -> (String, Arc<Mutex<Vec<Came>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let came: Arc<Mutex<Vec<Came>>> = Arc::default();
@@ -191,4 +191,29 @@ fn kinds_that_the_daemon_does_not_run_stay_for_others() {
     assert_eq!(show(&site, "job")["counters"]["started"], 0);
     assert_eq!(show(&site, "other")["counters"]["started"], 0);
     assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_secret_is_named_in_the_store_and_read_on_the_node_and_others_are_masked() {
+    let site = site();
+    let (url, came) = server(0);
+    let data = format!(
+        r#"{{"url": "{url}", "headers": {{"Authorization": {{"secret": "hook"}}, "X-Token": "visible"}}}}"#
+    );
+    add(&site, "job", "http", &data, &["--max-runs", "1"]);
+    std::fs::create_dir(site.path("secrets")).unwrap();
+    site.write("secrets/hook", "Bearer of the node\n");
+    let list = site.allora(&[&["list"], &URL[..]].concat()).fine();
+    assert!(list.contains(r#""X-Token":"***""#) && list.contains(r#"{"secret":"hook"}"#), "{list}");
+    assert_eq!(show(&site, "job")["data"]["headers"]["X-Token"], "***");
+    let folder = site.path("secrets").display().to_string();
+    let daemon = site.begin(&["--stored", "--secrets", &folder]);
+    patiently("it is delivered", || !came.lock().unwrap().is_empty());
+    let headers = came.lock().unwrap()[0].headers.clone();
+    assert_eq!(headers["authorization"], "Bearer of the node");
+    assert_eq!(headers["x-token"], "visible");
+    assert_eq!(daemon.stop(), 0);
+    let wrong = r#"{"url": "http://a.example", "headers": {"A": {"secret": "../etc"}}}"#;
+    let said = site.allora(&[&["add", "no", "http", "@daily", wrong], &URL[..]].concat());
+    assert!(said.refused(1).contains("no {\"secret\": \"NAME\"}"));
 }

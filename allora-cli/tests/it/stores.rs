@@ -125,8 +125,15 @@ fn groups_on(url: &str) {
     let data = serde_json::json!({ "command": ["sh", "-c", work] }).to_string();
     say(&["add", "c", "command", "@every 1s", &data, "--concurrency-key", "tapes"]);
     assert!(say(&["show", "c"]).contains("concurrency-key tapes"));
+    assert!(!say(&["show", "c"]).contains("key held by"));
     let daemons = [site.start(), site.start()];
-    site.more_lines("turns", 40);
+    site.more_lines("turns", 20);
+    let shown = || (say(&["show", "c"]), say(&["show", "c", "--json"]));
+    let is_held = |(lines, json): &(String, String)| {
+        lines.contains("key held by") && json.contains("\"holders\":[{")
+    };
+    assert!((0..300).any(|_| is_held(&shown())), "{:?}", shown());
+    site.more_lines("turns", 20);
     assert_eq!(daemons.map(|daemon| daemon.stop()), [0, 0]);
     let turns = site.read("turns");
     let turns: Vec<Vec<&str>> = turns.lines().map(|line| line.split(' ').collect()).collect();

@@ -206,3 +206,32 @@ fn thousands_are_moved_through_a_pipe() {
         "nothing is shown of the progress where there is no terminal"
     );
 }
+
+#[test]
+fn a_crontab_becomes_stored_schedules_and_what_has_no_equivalent_is_said() {
+    let site = Site::new(
+        "A=b\nALLORA_NAME=backup\nALLORA_TIMEOUT=10m\n30 2 * * * echo $A%input\n@reboot up\n\
+         ALLORA_NODES=every\n@daily rotate\n",
+    );
+    site.allora(&["init", "--url", "sqlite:store.db"]).fine();
+    let import = |more: &[&str]| {
+        let args = ["import", "--from", "crontab", "jobs", "--zone", "Europe/Rome", "--url"];
+        site.allora(&[&args[..], &["sqlite:store.db"], more].concat())
+    };
+    let dry = import(&["--dry-run"]);
+    assert_eq!(dry.code, 1, "{dry:?}");
+    assert!(dry.out.starts_with("jobs:backup  30 2 * * * Europe/Rome  {"), "{dry:?}");
+    assert!(dry.out.ends_with("\n1 would be imported, 2 rejected.\n"), "{dry:?}");
+    assert!(dry.err.contains("jobs:5: a stored schedule has no start of a machine"), "{dry:?}");
+    assert!(dry.err.contains("jobs:7: a stored schedule runs on one node"), "{dry:?}");
+    assert!(site.allora(&["list", "--url", "sqlite:store.db"]).fine().ends_with("0 entries.\n"));
+    assert!(import(&[]).out.ends_with("\n1 imported, 2 rejected.\n"));
+    let again = import(&["--skip-existing"]);
+    assert!(again.out.ends_with("0 imported, 1 exist already, 2 rejected.\n"), "{again:?}");
+    let shown = site.allora(&["show", "jobs:backup", "--json", "--url", "sqlite:store.db"]).fine();
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["kind"], &shown["zone"]), (&"command".into(), &"Europe/Rome".into()));
+    let data = &shown["data"];
+    assert_eq!((&data["command"][2], &data["env"]["A"]), (&"echo $A".into(), &"b".into()));
+    assert_eq!((&data["input"], &data["timeout"]), (&"input\n".into(), &"600000ms".into()));
+}

@@ -39,3 +39,17 @@ pub(super) async fn what_is_registered_in_an_emptied_store_is_above_what_was(w: 
     }
     fine(fresh.tear_down().await);
 }
+
+pub(super) async fn the_records_of_nodes_that_left_do_not_make_a_job_look_deleted(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    for name in ["allora:node:a", "allora:node:b"] {
+        let node = w.node().register(t(3_600), name, t(60)).await;
+        assert!(node.fence > seen.fence);
+        assert_eq!(w.node().act(t(3_601), name, Action::Delete).await, Reply::Deleted);
+    }
+    w.node().prune(t(30 * 86_400)).await;
+    let applied = w.node().apply(t(30 * 86_400), &[Operation::read("another job")]).await;
+    let min_fence = applied.min_fence;
+    assert_eq!(fine(applied.single()), Reply::Absent);
+    assert!(min_fence < seen.fence, "{min_fence} says that every older record was deleted");
+}

@@ -142,6 +142,18 @@ macro_rules! __cases {
                 a_leased_schedule_is_found_again_when_its_lease_ends: [Queries, Expiry];
                 an_ended_lease_is_found_to_be_reaped: [Queries, Expiry];
             }
+            due_claims {
+                a_query_claims_as_a_claim_of_the_head_does: [Queries];
+                a_query_claims_only_what_needs_no_plan: [Queries, Expiry];
+                of_what_is_due_the_earliest_is_claimed_first: [Queries];
+                two_nodes_never_claim_the_same_schedule: [Queries];
+                a_query_whose_reply_was_lost_finds_its_claims_again: [Queries];
+                a_query_claims_nothing_after_not_after: [Queries];
+                a_claimed_schedule_that_is_silent_is_found_again: [Queries, Expiry];
+                the_holder_of_a_lease_moves_it_past_what_is_not_run: [Expiry];
+                the_holder_of_a_lease_ends_it_if_nothing_is_to_be_run: [Expiry];
+                what_the_holder_of_a_lease_passes_over_is_one_entry: [History, Expiry];
+            }
             operators {
                 a_paused_schedule_offers_nothing: [Queries];
                 pausing_again_changes_the_note_only: [];
@@ -180,6 +192,27 @@ macro_rules! __cases {
                 what_is_created_again_waits_until_a_silent_lease_ends: [Expiry];
                 a_run_that_may_overlap_starts_beside_that_of_the_deleted_job: [Expiry];
             }
+            keys {
+                a_key_of_one_has_one_holder_and_is_free_when_it_is_released: [];
+                a_key_of_three_has_three_holders_on_all_nodes: [];
+                each_claim_compares_the_holders_with_its_own_limit: [];
+                a_renewed_place_is_kept: [Expiry];
+                a_silent_holder_has_its_place_until_its_lease_ends: [Expiry];
+                a_late_renewal_is_accepted_if_no_other_job_has_the_place: [Expiry];
+                a_place_is_released_once: [];
+                a_claim_of_a_key_whose_reply_was_lost_has_the_same_reply_again: [];
+                one_occurrence_has_one_place_of_a_key: [];
+                waiters_have_their_turn_by_due_time_and_name: [];
+                a_waiter_that_does_not_ask_again_loses_its_turn: [];
+                the_time_of_a_wait_survives_the_place_in_the_queue: [];
+                claims_of_one_batch_are_decided_in_their_order: [];
+                keys_and_jobs_have_names_of_any_text: [];
+                a_long_queue_is_kept_whole: [];
+                the_records_of_keys_are_in_no_list_and_no_search: [Queries];
+                a_deleted_key_is_free_and_its_fences_continue: [Expiry];
+                eight_nodes_have_no_more_places_than_the_key: [];
+                a_key_that_no_job_uses_is_pruned_and_its_fences_continue: [];
+            }
             history {
                 a_run_has_an_entry_from_start_to_end: [History];
                 every_outcome_has_an_entry: [History];
@@ -204,6 +237,7 @@ macro_rules! __cases {
             emptied {
                 a_record_of_an_emptied_store_is_absent_and_not_deleted: [];
                 what_is_registered_in_an_emptied_store_is_above_what_was: [];
+                the_records_of_nodes_that_left_do_not_make_a_job_look_deleted: [];
             }
             notifications {
                 a_created_schedule_notifies: [Notifications];

@@ -3,7 +3,8 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
-        Applied, Batch, Due, DueQuery, History, JobState, Notifier, Page, Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier, Page,
+        Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -202,6 +203,19 @@ impl<B: Backend> Queries for SlowBackend<B> {
         let due = self.inner_queries()?.find_due(query, time).await?;
         self.spend(due.found.len()).await;
         Ok(due)
+    }
+
+    fn claims_due(&self) -> bool {
+        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let _line = self.speed.line().await;
+        let queries = self.inner_queries()?;
+        let find = DueQuery::new(query.kinds, self.runtime.wall(), query.limit).node(query.node);
+        // A query that is dropped has no effect.
+        self.spend(queries.find_due(find, time).await?.found.len()).await;
+        queries.claim_due(query, time).await
     }
 
     async fn get(&self, name: &str) -> Result<JobState> {

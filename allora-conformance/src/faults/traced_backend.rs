@@ -5,7 +5,8 @@ use crate::history::{Seen, Trace};
 use allora_core::{
     Backend, Error, ErrorKind, Result,
     backend::{
-        Applied, Batch, Due, DueQuery, History, JobState, Notifier, Page, Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier, Page,
+        Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -60,7 +61,7 @@ impl<B: Backend> Backend for TracedStore<B> {
     }
 
     fn queries(&self) -> Option<&dyn Queries> {
-        self.store.queries()
+        self.store.queries().map(|_| self as _)
     }
 
     fn history(&self) -> Option<&dyn History> {
@@ -69,6 +70,45 @@ impl<B: Backend> Backend for TracedStore<B> {
 
     fn notifier(&self) -> Option<&dyn Notifier> {
         self.store.notifier()
+    }
+}
+
+impl<B: Backend> TracedStore<B> {
+    fn inner_queries(&self) -> Result<&dyn Queries> {
+        let none = || Error::new(ErrorKind::Unsupported, "no queries");
+        self.store.queries().ok_or_else(none)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<B: Backend> Queries for TracedStore<B> {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
+        self.inner_queries()?.find_due(query, time).await
+    }
+
+    fn claims_due(&self) -> bool {
+        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let due = self.inner_queries()?.claim_due(query, time).await?;
+        for (state, _) in &due.claimed {
+            self.trace.record(&state.name, Some(state.clone()));
+        }
+        Ok(due)
+    }
+
+    async fn get(&self, name: &str) -> Result<JobState> {
+        self.inner_queries()?.get(name).await
+    }
+
+    async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
+        self.inner_queries()?.list(page).await
+    }
+
+    async fn kinds(&self) -> Result<Vec<String>> {
+        self.inner_queries()?.kinds().await
     }
 }
 
@@ -156,6 +196,18 @@ impl<B: Backend> Queries for TracedRequests<B> {
         let due = self.inner_queries()?.find_due(query, time).await;
         request.answered = due.is_ok();
         request.found = due.as_ref().map_or(0, |due| due.found.len());
+        due
+    }
+
+    fn claims_due(&self) -> bool {
+        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let mut request = Request::of(&self.trace, query.node);
+        let due = self.inner_queries()?.claim_due(query, time).await;
+        request.answered = due.is_ok();
+        request.found = due.as_ref().map_or(0, |due| due.claimed.len());
         due
     }
 

@@ -9,6 +9,7 @@
 //! the store [answers](Seen::Reachable) it. The clock of a stall begins again whenever no single
 //! node has been healthy, with capacity, since it began.
 
+use super::spans::Spans;
 pub use super::stall::{Kind, Stall};
 
 use super::trace::{Code, Execution, Following, Observation, Seen, Trace};
@@ -98,46 +99,16 @@ pub fn check(trace: &Trace, law: &Liveness<'_>) -> Vec<Stall> {
     for (job, record) in &story.jobs {
         judge.claims(&story, job, record);
         judge.leases(&story, job, record);
+        judge.begins(&story, job, record);
+        judge.backfills(&story, job, record);
     }
+    judge.capacity(&story);
     judge.registrations(&story);
     judge.every_node(&story);
     judge.stops(&observations);
     judge.storms(&observations);
     judge.found.sort_by_key(|stall| (stall.kind, stall.during.0));
     judge.found
-}
-
-/// Times in which something holds.
-#[derive(Clone, Debug, Default)]
-struct Spans {
-    open: Option<Time>,
-    closed: Vec<(Time, Time)>,
-}
-
-impl Spans {
-    fn set(&mut self, at: Time, holds: bool) {
-        match (self.open, holds) {
-            (None, true) => self.open = Some(at),
-            (Some(since), false) => {
-                self.open = None;
-                self.closed.push((since, at));
-            }
-            _ => {}
-        }
-    }
-
-    /// The part of `within` that is in one span and longer than `bound`.
-    fn longer(&self, within: (Time, Time), bound: TimeDelta) -> Option<(Time, Time)> {
-        let first = self.closed.partition_point(|(_, to)| *to <= within.0);
-        let cut = self.closed[first..].iter().take_while(|(from, _)| *from < within.1);
-        let mut cut = cut.map(|(from, to)| ((*from).max(within.0), (*to).min(within.1)));
-        cut.find(|(from, to)| *to - *from > bound)
-    }
-
-    fn covers(&self, (from, to): (Time, Time)) -> bool {
-        let first = self.closed.partition_point(|span| span.1 < to);
-        self.closed.get(first).is_some_and(|span| span.0 <= from)
-    }
 }
 
 /// The life of one node.
@@ -150,6 +121,8 @@ struct Life {
     reachable: bool,
     /// The runs of this node by job and fence: leased, called.
     used: HashMap<(Arc<str>, i64), (bool, bool)>,
+    /// It first ran more jobs than its concurrency allows.
+    crowded: Option<Time>,
     /// It is up, awake, and has capacity.
     free: Spans,
     /// As `free`, and the store answers.
@@ -176,6 +149,10 @@ impl Life {
         if *uses == (false, false) {
             self.used.remove(&run);
         }
+        let called = self.used.values().filter(|uses| uses.1).count();
+        if called > self.concurrency && self.crowded.is_none() {
+            self.crowded = Some(at);
+        }
         self.update(at);
     }
 }
@@ -184,6 +161,7 @@ impl Life {
 struct LeaseStory {
     node: Arc<str>,
     occurrence: Occurrence,
+    attempt: u32,
     incarnation: i64,
     /// Each end that the store has granted, with the time of the grant.
     until: Vec<(Time, Time)>,
@@ -298,6 +276,7 @@ impl Story {
             let known = record.leases.entry(lease.fence).or_insert_with(|| LeaseStory {
                 node: node.clone(),
                 occurrence: lease.occurrence.clone(),
+                attempt: lease.attempt,
                 incarnation: state.map_or(0, |state| state.incarnation),
                 until: Vec::new(),
                 absent: Vec::new(),
@@ -490,6 +469,70 @@ impl Judge<'_> {
                 .find_map(|span| life.alive.longer(span, self.law.contact));
             if let Some(during) = during {
                 self.stall(Kind::NoLease, job, occurrence, during, nodes);
+            }
+        }
+    }
+
+    /// A run's code is called under its lease, and the call counts as an attempt.
+    fn begins(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
+        let mut begun: HashMap<(i64, &Occurrence, u32), Time> = HashMap::new();
+        for (fence, lease) in &record.leases {
+            let nodes = || vec![lease.node.clone()];
+            let occurrence = Some(&lease.occurrence);
+            let granted = lease.until.first().map(|(at, _)| *at);
+            let attempt = (lease.incarnation, &lease.occurrence, lease.attempt);
+            if let (Some(before), Some(granted)) = (begun.get(&attempt), granted) {
+                let during = (*before, granted);
+                self.stall(Kind::AttemptNotCounted, job, occurrence, during, nodes());
+            }
+            let Some((_, began, _)) = story.calls.get(&(lease.node.clone(), job.clone(), *fence))
+            else {
+                continue;
+            };
+            begun.insert(attempt, *began);
+            let until = lease.until.iter().take_while(|(at, _)| at <= began).last();
+            let until = until.map(|(at, until)| *until - story.lead(*at));
+            let end = lease.gone.into_iter().chain(until).min();
+            if let Some(end) = end.filter(|end| end < began) {
+                self.stall(Kind::BegunTooLate, job, occurrence, (end, *began), nodes());
+            }
+        }
+    }
+
+    /// Triggers do not keep the schedule waiting: when its occurrence is due, one of them is claimed
+    /// before it at most, and one more where two nodes act at the same time.
+    fn backfills(&mut self, story: &Story, job: &Arc<str>, record: &RecordStory) {
+        let mut last_fence = i64::MIN;
+        let (mut due, mut before) = (None, Vec::new());
+        for (at, state) in &record.states {
+            let Some(state) = state else { continue };
+            let cursor = state.cursor.filter(|next| {
+                state.paused.is_none() && state.last_started < Some(next.scheduled_at)
+            });
+            if due != cursor {
+                (due, before) = (cursor, Vec::new());
+            }
+            let claimed = state.leases.iter().filter(|lease| lease.fence > last_fence);
+            let triggered = claimed.clone().filter(|lease| lease.occurrence.trigger.is_some());
+            let is_due = cursor.is_some_and(|next| next.due_at - story.lead(*at) < *at);
+            if is_due {
+                before.extend(triggered.map(|lease| (*at, lease.node.as_str().into())));
+            }
+            last_fence = claimed.map(|lease| lease.fence).fold(last_fence, i64::max);
+            if let (Some(next), [(from, _), _, (to, node)]) = (cursor, &before[..]) {
+                let (occurrence, during) = (next.scheduled_at.into(), (*from, *to));
+                let nodes = vec![Arc::clone(node)];
+                self.stall(Kind::ScheduleHeldBack, job, Some(&occurrence), during, nodes);
+                return;
+            }
+        }
+    }
+
+    /// A node runs as many jobs as its concurrency allows.
+    fn capacity(&mut self, story: &Story) {
+        for (node, life) in &story.nodes {
+            if let Some(at) = life.crowded {
+                self.stall(Kind::TooManyRuns, &"".into(), None, (at, at), vec![node.clone()]);
             }
         }
     }

@@ -26,6 +26,7 @@ mod check;
 pub mod liveness;
 mod log;
 mod merge;
+mod spans;
 mod stall;
 mod trace;
 

@@ -11,7 +11,7 @@ pub struct Stall {
     pub seed: u64,
     /// The breach.
     pub kind: Kind,
-    /// The job; empty for [`Kind::Storm`] and [`Kind::LeftBehind`].
+    /// The job; empty for [`Kind::Storm`], [`Kind::LeftBehind`] and [`Kind::TooManyRuns`].
     pub job: Arc<str>,
     /// The occurrence, if one is concerned.
     pub occurrence: Option<Occurrence>,
@@ -43,6 +43,14 @@ pub enum Kind {
     NotRunHere,
     /// An every-node job ran an occurrence from before it was added.
     OldOccurrence,
+    /// The code of a run was called after its lease had ended.
+    BegunTooLate,
+    /// Two runs of one occurrence were the same attempt, although the code of the first was called.
+    AttemptNotCounted,
+    /// Triggers ran one after the other while the schedule's occurrence was due.
+    ScheduleHeldBack,
+    /// A node ran more jobs at the same time than its concurrency allows.
+    TooManyRuns,
     /// A node sent many requests, or read many records, while little changed.
     Storm,
 }

@@ -4,6 +4,7 @@
 //! carried out. So any part of a walk is a walk, and one that fails can be made shorter.
 
 mod pair;
+mod sound;
 mod step;
 
 use crate::{cluster::Cluster, random::Random};
@@ -128,11 +129,16 @@ pub(crate) const ALL: &[StepKind] = &[
     StepKind::Resume,
     StepKind::Trigger,
     StepKind::Cancel,
+    StepKind::ClaimKey,
+    StepKind::ClaimKey,
+    StepKind::EndKey,
     StepKind::DeadLetter,
     StepKind::Delete,
     StepKind::List,
     StepKind::Find,
     StepKind::Find,
+    StepKind::ClaimDue,
+    StepKind::ClaimDue,
     StepKind::Batch,
     StepKind::Batch,
 ];
@@ -142,6 +148,7 @@ pub(crate) const AT_MOST_ONCE: &[StepKind] = &[
     StepKind::Register,
     StepKind::Redefine,
     StepKind::Read,
+    StepKind::ClaimOnce,
     StepKind::ClaimOnce,
     StepKind::ClaimOnce,
     StepKind::ClaimOnce,
@@ -158,6 +165,9 @@ pub(crate) const AT_MOST_ONCE: &[StepKind] = &[
     StepKind::Resume,
     StepKind::Trigger,
     StepKind::Cancel,
+    StepKind::ClaimKey,
+    StepKind::ClaimKey,
+    StepKind::EndKey,
     StepKind::DeadLetter,
     StepKind::Delete,
     StepKind::Batch,

@@ -1,6 +1,12 @@
 //! The steps of a walk, carried out on the store and on the reference.
 
-use super::pair::{Exactness, Observed, same};
+mod due_claims;
+mod keys;
+
+use super::{
+    pair::{Exactness, Observed, same},
+    sound::{sound, sound_key},
+};
 use crate::{
     Capability,
     cluster::{Node, fine, t},
@@ -10,11 +16,10 @@ use crate::{
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Batch, Claim, Completion, Cursor, Due, DueQuery, Edit, HistoryQuery,
-        JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry, Operation,
+        Action, Advance, Batch, Claim, ClaimKey, Completion, Cursor, Due, DueQuery, Edit,
+        HistoryQuery, JobState, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation,
         Page, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
-    record::{MAX_LOST, Record},
     time::whole_millis,
 };
 use chrono::TimeDelta;
@@ -39,6 +44,10 @@ pub(crate) enum StepKind {
     Resume,
     Trigger,
     Cancel,
+    /// The claim of a place of a concurrency key.
+    ClaimKey,
+    /// An extension or the release of such a place.
+    EndKey,
     DeadLetter,
     Delete,
     /// Several operations, some on the same job.
@@ -46,6 +55,8 @@ pub(crate) enum StepKind {
     Wait,
     List,
     Find,
+    /// A query that claims, if the store has it; or its repetition.
+    ClaimDue,
 }
 
 /// A step; the number decides its details.
@@ -56,8 +67,14 @@ pub(super) struct Step {
 }
 
 const NAMES: &[&str] = &["a", "b", "c"];
+/// The records of concurrency keys.
+const KEYS: &[&str] = &["allora:key:k", "allora:key:l"];
+/// The largest limit of a key.
+pub(super) const MAX_LIMIT: u64 = 3;
 const KINDS: &[&str] = &["mail", "sms"];
 const DATA: &[&[u8]] = &[b"", b"x", b"xx", b"xxx"];
+
+const DEFINITIONS: &[&str] = &["stored", "@daily; at-least-once 30000ms"];
 
 /// Longer than any walk.
 const FOREVER: Duration = Duration::from_secs(3_650 * 86_400);
@@ -82,6 +99,14 @@ struct Sent {
 struct Won {
     name: &'static str,
     occurrence: Occurrence,
+    store: i64,
+    reference: i64,
+}
+
+/// A place of a concurrency key, and its fence on both sides.
+#[derive(Clone)]
+struct KeyLease {
+    name: &'static str,
     store: i64,
     reference: i64,
 }
@@ -129,6 +154,10 @@ pub(super) struct Walker {
     seen: Vec<(&'static str, Seen)>,
     sent: Vec<Sent>,
     won: Vec<Won>,
+    /// The last query that claimed: its node, its id and its kinds.
+    queried: Option<(Node, u128, &'static [&'static str])>,
+    held: Vec<KeyLease>,
+    asked: Vec<(&'static str, ClaimKey<'static>)>,
     story: Vec<String>,
     has_history: bool,
 }
@@ -154,6 +183,9 @@ impl Walker {
             seen: Vec::new(),
             sent: Vec::new(),
             won: Vec::new(),
+            queried: None,
+            held: Vec::new(),
+            asked: Vec::new(),
             story: Vec::new(),
         }
     }
@@ -166,7 +198,8 @@ impl Walker {
     /// Carries out a step, compares the answers, and checks that the records are sound.
     pub(super) async fn go(&mut self, step: &Step) -> Result<(), String> {
         self.carry_out(step).await?;
-        NAMES.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound))
+        NAMES.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound))?;
+        KEYS.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound_key))
     }
 
     async fn carry_out(&mut self, step: &Step) -> Result<(), String> {
@@ -178,6 +211,7 @@ impl Walker {
             }
             StepKind::List => return self.list(&mut random).await,
             StepKind::Find => return self.find(&mut random).await,
+            StepKind::ClaimDue => return self.claim_due(&mut random).await,
             StepKind::Batch => self.several(&mut random),
             kind => vec![kind],
         };
@@ -191,7 +225,8 @@ impl Walker {
 
     /// The kinds of the operations of one batch.
     fn several(&self, random: &mut Random) -> Vec<StepKind> {
-        let several = [StepKind::Batch, StepKind::Wait, StepKind::List, StepKind::Find];
+        let several =
+            [StepKind::Batch, StepKind::Wait, StepKind::List, StepKind::Find, StepKind::ClaimDue];
         let operations: Vec<StepKind> =
             self.kinds.iter().copied().filter(|kind| !several.contains(kind)).collect();
         (0..2 + random.below(5)).filter_map(|_| random.pick(&operations).copied()).collect()
@@ -299,6 +334,10 @@ impl Walker {
             if let Some((Reply::Claimed(store), Reply::Claimed(reference))) = reply {
                 let (store, reference, occurrence) =
                     (store.fence, reference.fence, reference.occurrence);
+                if KEYS.contains(name) {
+                    self.held.push(KeyLease { name, store, reference });
+                    continue;
+                }
                 self.won.push(Won { name, occurrence, store, reference });
             }
         }
@@ -322,7 +361,8 @@ impl Walker {
             StepKind::Create => {
                 let kind = *random.pick(KINDS).expect("there are kinds");
                 let data = *random.pick(DATA).expect("there are data");
-                let new = NewSchedule::new(kind, "stored", self.next(random)).data(data);
+                let definition = *random.pick(DEFINITIONS).expect("there are definitions");
+                let new = NewSchedule::new(kind, definition, self.next(random)).data(data);
                 Planned::same(Action::Create(new))
             }
             StepKind::Pause => Planned::same(Action::Pause { note: "note" }),
@@ -334,6 +374,8 @@ impl Walker {
             }
             StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
             StepKind::Cancel => return Ok(Some((name, self.cancel(random, name)))),
+            StepKind::ClaimKey => return Ok(Some(self.claim_key(random))),
+            StepKind::EndKey => return Ok(self.end_key(random)),
             StepKind::DeadLetter => {
                 let record = self.reference.record(name);
                 let letter = record.and_then(|record| random.pick(&record.dead));
@@ -433,9 +475,16 @@ impl Walker {
                     _ => NotRunReason::Overlap,
                 };
                 let not_run = NotRun { count, last, reason };
-                pair(&|generation| {
-                    Action::Advance(Advance::new(generation, expected, not_run, next))
-                })
+                let leased = |state: &JobState| state.leases.first().map(|lease| lease.fence);
+                let holders = leased(&seen.store).zip(leased(&seen.reference));
+                let advance = |generation| Advance::new(generation, expected, not_run, next);
+                match holders.filter(|_| !random.one_in(4)) {
+                    Some((store, reference)) => Planned::pair(
+                        Action::Advance(advance(generations.0).by_holder(store)),
+                        Action::Advance(advance(generations.1).by_holder(reference)),
+                    ),
+                    None => pair(&|generation| Action::Advance(advance(generation))),
+                }
             }
             _ => self.claim(kind, random, name, seen),
         }
@@ -583,6 +632,9 @@ impl Walker {
         if random.one_in(3) {
             page = page.kind("mail");
         }
+        if random.one_in(4) {
+            page = Page::first(3).prefix("allora:key:");
+        }
         self.tell(format!("list {page:?}"));
         let store = fine(self.nodes[0].queries().list(page).await);
         let reference = self.reference.list(page);
@@ -608,37 +660,4 @@ impl Walker {
         }
         same(store, reference, self.exactness)
     }
-}
-
-/// The invariants of every record.
-fn sound(record: &Record) -> Result<(), String> {
-    // Those of the deleted job of this name are about other occurrences.
-    let leases = record.leases.iter().filter(|lease| lease.fence >= record.incarnation);
-    let lost = record.lost.iter();
-    let is_kept = lost.len() <= MAX_LOST
-        && lost
-            .clone()
-            .all(|lease| (lease.on_expiry, lease.sharing) == (OnExpiry::Lost, Sharing::Shared));
-    let runs = leases.chain(lost).map(|lease| &lease.occurrence);
-    let runs: Vec<&Occurrence> =
-        runs.chain(record.retries.iter().map(|retry| &retry.occurrence)).collect();
-    let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
-    let exclusive = record.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Retry).count();
-    let grow = record.leases.windows(2).all(|pair| pair[0].fence < pair[1].fence);
-    let below = record.leases.iter().all(|lease| lease.fence <= record.fence);
-    let cursor = record.cursor.map(|next| Occurrence::from(next.scheduled_at));
-    let started = record.cursor.is_some_and(|next| record.last_started >= Some(next.scheduled_at));
-    let stuck = started && cursor.is_some_and(|cursor| !runs.contains(&&cursor));
-    for (wrong, text) in [
-        (!unique, "an occurrence is leased, lost or waits twice"),
-        (!is_kept, "a lost run is kept that is exclusive, or too many are"),
-        (exclusive > 1, "two leases that are retried on expiry"),
-        (!grow || !below, "the fences of the leases are not in order"),
-        (stuck, "the cursor is on an occurrence that is neither leased nor offered"),
-    ] {
-        if wrong {
-            return Err(format!("  {text}: {record:?}"));
-        }
-    }
-    Ok(())
 }

@@ -4,10 +4,11 @@ use allora_conformance::{Fixture, reference::ReferenceModel};
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
-        Action, Applied, Batch, Due, DueQuery, History, HistoryCursor, HistoryEntry, HistoryQuery,
-        JobState, Notification, Notifier, Operation, Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryCursor,
+        HistoryEntry, HistoryQuery, JobState, Notification, Notifier, Operation, Page, Queries,
+        Reply, TimeSource,
     },
-    record::{HistoryBuffer, OpContext, Record, apply, next_fence},
+    record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
 use async_trait::async_trait;
 use futures::{StreamExt, channel::mpsc, stream::BoxStream};
@@ -59,6 +60,12 @@ pub(crate) trait Defect: Send + Sync + 'static {
     }
     fn query(query: DueQuery<'_>) -> DueQuery<'_> {
         query
+    }
+    fn claim_query(query: ClaimDue<'_>) -> ClaimDue<'_> {
+        query
+    }
+    fn due_claim(state: &JobState, claim_id: u128) -> Option<Claim> {
+        due_claim(state, claim_id)
     }
     fn listed(states: Vec<JobState>) -> Vec<JobState> {
         states
@@ -190,6 +197,14 @@ impl<D: Defect> Backend for Broken<D> {
 impl<D: Defect> Queries for Broken<D> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         Ok(self.model().find_due(D::query(query), time.without_store_clock()))
+    }
+    fn claims_due(&self) -> bool {
+        true
+    }
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let now = time.without_store_clock();
+        *self.shared.now.lock().unwrap() = Some(now);
+        Ok(self.model().claim_due(D::claim_query(query), now, D::due_claim))
     }
     async fn get(&self, name: &str) -> Result<JobState> {
         let Some(mut state) = self.model().get(&D::key(name)) else {

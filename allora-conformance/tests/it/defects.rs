@@ -4,13 +4,14 @@ use crate::broken::{Defect, Step};
 use allora_core::{
     Result,
     backend::{
-        Action, Claim, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry, ImportedProgress,
-        JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
+        Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry,
+        ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
     },
     record::HistoryBuffer,
     time::{saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
+use std::time::Duration;
 
 /// The claim, if the operation is one.
 fn claim_of(step: &Step<'_>) -> Option<Claim> {
@@ -645,5 +646,91 @@ pub(crate) struct TakesEmptiedForDeleted;
 impl Defect for TakesEmptiedForDeleted {
     fn min_fence_when_emptied(now: i64) -> i64 {
         now + 1
+    }
+}
+
+/// A query that is repeated claims, as if it had not been asked before.
+pub(crate) struct ForgetsItsQueries;
+impl Defect for ForgetsItsQueries {
+    fn claim_query(mut query: ClaimDue<'_>) -> ClaimDue<'_> {
+        query.is_repeated = false;
+        query
+    }
+}
+
+/// A query claims whatever is due, with or without a plan.
+pub(crate) struct ClaimsWithoutAPlan;
+impl Defect for ClaimsWithoutAPlan {
+    fn due_claim(state: &JobState, claim_id: u128) -> Option<Claim> {
+        let (head, lease) = (state.head.clone()?, Duration::from_secs(60));
+        Some(Claim::at_least_once(claim_id, state.fence, head, lease))
+    }
+}
+
+/// Grants one place of a concurrency key more than the limit.
+pub(crate) struct CountsKeysFromZero;
+impl Defect for CountsKeysFromZero {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match step.operation.action {
+            Action::ClaimKey(mut claim) => {
+                claim.limit += 1;
+                step.apply_instead(Action::ClaimKey(claim))
+            }
+            _ => step.apply(),
+        }
+    }
+}
+
+/// Stores no queue of a concurrency key: the first that asks has the next place.
+pub(crate) struct ForgetsTheQueue;
+impl Defect for ForgetsTheQueue {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Some(record) = &mut *step.record {
+            record.waiters.clear();
+        }
+        reply
+    }
+}
+
+/// Accepts the release of a place, and keeps it.
+pub(crate) struct KeepsReleasedKeys;
+impl Defect for KeepsReleasedKeys {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let before = step.record.clone();
+        let reply = step.apply();
+        if matches!(step.operation.action, Action::ReleaseKey { .. }) {
+            *step.record = before;
+        }
+        reply
+    }
+}
+
+/// Keeps the places of a concurrency key whose holders are silent.
+pub(crate) struct KeysOfTheDeadStay;
+impl Defect for KeysOfTheDeadStay {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if let (Action::ClaimKey(claim), Some(record)) = (&step.operation.action, &mut *step.record)
+        {
+            let until = whole_millis(saturating_add(step.context.now, claim.duration));
+            let over = record.leases.iter_mut().filter(|lease| lease.until <= step.context.now);
+            over.for_each(|lease| lease.until = until);
+        }
+        step.apply()
+    }
+}
+
+/// Takes every claim of a key for a new one.
+pub(crate) struct IgnoresTheClaimIdOfAKey;
+impl Defect for IgnoresTheClaimIdOfAKey {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        match step.operation.action {
+            Action::ClaimKey(mut claim) => {
+                let fence = step.record.as_ref().map_or(0, |record| record.fence);
+                claim.claim_id ^= (fence as u128) << 64;
+                step.apply_instead(Action::ClaimKey(claim))
+            }
+            _ => step.apply(),
+        }
     }
 }

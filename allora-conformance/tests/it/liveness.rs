@@ -201,6 +201,71 @@ fn an_every_node_job_runs_on_its_node_whatever_the_store_does() {
 }
 
 #[test]
+fn a_run_that_begins_after_its_lease_is_a_breach() {
+    for (began, is_late) in [(40, false), (42, true)] {
+        let scene = Scene::new();
+        let fence = scene.until(11).claim();
+        scene.trace.write(Seen::Awake("n".into(), false));
+        scene.until(began).trace.write(Seen::Began(scene.execution(fence)));
+        scene.trace.write(Seen::Over(scene.execution(fence)));
+        let kinds = scene.found();
+        assert_eq!(kinds.contains(&Kind::BegunTooLate), is_late, "{began}: {kinds:?}");
+    }
+}
+
+#[test]
+fn a_begun_run_that_is_released_does_not_count_as_an_attempt() {
+    for (begins, found) in [(false, vec![]), (true, vec![Kind::AttemptNotCounted])] {
+        let scene = Scene::new();
+        let fence = scene.until(11).claim();
+        if begins {
+            scene.trace.write(Seen::Began(scene.execution(fence)));
+            scene.trace.write(Seen::Over(scene.execution(fence)));
+        }
+        scene.act(Action::Release { fence });
+        let fence = scene.until(12).claim();
+        scene.run(fence);
+        assert_eq!(scene.until(20).found(), found);
+    }
+}
+
+#[test]
+fn triggers_before_a_due_occurrence_are_a_breach() {
+    for (triggers, found) in [(2, vec![]), (3, vec![Kind::ScheduleHeldBack])] {
+        let scene = Scene::new();
+        for n in 0..triggers {
+            let id = format!("t{n}");
+            scene.until(1).act(Action::Trigger { id: &id, scheduled_at: None });
+        }
+        for n in 0..triggers {
+            let state = scene.until(12 + n).state();
+            let head = state.head.clone().unwrap();
+            assert!(head.trigger.is_some());
+            let claim = Claim::at_least_once(1 + n as u128, state.fence, head, LEASE);
+            let fence = scene.act(Action::Claim(claim)).claimed().unwrap().fence;
+            scene.trace.write(Seen::Began(scene.execution(fence)));
+            scene.trace.write(Seen::Over(scene.execution(fence)));
+            let completion = Completion::Succeeded;
+            scene.act(Action::Complete { fence, then: Cursor::Keep, completion });
+        }
+        assert_eq!(scene.found(), found, "{triggers} triggers");
+    }
+}
+
+#[test]
+fn more_runs_than_the_concurrency_are_a_breach() {
+    let scene = Scene::new();
+    let [first, second] = [1, 2].map(|fence| {
+        let job = format!("other{fence}").as_str().into();
+        Execution { job, ..scene.execution(fence) }
+    });
+    scene.trace.write(Seen::Began(first));
+    assert_eq!(scene.found(), []);
+    scene.trace.write(Seen::Began(second));
+    assert_eq!(scene.found(), [Kind::TooManyRuns]);
+}
+
+#[test]
 fn many_requests_that_change_nothing_are_a_storm() {
     let scene = Scene::new();
     let fence = scene.until(10).claim();

@@ -132,4 +132,11 @@ teeth! {
     keeps_the_kind: KeepsTheKind;
     keeps_nothing: KeepsNothing;
     takes_emptied_for_deleted: TakesEmptiedForDeleted;
+    forgets_its_queries: ForgetsItsQueries;
+    claims_without_a_plan: ClaimsWithoutAPlan;
+    counts_keys_from_zero: CountsKeysFromZero;
+    forgets_the_queue: ForgetsTheQueue;
+    keeps_released_keys: KeepsReleasedKeys;
+    keys_of_the_dead_stay: KeysOfTheDeadStay;
+    ignores_the_claim_id_of_a_key: IgnoresTheClaimIdOfAKey;
 }

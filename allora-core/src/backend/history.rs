@@ -1,8 +1,13 @@
 //! The history: one entry for each attempt and for each range that was not run.
 
 use super::{NotRunReason, Occurrence, Outcome};
-use crate::{error::Result, time::Time};
+use crate::{
+    error::Result,
+    time::{Time, since},
+    trace,
+};
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// The history of all runs, within the size that the store keeps.
 ///
@@ -65,6 +70,30 @@ impl<'a> HistoryQuery<'a> {
     pub fn before(mut self, before: &'a HistoryCursor) -> Self {
         self.before = Some(before);
         self
+    }
+}
+
+/// The outcome of a manual trigger, if it has ended: of the entries of its job above the fence `after`.
+pub(crate) async fn outcome_of_trigger(
+    history: &dyn History,
+    (name, id): (&str, &str),
+    after: i64,
+) -> Result<Option<Outcome>> {
+    const PAGE: usize = 100;
+    let mut before = None;
+    loop {
+        let query = HistoryQuery { name: Some(name), before: before.as_ref(), limit: PAGE };
+        let entries = history.entries(query).await?;
+        for entry in entries.iter().take_while(|entry| entry.fence > after) {
+            let trigger = entry.occurrence.trigger.as_deref();
+            if entry.is_final() && trigger.is_some_and(|other| trace::is_same(other, id)) {
+                return Ok(Some(entry.outcome.clone()));
+            }
+        }
+        before = match entries.last() {
+            Some(last) if entries.len() == PAGE && last.fence > after => Some(last.cursor()),
+            _ => return Ok(None),
+        };
     }
 }
 
@@ -144,6 +173,11 @@ impl HistoryEntry {
     /// The entry's key: the page after it begins below this.
     pub fn cursor(&self) -> HistoryCursor {
         HistoryCursor { fence: self.fence, name: self.name.clone() }
+    }
+
+    /// The duration of the run, by the clock that decided; `None` for a range, and while the run is active.
+    pub fn duration(&self) -> Option<Duration> {
+        Some(since(self.ended_at?, self.started_at?))
     }
 
     /// `true` if no other attempt at the occurrence follows this one.

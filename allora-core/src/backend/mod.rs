@@ -16,6 +16,7 @@ mod reply;
 mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
+pub(crate) use history::outcome_of_trigger;
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
 pub use key::{ClaimKey, Waiter};
 pub use notifier::{Notification, Notifier};
@@ -25,7 +26,7 @@ pub use operation::{
 };
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
-pub use queries::{Due, DueQuery, Page, Queries};
+pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Queries};
 pub use reply::{Applied, Reply};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
@@ -131,7 +132,10 @@ use std::{fmt, sync::Arc};
 ///    is offered again, as one more attempt. Cases:
 ///    `lease::no_other_node_claims_a_leased_occurrence`,
 ///    `lease::a_silent_nodes_run_expires_and_runs_again`,
-///    `lease::an_active_occurrence_is_not_skipped`.
+///    `lease::an_active_occurrence_is_not_skipped`. Its holder may leave it out:
+///    `due_claims::the_holder_of_a_lease_moves_it_past_what_is_not_run`,
+///    `due_claims::the_holder_of_a_lease_ends_it_if_nothing_is_to_be_run`,
+///    `due_claims::what_the_holder_of_a_lease_passes_over_is_one_entry`.
 /// 15. *An at-most-once lease that ends is a lost run*, recorded once and not run again. Until then
 ///    it keeps exclusive runs away. Cases: `at_most_once::a_silent_run_is_lost_when_its_lease_ends`,
 ///    `at_most_once::an_exclusive_run_waits_for_the_one_before`,

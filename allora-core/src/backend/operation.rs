@@ -282,9 +282,17 @@ pub enum RetryCause<'a> {
 
 /// A move of the cursor without a run, made if the record still has this generation and its head
 /// is the expected one and due.
+///
+/// The holder of a lease makes it with the [fence](Self::by_holder) of the lease, if the catch-up
+/// policy leaves out the occurrence that [`claim_due`](super::Queries::claim_due) has claimed. If the
+/// new cursor is due, the lease is kept for it under a new fence, and the reply is `Claimed`. Otherwise
+/// the lease ends as if the occurrence had not been claimed. Repeated after a lost reply, it changes
+/// nothing, and the record shows the lease with its `claim_id`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Advance {
+    /// The fence of the lease of the expected occurrence; `None` if it is not leased. Default: `None`.
+    pub holder: Option<i64>,
     /// The generation that was read.
     pub generation: i64,
     /// The cursor that was read.
@@ -298,7 +306,20 @@ pub struct Advance {
 impl Advance {
     /// Moves the cursor from `expected` to `then`.
     pub fn new(generation: i64, expected: Time, not_run: NotRun, then: Option<NextRun>) -> Self {
-        Self { generation, expected, not_run, then }
+        Self { holder: None, generation, expected, not_run, then }
+    }
+
+    /// `true` if the occurrences that are not run are between the old cursor and the new one.
+    pub(crate) fn is_forward(&self) -> bool {
+        self.not_run.last >= self.expected
+            && self.then.is_none_or(|next| next.scheduled_at > self.not_run.last)
+    }
+
+    /// Made by the holder of the lease under this fence.
+    #[must_use]
+    pub fn by_holder(mut self, fence: i64) -> Self {
+        self.holder = Some(fence);
+        self
     }
 }
 

@@ -1,7 +1,10 @@
 //! Queries: reads that are not about one known name.
 
-use super::{JobState, TimeSource};
-use crate::{error::Result, time::Time};
+use super::{Claimed, JobState, TimeSource};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    time::Time,
+};
 use async_trait::async_trait;
 
 /// Queries over the jobs of a store. A backend without them runs jobs in code with leases and every
@@ -19,6 +22,14 @@ use async_trait::async_trait;
 ///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
 ///    `stored::stored_jobs_and_jobs_in_code_are_listed_page_by_page`,
 ///    `lifecycle::the_records_of_nodes_are_in_no_list_and_no_search`.
+/// 3. *A query that claims does what claims of the heads do*, and no other node has these claims. Cases:
+///    `due_claims::a_query_claims_as_a_claim_of_the_head_does`,
+///    `due_claims::a_query_claims_only_what_needs_no_plan`,
+///    `due_claims::of_what_is_due_the_earliest_is_claimed_first`,
+///    `due_claims::two_nodes_never_claim_the_same_schedule`,
+///    `due_claims::a_query_whose_reply_was_lost_finds_its_claims_again`,
+///    `due_claims::a_query_claims_nothing_after_not_after`,
+///    `due_claims::a_claimed_schedule_that_is_silent_is_found_again`.
 #[async_trait]
 pub trait Queries: Send + Sync {
     /// Records that want attention. Needs no operation beside it: the reply carries the store's
@@ -30,6 +41,31 @@ pub trait Queries: Send + Sync {
     /// # Cancel safety
     /// Nothing is changed.
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due>;
+
+    /// `true` if [`claim_due`](Self::claim_due) can be called. Default: `false`; nodes then find what is
+    /// due and claim it by operations.
+    fn claims_due(&self) -> bool {
+        false
+    }
+
+    /// Finds stored schedules whose heads are due, the earliest first, and claims these heads in the
+    /// same step. Each record is as if the [claim of its head](crate::record::due_claim) had been
+    /// applied to it. Nodes that call it at the same time do not claim the same records, and do not wait
+    /// for each other; the fence decides in any case. Records for which there is no such claim are left
+    /// to [`find_due`](Self::find_due). So may be others: the reply can be short while something is due.
+    ///
+    /// Default: unsupported.
+    ///
+    /// # Errors
+    /// `Unavailable`: records may have been claimed. The same query [repeated](ClaimDue::repeated)
+    /// returns them. What is not found again runs when its lease has ended.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have claimed records, as after an error.
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let _ = (query, time);
+        Err(Error::new(ErrorKind::Unsupported, "the store cannot find and claim in one step"))
+    }
 
     /// The job of this name, stored or in code.
     ///
@@ -119,6 +155,66 @@ impl Due {
     /// The records found at `now`, and when the next one wants attention.
     pub fn new(now: Time, found: Vec<JobState>, next_due: Option<Time>) -> Self {
         Self { now, found, next_due }
+    }
+}
+
+/// The records to find and claim: of these kinds, due by the store's clock, at most `limit`.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ClaimDue<'a> {
+    /// The node that claims.
+    pub node: &'a str,
+    /// The kinds that the node can run.
+    pub kinds: &'a [&'a str],
+    /// The most records to claim.
+    pub limit: usize,
+    /// A random number for the claims of this query.
+    pub claim_id: u128,
+    /// Nothing is claimed after this time. With it, no copy of the query that is late claims records
+    /// after the reply to its repetition.
+    pub not_after: Option<Time>,
+    /// The reply to this query was lost, and it is the last query of its node. What it has claimed is
+    /// returned, as far as that still is of these kinds and leased under its `claim_id`, without a
+    /// request to cancel it. Nothing is claimed.
+    pub is_repeated: bool,
+}
+
+impl<'a> ClaimDue<'a> {
+    /// At most `limit` records of these kinds, for this node.
+    pub fn new(node: &'a str, claim_id: u128, kinds: &'a [&'a str], limit: usize) -> Self {
+        Self { node, kinds, limit, claim_id, not_after: None, is_repeated: false }
+    }
+
+    /// Claims nothing after this time.
+    #[must_use]
+    pub fn not_after(mut self, not_after: Time) -> Self {
+        self.not_after = Some(not_after);
+        self
+    }
+
+    /// Asked again, because the reply was lost.
+    #[must_use]
+    pub fn repeated(mut self) -> Self {
+        self.is_repeated = true;
+        self
+    }
+}
+
+/// The result of a query that claims.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClaimedDue {
+    /// The store's time.
+    pub now: Time,
+    /// The claimed records, in any order. Each is as it is after the claim: its leases have that of the
+    /// claim. Dead letters may be missing.
+    pub claimed: Vec<(JobState, Claimed)>,
+}
+
+impl ClaimedDue {
+    /// The records claimed at `now`.
+    pub fn new(now: Time, claimed: Vec<(JobState, Claimed)>) -> Self {
+        Self { now, claimed }
     }
 }
 

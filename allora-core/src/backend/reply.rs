@@ -1,6 +1,6 @@
 //! Replies to operations.
 
-use super::{Claimed, JobState};
+use super::{Claimed, HistoryEntry, JobState};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -17,18 +17,28 @@ pub struct Applied {
     /// The highest fence of the tombstones that the store has removed, or that are as good as
     /// removed. It tells a job whose tombstone is gone from a store that was emptied. Default: 0.
     pub min_fence: i64,
+    /// The history entries of the runs whose leases had ended, and that these operations recorded as
+    /// lost or expired. Default: empty.
+    pub lapsed: Vec<HistoryEntry>,
 }
 
 impl Applied {
     /// The replies to operations that were decided at `now`.
     pub fn new(now: Time, replies: Vec<Result<Reply>>) -> Self {
-        Self { now, replies, min_fence: 0 }
+        Self { now, replies, min_fence: 0, lapsed: Vec::new() }
     }
 
     /// With the highest fence of the removed tombstones.
     #[must_use]
     pub fn min_fence(mut self, min_fence: i64) -> Self {
         self.min_fence = min_fence;
+        self
+    }
+
+    /// With the entries of lost and expired runs.
+    #[must_use]
+    pub fn lapsed(mut self, lapsed: Vec<HistoryEntry>) -> Self {
+        self.lapsed = lapsed;
         self
     }
 

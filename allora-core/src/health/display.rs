@@ -1,6 +1,6 @@
 //! Health as text: one line for each fact, for an operator.
 
-use super::{Health, NodesStatus, Notifications};
+use super::{Health, KindCapacity, NodesStatus, Notifications};
 use crate::time::{Time, since};
 use chrono::SecondsFormat;
 use std::{fmt, time::Duration};
@@ -72,6 +72,9 @@ impl Health {
                  concurrency",
                 written(since)
             )?;
+        }
+        for KindCapacity { kinds, limit, used } in &self.kind_capacity {
+            write!(f, "\ncapacity: {used} of {limit} runs of the kind {}", one_line(kinds))?;
         }
         if self.unresolved_claims > 0 {
             write!(f, "\nclaims: {} without a reply; repeated", self.unresolved_claims)?;

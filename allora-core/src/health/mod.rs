@@ -33,6 +33,10 @@ pub struct Health {
     pub clock_offset_ms: Option<i64>,
     /// The capacity for runs.
     pub capacity: CapacityStatus,
+    /// The capacity of the handlers that have a limit of their own
+    /// ([`Builder::kind_concurrency`](crate::Builder::kind_concurrency)), in the order in which the
+    /// limits were set.
+    pub kind_capacity: Vec<KindCapacity>,
     /// The number of claims whose reply was lost. Each reserves capacity until it is resolved.
     pub unresolved_claims: usize,
     /// The number of jobs in code on this node.
@@ -122,6 +126,8 @@ pub enum StorePart {
     Pruning,
     /// The records of the nodes.
     Registry,
+    /// The concurrency keys of jobs that run on every node.
+    Keys,
 }
 
 impl StorePart {
@@ -134,6 +140,7 @@ impl StorePart {
             StorePart::Ends => "ends",
             StorePart::Pruning => "pruning",
             StorePart::Registry => "registry",
+            StorePart::Keys => "keys",
         }
     }
 }
@@ -168,6 +175,18 @@ pub struct CapacityStatus {
     pub used: usize,
     /// The time since which due occurrences wait for capacity, if that is reported.
     pub full_since: Option<Time>,
+}
+
+/// The capacity of a handler of stored schedules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindCapacity {
+    /// The kinds, as the text of their pattern.
+    pub kinds: String,
+    /// The largest number of simultaneous runs on this node.
+    pub limit: usize,
+    /// The number of active runs.
+    pub used: usize,
 }
 
 /// A job that does not run on this node.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, Result},
-    name::check_key,
+    name::{check_key, key_record},
 };
 use std::{fmt, sync::Arc};
 
@@ -17,6 +17,7 @@ use std::{fmt, sync::Arc};
 /// let key: ConcurrencyKey = "tapes:2".parse().unwrap();
 /// assert_eq!(key, ConcurrencyKey::new("tapes", 2));
 /// assert_eq!(ConcurrencyKey::new("tapes", 1).to_string(), "tapes");
+/// assert_eq!(&*key.record(), "allora:key:tapes");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -34,6 +35,13 @@ impl ConcurrencyKey {
     /// This key, for at most `limit` active runs.
     pub fn new(key: impl Into<Arc<str>>, limit: u32) -> Self {
         Self { key: key.into(), limit }
+    }
+
+    /// The name of the key's record in the store. Its leases are the holders: the trigger of each is the
+    /// job, and the scheduled time that since which the job has waited. A job that runs on every node has
+    /// ` on ` and the id of the node behind its name.
+    pub fn record(&self) -> Arc<str> {
+        key_record(&self.key)
     }
 
     pub(super) fn check(&self) -> Result {

@@ -4,11 +4,12 @@ use super::ConcurrencyKey;
 use crate::{
     backend::NextRun,
     error::{Error, Result},
-    schedule::jitter,
+    name::check_word,
+    schedule::{AnySchedule, jitter, parse_period},
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeSet, fmt::Write, time::Duration};
 
 /// The settings of a job, apart from its schedule and its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,12 @@ pub struct Settings {
     pub concurrency_key: Option<ConcurrencyKey>,
     /// The longest wait for the concurrency key. Occurrences that wait longer are skipped.
     pub max_key_wait: Option<Duration>,
+    /// The team or person that is responsible for a stored schedule: one word. It changes nothing about
+    /// its runs.
+    pub owner: Option<String>,
+    /// The tags of a stored schedule, by which operators select it: one word each, without a comma. They
+    /// change nothing about its runs.
+    pub tags: BTreeSet<String>,
     /// The nodes that run an occurrence: one or all.
     pub placement: Placement,
     /// The version of the definition in the user's build.
@@ -152,6 +159,31 @@ impl Default for Retry {
 /// given. It is longer than two poll intervals.
 const MISSED_AFTER: Duration = Duration::from_secs(10);
 
+/// The settings that do not matter for a claim without a plan: its holder applies them.
+const LATER: [&str; 11] = [
+    "zone", "catch-up", "window", "overlap", "retry", "timeout", "delay", "jitter", "start", "end",
+    "max-runs",
+];
+
+/// The lease of a job with the definition of this text, if it runs at least once and has no
+/// concurrency key. `None` also for a text with words that this build does not know.
+pub(crate) fn unkeyed_lease(definition: &str) -> Option<Duration> {
+    let mut parts = definition.split(';').map(str::trim);
+    let schedule = parts.next()?;
+    if schedule.is_empty() || schedule.starts_with("@v") {
+        return None;
+    }
+    let mut lease = None;
+    for part in parts {
+        match part.split_once(' ').unwrap_or((part, "")) {
+            ("at-least-once", period) => lease = Some(parse_period(period.trim()).ok()?),
+            (name, _) if LATER.contains(&name) || AnySchedule::is_rule(part) => {}
+            _ => return None,
+        }
+    }
+    lease.filter(|lease| (SECOND..=DAY).contains(lease))
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -211,15 +243,13 @@ impl Settings {
         }
         if let Some(key) = &self.concurrency_key {
             key.check()?;
-            if self.placement == Placement::EveryNode {
-                return wrong(
-                    "a job that runs on every node has no concurrency key, because the store has no \
-                     record of it; leave one of the two away",
-                );
-            }
         } else if self.max_key_wait.is_some() {
             return wrong("`max_key_wait` needs a concurrency key; add `concurrency_key(key, n)`");
         }
+        if let Some(owner) = &self.owner {
+            check_word("owner", owner)?;
+        }
+        self.tags.iter().try_for_each(|tag| check_word("tag", tag))?;
         if self.max_runs == Some(0) {
             return wrong("`max_runs` is 0; use at least 1, or do not add the job");
         }
@@ -303,6 +333,13 @@ impl Settings {
         if let Some(wait) = self.max_key_wait {
             words.push(format!("max-key-wait {}", millis(wait)));
         }
+        if let Some(owner) = &self.owner {
+            words.push(format!("owner {owner}"));
+        }
+        if !self.tags.is_empty() {
+            let tags: Vec<&str> = self.tags.iter().map(String::as_str).collect();
+            words.push(format!("tags {}", tags.join(",")));
+        }
         if let Some(timeout) = self.timeout {
             words.push(format!("timeout {}", millis(timeout)));
         }
@@ -343,12 +380,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_key_needs_one_and_a_job_on_every_node_has_none() {
+    fn a_wait_for_a_key_needs_one() {
         let key = || Some(ConcurrencyKey::new("k", 2));
         check(|s| s.max_key_wait = Some(SECOND), "needs a concurrency key");
         check(|s| (s.concurrency_key, s.max_key_wait) = (key(), Some(SECOND)), "");
         check(|s| (s.concurrency_key, s.max_key_wait) = (key(), Some(Duration::ZERO)), "whole");
-        check(|s| (s.concurrency_key, s.placement) = (key(), Placement::EveryNode), "every node");
+        check(|s| (s.concurrency_key, s.placement) = (key(), Placement::EveryNode), "");
         check(|s| s.concurrency_key = Some(ConcurrencyKey::new("k", 0)), "limit 0");
     }
 

@@ -60,6 +60,11 @@ impl JobSpec {
         Self { job, settings: Arc::new(settings), payload: None, is_quiet: false }
     }
 
+    /// The kind of a stored schedule; empty for a job in code.
+    pub(crate) fn kind(&self) -> Arc<str> {
+        self.payload.as_ref().map(|payload| payload.kind.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn carrying(mut self, payload: Payload) -> Self {
         self.payload = Some(Arc::new(payload));
         self
@@ -160,7 +165,12 @@ impl JobSpec {
     /// [`Run::mutex_fence`](crate::Run::mutex_fence).
     ///
     /// The key's record is in the store, among the jobs in code, under `allora:key:` and the key.
-    /// Pausing it stops all jobs of the key. Deleting it frees all places.
+    /// Pausing it stops all jobs of the key. Deleting it ends the runs that hold it, when their places
+    /// are extended next. A record that no job has held or waited for in a week is removed; the fences
+    /// of the key continue.
+    ///
+    /// A job that runs [on every node](Self::on_every_node) has a place for each of its runs, one after
+    /// the other or as many at once as the limit says. It waits for the store, as other jobs do.
     pub fn concurrency_key(self, key: impl Into<Arc<str>>, limit: u32) -> Self {
         let key = ConcurrencyKey::new(key, limit);
         self.set(|settings| settings.concurrency_key = Some(key))
@@ -180,19 +190,22 @@ impl JobSpec {
     }
 
     /// Runs on every node, independently of the others, instead of on one. The store has no record
-    /// of the job. Occurrences that were missed while the node was down are not caught up.
+    /// of the job, and the job does not depend on it, unless it has a
+    /// [concurrency key](Self::concurrency_key). Occurrences that were missed while the node was down
+    /// are not caught up.
     pub fn on_every_node(self) -> Self {
         self.set(|settings| settings.placement = Placement::EveryNode)
     }
 
     /// The version of the definition. A node whose build declares a lower version than the stored
     /// one does not redefine the job, so that an old build that is restarted during a roll-out does
-    /// not restore its definition. Such a node does not run the job
-    /// ([`DefinitionConflict`](crate::Event::DefinitionConflict)).
+    /// not restore its definition. Such a node runs the job by the stored definition
+    /// ([`DefinitionAdopted`](crate::Event::DefinitionAdopted)), if it can read all of it; otherwise it
+    /// leaves the job to other nodes ([`DefinitionConflict`](crate::Event::DefinitionConflict)).
     ///
     /// A build without a version has version 0. So once a version is in the store, every later edit
-    /// of the job needs the same version or a higher one: an edit that leaves the version away
-    /// is treated as an older build. Default: 0.
+    /// of the job needs the same version or a higher one: an edit without it is treated as an older
+    /// build. A change of the closure alone is no change of the definition. Default: 0.
     pub fn version(self, version: u64) -> Self {
         self.set(|settings| settings.version = version)
     }

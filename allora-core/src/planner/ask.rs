@@ -16,7 +16,7 @@ use crate::{
     backend::{MAX_BYTES, OPERATION_BYTES},
     event::Event,
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec},
-    time::{Time, since},
+    time::{Time, saturating_add, since},
 };
 use std::{cmp::Reverse, time::Duration};
 
@@ -29,9 +29,11 @@ impl Planner {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
+        self.take_turns(now);
         // An unresolved claim may have won.
         let room = room.saturating_sub(self.unresolved() + self.reserved());
         self.has_room = room > 0;
+        self.take_from_aside();
         let mut requests = Vec::new();
         let mut claims = 0;
         let repeats = self.repeat_at().is_some_and(|at| at <= now);
@@ -46,19 +48,29 @@ impl Planner {
         sort_claims(&mut requests);
         // In front of the claims, which may be for the same keys.
         requests.splice(..0, self.release_keys(now));
+        let left = self.window.size().saturating_sub(requests.len());
+        requests.extend(self.ask_about_claimed(now, left));
+        let query = self.ask_query(now, room.saturating_sub(claims));
+        let (query_at, query_waits) = self.query_at(now, room.saturating_sub(claims));
         let (next_at, repeat_at) = (self.next_up().map(|(at, ..)| at), self.repeat_at());
-        let release_at = self.release_at();
+        let release_at = self.release_at().into_iter().chain(self.claimed_at()).min();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
-        let full = is_due(next_at) && !is_due(repeat_at) && !is_due(release_at) && claims >= room;
+        let waits = is_due(next_at) && claims >= room || query_waits;
+        let full = waits && !is_due(repeat_at) && !is_due(release_at);
+        if full {
+            self.doubt(now);
+        }
         // Due jobs wait for the end of a run. A claim without a reply does not wait.
-        let next_at = next_at.filter(|_| !full);
-        let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).min();
+        let next_at = next_at.filter(|at| !full || *at > now);
+        let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).chain(query_at).min();
         let counting = std::mem::take(&mut self.counting);
         self.walking = counting.len();
-        let wake_at = if counting.is_empty() { wake_at } else { Some(now) };
+        let looks_again = !counting.is_empty() || (self.has_aside() && claims < room);
+        let wake_at = if looks_again { Some(now) } else { wake_at };
         counting.into_iter().for_each(|id| self.wake(id, Some(now)));
-        Tick { requests, wake_at, more, full, removed: std::mem::take(&mut self.removed) }
+        let removed = std::mem::take(&mut self.removed);
+        Tick { requests, query, wake_at, more, full, removed }
     }
 
     /// `true` if other nodes claim the same occurrences.
@@ -179,6 +191,11 @@ impl Planner {
         let slot = self.slots.get_mut(id)?;
         // It may have been in the queue twice.
         slot.wake_at.take_if(|wake_at| *wake_at == at)?;
+        let had_key = slot.key.as_ref().is_some_and(|key| key.may_be_held());
+        if self.put_aside(id, at) {
+            return None;
+        }
+        let slot = self.slots.get_mut(id)?;
         let action = match slot.phase {
             Phase::Known(_) => self.due(id, now, events),
             _ => registration(slot, now),
@@ -188,7 +205,11 @@ impl Planner {
             Ok(Some(action)) => {
                 let slot = self.slots.get_mut(id)?;
                 slot.exchange = Exchange::Asked { newer: false };
-                Some(request(id, slot, action))
+                let request = request(id, slot, action);
+                if request.is_claim() {
+                    self.take_kind_room(id, had_key);
+                }
+                Some(request)
             }
             Err(fault) => {
                 self.turn_off(id, Off::Invalid(fault.to_string()), now, events);
@@ -232,6 +253,7 @@ impl Planner {
     ) -> Result<Option<RequestAction>, InvalidNextAt> {
         let Self { poll, lost_after, extra_attempts, .. } = *self;
         let claim_id = self.next_claim_id;
+        let turn = self.slots.get(id).map_or(Duration::ZERO, |slot| self.turn_of(slot));
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);
@@ -241,6 +263,7 @@ impl Planner {
         let Phase::Known(known) = phase else { return Ok(None) };
         let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
         let due_at = known.due_at;
+        let decision = in_turn(decision, known, turn, now);
         let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;
         let is_adopted = matches!(&slot.origin, Origin::Code(code) if code.is_adopted);
         let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
@@ -272,6 +295,7 @@ impl Planner {
             }
             Decision::Claim { claim, then } => {
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
+                self.took_turn(turn, now);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
                 RequestAction::Claim(Box::new(PendingClaim { claim, then, late, lease_end: None }))
             }
@@ -288,9 +312,26 @@ impl Planner {
     }
 }
 
+/// The decision of a node that leaves due occurrences to others for the time `turn`. After that, it reads
+/// the record, and claims what is still due.
+fn in_turn(decision: Decision, known: &Known, turn: Duration, now: Time) -> Decision {
+    // The time from which the wake-up counts.
+    let since = known.wants_attention().filter(|_| !turn.is_zero());
+    match (&decision, since) {
+        (Decision::Claim { .. }, Some(since)) if now < saturating_add(since, turn) => {
+            Decision::Wait
+        }
+        // The two clocks are not quite alike: a read within the second half counts.
+        (Decision::Claim { .. }, Some(since)) if known.as_of < saturating_add(since, turn / 2) => {
+            Decision::Read
+        }
+        _ => decision,
+    }
+}
+
 /// Decides about a job. If its schedule must be walked, one slice of that comes first; the decision
 /// is [`Walk`](Decision::Walk) if there is more. `walking`: the number of jobs that share a slice.
-fn walk_and_decide(
+pub(super) fn walk_and_decide(
     name: &str,
     spec: &JobSpec,
     known: &Known,

@@ -10,7 +10,7 @@ use super::{
     wake_up::NOW,
 };
 use crate::{
-    backend::{Action, ClaimKey, Claimed, JobState, NotRunReason, Operation, Reply},
+    backend::{Action, ClaimKey, Claimed, JobState, Lease, NotRunReason, Operation, Reply},
     event::Event,
     health::{KeyHolder, KeyWait},
     name::key_record,
@@ -57,7 +57,10 @@ pub(super) enum KeyState {
 pub(crate) struct KeyClaim {
     key: Arc<str>,
     record: Arc<str>,
+    /// The job.
     job: Arc<str>,
+    /// The job in the record of the key: of one that runs on every node, with the node.
+    holder: Arc<str>,
     claim_id: u128,
     limit: u32,
     due_at: Time,
@@ -98,13 +101,13 @@ impl KeyClaim {
     }
 
     pub(crate) fn operation(&self) -> ClaimKey<'_> {
-        let Self { claim_id, limit, job, due_at, .. } = self;
-        ClaimKey::new(*claim_id, *limit, job, *due_at, LEASE).waiting_since(self.since)
+        let Self { claim_id, limit, holder, due_at, .. } = self;
+        ClaimKey::new(*claim_id, *limit, holder, *due_at, LEASE).waiting_since(self.since)
     }
 
     /// Its place in the order in which claims are sent.
     pub(super) fn place(&self) -> (Time, Arc<str>) {
-        (self.due_at, self.job.clone())
+        (self.due_at, self.holder.clone())
     }
 }
 
@@ -183,7 +186,9 @@ impl Planner {
         let is_reserved = |slot: &Slot| {
             slot.exchange.is_idle() && slot.key.as_ref().is_some_and(|key| key.may_be_held())
         };
-        self.keyed.iter().filter(|id| self.slots.get(**id).is_some_and(is_reserved)).count()
+        let keyed = self.keyed.iter();
+        let by_keys = keyed.filter(|id| self.slots.get(**id).is_some_and(is_reserved)).count();
+        by_keys + self.reserved_by_queries()
     }
 
     /// The waits for keys, if one of them has changed since the last call.
@@ -256,6 +261,10 @@ impl Planner {
             record: key_record(&setting.key),
             key: setting.key,
             job: slot.name.clone(),
+            holder: match &self.every_node {
+                Some(node) => format!("{}{}", slot.name, on(node)).into(),
+                None => slot.name.clone(),
+            },
             claim_id: claim_id.wrapping_sub(1),
             limit: setting.limit,
             due_at,
@@ -298,18 +307,18 @@ impl Planner {
         };
         let live = state.leases.iter().filter(|lease| lease.until > now);
         let holders = live.map(|lease| KeyHolder {
-            job: lease.occurrence.trigger.clone().unwrap_or_default(),
+            job: job_of(lease),
             node: lease.node.clone(),
             since: lease.started_at,
         });
         let holders: Vec<KeyHolder> = holders.collect();
-        let is_same = |lease: &crate::backend::Lease| {
+        let is_same = |lease: &Lease| {
             lease.due_at == claim.due_at
-                && lease.occurrence.trigger.as_deref() == Some(&*claim.job)
+                && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
                 && lease.until > now
         };
         let is_claimed_elsewhere = state.leases.iter().any(is_same);
-        let place = (claim.due_at, &*claim.job);
+        let place = (claim.due_at, &*claim.holder);
         let mine = state.waiters.iter().find(|waiter| waiter.place() == place);
         let waits_since = mine.map_or(now, |waiter| waiter.since);
         let waits_since = key.claim.since.unwrap_or(now).min(waits_since);
@@ -452,6 +461,17 @@ impl Planner {
         }
         std::mem::take(&mut self.releases)
     }
+}
+
+/// The end of the name of a job that runs on every node, in the record of its key.
+fn on(node: &str) -> String {
+    format!(" on {node}")
+}
+
+/// The job that holds a place of a key.
+fn job_of(lease: &Lease) -> String {
+    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
+    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder).to_owned()
 }
 
 fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {

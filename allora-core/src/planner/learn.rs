@@ -121,7 +121,8 @@ impl Planner {
     pub(super) fn look_again(&mut self, id: SlotId) {
         let Some(slot) = self.slots.get(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
-        let mut at = known.wants_attention();
+        let turn = self.turn_of(slot);
+        let mut at = known.wants_attention().map(|at| saturating_add(at, turn));
         if !slot.is_stored() {
             let recheck_at = known.recheck_at(self.poll);
             at = Some(at.map_or(recheck_at, |at| at.min(recheck_at)));

@@ -3,11 +3,14 @@
 use super::{
     congestion_window::CongestionWindow,
     contention::Contention,
+    due_claims::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    limited::Limited,
     slot::{Code, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
+    turn::Turns,
     wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };
@@ -47,6 +50,8 @@ pub(crate) struct Planner {
     pub(super) keyed: BTreeSet<SlotId>,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
+    /// The handlers with a limit of their own.
+    pub(super) limited: Vec<Limited>,
     /// A wait for a key has changed since it was published.
     pub(super) key_changed: bool,
     /// The time of the last tick or reply.
@@ -54,8 +59,10 @@ pub(crate) struct Planner {
     /// The number of the last tick or search.
     pub(super) tick: u64,
     pub(super) stored: WorkingSet,
+    pub(super) due_claims: DueClaims,
     pub(super) window: CongestionWindow,
     pub(super) contention: Contention,
+    pub(super) turns: Turns,
     /// A random number of this node, which ranks the jobs.
     pub(super) seed: u64,
     /// Ids never repeat: they count up from a random number of 128 bits.
@@ -69,6 +76,8 @@ pub(crate) struct Planner {
     pub(super) has_room: bool,
     /// The number of attempts beyond the retry policy for runs without a result.
     pub(super) extra_attempts: u32,
+    /// The node's id, if the jobs run on every node: each has a place of a concurrency key for itself.
+    pub(super) every_node: Option<Arc<str>>,
 }
 
 /// A job in code, with its definition.
@@ -104,12 +113,15 @@ impl Planner {
             removed: Vec::new(),
             keyed: BTreeSet::new(),
             releases: Vec::new(),
+            limited: Vec::new(),
             key_changed: false,
             now: NOW,
             tick: 0,
             stored: WorkingSet::default(),
+            due_claims: DueClaims::default(),
             window: CongestionWindow::default(),
             contention: Contention::default(),
+            turns: Turns::default(),
             seed: claims as u64,
             first_claim_id: claims,
             next_claim_id: claims,
@@ -118,7 +130,14 @@ impl Planner {
             abandoned_after: MINUTE,
             has_room: true,
             extra_attempts: EXTRA_ATTEMPTS,
+            every_node: None,
         }
+    }
+
+    /// The jobs run on every node, of which this one has the id `node`.
+    pub(crate) fn on_every_node(mut self, node: Arc<str>) -> Self {
+        self.every_node = Some(node);
+        self
     }
 
     /// Sets the time after which this node replaces a stored definition that it cannot read, if a
@@ -226,6 +245,7 @@ impl Planner {
     /// a clock that was ahead.
     pub(crate) fn on_clock_set_back(&mut self) {
         self.failing.clock_was_set_back();
+        self.doubt(self.now);
         self.ask_for_keys_now();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.mark_dirty(id));
@@ -317,10 +337,10 @@ impl Planner {
     }
 }
 
-pub(super) fn not_run(name: Arc<str>, first: Time, range: &NotRun) -> Event {
+pub(super) fn not_run(name: Arc<str>, kind: Arc<str>, first: Time, range: &NotRun) -> Event {
     let NotRun { last, count, reason } = *range;
     match range.outcome() {
-        Outcome::Skipped => Event::OccurrencesSkipped { name, first, last, count, reason },
-        _ => Event::OccurrencesMissed { name, first, last, count, reason },
+        Outcome::Skipped => Event::OccurrencesSkipped { name, kind, first, last, count, reason },
+        _ => Event::OccurrencesMissed { name, kind, first, last, count, reason },
     }
 }

@@ -12,10 +12,12 @@ mod backlog;
 mod congestion_window;
 mod contention;
 mod decide;
+mod due_claims;
 mod failing;
 mod key;
 mod known;
 mod learn;
+mod limited;
 mod machine;
 mod published;
 mod reply;
@@ -26,10 +28,12 @@ mod slots;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod wake_up;
 mod working_set;
 
 pub(crate) use ahead::waits_until;
+pub(crate) use due_claims::DueRequest;
 pub(crate) use key::{HeldKey, KeyRelease};
 pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, Planner};
 pub(crate) use published::PlannedJob;

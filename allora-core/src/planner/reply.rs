@@ -70,10 +70,16 @@ impl Planner {
         let Answer { reply, now, min_fence } = answer;
         self.now = now;
         let id = request.slot;
-        if let RequestAction::ReleaseKey(release) = request.action {
-            self.on_release_reply(*release, &reply);
-            return None;
-        }
+        let request = match request.action {
+            RequestAction::ReleaseKey(release) => {
+                self.on_release_reply(*release, &reply);
+                return None;
+            }
+            RequestAction::Claimed(unplanned) => {
+                return self.on_claimed_reply(*unplanned, reply, now, events);
+            }
+            action => Request { action, ..request },
+        };
         let slot = self.slots.get_mut(id)?;
         slot.replied_in = self.tick;
         self.failing.answered(id);
@@ -139,8 +145,9 @@ impl Planner {
                     && !given_up.is_cancelled
                 {
                     let GiveUp { occurrence, attempts, .. } = *given_up;
-                    let (name, scheduled_at) = (slot.name.clone(), occurrence.scheduled_at);
-                    events.push(Event::GivenUp { name, scheduled_at, attempts });
+                    let (name, kind) = (slot.name.clone(), slot.spec.kind());
+                    let scheduled_at = occurrence.scheduled_at;
+                    events.push(Event::GivenUp { name, kind, scheduled_at, attempts });
                 }
                 self.mark_dirty(id);
                 None
@@ -169,7 +176,12 @@ impl Planner {
         if let RequestAction::Advance(advance) = asked
             && state.cursor == advance.then
         {
-            events.push(not_run(slot.name.clone(), advance.expected, &advance.not_run));
+            events.push(not_run(
+                slot.name.clone(),
+                slot.spec.kind(),
+                advance.expected,
+                &advance.not_run,
+            ));
         }
         let has_ended = slot.updated_in == self.tick;
         self.learn(id, state, now, events);
@@ -261,6 +273,10 @@ impl Planner {
                     self.on_lost_release(*release);
                     continue;
                 }
+                RequestAction::Claimed(unplanned) => {
+                    self.on_lost_claimed(*unplanned);
+                    continue;
+                }
                 action => action,
             };
             let Some(slot) = self.slots.get_mut(id) else { continue };
@@ -323,7 +339,7 @@ impl Planner {
             return Some(Start { slot: id, name, spec, claimed, then, late, key });
         }
         if let Some(range) = &claim.not_run {
-            events.push(not_run(name.clone(), claim.expected.scheduled_at, range));
+            events.push(not_run(name.clone(), spec.kind(), claim.expected.scheduled_at, range));
         }
         if of_schedule {
             known.last_started = Some(claimed.occurrence.scheduled_at);
@@ -359,7 +375,7 @@ impl Planner {
     pub(crate) fn on_run_update(&mut self, run: RunUpdate<'_>, reply: &Reply) {
         // The job may have been removed and added again, or its schedule evicted, since.
         let Some(id) = self.place_of(run.slot, run.name) else {
-            return self.on_unplaced_update(run.completed, reply);
+            return self.on_unplaced_update(run, reply);
         };
         if self.failing.release(id) {
             self.mark_dirty(id);

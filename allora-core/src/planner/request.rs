@@ -2,6 +2,7 @@
 
 use super::{
     decide::GiveUp,
+    due_claims::{DueRequest, Unplanned},
     key::{HeldKey, KeyClaim, KeyRelease},
     slot_id::SlotId,
 };
@@ -16,6 +17,8 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct Tick {
     /// The operations to send.
     pub(crate) requests: Vec<Request>,
+    /// The query that finds and claims, to send beside them.
+    pub(crate) query: Option<DueRequest>,
     /// The time of the next tick, if nothing happens before. If the capacity is used up, what is due
     /// has no time.
     pub(crate) wake_at: Option<Time>,
@@ -54,6 +57,8 @@ pub(super) enum RequestAction {
     Advance(Advance),
     Reap,
     GiveUp(Box<GiveUp>),
+    /// Moves, ends or keeps the lease of an occurrence that a query has claimed.
+    Claimed(Box<Unplanned>),
     /// Claims the concurrency key of the job.
     ClaimKey(Box<KeyClaim>),
     /// Releases a place of a concurrency key, which is no slot's any more.
@@ -99,6 +104,7 @@ impl Request {
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
             RequestAction::Reap => Action::Reap,
+            RequestAction::Claimed(unplanned) => unplanned.action(),
             RequestAction::ClaimKey(claim) => {
                 return Operation::new(claim.record(), Action::ClaimKey(claim.operation()));
             }
@@ -114,6 +120,16 @@ impl Request {
     /// The place of its job.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
+    }
+
+    /// `true` if it is about the record of a concurrency key.
+    pub(crate) fn is_about_key(&self) -> bool {
+        matches!(self.action, RequestAction::ClaimKey(_) | RequestAction::ReleaseKey(_))
+    }
+
+    /// `true` if it claims an occurrence.
+    pub(crate) fn claims_occurrence(&self) -> bool {
+        matches!(self.action, RequestAction::Claim(_))
     }
 
     /// `true` if a run may follow, which needs capacity.

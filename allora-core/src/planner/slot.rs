@@ -24,6 +24,8 @@ pub(crate) struct Slot {
     pub(crate) backlog: Option<Box<Backlog>>,
     /// Its concurrency key, while it is claimed or waited for.
     pub(crate) key: Option<Box<SlotKey>>,
+    /// The wake-up with which it was put aside, because its handler has no capacity.
+    pub(crate) aside: Option<Time>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
     /// The generation of the definition that this node and the store last agreed on.
@@ -186,6 +188,7 @@ impl Slot {
             exchange: Exchange::Idle,
             backlog: None,
             key: None,
+            aside: None,
             wake_at: None,
             agreed: None,
             fence: None,
@@ -200,6 +203,11 @@ impl Slot {
 
     pub(crate) fn is_stored(&self) -> bool {
         matches!(self.origin, Origin::Stored)
+    }
+
+    /// The handler of its kind, if this node limits its runs.
+    pub(crate) fn limited(&self) -> Option<usize> {
+        self.spec.payload.as_ref()?.limited
     }
 
     /// The largest size of its next operation.

@@ -2,6 +2,7 @@
 
 use super::{
     Planner,
+    reply::RunUpdate,
     slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::NOW,
@@ -43,6 +44,9 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) -> bool {
+        if self.leave_to_query(state, now) {
+            return true;
+        }
         let Some(spec) = self.routed(state, events) else { return false };
         let name: Arc<str> = state.name.as_str().into();
         let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
@@ -73,7 +77,7 @@ impl Planner {
     }
 
     /// The code for it. Reports each generation that no node can run once.
-    fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
+    pub(super) fn routed(&mut self, state: &JobState, events: &mut Vec<Event>) -> Option<JobSpec> {
         let route = self.stored.route.as_ref()?;
         let name: Arc<str> = state.name.as_str().into();
         let event = match &state.unreadable {
@@ -113,10 +117,16 @@ impl Planner {
     }
 
     /// Applies the end of a run whose schedule has no slot any more.
-    pub(super) fn on_unplaced_update(&mut self, completed: Option<Cursor>, reply: &Reply) {
-        match (reply, completed) {
+    pub(super) fn on_unplaced_update(&mut self, run: RunUpdate<'_>, reply: &Reply) {
+        match (reply, run.completed) {
             (Reply::Extended(_) | Reply::CancelRequested(_), _)
             | (Reply::Accepted, Some(Cursor::Keep | Cursor::To(None))) => {}
+            // A query has claimed it, and claims its next occurrence, too.
+            (Reply::Accepted, Some(Cursor::To(Some(next))))
+                if run.slot == SlotId::NONE && next.due_at <= saturating_add(self.now, SOON) =>
+            {
+                self.claim_by_query(next.due_at);
+            }
             (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.stored.read_by(next.due_at),
             _ => self.stored.read_by(NOW),
         }

@@ -103,7 +103,11 @@ pub fn apply(
                 return Ok(Reply::Claimed(claimed));
             }
         }
-        Action::Advance(advance) => claim::advance(record, name, advance, context, history),
+        Action::Advance(advance) => {
+            if let Some(claimed) = claim::advance(record, name, advance, context, history) {
+                return Ok(Reply::Claimed(claimed));
+            }
+        }
         Action::GiveUp { fence, occurrence, then, error } => {
             let given_up = complete::GivenUp { fence: *fence, occurrence, then: *then, error };
             let is_given_up = complete::give_up(record, name, given_up, context, history);
@@ -112,8 +116,10 @@ pub fn apply(
             }
         }
         Action::Reap => record.reap(name, context.now, history),
-        Action::Prune { fence, cursor } if record.is_unused(*fence, *cursor) => {
-            record.bury(context);
+        Action::Prune { fence, cursor } if record.is_unused(name, *fence, *cursor, context.now) => {
+            // Those of a key have ended.
+            record.leases.clear();
+            record.bury(name, context);
             return Ok(Reply::Deleted);
         }
         _ => {}

@@ -3,9 +3,10 @@
 use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Advance, Claim, Claimed, Cursor, HistoryEntry, Lease, NextRun, NotRun, NotRunReason,
-        Occurrence, OnExpiry, Outcome, Sharing,
+        Advance, Claim, Claimed, Cursor, HistoryEntry, JobState, Lease, NextRun, NotRun,
+        NotRunReason, Occurrence, OnExpiry, Outcome, Sharing,
     },
+    job::unkeyed_lease,
     time::{Time, saturating_add, whole_millis},
 };
 use std::time::Duration;
@@ -38,24 +39,65 @@ pub(super) fn claim(
     record.may_claim(claim, context.now).then(|| record.claim(name, claim, context, history))
 }
 
-/// Moves the cursor past occurrences that are not run, if the record is the one that was read.
+/// The claim of the head as it is, if [`claim_due`](crate::backend::Queries::claim_due) may make it:
+/// the cursor's first occurrence of a stored schedule that runs at least once, without a concurrency
+/// key, a pause, a lease, or an attempt before. A store may make fewer claims. Whether it is due is left
+/// to the claim.
+///
+/// The claim starts the head without a plan. If the catch-up policy leaves the head out, the holder
+/// [advances](Advance::by_holder).
+pub fn due_claim(state: &JobState, claim_id: u128) -> Option<Claim> {
+    let cursor = state.cursor?;
+    let is_open = state.last_started < Some(cursor.scheduled_at);
+    let is_head = |head: &Occurrence| *head == Occurrence::from(cursor.scheduled_at);
+    let is_plain = !state.kind.is_empty()
+        && state.unreadable.is_none()
+        && state.paused.is_none()
+        && state.leases.is_empty()
+        && state.attempts == 0;
+    let head = state.head.as_ref().filter(|head| is_plain && is_open && is_head(head))?;
+    let lease = due_lease(&state.definition)?;
+    Some(Claim::at_least_once(claim_id, state.fence, head.clone(), lease))
+}
+
+/// The lease of a [`due_claim`] of a stored schedule with this definition; `None` if there is no such
+/// claim. For a store that keeps it beside the record, so that it need not read definitions.
+pub fn due_lease(definition: &str) -> Option<Duration> {
+    unkeyed_lease(definition)
+}
+
+/// Moves the cursor past occurrences that are not run, if the record is the one that was read. Returns
+/// the claimed occurrence, if the holder of a lease keeps it for the new cursor.
 pub(super) fn advance(
     record: &mut Record,
     name: &str,
     advance: &Advance,
     context: OpContext<'_>,
     history: &mut HistoryBuffer,
-) {
+) -> Option<Claimed> {
+    if let Some(fence) = advance.holder {
+        return record.advance_leased(name, advance, fence, context, history);
+    }
     record.reap(name, context.now, history);
     if record.may_advance(advance, context.now) {
         let first = Occurrence::from(advance.expected);
         record.skip(name, first, advance.not_run, context, history);
         record.cursor = advance.then;
     }
+    None
 }
 
 impl Record {
-    pub(super) fn claimed(&self, lease: &Lease) -> Claimed {
+    /// The lease that a query with this id has claimed, if it still is one without a request to cancel.
+    pub fn claimed_by(&self, claim_id: u128) -> Option<&Lease> {
+        self.leases.iter().find(|lease| self.is_claim(lease, claim_id))
+    }
+
+    pub(crate) fn is_claim(&self, lease: &Lease, claim_id: u128) -> bool {
+        lease.claim_id == claim_id && !self.is_former(lease) && !lease.cancel_requested
+    }
+
+    pub(crate) fn claimed(&self, lease: &Lease) -> Claimed {
         Claimed {
             occurrence: lease.occurrence.clone(),
             fence: lease.fence,
@@ -215,8 +257,50 @@ impl Record {
                     && head.occurrence.is(&expected)
                     && head.due_at <= now
             })
-            && advance.not_run.last >= advance.expected
-            && advance.then.is_none_or(|next| next.scheduled_at > advance.not_run.last)
+            && advance.is_forward()
+    }
+
+    /// Moves the cursor past the leased occurrence, which the policy leaves out. The lease goes to the
+    /// new cursor if that is due; otherwise nothing was started.
+    fn advance_leased(
+        &mut self,
+        name: &str,
+        advance: &Advance,
+        fence: i64,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) -> Option<Claimed> {
+        let now = context.now;
+        let is_it = |lease: &Lease| lease.fence == fence && lease.on_expiry == OnExpiry::Retry;
+        let i = self.leases.iter().position(is_it).filter(|i| !self.is_former(&self.leases[*i]))?;
+        let lease = &self.leases[i];
+        let due = advance.then.filter(|next| next.due_at.max(next.scheduled_at) <= now);
+        let expected = Occurrence::from(advance.expected);
+        let may_advance = self.generation == advance.generation
+            && lease.occurrence == expected
+            && lease.attempt == 1
+            && !lease.cancel_requested
+            && self.is_at_cursor(&expected)
+            && advance.is_forward();
+        if !may_advance {
+            return None;
+        }
+        self.cursor = advance.then;
+        // Its entry takes the place of the run's, which had not begun.
+        self.skip_under(fence, name, expected, advance.not_run, context, history);
+        let fence = self.draw_fence(now);
+        let Some(next) = due else {
+            self.leases.remove(i);
+            self.counters.started = self.counters.started.saturating_sub(1);
+            return None;
+        };
+        self.last_started = Some(next.scheduled_at);
+        let lease = &mut self.leases[i];
+        lease.occurrence = next.scheduled_at.into();
+        (lease.fence, lease.due_at) = (fence, whole_millis(next.due_at));
+        let lease = &self.leases[i];
+        history.push(|| entry(lease, name, &self.kind, now, Outcome::Running));
+        Some(self.claimed(lease))
     }
 
     /// Records as lost the at-most-once runs whose leases have ended, or as cancelled. A lost run that
@@ -285,6 +369,19 @@ impl Record {
         context: OpContext<'_>,
         history: &mut HistoryBuffer,
     ) {
+        let fence = self.draw_fence(context.now);
+        self.skip_under(fence, name, first, not_run, context, history);
+    }
+
+    fn skip_under(
+        &mut self,
+        fence: i64,
+        name: &str,
+        first: Occurrence,
+        not_run: NotRun,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
         let count = not_run.count.unwrap_or(0);
         let outcome = not_run.outcome();
         let counter = match outcome {
@@ -292,7 +389,6 @@ impl Record {
             _ => &mut self.counters.missed,
         };
         *counter = counter.saturating_add(count);
-        let fence = self.draw_fence(context.now);
         history.push(|| HistoryEntry {
             kind: self.kind.clone(),
             last: Some(not_run.last),

@@ -7,7 +7,7 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Replan,
     },
     error::{Error, ErrorKind, Result},
-    name::{check_free, check_name},
+    name::{NODE, check_free, check_name, is_key_record},
     time::{Time, whole_millis},
 };
 use std::time::Duration;
@@ -128,7 +128,7 @@ pub(super) fn delete(
         // No occurrence of the name's next record is theirs.
         (lease.on_expiry, lease.cancel_requested) = (OnExpiry::Lost, true);
     }
-    record.bury(context);
+    record.bury(name, context);
     record.leases = leases;
     Ok(())
 }
@@ -160,11 +160,22 @@ impl Record {
         }
     }
 
-    /// `true` if it is the record with this fence and this cursor, and nothing waits in it.
-    pub(super) fn is_unused(&self, fence: i64, cursor: Option<Time>) -> bool {
+    /// `true` if it is the record with this fence and this cursor, and nothing waits in it: in that of
+    /// a concurrency key no live place and no live waiter.
+    pub(super) fn is_unused(
+        &self,
+        name: &str,
+        fence: i64,
+        cursor: Option<Time>,
+        now: Time,
+    ) -> bool {
+        let is_free = match is_key_record(name) {
+            true => self.is_free_key(now),
+            false => self.leases.is_empty(),
+        };
         self.fence == fence
             && self.cursor.map(|cursor| cursor.scheduled_at) == cursor
-            && self.leases.is_empty()
+            && is_free
             && self.lost.is_empty()
             && self.retries.is_empty()
             && self.triggers.is_empty()
@@ -172,10 +183,13 @@ impl Record {
             && self.paused.is_none()
     }
 
-    /// Becomes a tombstone.
-    pub(super) fn bury(&mut self, context: OpContext<'_>) {
+    /// Becomes a tombstone. That of a node's record has no fence: no node ever has the id again, and the
+    /// store keeps the highest fence of the tombstones that it removes, below which the records of an
+    /// emptied store look deleted.
+    pub(super) fn bury(&mut self, name: &str, context: OpContext<'_>) {
         let bare = Self::new(Some(self), "", 0, None, context);
-        *self = Self { deleted_at: Some(whole_millis(context.now)), ..bare };
+        let fence = if name.starts_with(NODE) { 0 } else { bare.fence };
+        *self = Self { deleted_at: Some(whole_millis(context.now)), fence, ..bare };
     }
 
     /// Replaces the definition and moves the cursor. The occurrences that the plan leaves out are

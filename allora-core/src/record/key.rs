@@ -105,6 +105,12 @@ impl Record {
         self.waiters.truncate(MAX_WAITERS);
     }
 
+    /// `true` if no job holds the key, and none waits for it.
+    pub(super) fn is_free_key(&self, now: Time) -> bool {
+        self.leases.iter().all(|lease| lease.until <= now)
+            && !self.waiters.iter().any(|waiter| is_live(waiter, now))
+    }
+
     /// Releases the place of the holder with this fence.
     pub(super) fn release_key(&mut self, fence: i64) -> Reply {
         match self.leases.iter().position(|lease| lease.fence == fence) {

@@ -15,7 +15,7 @@ mod key;
 mod operate;
 
 pub use apply::{apply, apply_unreadable};
-pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST};
+pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim, due_lease};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};

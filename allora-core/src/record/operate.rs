@@ -9,6 +9,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, whole_millis},
+    trace,
 };
 
 /// The largest number of waiting triggers of one job.
@@ -69,8 +70,9 @@ impl Record {
     fn trigger(&mut self, name: &str, id: &str, of: Option<Time>, now: Time) -> Result {
         check_name(id)?;
         let of = of.map(whole_millis);
+        let is_same = |other: &str| trace::is_same(other, id);
         let is_known = |occurrence: &Occurrence| {
-            occurrence.trigger.as_deref() == Some(id)
+            occurrence.trigger.as_deref().is_some_and(is_same)
                 && of.is_none_or(|of| occurrence.scheduled_at == of)
         };
         if self.triggers.iter().any(is_known) || self.waits_or_runs(is_known) {

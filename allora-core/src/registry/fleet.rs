@@ -98,6 +98,17 @@ impl Fleet {
         unmatched
     }
 
+    /// `true` if a live node may have a job in code of this name; a node with more jobs than its
+    /// record has is left out.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.live().any(|node| node.job_names.is_some() && node.may_declare(name))
+    }
+
+    /// `true` if the records of the live nodes have all of their jobs in code.
+    pub(crate) fn has_all_names(&self) -> bool {
+        self.live().next().is_some() && self.live().all(|node| node.job_names.is_some())
+    }
+
     /// `true` if every live node has the same jobs in code.
     pub(crate) fn has_one_set_of_jobs(&self) -> bool {
         let mut sets = self.live().map(|node| (node.jobs, node.jobs_hash));
@@ -109,7 +120,10 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registry::encode, time::from_millis};
+    use crate::{
+        registry::{encode, name_hash},
+        time::from_millis,
+    };
 
     fn at(seconds: i64) -> Time {
         from_millis(1_000_000_000_000 + seconds * 1_000).unwrap()
@@ -159,6 +173,23 @@ mod tests {
         ];
         let fleet = Fleet::of(&states, at(0));
         assert_eq!(fleet.unmatched_labels(), BTreeMap::from([("tape", 1)]));
+    }
+
+    #[test]
+    fn a_job_is_declared_by_the_record_of_a_live_node() {
+        let names = |names: &[&str]| Some(names.iter().map(|name| name_hash(name)).collect());
+        let states = [
+            node("a", 0, |info| info.job_names = names(&["x", "y"])),
+            node("b", 0, |info| info.job_names = names(&["y", "z"])),
+            node("c", -60, |info| info.job_names = names(&["old"])),
+        ];
+        let fleet = Fleet::of(&states, at(0));
+        let declared = ["x", "y", "z", "old", "w"].map(|name| fleet.declares(name));
+        assert_eq!((declared, fleet.has_all_names()), ([true, true, true, false, false], true));
+        let large = [&states[..], &[node("d", 0, |info| info.job_names = None)]].concat();
+        let fleet = Fleet::of(&large, at(0));
+        assert!(!fleet.has_all_names() && !fleet.declares("w"));
+        assert!(fleet.nodes.iter().any(|node| node.may_declare("w")));
     }
 
     #[test]

@@ -7,13 +7,16 @@
 
 mod fleet;
 mod node_info;
+mod ranking;
 mod retention;
 mod text;
 
 pub(crate) use fleet::{Fleet, read_nodes};
 pub use node_info::NodeInfo;
+pub(crate) use node_info::{NAMES, name_hash};
+pub(crate) use ranking::Ranking;
 pub(crate) use retention::{
-    OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, unused_since,
+    OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, key_unused_since, unused_since,
 };
 pub(crate) use text::{decode, encode};
 

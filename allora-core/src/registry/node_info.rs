@@ -1,6 +1,7 @@
 //! The state of a node as its record in the store shows it.
 
 use crate::{stored::Pattern, time::Time};
+use allora_schedule::stable_hash;
 use std::time::Duration;
 
 /// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
@@ -36,6 +37,8 @@ pub struct NodeInfo {
     pub jobs: usize,
     /// A hash of the names of these jobs: nodes with the same jobs have the same.
     pub jobs_hash: u64,
+    /// Hashes of these names, at most [`NAMES`]; `None` if there are more.
+    pub(crate) job_names: Option<Vec<u32>>,
     /// The conditions that keep jobs from running on it, at most eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
@@ -52,6 +55,15 @@ pub struct NodeInfo {
     pub is_live: bool,
 }
 
+/// The largest number of jobs in code that a node's record has.
+pub(crate) const NAMES: usize = 512;
+
+/// The hash of a job's name in a node's record.
+pub(crate) fn name_hash(name: &str) -> u32 {
+    // The upper half.
+    u32::try_from(stable_hash(&[name.as_bytes()]) >> 32).unwrap_or(u32::MAX)
+}
+
 /// The number of missed writes after which a node counts as dead.
 const MISSED: u32 = 3;
 
@@ -64,6 +76,12 @@ impl NodeInfo {
     /// `true` if the node may run stored schedules of this kind.
     pub fn handles(&self, kind: &str) -> bool {
         !self.is_complete || self.kinds.iter().any(|pattern| pattern.matches(kind))
+    }
+
+    /// `true` if the node may have a job in code of this name: it has one of this hash, or more than
+    /// 512 jobs. A job that was added since the last write is not known yet.
+    pub fn may_declare(&self, name: &str) -> bool {
+        self.job_names.as_ref().is_none_or(|names| names.contains(&name_hash(name)))
     }
 
     /// The time without a write after which the node counts as dead.

@@ -1,5 +1,5 @@
-//! Records without a use: jobs in code that no live build declares, and one-off schedules that have
-//! run.
+//! Records without a use: jobs in code that no live build declares, one-off schedules that have run,
+//! and concurrency keys that no job holds or waits for.
 
 use crate::{
     backend::JobState,
@@ -18,8 +18,9 @@ const DUE: Duration = Duration::from_secs(600);
 /// The rule for a job in code that a node does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrphanRule {
-    /// Every live node has the same jobs as the one that looks: no other node knows the job.
-    SameJobs,
+    /// No live node has the job: all have the same jobs as the one that looks, or the registry has
+    /// the names of all their jobs.
+    NoNodeHasIt,
     /// Live nodes have different jobs. A node that knows the job would have claimed its due
     /// occurrence.
     Due,
@@ -51,15 +52,17 @@ impl Orphans {
 }
 
 /// `true` if the record of a job in code, which the node that looks does not have, is one that no
-/// live build declares.
+/// live build declares. A one-off job that has run is none: a build has no more use for it.
 pub(crate) fn is_orphaned(state: &JobState, rule: OrphanRule, now: Time) -> bool {
     let is_due = |at: Time| saturating_add(at, DUE) <= now;
+    let has_ended = || state.due_at.is_none() && state.last_started.is_some() && is_one_off(state);
     state.kind.is_empty()
         && !is_internal(&state.name)
         && state.unreadable.is_none()
         && state.leases.is_empty()
+        && !has_ended()
         && match rule {
-            OrphanRule::SameJobs => true,
+            OrphanRule::NoNodeHasIt => true,
             OrphanRule::Due => state.due_at.is_some_and(is_due),
         }
 }
@@ -73,6 +76,14 @@ pub(crate) fn is_written_after(state: &JobState, at: Time) -> bool {
 /// time since which its occurrence is due.
 pub(crate) fn unused_since(state: &JobState) -> Option<Time> {
     written_at(state).max(state.due_at)
+}
+
+/// The time since which a concurrency key is not used: its last grant, and the ends of the leases of its
+/// holders and of the places in its queue.
+pub(crate) fn key_unused_since(state: &JobState) -> Option<Time> {
+    let leases = state.leases.iter().map(|lease| lease.until);
+    let waiters = state.waiters.iter().map(|waiter| waiter.until);
+    leases.chain(waiters).chain(written_at(state)).max()
 }
 
 /// `true` if it is a one-off schedule that was started and has ended.

@@ -1,7 +1,7 @@
 //! The text of a node's record: one line of fields `key=value`. A reader ignores fields that it does
 //! not know.
 
-use super::NodeInfo;
+use super::{NodeInfo, node_info::NAMES};
 use crate::{
     stored::Pattern,
     time::{Time, from_millis},
@@ -30,6 +30,11 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
         push(&mut text, key, &number.to_string());
     }
     push(&mut text, "hash", &format!("{:016x}", info.jobs_hash));
+    // Without it, the reader does not know them.
+    if let Some(names) = info.job_names.as_ref().filter(|names| names.len() <= NAMES) {
+        let hashes: String = names.iter().map(|hash| format!("{hash:08x}")).collect();
+        push(&mut text, "names", &hashes);
+    }
     if let Some(version) = &info.version {
         push(&mut text, "version", version);
     }
@@ -67,6 +72,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         running: 0,
         jobs: 0,
         jobs_hash: 0,
+        job_names: None,
         problems: Vec::new(),
         orphans: 0,
         orphan_examples: Vec::new(),
@@ -87,6 +93,7 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "running" => info.running = value.parse().ok()?,
             "jobs" => info.jobs = value.parse().ok()?,
             "hash" => info.jobs_hash = u64::from_str_radix(&value, 16).ok()?,
+            "names" => info.job_names = Some(hashes(&value)?),
             "version" => info.version = Some(value),
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
@@ -144,6 +151,12 @@ fn unescaped(value: &str) -> Option<String> {
     Some(text)
 }
 
+/// Reads hashes of eight digits each.
+fn hashes(text: &str) -> Option<Vec<u32>> {
+    let digits = text.as_bytes().chunks(8);
+    digits.map(|hash| u32::from_str_radix(str::from_utf8(hash).ok()?, 16).ok()).collect()
+}
+
 /// The beginning of a text, up to [`NOTE`] bytes.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(NOTE);
@@ -180,6 +193,7 @@ mod tests {
             running: 2,
             jobs: 3,
             jobs_hash: u64::MAX,
+            job_names: Some(vec![7, u32::MAX, 0]),
             problems: vec!["job \"x\": two\nlines".into()],
             orphans: 1,
             orphan_examples: vec!["old job".into()],
@@ -207,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_at_most_ten_kibibytes_and_says_if_it_is_not_whole() {
+    fn a_text_has_at_most_fifteen_kibibytes_and_says_if_it_is_not_whole() {
         let many = |what: &str| (0..10_000).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
         let info = NodeInfo {
             kinds: many("kind").into_iter().map(Pattern::from).collect(),
@@ -215,10 +229,11 @@ mod tests {
             needed_labels: many("other"),
             problems: many(&"ü".repeat(5_000)),
             orphan_examples: many("orphan"),
+            job_names: Some(vec![u32::MAX; NAMES]),
             ..info()
         };
         let text = encode(&info);
-        assert!(text.len() < 10 << 10, "{}", text.len());
+        assert!(text.len() < 15 << 10, "{}", text.len());
         let read = decode("n", &text).unwrap();
         assert!(!read.is_complete && read.handles("anything"), "{read:?}");
         assert_eq!((read.problems.len(), read.orphan_examples.len()), (8, 8));

@@ -1,11 +1,15 @@
 //! The runtime on tokio.
 
 use super::{Runtime, real};
-use crate::{Error, Result, time::Time};
+use crate::{
+    Error, Result,
+    time::{Time, saturating_add},
+};
+use chrono::TimeDelta;
 use futures::future::BoxFuture;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Instant,
 };
 use tokio::{runtime::Handle, time};
@@ -13,8 +17,34 @@ use tokio::{runtime::Handle, time};
 /// The runtime on [tokio](https://docs.rs/tokio): tasks and timers go to one tokio runtime,
 /// whatever thread or executor this value is used from.
 ///
-/// It follows that runtime's clock, so that a test which has paused tokio's time (`start_paused`)
-/// pauses the monotonic clock here too; the wall clock is always the machine's.
+/// It follows that runtime's clock. In a test with paused time (`start_paused`, `tokio::time::pause`)
+/// both clocks here are tokio's: the wall clock goes on from its last time by as much as tokio's clock.
+/// So a test of a job that uses tokio's timers runs its schedule without waiting, on a store without a
+/// clock of its own, such as `Memory`:
+///
+/// ```
+/// use allora_core::{Run, Scheduler, every, runtime::Tokio};
+/// use std::{sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
+///
+/// // The same as `#[tokio::test(start_paused = true)]`.
+/// # let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+/// # paused.block_on(async {
+/// let count = Arc::new(AtomicU32::new(0));
+/// let counted = count.clone();
+/// let job = async move |_: Run| {
+///     tokio::time::sleep(Duration::from_secs(20 * 60)).await;
+///     counted.fetch_add(1, Ordering::Relaxed);
+/// };
+/// let scheduler = Scheduler::builder(allora_memory::Memory::new())
+///     .runtime(Tokio::current()?.starting_at("2026-03-29T00:00:00Z".parse().unwrap()))
+///     .job("hourly", every(Duration::from_secs(60 * 60)), job)
+///     .build()?;
+/// tokio::spawn(scheduler.run());
+/// tokio::time::sleep(Duration::from_secs(6 * 60 * 60)).await;
+/// assert_eq!(count.load(Ordering::Relaxed), 5);
+/// # Ok::<(), allora_core::Error>(())
+/// # }).unwrap();
+/// ```
 ///
 /// When the tokio runtime shuts down it drops its tasks; one spawned later is dropped at once, and
 /// a sleep that a foreign executor still awaits panics, as tokio's own does.
@@ -32,6 +62,9 @@ use tokio::{runtime::Handle, time};
 #[derive(Debug, Clone)]
 pub struct Tokio {
     handle: Handle,
+    /// Set once the wall clock does not follow the machine's: the time of the wall clock at a time of
+    /// tokio's clock.
+    anchor: Arc<OnceLock<(Time, Instant)>>,
 }
 
 impl Tokio {
@@ -60,13 +93,43 @@ impl Tokio {
     /// ends here.
     pub fn from_handle(handle: Handle) -> Result<Self> {
         if has_timers(&handle) {
-            Ok(Self { handle })
+            Ok(Self { handle, anchor: Arc::default() })
         } else {
             Err(Error::invalid(
                 "this tokio runtime has no timers: build it with `enable_time()` or `enable_all()`",
             )
             .op("Tokio::from_handle"))
         }
+    }
+
+    /// With a wall clock that shows `time` now and goes on with tokio's clock: for tests. Only a store
+    /// without a clock of its own, such as `Memory`, follows it. Clones share this clock, and
+    /// [`detect`](super::detect) does not know it: give one clone to the scheduler, and another to
+    /// [`Schedules::on`](crate::Schedules::on).
+    #[must_use]
+    pub fn starting_at(self, time: Time) -> Self {
+        let anchor = OnceLock::from((time, self.now()));
+        Self { anchor: Arc::new(anchor), ..self }
+    }
+
+    /// The wall clock of a test that has paused tokio's time; `None` while tokio's clock is the
+    /// machine's.
+    fn virtual_wall(&self) -> Option<Time> {
+        let (time, at) = match self.anchor.get() {
+            Some(anchor) => *anchor,
+            None => {
+                let (before, now, after) = (real::now(), self.now(), real::now());
+                if (before..=after).contains(&now) {
+                    return None;
+                }
+                *self.anchor.get_or_init(|| (real::wall(), now))
+            }
+        };
+        let now = self.now();
+        Some(match now.checked_duration_since(at) {
+            Some(passed) => saturating_add(time, passed),
+            None => time - TimeDelta::from_std(at - now).unwrap_or_default(),
+        })
     }
 }
 
@@ -98,7 +161,7 @@ impl Runtime for Tokio {
     }
 
     fn wall(&self) -> Time {
-        real::wall()
+        self.virtual_wall().unwrap_or_else(real::wall)
     }
 
     fn random(&self) -> u64 {

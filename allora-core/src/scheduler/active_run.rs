@@ -250,6 +250,11 @@ impl ActiveRun {
         *delivery == Delivery::AtMostOnce && *overlap == Overlap::Allow && self.key.is_none()
     }
 
+    /// `true` if the store has nothing of the run, not even a place of a concurrency key.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.placement() == Placement::EveryNode && self.key.is_none()
+    }
+
     /// The job's placement, which decides where its record is.
     pub(crate) fn placement(&self) -> Placement {
         self.settings.placement

@@ -3,6 +3,7 @@
 //! The parts of the scheduler write what changes, as it changes; readers ask no part for anything.
 //! So a reader waits for no claimer and no store. No user code runs under its locks.
 
+use super::inbox::ByPlacement;
 use crate::{
     backend::{JobState, Outcome},
     event::Event,
@@ -48,7 +49,7 @@ pub(super) struct Conditions {
     pub(super) clock_offset_ms: Option<i64>,
     pub(super) full_since: Option<Time>,
     pub(super) unresolved: usize,
-    pub(super) key_waits: Vec<Arc<KeyWait>>,
+    pub(super) key_waits: ByPlacement<Vec<Arc<KeyWait>>>,
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
     /// The number of overdue jobs at the watcher's last look.

@@ -1,7 +1,7 @@
 //! The builder of a scheduler: settings, jobs and handlers, all checked before anything starts.
 
 use super::{
-    config::{Config, check},
+    config::{Config, check, check_label},
     instance::Scheduler,
     middleware::{Middleware, Next},
     node::{Node, OnEvent, random},
@@ -11,7 +11,6 @@ use crate::{
     error::{BoxError, Error, ErrorKind, Result},
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
-    name::check_name,
     planner::EXTRA_ATTEMPTS,
     run::Run,
     runtime::{Runtime, detect},
@@ -33,9 +32,6 @@ pub struct Builder {
     middleware: Vec<Middleware>,
     config: Config,
 }
-
-/// The longest label of a node, in bytes.
-const MAX_LABEL: usize = 64;
 
 impl Builder {
     pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
@@ -247,6 +243,33 @@ impl Builder {
         self
     }
 
+    /// Sets the largest number of simultaneous runs on this node of the kinds of a handler, which was or
+    /// is declared with [`kind`](Self::kind) by the same pattern. Occurrences beyond it stay unclaimed,
+    /// for other nodes or until one of these runs has ended. Other kinds do not wait for them. Default:
+    /// the node's [`concurrency`](Self::concurrency), which limits all runs together. Range: at least 1.
+    ///
+    /// ```
+    /// use allora_core::{Run, Scheduler};
+    ///
+    /// # fn main() -> allora_core::Result {
+    /// # let sim = allora_core::runtime::Sim::new(1);
+    /// # let store = allora_memory::Memory::new();
+    /// let scheduler = Scheduler::builder(store)
+    ///     .concurrency(100)
+    ///     .kind("report", async |run: Run| println!("{}", run.name()))
+    ///     .kind_concurrency("report", 4)
+    ///     .kind("mail", async |run: Run| println!("{}", run.name()))
+    /// #   .runtime(sim.node())
+    ///     .build()?;
+    /// # drop(scheduler);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kind_concurrency(mut self, pattern: impl Into<Pattern>, runs: usize) -> Self {
+        self.router.limit(pattern.into(), runs);
+        self
+    }
+
     /// Adds middleware around every run of this node: it can act before the run, after it, or
     /// instead of it. The first middleware is the outermost. It is inside the run's time-out, and
     /// its result is the result of the run. Middleware that does not call [`Next::run`] vetoes the
@@ -310,14 +333,12 @@ impl Builder {
         };
         let is_careful = jobs.iter().any(|(_, spec)| at_most_once(spec));
         let warning = backend.durability_warning().filter(|_| is_careful).map(str::to_owned);
-        if !router.is_empty() {
-            router.check()?;
-            if backend.queries().is_none() {
-                let cannot = format!(
-                    "`kind` needs stored schedules, but {backend:?} has no queries; use another backend"
-                );
-                return Err(Error::new(ErrorKind::Unsupported, cannot));
-            }
+        router.check()?;
+        if !router.is_empty() && backend.queries().is_none() {
+            let cannot = format!(
+                "`kind` needs stored schedules, but {backend:?} has no queries; use another backend"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, cannot));
         }
         let id = node_id(label.as_deref(), &*runtime)?;
         let code = (router, middleware.into());
@@ -368,17 +389,6 @@ fn check_config(config: &Config) -> Result {
     }
     config.labels.iter().try_for_each(|label| check_label(label))?;
     config.build_version.as_deref().map_or(Ok(()), check_label)
-}
-
-/// Checks a label of a node, or the version of its build.
-pub(super) fn check_label(label: &str) -> Result {
-    check_name(label)?;
-    if label.len() > MAX_LABEL {
-        let long =
-            format!("the label {label:?} has {} bytes; use at most {MAX_LABEL}", label.len());
-        return Err(Error::invalid(long));
-    }
-    Ok(())
 }
 
 /// A node's id: 128 random bits, so that a restart, a clone of the machine or a reused process

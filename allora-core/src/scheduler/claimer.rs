@@ -4,6 +4,7 @@
 use super::{
     capacity::Capacity,
     driver::{Driver, apply},
+    due_claims::{self, DueClaims},
     monotonic::later,
     node::{CLOCK_SKEW, Node, Stop},
     notify::yield_now,
@@ -15,8 +16,8 @@ use super::{
     unresolved::resolve,
 };
 use crate::{
-    backend::{Applied, Notification, TimeSource},
-    error::Result,
+    backend::{Applied, HistoryEntry, Notification, Outcome, TimeSource},
+    error::{ErrorKind, Result},
     event::Event,
     health::Notifications,
     job::Placement,
@@ -37,6 +38,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The shortest time between two searches while queries claim what is due.
+const SEARCH_AGAIN: Duration = Duration::from_millis(250);
+
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
 
@@ -50,11 +54,40 @@ enum ReadScope {
     Find,
 }
 
+/// The source of a wake-up of the claimer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WokenBy {
+    /// A timer: something is due, or a wait is over.
+    Timer,
+    /// The timer of the poll.
+    Poll,
+    Notification,
+    /// The reply to a search or to a request to prune.
+    Reply,
+    /// Another part of this node: a run has ended, or a job was added.
+    Node,
+}
+
+impl WokenBy {
+    fn word(self) -> &'static str {
+        match self {
+            WokenBy::Timer => "timer",
+            WokenBy::Poll => "poll",
+            WokenBy::Notification => "notification",
+            WokenBy::Reply => "reply",
+            WokenBy::Node => "node",
+        }
+    }
+}
+
 pub(crate) struct Claimer {
     node: Arc<Node>,
     driver: Driver,
     subscription: Subscription,
     search: Search,
+    due_claims: DueClaims,
+    /// The time of the last search that began.
+    searched_at: Instant,
     pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
@@ -76,6 +109,8 @@ impl Claimer {
             node,
             subscription: Subscription::new(now),
             search,
+            due_claims: DueClaims::default(),
+            searched_at: now,
             pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
@@ -100,9 +135,11 @@ impl Claimer {
             }
         }
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
-        let Self { node, mut driver, .. } = self;
+        let Self { node, mut driver, due_claims, .. } = self;
         let claims = driver.planner.take_unresolved();
-        resolve(&node, claims, driver.planner.take_keys()).await;
+        let (asked, mut leased) = driver.planner.take_claimed_due();
+        leased.extend(due_claims.resolve(&node, asked).await);
+        resolve(&node, claims, driver.planner.take_keys(), leased).await;
     }
 
     async fn tick(&mut self) -> Result {
@@ -121,11 +158,20 @@ impl Claimer {
         while let Some(notification) = self.subscription.take() {
             self.on_notification(notification);
         }
+        if let Some(reply) = self.due_claims.take() {
+            self.on_claimed_due(reply);
+        }
         if let Some(reply) = self.search.take() {
             self.on_found(reply);
         }
         self.pruning.renew(&self.node);
         let (turn, scope, now) = self.plan();
+        if let Some(query) = turn.query {
+            let kinds = self.search.stored_kinds(&self.node);
+            let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
+            self.due_claims.begin(&self.node, query, kinds);
+            self.count_claims(&[]);
+        }
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
             return Ok(());
@@ -149,9 +195,16 @@ impl Claimer {
     }
 
     /// Ready if a request beside the claims has a reply, or a notification has come.
-    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let others = [self.subscription.poll(cx), self.search.poll(cx), self.pruning.poll(cx)];
-        if others.iter().any(Poll::is_ready) { Poll::Ready(()) } else { Poll::Pending }
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<WokenBy> {
+        let notified = self.subscription.poll(cx);
+        let replies = [self.search.poll(cx), self.due_claims.poll(cx), self.pruning.poll(cx)];
+        if notified.is_ready() {
+            Poll::Ready(WokenBy::Notification)
+        } else if replies.iter().any(Poll::is_ready) {
+            Poll::Ready(WokenBy::Reply)
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Publishes a new subscription. `was_reported`: so was the failure of the last one.
@@ -197,7 +250,7 @@ impl Claimer {
         }
         match notification {
             Notification::Job(name) if is_key_record(&name) => {
-                self.driver.planner.on_notification(&name);
+                self.node.key_is_free(Some(&Arc::from(name)));
             }
             Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
@@ -207,23 +260,28 @@ impl Claimer {
             Notification::DueAt(at) => self.search.on_notification(at),
             Notification::Changed => {
                 self.search.on_notification(Time::MIN_UTC);
-                self.driver.planner.on_key_free(None);
+                self.node.key_is_free(None);
             }
         }
     }
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
         let (turn, now) = self.driver.tick();
+        // Before the other claimer is polled, which would take the same capacity.
+        self.count_claims(&turn.requests);
         let mono = self.node.runtime.now();
         if let Some(event) = self.capacity.observe(turn.full, self.node.config.concurrency, mono) {
             self.node.emit([event]);
         }
+        let limits = 0..self.node.router.limits().len();
+        let is_at_limit = |kind| self.driver.planner.is_at_limit(kind);
+        self.search.leave_out(limits.map(is_at_limit).collect());
         if let Some(look_at) = self.driver.planner.forgotten_due() {
             self.search.by(look_at);
         }
         let poll = mono >= self.poll_at;
         // The rest of what is due can wait until the known part is sent.
-        let find = self.search.is_due(now, mono) && !turn.more;
+        let find = self.search.is_due(now, mono) && !turn.more && self.may_search(mono);
         let kinds = self.search.kinds_at().is_some_and(|at| at <= mono);
         let scope = match poll || find || kinds {
             true if self.search.has_begun() => ReadScope::No,
@@ -232,6 +290,14 @@ impl Claimer {
             _ => ReadScope::No,
         };
         (turn, scope, now)
+    }
+
+    /// `false` if queries claim what a search has found, until the next poll; and if they claim what is
+    /// due, and a search was made just before.
+    fn may_search(&self, mono: Instant) -> bool {
+        let planner = &self.driver.planner;
+        let is_soon = mono < later(self.searched_at, SEARCH_AGAIN);
+        !(planner.knows_due() || planner.is_claiming_due() && is_soon)
     }
 
     /// Sleeps until the next tick: something is due, a notification or a reply comes, or capacity is
@@ -248,19 +314,24 @@ impl Claimer {
         let known = known.into_iter().chain(self.subscription.renew_at(&node));
         let first = known.chain(self.capacity.report_at()).chain(self.search_at(turn, now)).min();
         let wake = first.map(|first| first.max(asleep) + self.jitter());
+        let timed_by = if first == Some(self.poll_at) { WokenBy::Poll } else { WokenBy::Timer };
+        node.metrics.next_due(turn.wake_at.into_iter().chain(self.search.next_at()).min());
         let mut timer = match wake {
             Some(wake) => node.runtime.sleep_until(wake),
             None => pending().boxed(),
         };
         let mut notified = pin!(node.claimers[Placement::OneNode].notified());
-        let timed = poll_fn(|cx| {
+        let woken = poll_fn(|cx| {
             if timer.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(true);
+                return Poll::Ready(timed_by);
             }
-            let others = [self.poll_others(cx), notified.as_mut().poll(cx)];
-            if others.iter().any(Poll::is_ready) { Poll::Ready(false) } else { Poll::Pending }
+            let others = self.poll_others(cx);
+            let by_node = notified.as_mut().poll(cx).map(|()| WokenBy::Node);
+            if others.is_ready() { others } else { by_node }
         });
-        if let (true, Some(wake)) = (timed.await, wake) {
+        let woken_by = woken.await;
+        node.metrics.woken(woken_by.word());
+        if let (true, Some(wake)) = (woken_by == timed_by, wake) {
             let late = node.runtime.now().saturating_duration_since(wake);
             if late > TIMER_DELAYED {
                 node.emit([Event::TimerDelayed { by: late }]);
@@ -276,6 +347,11 @@ impl Claimer {
         let mono = self.node.runtime.now();
         let find_in = (!turn.full).then(|| self.search.due_in(now, mono)).flatten();
         let find_at = find_in.map(|span| later(mono, span));
+        let find_at = find_at.filter(|_| !self.driver.planner.knows_due());
+        let find_at = find_at.map(|at| match self.may_search(at) {
+            true => at,
+            false => later(self.searched_at, SEARCH_AGAIN),
+        });
         let times = find_at.into_iter().chain(self.search.kinds_at());
         Some(times.fold(self.poll_at, Instant::min))
     }
@@ -317,9 +393,11 @@ impl Claimer {
         let node = self.node.clone();
         let (sent, before) = (node.runtime.now(), node.runtime.wall());
         let time = TimeSource::Store { fallback: before };
-        self.count_claims(&requests);
         let call = within(&node, OP, apply(&node, &*node.backend, time, &requests));
-        let result = match self.beside(call).await {
+        let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
+        let answer = self.beside(call).await;
+        node.metrics.claimed(claims, node.runtime.now().saturating_duration_since(sent));
+        let result = match answer {
             Ok(applied) => {
                 self.on_applied(requests, applied, sent, before);
                 Ok(())
@@ -344,6 +422,8 @@ impl Claimer {
         self.driver.planner.on_answer(requests.len());
         self.node.wrote();
         self.on_contact(sent, before, applied.now);
+        let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
+        self.node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
         if applied.replies.iter().all(Result::is_ok) {
             self.answered(&requests);
         }
@@ -366,7 +446,8 @@ impl Claimer {
     fn count_claims(&self, on_their_way: &[Request]) {
         let claims = on_their_way.iter().filter(|request| request.is_claim()).count();
         let planner = &self.driver.planner;
-        self.node.shared().claiming = claims + planner.unresolved() + planner.reserved();
+        let claims = claims + planner.unresolved() + planner.reserved();
+        self.node.shared().claiming[Placement::OneNode] = claims;
     }
 
     /// Searches the due records that this node does not have in memory.
@@ -374,13 +455,14 @@ impl Claimer {
         self.driver.take_inputs();
         let planner = &mut self.driver.planner;
         let (known, number) = (planner.known_stored(), planner.begin_search());
+        self.searched_at = self.node.runtime.now();
         self.search.begin(&self.node, self.poll_at, known, number);
     }
 
     /// Applies the replies to a search. A failure delays the next search, and no claim.
     fn on_found(&mut self, reply: Reply) {
         let node = self.node.clone();
-        let Reply { kinds, due, limit, number, is_whole, wall } = reply;
+        let Reply { kinds, due, limit, number, is_whole, has_stored, wall } = reply;
         match kinds {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {
@@ -401,6 +483,10 @@ impl Claimer {
         self.compare_clocks(wall, due.now);
         node.store_answered(Part::Search);
         self.driver.take_inputs();
+        if has_stored {
+            let kinds = self.search.stored_kinds(&node).count();
+            self.driver.planner.on_search(due.found.len() >= limit, kinds);
+        }
         let mut events = Vec::new();
         let mut is_new = false;
         for state in &due.found {
@@ -417,6 +503,39 @@ impl Claimer {
         let found =
             Found { now: due.now, next_due: due.next_due, records, of_code, is_full, is_new };
         self.search.answered(&node, found, self.driver.planner.is_losing());
+    }
+
+    /// Applies the reply to a query that claims, and starts the claimed runs.
+    fn on_claimed_due(&mut self, reply: due_claims::Reply) {
+        let node = self.node.clone();
+        let due_claims::Reply { result, is_repeated, sent, before } = reply;
+        self.driver.take_inputs();
+        if is_repeated {
+            self.driver.planner.on_repeated_claimed_due();
+        }
+        match result {
+            Ok(due) => {
+                let (now, claims) = (due.now, due.claimed.len());
+                node.metrics.claimed(claims, node.runtime.now().saturating_duration_since(sent));
+                node.wrote();
+                self.on_contact(sent, before, now);
+                self.answered(&[]);
+                let mut events = Vec::new();
+                let starts =
+                    self.driver.planner.on_claimed_due(due, whole_millis(now), &mut events);
+                node.emit(events);
+                node.start(starts, sent, now);
+            }
+            Err(error) => {
+                let now = node.now(&node.shared());
+                match error.kind() {
+                    ErrorKind::Unavailable => self.driver.planner.on_lost_claimed_due(now),
+                    _ => self.driver.planner.on_rejected_claimed_due(now),
+                }
+                node.store_failed(Part::Claims, error);
+            }
+        }
+        self.count_claims(&[]);
     }
 
     /// A round trip without an operation: it brings the store's time.
@@ -448,6 +567,7 @@ impl Claimer {
         } else {
             TimeDelta::zero()
         };
+        self.node.metrics.clock_offset(-off);
         self.node.board.conditions().clock_offset_ms = Some(-off.num_milliseconds());
         let is_off = self.is_off;
         // It ends at half of the difference at which it starts, so that it does not flicker.
@@ -481,5 +601,16 @@ impl Claimer {
             }
         };
         self.beside(wait).await;
+    }
+}
+
+/// The event of a run that was recorded as lost or expired.
+fn lapsed(entry: &HistoryEntry, now: Time) -> Event {
+    let (name, node) = (entry.name.as_str().into(), entry.node.as_str().into());
+    let (scheduled_at, fence) = (entry.occurrence.scheduled_at, entry.fence);
+    let age = entry.started_at.map(|started| since(now, started)).unwrap_or_default();
+    match entry.outcome {
+        Outcome::Expired => Event::RunExpired { name, scheduled_at, fence, node, age },
+        _ => Event::RunLost { name, scheduled_at, fence, node, age },
     }
 }

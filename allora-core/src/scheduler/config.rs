@@ -1,7 +1,14 @@
 //! The settings of a node, and the check of a job's.
 
-use crate::{error::Result, job::JobSpec, name::check_free};
+use crate::{
+    error::{Error, Result},
+    job::JobSpec,
+    name::{check_free, check_name},
+};
 use std::{sync::Arc, time::Duration};
+
+/// The longest label of a node, in bytes.
+const MAX_LABEL: usize = 64;
 
 /// The settings of a node.
 pub(crate) struct Config {
@@ -39,4 +46,15 @@ pub(crate) struct Config {
 pub(super) fn check(name: &str, spec: &JobSpec) -> Result {
     check_free(name)?;
     spec.check().map_err(|error| error.within(format_args!("the job {name:?}")))
+}
+
+/// Checks a label of a node, or the version of its build.
+pub(super) fn check_label(label: &str) -> Result {
+    check_name(label)?;
+    if label.len() > MAX_LABEL {
+        let long =
+            format!("the label {label:?} has {} bytes; use at most {MAX_LABEL}", label.len());
+        return Err(Error::invalid(long));
+    }
+    Ok(())
 }

@@ -65,6 +65,7 @@ impl Driver {
                 self.remove(&name);
             }
             Input::Changed(name) => self.planner.on_notification(&name),
+            Input::KeyFree(record) => self.planner.on_key_free(record.as_deref()),
             Input::Update(update) => {
                 self.planner.on_run_update(update.for_planner(), update.reply());
             }
@@ -72,6 +73,7 @@ impl Driver {
                 let now = self.node.now(&self.node.shared());
                 self.planner.on_failed_update(slot, run.name(), now);
             }
+            Input::Ranking(ranking) => self.planner.set_ranking(ranking),
             Input::ClockSetBack if self.placement == Placement::OneNode => {
                 self.planner.on_clock_set_back();
             }
@@ -104,11 +106,13 @@ impl Driver {
     pub(super) fn tick(&mut self) -> (Tick, Time) {
         self.take_inputs();
         let node = &self.node;
-        let (now, room) = {
+        let (now, room, kind_room) = {
             let shared = node.shared();
-            (node.now(&shared), node.room(&shared, self.placement))
+            let room = node.room(&shared, self.placement);
+            (node.now(&shared), room, node.kind_room(&shared))
         };
         let mut events = Vec::new();
+        self.planner.set_kind_room(kind_room);
         let mut tick = self.planner.tick(now, room, &mut events);
         drop(std::mem::take(&mut tick.removed));
         {
@@ -142,7 +146,14 @@ impl Driver {
         let mut recovered = Vec::new();
         // A notification of the cancellation may have come before the run that it is about.
         let mut cancelled = Vec::new();
+        let (mut taken, mut rejected) = (0, 0);
         for (request, reply) in requests.into_iter().zip(applied.replies) {
+            if request.claims_occurrence() {
+                taken += usize::from(
+                    reply.as_ref().is_ok_and(|reply| !matches!(reply, Reply::Claimed(_))),
+                );
+                rejected += usize::from(reply.is_err());
+            }
             match reply {
                 Ok(reply) => {
                     let name = request.name.clone();
@@ -166,6 +177,8 @@ impl Driver {
                 }
             }
         }
+        self.node.metrics.claims_failed(taken, "taken");
+        self.node.metrics.claims_failed(rejected, "rejected");
         self.own_runs_first(recovered, whole_millis(now));
         self.planner.on_failed_replies(failed, whole_millis(now), &mut events);
         self.node.emit(events);
@@ -205,7 +218,13 @@ impl Driver {
     /// Publishes the waits for concurrency keys.
     fn publish_keys(&mut self) {
         if let Some(waits) = self.planner.key_waits() {
-            self.node.board.conditions().key_waits = waits;
+            let mut conditions = self.node.board.conditions();
+            conditions.key_waits[self.placement] = waits;
+            let both = [Placement::OneNode, Placement::EveryNode];
+            let all: Vec<_> =
+                both.iter().flat_map(|one| conditions.key_waits[*one].clone()).collect();
+            drop(conditions);
+            self.node.metrics.key_waits(&all);
         }
     }
 
@@ -223,6 +242,8 @@ impl Driver {
             let shared = self.node.shared();
             self.node.now(&shared)
         };
+        let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
+        self.node.metrics.claims_failed(claims, "no_reply");
         let mut events = Vec::new();
         self.planner.on_lost_replies(requests, now, &mut events);
         self.publish_unresolved();

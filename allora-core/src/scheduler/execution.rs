@@ -19,15 +19,16 @@ use std::{
     task::Poll,
     time::Duration,
 };
+use tracing::Span;
 
 /// Runs a job, unless its lease may have ended before the first poll: the machine may have been
 /// frozen since the claim.
 pub(super) async fn begin(mut report: Report, job: Next, run: Run, late: Duration) {
     let node = report.node.clone();
-    let Some(timeout) = node.begin(report.id, &run, late) else {
+    let Some((span, timeout)) = node.begin(report.id, &run, late) else {
         return report.end(ExitReason::NotBegun);
     };
-    report.dropped_is(ExitReason::Dropped);
+    report.begun(span);
     execute(report, job, run, timeout).await;
 }
 
@@ -42,9 +43,10 @@ pub(crate) async fn execute(
     run: Run,
     mut timeout: Timeout,
 ) {
-    let mut work = Work(None);
-    match catch_unwind(AssertUnwindSafe(|| job.start(run.clone()))) {
-        Ok(future) => work.0 = Some(future),
+    let span = report.span.clone();
+    let mut work = Work { future: None, span: span.clone() };
+    match catch_unwind(AssertUnwindSafe(|| span.in_scope(|| job.start(run.clone())))) {
+        Ok(future) => work.future = Some(future),
         Err(panic) => return report.end(ExitReason::Panicked(panic_text(&*panic))),
     }
     let how = poll_fn(|cx| {
@@ -52,8 +54,8 @@ pub(crate) async fn execute(
         if run.control().is_dropped() {
             return Poll::Ready(ExitReason::Dropped);
         }
-        let Some(future) = &mut work.0 else { return Poll::Ready(ExitReason::Dropped) };
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        let Some(future) = &mut work.future else { return Poll::Ready(ExitReason::Dropped) };
+        match catch_unwind(AssertUnwindSafe(|| span.in_scope(|| future.as_mut().poll(cx)))) {
             Ok(Poll::Ready(returned)) => {
                 return Poll::Ready(ExitReason::Returned(returned.map_err(error_text)));
             }
@@ -73,12 +75,15 @@ pub(crate) async fn execute(
 }
 
 /// A job's future, whose destructor is user code, too.
-struct Work(Option<BoxFuture<'static, Result<(), BoxError>>>);
+struct Work {
+    future: Option<BoxFuture<'static, Result<(), BoxError>>>,
+    span: Span,
+}
 
 impl Work {
     fn take_away(&mut self) -> Result<(), ExitReason> {
-        let future = self.0.take();
-        catch_unwind(AssertUnwindSafe(|| drop(future)))
+        let future = self.future.take();
+        catch_unwind(AssertUnwindSafe(|| self.span.in_scope(|| drop(future))))
             .map_err(|panic| ExitReason::Panicked(panic_text(&*panic)))
     }
 }
@@ -95,21 +100,24 @@ pub(crate) struct Report {
     node: Arc<Node>,
     id: RunId,
     dropped: Option<ExitReason>,
+    /// The span of the run, from its beginning.
+    span: Span,
 }
 
 impl Report {
     pub(crate) fn new(node: Arc<Node>, id: RunId) -> Self {
-        Self { node, id, dropped: Some(ExitReason::NotBegun) }
+        Self { node, id, dropped: Some(ExitReason::NotBegun), span: Span::none() }
     }
 
-    /// Sets the reason that is reported if it is dropped.
-    pub(crate) fn dropped_is(&mut self, how: ExitReason) {
-        self.dropped = Some(how);
+    /// Notes that the run's code begins, in this span.
+    fn begun(&mut self, span: Span) {
+        self.dropped = Some(ExitReason::Dropped);
+        self.span = span;
     }
 
     pub(crate) fn end(&mut self, how: ExitReason) {
         if self.dropped.take().is_some() {
-            self.node.run_ended(self.id, how);
+            self.node.run_ended(self.id, how, &self.span);
         }
     }
 }
@@ -117,7 +125,7 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(how) = self.dropped.take() {
-            self.node.run_ended(self.id, how);
+            self.node.run_ended(self.id, how, &self.span);
         }
     }
 }

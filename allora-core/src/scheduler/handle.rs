@@ -1,19 +1,29 @@
 //! The handle to a running scheduler.
 
 use super::{
-    builder::check_label,
+    config::check_label,
+    monotonic::later,
     node::{Node, Stop},
-    store_request::{OP, reschedule, within},
+    store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
+    trigger_waits::{fence_before, no_history, not_ended},
 };
 use crate::{
-    backend::{Action, Batch, JobState, OPERATOR, Occurrence, Operation, TimeSource},
+    backend::{
+        Action, Batch, HistoryEntry, HistoryQuery, JobState, OPERATOR, Occurrence, Operation,
+        Outcome, TimeSource, outcome_of_trigger,
+    },
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
     job::JobSpec,
     name::check_name,
     registry::{Fleet, NodeInfo, read_nodes},
+    trace,
 };
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use futures::future::{Either, select};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+/// The longest wait for the registration of a job in code that an operator changes.
+const REGISTRATION: Duration = Duration::from_secs(10);
 
 /// A handle that stops a scheduler, adds jobs to it, and operates on jobs in its store. A clone is
 /// the same handle.
@@ -84,6 +94,29 @@ impl Handle {
         self.node.statuses()
     }
 
+    /// A page of the history of all nodes, the newest entry first.
+    ///
+    /// ```
+    /// use allora_core::{Handle, Result, backend::HistoryQuery};
+    ///
+    /// # async fn example(handle: Handle) -> Result {
+    /// for entry in handle.history(HistoryQuery::new(10).name("report")).await? {
+    ///     println!("{}: {} in {:?}", entry.occurrence.scheduled_at, entry.outcome.word(), entry.duration());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Unsupported` if the store keeps no history; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        let history = self.node.backend.history().ok_or_else(|| no_history("history"))?;
+        within(&self.node, "history", history.entries(query)).await
+    }
+
     /// The nodes that live, and those that died during the last day, ordered by id, from their
     /// records in the store.
     ///
@@ -151,7 +184,8 @@ impl Handle {
 
     /// Triggers one run of a job, now and independently of its schedule, on the first node with
     /// capacity. `id` identifies the trigger: the same id again, while it waits, changes nothing.
-    /// Jobs that run on every node cannot be triggered.
+    /// Jobs that run on every node cannot be triggered. A job in code of this node that is not registered
+    /// yet, because the scheduler has just begun, is waited for, for at most 10 s.
     ///
     /// # Errors
     /// `Unsupported` if the backend has no [queries](crate::Backend::queries); `NotFound`,
@@ -162,12 +196,77 @@ impl Handle {
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Occurrence> {
         let node = &self.node;
         let state = self.change(name, Action::Trigger { id, scheduled_at: None }).await?;
-        let triggered = |run: &Occurrence| run.trigger.as_deref() == Some(id);
-        let at = state
-            .head
-            .filter(triggered)
-            .map_or_else(|| node.now(&node.shared()), |head| head.scheduled_at);
-        Ok(Occurrence { scheduled_at: at, trigger: Some(id.to_owned()) })
+        let is_it = |other: &str| trace::is_same(other, id);
+        let triggered = |run: &Occurrence| run.trigger.as_deref().is_some_and(is_it);
+        Ok(state.head.filter(triggered).unwrap_or_else(|| Occurrence {
+            scheduled_at: node.now(&node.shared()),
+            trigger: Some(id.to_owned()),
+        }))
+    }
+
+    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
+    /// at most `timeout`. Returns its outcome, when the store has it.
+    ///
+    /// A run on this node ends the wait at once. The end of a run on another node is found in the store's
+    /// history, if it keeps one, within a second.
+    ///
+    /// ```
+    /// use allora_core::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
+    /// use std::time::Duration;
+    ///
+    /// # let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    /// # paused.block_on(async {
+    /// let scheduler = Scheduler::builder(allora_memory::Memory::new())
+    ///     .job("report", every(Duration::from_secs(3_600)), async |_: Run| {})
+    ///     .build()?;
+    /// let handle = scheduler.handle();
+    /// tokio::spawn(scheduler.run());
+    ///
+    /// let outcome = handle.trigger_and_wait("report", "by hand", Duration::from_secs(60)).await?;
+    /// assert_eq!(outcome, Outcome::Succeeded);
+    /// # Ok::<(), allora_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `Unavailable` also if it has not ended in time: it may still wait,
+    /// run, or have run on another node of a store without a history.
+    ///
+    /// # Cancel safety
+    /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
+    pub async fn trigger_and_wait(
+        &self,
+        name: &str,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<Outcome> {
+        let node = &self.node;
+        let mut ended = node.trigger_waits.add(name, id);
+        let state = self.change(name, Action::Trigger { id, scheduled_at: None }).await?;
+        let after = fence_before(&state, id);
+        let until = later(node.runtime.now(), timeout);
+        let mut wait = MIN_BACKOFF;
+        loop {
+            let next = later(node.runtime.now(), wait).min(until);
+            match select(&mut ended, node.runtime.sleep_until(next)).await {
+                Either::Left((Ok(outcome), _)) => return Ok(outcome),
+                Either::Left((Err(_), rest)) => rest.await,
+                Either::Right(_) => {}
+            }
+            if let Some(history) = node.backend.history() {
+                let read = outcome_of_trigger(history, (name, id), after);
+                // A store that is down for a moment does not end the wait.
+                if let Ok(Some(outcome)) = within(node, "history", read).await {
+                    return Ok(outcome);
+                }
+            }
+            if node.runtime.now() >= until {
+                let remedy = "wait longer, or look at `Handle::health`; the end of a run on another \
+                              node is found if the store keeps a history";
+                return Err(not_ended(name, id, timeout, remedy));
+            }
+            wait = (wait * 2).min(MAX_BACKOFF);
+        }
     }
 
     /// Pauses a job's schedule on all nodes and records the reason. Triggers still run. Active runs
@@ -253,7 +352,20 @@ impl Handle {
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        self.apply(name, action).await
+        let until = later(node.runtime.now(), REGISTRATION);
+        let mut wait = MIN_BACKOFF;
+        loop {
+            let error = match self.apply(name, action.clone()).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => error,
+                answer => return answer,
+            };
+            let now = node.runtime.now();
+            if !node.has_job(name) || now >= until || node.shared().stop != Stop::No {
+                return Err(error);
+            }
+            node.runtime.sleep_until(later(now, wait).min(until)).await;
+            wait = (wait * 2).min(MAX_BACKOFF);
+        }
     }
 
     async fn apply(&self, name: &str, action: Action<'_>) -> Result<JobState> {

@@ -8,9 +8,11 @@ use crate::{
     error::{Error, ErrorKind},
     event::Event,
     health::{
-        CapacityStatus, Health, JobProblem, JobStatus, KeyWait, NodesStatus, Notifications,
-        OrphansStatus, Place, ProblemReason, StoreStatus,
+        CapacityStatus, Health, JobProblem, JobStatus, KeyWait, KindCapacity, NodesStatus,
+        Notifications, OrphansStatus, Place, ProblemReason, StoreStatus,
     },
+    job::Placement,
+    stored::Pattern,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,7 +24,8 @@ impl Node {
     /// Logs and publishes events, and hands them to the user's closure.
     pub(crate) fn emit(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            super::log::log(&event);
+            super::log::log(&event, &self.id);
+            self.metrics.observe(&event);
             self.board.observe(&event, || self.now(&self.shared()));
             if let Some(on_event) = &self.on_event {
                 // A panic in user code must not end the scheduler.
@@ -65,16 +68,23 @@ impl Node {
     /// The state of this node, from what its parts have published.
     pub(super) fn health(&self) -> Health {
         let mono = self.runtime.now();
-        let (at, age, is_stopping, mut capacity, jobs) = {
-            let shared = self.shared();
-            let capacity = CapacityStatus {
-                limit: self.config.concurrency,
-                used: shared.running,
-                full_since: None,
+        let (at, age, is_stopping, mut capacity, kind_capacity, jobs) =
+            {
+                let shared = self.shared();
+                let capacity = CapacityStatus {
+                    limit: self.config.concurrency,
+                    used: shared.running,
+                    full_since: None,
+                };
+                let limits = self.router.limits().iter().zip(&shared.running_kinds);
+                let of_kind = |((pattern, limit), used): (&(Pattern, usize), &usize)| {
+                    KindCapacity { kinds: pattern.to_string(), limit: *limit, used: *used }
+                };
+                let kind_capacity: Vec<_> = limits.map(of_kind).collect();
+                let age = shared.clock_is_known.then(|| shared.clock.age(mono));
+                let is_stopping = shared.stop != Stop::No;
+                (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
             };
-            let age = shared.clock_is_known.then(|| shared.clock.age(mono));
-            (shared.clock.now(mono), age, shared.stop != Stop::No, capacity, shared.jobs())
-        };
         let conditions = self.board.conditions().clone();
         capacity.full_since = conditions.full_since;
         let store = StoreStatus {
@@ -111,6 +121,11 @@ impl Node {
             idle: fleet.live().filter(|node| node.is_idle()).count(),
             dead: dead.map(|node| node.node.clone()).collect(),
         };
+        let waits =
+            [Placement::OneNode, Placement::EveryNode].map(|one| &conditions.key_waits[one]);
+        let waits = waits.into_iter().flatten().map(|wait| KeyWait::clone(wait));
+        let mut key_waits: Vec<KeyWait> = waits.collect();
+        key_waits.sort_by(|one, other| one.job.cmp(&other.job));
         let orphans = fleet.live().max_by_key(|node| node.orphans).map(|node| OrphansStatus {
             count: node.orphans,
             examples: node.orphan_examples.clone(),
@@ -123,11 +138,12 @@ impl Node {
             notifications,
             clock_offset_ms: conditions.clock_offset_ms,
             capacity,
+            kind_capacity,
             unresolved_claims: conditions.unresolved,
             jobs,
             paused,
             problems,
-            key_waits: conditions.key_waits.iter().map(|wait| KeyWait::clone(wait)).collect(),
+            key_waits,
             unhandled_kinds: conditions.kinds.into_values().collect(),
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),

@@ -6,6 +6,7 @@ use crate::{
     backend::{Cursor, Reply},
     job::{JobSpec, Placement},
     planner::{RunUpdate, SlotId},
+    registry::Ranking,
     run::Run,
 };
 use std::{
@@ -21,12 +22,16 @@ pub(crate) enum Input {
     Remove(Arc<str>),
     /// The record of this job has changed.
     Changed(Arc<str>),
+    /// A place of the concurrency key with this record, or of any key, may be free.
+    KeyFree(Option<Arc<str>>),
     /// The store has replied to an extension or an end.
     Update(Update),
     /// The store did not answer an extension or an end of this run, although it answered others.
     Failed(SlotId, Run),
     /// The clock that the planner used was far ahead: begin again.
     ClockSetBack,
+    /// The order of the nodes has changed.
+    Ranking(Ranking),
 }
 
 impl Input {
@@ -36,7 +41,7 @@ impl Input {
             Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
             Input::Update(update) => Some(update.run.shared_name()),
             Input::Failed(_, run) => Some(run.shared_name()),
-            Input::ClockSetBack => None,
+            Input::KeyFree(_) | Input::ClockSetBack | Input::Ranking(_) => None,
         }
     }
 }
@@ -104,7 +109,7 @@ impl Inbox {
 }
 
 /// One value for the jobs that run on one of the nodes, and one for those that run on every node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ByPlacement<T> {
     one_node: T,
     every_node: T,

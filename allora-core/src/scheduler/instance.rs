@@ -72,8 +72,12 @@ impl Scheduler {
             let router = node.router.clone();
             planner = planner.with_route(Arc::new(move |state| router.route(state)));
         }
+        if node.backend.queries().is_some_and(|queries| queries.claims_due()) {
+            let router = node.router.clone();
+            planner = planner.with_due_claims(Arc::new(move |kind| !router.is_limited(kind)));
+        }
         let claimer = Claimer::new(node.clone(), planner);
-        let local = LocalClaimer::new(node.clone(), self.planner());
+        let local = LocalClaimer::new(node.clone(), self.planner().on_every_node(node.id.clone()));
         let watcher = Watcher::new(node.clone());
         let registry = Registry::new(node.clone());
         let claim = async {

@@ -41,6 +41,8 @@ pub(super) struct Lane {
     failing: BTreeMap<(Instant, u32), Vec<RunId>>,
     /// The time of the next request, if the last one failed as a whole.
     retry_at: Option<Instant>,
+    /// The store has answered since this was last taken.
+    has_answer: bool,
     wait: Duration,
     /// The largest number of updates in the next request: halved when a request fails as a whole,
     /// which may have been too much for the store.
@@ -62,6 +64,7 @@ impl Lane {
             request: None,
             failing: BTreeMap::new(),
             retry_at: None,
+            has_answer: false,
             wait: MIN_BACKOFF,
             limit: BATCH,
         }
@@ -165,6 +168,7 @@ impl Lane {
         let failures = failures.saturating_add(1);
         match result {
             Ok(Failed { again, error }) => {
+                self.has_answer = true;
                 self.limit = (self.limit + GROWTH).min(BATCH);
                 (self.retry_at, self.wait) = (None, MIN_BACKOFF);
                 if !again.is_empty() {
@@ -184,6 +188,14 @@ impl Lane {
                 self.add(failures, runs);
                 self.back_off(node, error);
             }
+        }
+    }
+
+    /// The store has answered the other lane: an outage is over, and what waits here is sent before
+    /// its leases end.
+    pub(super) fn after(&mut self, other: &mut Self) {
+        if std::mem::take(&mut other.has_answer) {
+            self.retry_at = None;
         }
     }
 

@@ -18,6 +18,7 @@ use std::{
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
+use tracing::{Span, field::Empty, info_span};
 
 impl Node {
     /// Starts claimed runs. `sent` is the time at which the confirming request was sent, by the
@@ -43,7 +44,7 @@ impl Node {
 
     /// Lets a run's code begin; `None` if it may not: the scheduler stops, or the run's lease may
     /// have ended.
-    pub(super) fn begin(&self, id: RunId, run: &Run, late: Duration) -> Option<Timeout> {
+    pub(super) fn begin(&self, id: RunId, run: &Run, late: Duration) -> Option<(Span, Timeout)> {
         let now = self.runtime.now();
         let timeout = {
             let mut shared = self.shared();
@@ -55,14 +56,19 @@ impl Node {
             (active.turn, active.started) = (Turn::Begun, now);
             active.settings.timeout
         };
-        self.emit([Event::Started {
+        let span = run_span(run, late);
+        let event = Event::Started {
             name: run.shared_name(),
+            kind: run.shared_kind(),
+            node: self.id.clone(),
             scheduled_at: run.scheduled_at(),
             attempt: run.attempt(),
             fence: run.fence(),
             late,
-        }]);
-        Some(timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit)))))
+        };
+        span.in_scope(|| self.emit([event]));
+        let timeout = timeout.map(|limit| (limit, self.runtime.sleep_until(later(now, limit))));
+        Some((span, timeout))
     }
 
     /// The length of a lease of this job without extensions.
@@ -136,24 +142,34 @@ impl Node {
             return None;
         }
         shared.running += 1;
+        if let Some(running) = run.limited().and_then(|kind| shared.running_kinds.get_mut(kind)) {
+            *running += 1;
+        }
         Some((id, run, spec, late))
     }
 
     /// Handles the end of a run's future.
-    pub(crate) fn run_ended(&self, id: RunId, how: ExitReason) {
+    pub(crate) fn run_ended(&self, id: RunId, how: ExitReason, span: &Span) {
         let mono = self.runtime.now();
         let (event, waited_for) = {
             let mut shared = self.shared();
             shared.running -= 1;
             shared.ended.push(id);
             let now = shared.clock.now(mono);
-            let waited_for = [Placement::OneNode, Placement::EveryNode]
+            let mut waited_for = [Placement::OneNode, Placement::EveryNode]
                 .map(|placement| std::mem::take(&mut shared.inboxes[placement].full));
+            let limited = shared.active.get(id).and_then(|active| active.run.limited());
+            if let Some(running) = limited.and_then(|kind| shared.running_kinds.get_mut(kind)) {
+                *running -= 1;
+                waited_for[0] = true;
+            }
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
             let verdict = live.result(how, now, self.config.extra_attempts);
             let event = begun.then(|| Event::Ended {
                 name: live.run.shared_name(),
+                kind: live.run.shared_kind(),
+                node: self.id.clone(),
                 scheduled_at: live.run.scheduled_at(),
                 attempt: live.run.attempt(),
                 fence: live.run.fence(),
@@ -163,7 +179,10 @@ impl Node {
             live.result = Some(verdict);
             (event, waited_for)
         };
-        self.emit(event);
+        if let Some(Event::Ended { took, outcome, .. }) = &event {
+            span.record("took_ms", millis(*took)).record("outcome", outcome.word());
+        }
+        span.in_scope(|| self.emit(event));
         self.supervisor.notify();
         for (placement, waited_for) in
             [Placement::OneNode, Placement::EveryNode].into_iter().zip(waited_for)
@@ -173,4 +192,29 @@ impl Node {
             }
         }
     }
+}
+
+/// The span of a run: it is entered whenever the run's code runs, so that it contains what that logs.
+/// It has no parent, because the task of a run belongs to no other span.
+fn run_span(run: &Run, late: Duration) -> Span {
+    info_span!(
+        target: "allora",
+        parent: None,
+        "run",
+        job = run.name(),
+        kind = run.kind(),
+        scheduled_at = %run.scheduled_at(),
+        attempt = run.attempt(),
+        fence = run.fence(),
+        node = run.node(),
+        late_ms = millis(late),
+        took_ms = Empty,
+        outcome = Empty,
+        traceparent = run.traceparent(),
+    )
+}
+
+/// A duration for a log field.
+pub(super) fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }

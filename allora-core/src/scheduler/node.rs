@@ -6,17 +6,20 @@ use super::{
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
+    metrics::Metrics,
     middleware::Middleware,
     monotonic::later,
     notify::Notify,
     store_health::StoreHealth,
     timer_queue::TimerQueue,
+    trigger_waits::TriggerWaits,
 };
 use crate::{
     backend::Backend,
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{JobSpec, Placement},
+    registry::{NAMES, name_hash},
     run::{Heartbeat, Run},
     runtime::Runtime,
     schedule::Warning,
@@ -72,6 +75,8 @@ pub(crate) struct Node {
     pub(super) registry: Notify,
     pub(super) store: StoreHealth,
     pub(super) board: Board,
+    pub(super) metrics: Metrics,
+    pub(super) trigger_waits: TriggerWaits,
     /// Something was written to the store since the last request to prune it.
     pub(super) has_written: AtomicBool,
     shared: Mutex<SharedState>,
@@ -92,8 +97,10 @@ pub(crate) struct SharedState {
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
     pub(crate) running: usize,
-    /// Claims on their way to the store, or without a reply.
-    pub(crate) claiming: usize,
+    /// Of these, those of each handler with a limit of its own.
+    pub(crate) running_kinds: Vec<usize>,
+    /// Claims on their way to the store, or without a reply, and keys that are held for claims.
+    pub(crate) claiming: ByPlacement<usize>,
     /// Claims whose outcome is not known, or whose occurrence is not released, when the scheduler
     /// stops.
     pub(crate) unresolved: usize,
@@ -129,6 +136,18 @@ impl SharedState {
     /// does not depend on their order.
     pub(super) fn shared_jobs(&self) -> (usize, u64) {
         self.shared_jobs
+    }
+
+    /// The hashes of the names of these jobs; `None` if they are too many for a node's record.
+    pub(super) fn shared_job_names(&self) -> Option<Vec<u32>> {
+        if self.shared_jobs.0 > NAMES {
+            return None;
+        }
+        let shared = self.jobs.iter().filter(|(_, placement)| **placement == Placement::OneNode);
+        let mut hashes: Vec<u32> = shared.map(|(name, _)| name_hash(name)).collect();
+        // The same text for the same jobs.
+        hashes.sort_unstable();
+        Some(hashes)
     }
 
     fn insert_job(&mut self, name: Arc<str>, placement: Placement) {
@@ -183,7 +202,8 @@ impl Node {
             inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,
-            claiming: 0,
+            running_kinds: vec![0; router.limits().len()],
+            claiming: ByPlacement::default(),
             unresolved: 0,
             ended: Vec::new(),
             looks: TimerQueue::default(),
@@ -209,6 +229,8 @@ impl Node {
             registry: Notify::default(),
             store: StoreHealth::default(),
             board: Board::default(),
+            metrics: Metrics::new(),
+            trigger_waits: TriggerWaits::default(),
             has_written: AtomicBool::new(false),
             shared: Mutex::new(shared),
         }
@@ -225,14 +247,20 @@ impl Node {
         shared.clock.now(self.runtime.now())
     }
 
-    /// The number of runs for which there is capacity. Claims of every-node jobs have a reply at
-    /// once; those on their way to the store are counted.
+    /// The number of runs for which there is capacity. Each claimer knows its own claims; those of
+    /// the other one are counted.
     pub(super) fn room(&self, shared: &SharedState, placement: Placement) -> usize {
         let claiming = match placement {
-            Placement::OneNode => 0,
-            Placement::EveryNode => shared.claiming,
+            Placement::OneNode => shared.claiming[Placement::EveryNode],
+            Placement::EveryNode => shared.claiming[Placement::OneNode],
         };
         self.config.concurrency.saturating_sub(shared.running + claiming)
+    }
+
+    /// The number of runs for which each handler with a limit of its own has capacity.
+    pub(super) fn kind_room(&self, shared: &SharedState) -> Vec<usize> {
+        let limits = self.router.limits().iter().zip(&shared.running_kinds);
+        limits.map(|((_, limit), running)| limit.saturating_sub(*running)).collect()
     }
 
     /// The jobs with runs on this node that will be past their leases after this time, and that the
@@ -277,6 +305,7 @@ impl Node {
             }
             shared.insert_job(name.clone(), placement);
             self.board.add(name.clone());
+            self.metrics.add_job(&name);
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
         drop(rejected);
@@ -296,6 +325,15 @@ impl Node {
         drop(rejected);
         self.claimers[placement].notify();
         true
+    }
+
+    /// Tells the planners that a place of the key with this record, or of any key, may be free.
+    pub(super) fn key_is_free(&self, record: Option<&Arc<str>>) {
+        for placement in [Placement::OneNode, Placement::EveryNode] {
+            // It has no destructor of the user.
+            let _ = self.shared().inboxes[placement].push(Input::KeyFree(record.cloned()));
+            self.claimers[placement].notify();
+        }
     }
 
     /// Tells the planner that a record has changed.

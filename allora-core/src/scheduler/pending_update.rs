@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub(super) struct PendingUpdate {
     pub(super) id: RunId,
     run: Run,
+    /// The place of the run's record. That of its key is in the store.
+    placement: Placement,
     /// The result; `None`: the run is alive, and its lease is extended.
     result: Option<RunResult>,
     /// The output of a run that has ended.
@@ -57,7 +59,8 @@ impl PendingUpdate {
         let (run, result) = (active.run.clone(), active.result.clone());
         let output = result.as_ref().and_then(|_| run.control().output());
         let (is_lost, key) = (active.lost, active.key.clone());
-        Self { id, run, result, output, duration: active.timers.duration, is_lost, key }
+        let (placement, duration) = (active.placement(), active.timers.duration);
+        Self { id, run, placement, result, output, duration, is_lost, key }
     }
 
     /// The largest size of its operation.
@@ -71,10 +74,12 @@ impl PendingUpdate {
         2 * OPERATION_BYTES + error + self.output.as_ref().map_or(0, String::len)
     }
 
-    /// The operations on the run and on its key.
-    fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
-        let run = (!self.is_lost).then(|| self.operation());
-        let key = self.key.as_ref().map(|key| {
+    /// The operations on the run and on its key, those on records of this placement.
+    fn operations(&self, placement: Placement) -> impl Iterator<Item = Operation<'_>> {
+        let is_here = !self.is_lost && self.placement == placement;
+        let run = is_here.then(|| self.operation());
+        let key = self.key.as_ref().filter(|_| placement == Placement::OneNode);
+        let key = key.map(|key| {
             let (fence, duration) = (key.fence, self.duration);
             let action = match &self.result {
                 Some(_) => Action::ReleaseKey { fence },
@@ -109,8 +114,10 @@ impl PendingUpdate {
                 active.key = None;
                 if let Some(key) = &self.key {
                     // Other jobs of this node may wait for it.
-                    let input = Input::Changed(key.record.clone());
-                    let _ = shared.inboxes[Placement::OneNode].push(input);
+                    for placement in [Placement::OneNode, Placement::EveryNode] {
+                        let input = Input::KeyFree(Some(key.record.clone()));
+                        let _ = shared.inboxes[placement].push(input);
+                    }
                 }
             }
             (None, Some(Reply::Extended(_))) | (_, None) => {}
@@ -187,22 +194,31 @@ impl PendingUpdate {
     }
 }
 
-/// Sends updates to the store as one batch, and applies the replies.
+/// Sends updates to the store as one batch, and applies the replies. A run of a job that runs on every
+/// node is updated in memory before; repeated with its key, that has the same reply.
 pub(super) async fn send(node: &Node, updates: &[PendingUpdate]) -> Result<Failed> {
-    let time = TimeSource::Store { fallback: node.runtime.wall() };
     let sent = node.runtime.now();
-    let applied = within(node, OP, apply(node, &*node.backend, time, updates)).await?;
+    let local = apply_local(node, updates).await?;
+    let time = TimeSource::Store { fallback: node.runtime.wall() };
+    let call = apply(node, &*node.backend, time, updates, Placement::OneNode);
+    let applied = within(node, OP, call).await?;
     node.on_contact(sent, applied.now);
     node.wrote();
-    Ok(take_in(node, updates, applied, sent))
+    Ok(take_in(node, updates, local, applied, sent))
 }
 
-/// Applies updates of jobs that run on every node.
+/// Applies updates of jobs that run on every node and have no place of a concurrency key.
 pub(super) async fn send_local(node: &Node, updates: &[PendingUpdate]) -> Result<Failed> {
-    let time = TimeSource::Fixed(node.now(&node.shared()));
     let sent = node.runtime.now();
-    let applied = apply(node, &node.local, time, updates).await?;
-    Ok(take_in(node, updates, applied, sent))
+    let local = apply_local(node, updates).await?;
+    let of_keys = Applied::new(local.now, Vec::new());
+    Ok(take_in(node, updates, local, of_keys, sent))
+}
+
+/// Applies the operations on records in memory.
+async fn apply_local(node: &Node, updates: &[PendingUpdate]) -> Result<Applied> {
+    let time = TimeSource::Fixed(node.now(&node.shared()));
+    apply(node, &node.local, time, updates, Placement::EveryNode).await
 }
 
 async fn apply(
@@ -210,22 +226,34 @@ async fn apply(
     backend: &dyn Backend,
     time: TimeSource,
     updates: &[PendingUpdate],
+    placement: Placement,
 ) -> Result<Applied> {
     let operations: Vec<Operation<'_>> =
-        updates.iter().flat_map(PendingUpdate::operations).collect();
+        updates.iter().flat_map(|update| update.operations(placement)).collect();
     reschedule(backend, Batch::new(&node.id, time, &operations)).await
 }
 
-fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Instant) -> Failed {
+fn take_in(
+    node: &Node,
+    updates: &[PendingUpdate],
+    local: Applied,
+    applied: Applied,
+    sent: Instant,
+) -> Failed {
     let min_fence = applied.min_fence;
     let now = node.runtime.now();
     let mut failed = Failed::default();
     let mut effects = Vec::with_capacity(updates.len());
     {
         let mut shared = node.shared();
+        let mut local = local.replies.into_iter();
         let mut replies = applied.replies.into_iter();
         for update in updates {
-            let reply = (!update.is_lost).then(|| replies.next()).flatten().transpose();
+            let of_run = match update.placement {
+                Placement::OneNode => &mut replies,
+                Placement::EveryNode => &mut local,
+            };
+            let reply = (!update.is_lost).then(|| of_run.next()).flatten().transpose();
             let key_reply = update.key.as_ref().and_then(|_| replies.next()).transpose();
             match (reply, key_reply) {
                 (Ok(reply), Ok(key_reply)) => {
@@ -250,16 +278,16 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
     }
     for effect in effects {
         let run = &effect.update.run;
-        let (name, fence) = (run.shared_name(), run.fence());
+        let (name, kind, fence) = (run.shared_name(), run.shared_kind(), run.fence());
         if let (true, Some(key)) = (effect.key_is_lost, &effect.update.key) {
-            let (name, key) = (name.clone(), Some(key.key.clone()));
-            node.emit([Event::LeaseLost { name, key, fence }]);
+            let (name, kind, key) = (name.clone(), kind.clone(), Some(key.key.clone()));
+            node.emit([Event::LeaseLost { name, kind, key, fence }]);
             run.control().drop_now();
         }
         if effect.is_recovered {
-            node.emit([Event::Recovered { name, fence }]);
+            node.emit([Event::Recovered { name, kind, fence }]);
         } else if effect.is_lost {
-            node.emit([Event::LeaseLost { name, key: None, fence }]);
+            node.emit([Event::LeaseLost { name, kind, key: None, fence }]);
             run.control().drop_now();
             // A record that was removed with its tombstone has left a mark.
             let is_gone = effect.reply == Reply::Absent && run.fence() > min_fence;
@@ -271,8 +299,18 @@ fn take_in(node: &Node, updates: &[PendingUpdate], applied: Applied, sent: Insta
             (Reply::Extended(_) | Reply::CancelRequested(_), _) if !effect.key_is_lost => {
                 run.control().confirm();
             }
-            // Another run may wait for the end of this one.
-            (_, Some(ended)) => node.claimers[ended.placement()].notify(),
+            (_, Some(ended)) => {
+                if let Some(result) = ended.result.as_ref().filter(|_| !effect.is_lost) {
+                    node.trigger_waits.ended(&ended.run, &result.outcome());
+                }
+                // Another run may wait for the end of this one, or for its key.
+                if effect.update.key.is_some() {
+                    node.claimers[Placement::OneNode].notify();
+                    node.claimers[Placement::EveryNode].notify();
+                } else {
+                    node.claimers[ended.placement()].notify();
+                }
+            }
             (_, None) => {}
         }
     }

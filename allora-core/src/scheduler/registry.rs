@@ -5,6 +5,7 @@
 //! claims the record would delay their replies by a load and a commit.
 
 use super::{
+    inbox::Input,
     monotonic::later,
     node::{Node, Stop},
     retention::Retention,
@@ -15,7 +16,8 @@ use crate::{
     backend::{Action, Applied, Batch, Operation, Queries, Replan, Reply, TimeSource},
     error::{Error, ErrorKind, Result},
     event::Event,
-    registry::{Fleet, NodeInfo, encode, read_nodes, record_of},
+    job::Placement,
+    registry::{Fleet, NodeInfo, Ranking, encode, read_nodes, record_of},
     time::{Time, whole_millis},
 };
 use futures::future::{Either, select};
@@ -24,10 +26,14 @@ use std::{
     future::poll_fn,
     pin::pin,
     sync::Arc,
+    time::Instant,
 };
 
 /// The number of heartbeats from one look at the other nodes to the next.
 const LOOK: u32 = 4;
+
+/// The number of looks without a reply after which the order of the nodes is forgotten.
+const RANKED: u32 = 3;
 
 /// The number of records that one request removes.
 const FORGET: usize = 100;
@@ -38,10 +44,18 @@ pub(super) struct Registry {
     started_at: Time,
     /// The generation of the record as this node wrote it last; `None` if it is not known.
     generation: Option<i64>,
+    /// The store has the record, also while its generation is not known: a heartbeat that is
+    /// interrupted by the end of the node leaves it as it is.
+    has_written: bool,
     /// The last request has failed.
     has_failed: bool,
     /// The number of heartbeats since the last look.
     beats: u32,
+    /// The nodes are ranked again at the next heartbeat: others may have started with this one.
+    is_starting: bool,
+    /// The order of the nodes for each job, and the time of the look that showed it.
+    ranking: Ranking,
+    ranked_at: Instant,
     /// The live nodes of the last look, and the dead ones that were reported.
     live: BTreeSet<String>,
     dead: BTreeSet<String>,
@@ -59,8 +73,12 @@ impl Registry {
             record,
             started_at,
             generation: None,
+            has_written: false,
             has_failed: false,
             beats: LOOK,
+            is_starting: false,
+            ranking: Ranking::default(),
+            ranked_at: now,
             live: BTreeSet::new(),
             dead: BTreeSet::new(),
             labels: BTreeMap::new(),
@@ -105,6 +123,10 @@ impl Registry {
     async fn beat_and_look(&mut self, queries: &dyn Queries) {
         let result = self.beat_and_try_to_look(queries).await;
         self.has_failed = result.is_err();
+        let oldest = self.node.config.heartbeat * (LOOK * RANKED);
+        if result.is_err() && self.node.runtime.now() >= later(self.ranked_at, oldest) {
+            self.rank(Ranking::default());
+        }
         match result {
             Ok(()) => self.node.store_answered(Part::Registry),
             // The other parts report a store that does not answer.
@@ -116,11 +138,18 @@ impl Registry {
     async fn beat_and_try_to_look(&mut self, queries: &dyn Queries) -> Result {
         let now = self.beat().await?;
         self.beats += 1;
-        if self.beats > LOOK {
+        let looks = self.beats > LOOK;
+        if looks || self.is_starting {
             let node = self.node.clone();
             let states = within(&node, "list", read_nodes(queries)).await?;
-            self.beats = 1;
             let fleet = Arc::new(Fleet::of(&states, now));
+            self.rank_by(&fleet);
+            let is_first = node.board.conditions().fleet.is_none();
+            self.is_starting = looks && is_first;
+            if !looks {
+                return Ok(());
+            }
+            self.beats = 1;
             node.board.conditions().fleet = Some(fleet.clone());
             self.report(&fleet);
             if fleet.first() == Some(&*node.id) {
@@ -131,6 +160,23 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Ranks the nodes that have the same jobs in code as this one.
+    fn rank_by(&mut self, fleet: &Fleet) {
+        let jobs = self.node.shared().shared_jobs();
+        self.ranked_at = self.node.runtime.now();
+        self.rank(Ranking::of(fleet, &self.node.id, jobs));
+    }
+
+    fn rank(&mut self, ranking: Ranking) {
+        if self.ranking == ranking {
+            return;
+        }
+        self.ranking = ranking.clone();
+        // It has no destructor of the user.
+        let _ = self.node.shared().inboxes[Placement::OneNode].push(Input::Ranking(ranking));
+        self.node.claimers[Placement::OneNode].notify();
     }
 
     /// Writes the record. Returns the store's time.
@@ -156,6 +202,7 @@ impl Registry {
                     return Err(Error::new(ErrorKind::Other, text).op("registry"));
                 }
                 self.generation = Some(state.generation);
+                self.has_written = true;
                 if state.definition == text {
                     return Ok(now);
                 }
@@ -167,10 +214,10 @@ impl Registry {
 
     fn info(&self) -> NodeInfo {
         let node = &self.node;
-        let (now, running, (jobs, jobs_hash), needed_labels) = {
+        let (now, running, (jobs, jobs_hash), job_names, needed_labels) = {
             let shared = node.shared();
-            let needed = shared.needed_labels.clone();
-            (node.now(&shared), shared.running, shared.shared_jobs(), needed)
+            let (needed, names) = (shared.needed_labels.clone(), shared.shared_job_names());
+            (node.now(&shared), shared.running, shared.shared_jobs(), names, needed)
         };
         let orphans = self.retention.orphans();
         NodeInfo {
@@ -184,6 +231,7 @@ impl Registry {
             running,
             jobs,
             jobs_hash,
+            job_names,
             problems: node.recent_problems(),
             orphans: orphans.count,
             orphan_examples: orphans.examples.clone(),
@@ -230,8 +278,8 @@ impl Registry {
     /// Removes the record. A store that has not answered the last request is not asked: the record
     /// shows by its age that the node is dead.
     async fn leave(self) {
-        let Self { node, record, generation, has_failed, .. } = self;
-        let is_written = generation.is_some() && !has_failed;
+        let Self { node, record, has_written, has_failed, .. } = self;
+        let is_written = has_written && !has_failed;
         if is_written && node.store.failing().is_empty() {
             let delete = [Operation::new(&record, Action::Delete)];
             // Nothing depends on it.

@@ -1,5 +1,5 @@
-//! The pass over all records that finds those without a use: orphaned jobs in code, and one-off
-//! schedules that have ended. One node makes it, once an hour and when the jobs of the nodes have
+//! The pass over all records that finds those without a use: orphaned jobs in code, one-off schedules
+//! that have ended, and concurrency keys that no job holds or waits for. One node makes it, once an hour and when the jobs of the nodes have
 //! changed. It rests after each page, so that it reads for a hundredth of the time.
 
 use super::{
@@ -13,8 +13,10 @@ use crate::{
     backend::{Action, Batch, JobState, Operation, Page, Queries, Reply, TimeSource},
     error::{ErrorKind, Result},
     event::Event,
+    name::{KEY, LONG_KEY, is_key_record},
     registry::{
-        Fleet, OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, unused_since,
+        Fleet, OrphanRule, Orphans, is_finished, is_orphaned, is_written_after, key_unused_since,
+        unused_since,
     },
     time::{Time, saturating_add},
 };
@@ -32,6 +34,10 @@ const YOUNG: u32 = 4;
 
 /// The number of records in one request.
 const PAGE: usize = 500;
+
+/// The time after which a concurrency key is removed that no job has held or waited for. Its fences
+/// continue if it is used again.
+const KEYS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The rest after a page, as a multiple of the time that it took, and its limit.
 const REST: u32 = 99;
@@ -74,14 +80,14 @@ impl Retention {
         }
         self.passed.clone_from(&self.seen);
         self.next = later(node.runtime.now(), INTERVAL);
-        let rule = match fleet.has_one_set_of_jobs() {
-            true => OrphanRule::SameJobs,
+        let rule = match fleet.has_one_set_of_jobs() || fleet.has_all_names() {
+            true => OrphanRule::NoNodeHasIt,
             false => OrphanRule::Due,
         };
-        let node = node.clone();
+        let (node, fleet) = (node.clone(), fleet.clone());
         self.request.begin(async move {
             let Some(queries) = node.backend.queries() else { return Ok(Orphans::default()) };
-            pass(&node, queries, rule).await
+            pass(&node, queries, &fleet, rule).await
         });
     }
 
@@ -132,18 +138,46 @@ impl Retention {
 }
 
 /// Reads all records, counts the orphans, and removes what its retention period has passed for.
-async fn pass(node: &Node, queries: &dyn Queries, rule: OrphanRule) -> Result<Orphans> {
+async fn pass(
+    node: &Node,
+    queries: &dyn Queries,
+    fleet: &Fleet,
+    rule: OrphanRule,
+) -> Result<Orphans> {
     let mut orphans = Orphans::default();
+    for prefix in ["", KEY, LONG_KEY] {
+        pass_over(node, queries, fleet, prefix, rule, &mut orphans).await?;
+    }
+    Ok(orphans)
+}
+
+/// The pass over the records whose names begin with this prefix.
+async fn pass_over(
+    node: &Node,
+    queries: &dyn Queries,
+    fleet: &Fleet,
+    prefix: &str,
+    rule: OrphanRule,
+    orphans: &mut Orphans,
+) -> Result {
     let young = YOUNG * node.config.heartbeat;
     let mut after: Option<String> = None;
     loop {
         let begun = node.runtime.now();
-        let page = Page { after: after.as_deref(), ..Page::first(PAGE) };
+        let page = Page { after: after.as_deref(), ..Page::first(PAGE).prefix(prefix) };
         let states = within(node, "list", queries.list(page)).await?;
         let now = node.now(&node.shared());
         let mut unused = Vec::new();
         for state in &states {
-            let is_unknown = || !node.has_job(&state.name) && is_orphaned(state, rule, now);
+            if is_key_record(&state.name) {
+                let since = key_unused_since(state).filter(|_| state.unreadable.is_none());
+                if since.is_some_and(|since| saturating_add(since, KEYS) <= now) {
+                    unused.push(state);
+                }
+                continue;
+            }
+            let is_declared = || node.has_job(&state.name) || fleet.declares(&state.name);
+            let is_unknown = || !is_declared() && is_orphaned(state, rule, now);
             let kept_for = if state.kind.is_empty() && is_unknown() {
                 if is_written_after(state, now - young) {
                     orphans.has_young = true;
@@ -163,7 +197,7 @@ async fn pass(node: &Node, queries: &dyn Queries, rule: OrphanRule) -> Result<Or
         let pruned = prune(node, &unused).await?;
         orphans.remove(&pruned);
         if states.len() < PAGE {
-            return Ok(orphans);
+            return Ok(());
         }
         after = states.last().map(|state| state.name.clone());
         let took = node.runtime.now().saturating_duration_since(begun);
@@ -199,6 +233,7 @@ async fn prune(node: &Node, unused: &[&JobState]) -> Result<Vec<String>> {
             pruned.push(state.name.clone());
         }
     }
-    node.emit(pruned.iter().map(|name| Event::Pruned { name: name.as_str().into() }));
+    let jobs = pruned.iter().filter(|name| !is_key_record(name));
+    node.emit(jobs.map(|name| Event::Pruned { name: name.as_str().into() }));
     Ok(pruned)
 }

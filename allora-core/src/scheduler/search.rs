@@ -57,6 +57,8 @@ pub(super) struct Search {
     next_stored: Option<Time>,
     fruitless: Fruitless,
     kinds: Kinds,
+    /// The limited handlers without capacity, whose kinds are left out.
+    left_out: Vec<bool>,
 }
 
 /// The part of the records that the next search asks for. A page that is full of records that this
@@ -113,6 +115,8 @@ pub(super) struct Reply {
     pub(super) number: u64,
     /// The search left out nothing that was due.
     pub(super) is_whole: bool,
+    /// It was for stored schedules, too.
+    pub(super) has_stored: bool,
     /// The node's wall clock before and after the request.
     pub(super) wall: (Time, Time),
 }
@@ -159,6 +163,7 @@ impl Search {
             next_stored: None,
             fruitless: Fruitless::default(),
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
+            left_out: Vec::new(),
         }
     }
 
@@ -215,6 +220,11 @@ impl Search {
         self.is_on.then(|| since(self.at, now).saturating_sub(AHEAD).max(wait).max(retry))
     }
 
+    /// The time at which something is due that the last search has seen.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        Some(self.at).filter(|at| ![Time::MIN_UTC, Time::MAX_UTC].contains(at))
+    }
+
     /// Delays the next search, twice as long each time up to the poll interval. Returns its time.
     pub(super) fn failed(&mut self, node: &Node) -> Instant {
         let wait = self.wait.clamp(MIN_BACKOFF, node.config.poll_interval);
@@ -230,13 +240,22 @@ impl Search {
         self.kinds.read_at
     }
 
-    fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
+    pub(super) fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
         node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
+    }
+
+    /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, its kinds
+    /// are searched at once.
+    pub(super) fn leave_out(&mut self, handlers: Vec<bool>) {
+        let before = std::mem::replace(&mut self.left_out, handlers);
+        if before.iter().zip(&self.left_out).any(|(before, now)| *before && !now) {
+            self.at_once();
+        }
     }
 
     /// `true` if the next search leaves out nothing that is due.
     fn is_whole(&self) -> bool {
-        self.part == Part::All && self.skip == 0
+        self.part == Part::All && self.skip == 0 && !self.left_out.contains(&true)
     }
 
     /// Sends a search, after a request for the store's kinds if one may have been added. Its limit
@@ -253,7 +272,7 @@ impl Search {
             Part::Stored => 0,
             Part::Code { skip } => skip,
         };
-        let node = node.clone();
+        let (node, left_out) = (node.clone(), self.left_out.clone());
         self.request.begin(async move {
             let kinds = if reads_kinds { Some(read_kinds(&node).await) } else { None };
             let matching = match &kinds {
@@ -261,7 +280,12 @@ impl Search {
                 _ => known_kinds,
             };
             let stored = node.router.exact().chain(matching.iter().map(|kind| &**kind));
-            let stored = stored.filter(|_| !matches!(part, Part::Code { .. }));
+            let is_left_out = |kind: &str| {
+                let limited = node.router.limit_of(kind).and_then(|one| left_out.get(one));
+                limited.is_some_and(|is_left_out| *is_left_out)
+            };
+            let stored =
+                stored.filter(|kind| !matches!(part, Part::Code { .. }) && !is_left_out(kind));
             // The empty kind is that of jobs in code.
             let code = (part != Part::Stored).then_some("");
             let asked: Vec<&str> = code.into_iter().chain(stored).collect();
@@ -275,7 +299,8 @@ impl Search {
                 node.on_contact(sent, due.now);
             }
             let wall = (before, node.runtime.wall());
-            Reply { kinds, due, limit, number, is_whole, wall }
+            let has_stored = !matches!(part, Part::Code { .. });
+            Reply { kinds, due, limit, number, is_whole, has_stored, wall }
         });
     }
 

@@ -20,14 +20,18 @@ pub(super) async fn within<T>(
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let deadline = node.config.store_timeout;
-    let limit = node.runtime.sleep_until(later(node.runtime.now(), deadline));
-    match select(pin!(call), limit).await {
+    let sent = node.runtime.now();
+    let limit = node.runtime.sleep_until(later(sent, deadline));
+    let answer = match select(pin!(call), limit).await {
         Either::Left((answer, _)) => answer,
         Either::Right(_) => {
             let late = format!("the store did not answer within {deadline:?}");
             Err(Error::new(ErrorKind::Unavailable, late).op(op))
         }
-    }
+    };
+    let took = node.runtime.now().saturating_duration_since(sent);
+    node.metrics.requested(op, took, answer.as_ref().err());
+    answer
 }
 
 /// Sends a batch, and checks that each operation has a reply.

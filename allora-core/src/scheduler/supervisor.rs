@@ -8,7 +8,7 @@ use super::{
     pending_update::{PendingUpdate, send_local},
     store_health::Part,
 };
-use crate::{event::Event, job::Placement, run::Run};
+use crate::{event::Event, run::Run};
 use futures::future::{Either, pending, select};
 use std::{
     pin::pin,
@@ -82,6 +82,8 @@ impl Supervisor {
             self.look_at_stop(now);
             self.collect().await;
             self.extend(now).await;
+            self.ends.after(&mut self.extensions);
+            self.extensions.after(&mut self.ends);
             self.ends.send(&self.node, now, |_| true);
             self.extensions.send(&self.node, now, |active| active.result.is_none() && !active.lost);
             if let Some(stopped) = self.is_over(now) {
@@ -123,7 +125,7 @@ impl Supervisor {
                     Some(active) if active.lost && active.key.is_none() => {
                         lost.extend(shared.active.try_remove(id))
                     }
-                    Some(active) if active.placement() == Placement::EveryNode => {
+                    Some(active) if active.is_in_memory() => {
                         local.push(PendingUpdate::of(id, active));
                     }
                     Some(_) => shared_ends.push(id),
@@ -144,9 +146,9 @@ impl Supervisor {
             let mut shared = self.node.shared();
             for id in due {
                 let Some(active) = shared.active.get_mut(id) else { continue };
-                match active.placement() {
-                    Placement::EveryNode => local.push(PendingUpdate::of(id, active)),
-                    Placement::OneNode => {
+                match active.is_in_memory() {
+                    true => local.push(PendingUpdate::of(id, active)),
+                    false => {
                         active.extending = true;
                         shared_runs.push(id);
                     }
@@ -197,6 +199,7 @@ impl Supervisor {
                         let (name, fence) = (active.run.shared_name(), active.run.fence());
                         events.push(Event::LeaseRenewalFailed {
                             name,
+                            kind: active.run.shared_kind(),
                             key: active.key.as_ref().map(|key| key.key.clone()),
                             fence,
                             continues,

@@ -34,14 +34,27 @@ enum State {
 
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
-pub(super) async fn resolve(node: &Node, claims: Vec<(Arc<str>, Claim)>, keys: Vec<KeyRelease>) {
+/// `leased`: names and fences of claimed occurrences without a run.
+pub(super) async fn resolve(
+    node: &Node,
+    claims: Vec<(Arc<str>, Claim)>,
+    keys: Vec<KeyRelease>,
+    leased: Vec<(Arc<str>, i64)>,
+) {
     let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(Box::new(claim)) };
     let key = |key: KeyRelease| Unresolved { name: key.job(), state: State::Key(Box::new(key)) };
-    let mut claims: VecDeque<_> =
-        claims.into_iter().map(unresolved).chain(keys.into_iter().map(key)).collect();
+    let claimed = |(name, fence)| Unresolved { name, state: State::Claimed { fence } };
+    let claims = claims.into_iter().map(unresolved).chain(keys.into_iter().map(key));
+    let mut claims: VecDeque<_> = claims.chain(leased.into_iter().map(claimed)).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
+    // Both claimers count theirs.
+    let mut counted = 0;
     loop {
-        node.shared().unresolved = claims.len();
+        {
+            let mut shared = node.shared();
+            shared.unresolved = shared.unresolved - counted + claims.len();
+            counted = claims.len();
+        }
         if claims.is_empty() {
             return;
         }

@@ -91,12 +91,13 @@ impl Watcher {
     /// Reports overdue occurrences, unless a condition that is reported explains them.
     fn find_overdue(&mut self) {
         let node = &self.node;
+        let now = node.now(&node.shared());
+        let (overdue, _) = node.board.overdue(now);
+        node.metrics.overdue(overdue.len());
         let is_down = node.store.failing().iter().any(|failing| failing.part == Part::Claims);
         if is_down || node.board.conditions().full_since.is_some() {
             return;
         }
-        let now = node.now(&node.shared());
-        let (overdue, _) = node.board.overdue(now);
         node.board.conditions().overdue = overdue.len();
         let mut before = std::mem::take(&mut self.overdue);
         let mut events = Vec::new();

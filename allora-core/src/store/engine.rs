@@ -7,7 +7,7 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, History, HistoryEntry, Notification, Notifier, Operation,
-        Queries, Reply, TimeSource,
+        Outcome as RunOutcome, Queries, Reply, TimeSource,
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
@@ -66,6 +66,8 @@ struct Engine<'a, S: RecordStore> {
     notifications: Vec<Notification>,
     /// The highest fence of tombstones that are the same as none.
     min_fence: i64,
+    /// The runs that were recorded as lost or expired.
+    lapsed: Vec<HistoryEntry>,
 }
 
 /// The operations on one name.
@@ -88,6 +90,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             open: Vec::new(),
             notifications: Vec::new(),
             min_fence: 0,
+            lapsed: Vec::new(),
         }
     }
 
@@ -294,7 +297,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         }
         let (mut replies, mut groups, mut drafts) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let mut after: VecDeque<Option<Notification>> = VecDeque::new();
+        let mut lapsed = VecDeque::new();
         for (answer, Pending { group, draft }) in pending {
+            lapsed.push_back(lapsed_in(&draft.history));
             after.push_back(draft.notification.clone());
             replies.push_back(answer);
             groups.push_back(group);
@@ -311,13 +316,14 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             return Err(Error::new(ErrorKind::Other, wrong));
         }
         for outcome in outcomes {
-            let (Some(answer), Some(mut group), Some(notification)) =
-                (replies.pop_front(), groups.pop_front(), after.pop_front())
+            let (Some(answer), Some(mut group), Some(notification), Some(lapsed)) =
+                (replies.pop_front(), groups.pop_front(), after.pop_front(), lapsed.pop_front())
             else {
                 break;
             };
             match outcome {
                 Ok(Outcome::Written { notified }) => {
+                    self.lapsed.extend(lapsed);
                     self.notifications.extend(notification.filter(|_| !notified));
                     self.answer(&group.positions, answer);
                 }
@@ -369,7 +375,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     async fn end(self) -> Result<Applied> {
-        let Self { store, batch, replies, now, notifications, min_fence, .. } = self;
+        let Self { store, batch, replies, now, notifications, min_fence, lapsed, .. } = self;
         let now = match now {
             Some(now) => now,
             None => store.now(batch.time).await?,
@@ -383,8 +389,15 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Err(Error::new(ErrorKind::Other, none).op(OP))
             })
         });
-        Ok(Applied::new(now, replies.collect()).min_fence(min_fence))
+        Ok(Applied::new(now, replies.collect()).min_fence(min_fence).lapsed(lapsed))
     }
+}
+
+/// The entries of runs whose leases have ended.
+fn lapsed_in(history: &[HistoryEntry]) -> Vec<HistoryEntry> {
+    let has_lapsed =
+        |entry: &&HistoryEntry| matches!(entry.outcome, RunOutcome::Lost | RunOutcome::Expired);
+    history.iter().filter(has_lapsed).cloned().collect()
 }
 
 struct Pending<'a, S: RecordStore> {

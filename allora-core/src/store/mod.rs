@@ -16,7 +16,8 @@ pub use engine::too_long;
 
 use crate::{
     backend::{
-        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Notification,
+        Notifier, Page, TimeSource,
     },
     error::Result,
     record::Record,
@@ -149,6 +150,25 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// `Unavailable`.
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         queries::find_due(self, query, time).await
+    }
+
+    /// `true` if [`claim_due`](Self::claim_due) is to be used. Default: `false`.
+    fn claims_due(&self) -> bool {
+        false
+    }
+
+    /// Finds records that are due, and claims their heads.
+    ///
+    /// Default: by [`find_due`](Self::find_due) and claims, and a repetition by a scan of all records:
+    /// for a store whose calls cost little.
+    ///
+    /// # Errors
+    /// `Unavailable`: records may have been claimed.
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue>
+    where
+        Self: Sized,
+    {
+        queries::claim_due(self, query, time).await
     }
 
     /// A page of the list.

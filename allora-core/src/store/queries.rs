@@ -3,15 +3,16 @@
 use super::{Load, RecordStore};
 use crate::{
     backend::{
-        Due, DueQuery, History, HistoryEntry, HistoryQuery, JobState, Page, Queries, TimeSource,
+        Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, History, HistoryEntry,
+        HistoryQuery, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply, TimeSource,
     },
     error::Result,
     name::is_internal,
-    record::{Record, missing},
-    time::Time,
+    record::{Record, due_claim, missing},
+    time::{Time, saturating_add, whole_millis},
 };
 use async_trait::async_trait;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 /// The number of records that one scan reads.
 const CHUNK: usize = 1_000;
@@ -20,6 +21,14 @@ const CHUNK: usize = 1_000;
 impl<S: RecordStore> Queries for S {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         RecordStore::find_due(self, query, time).await
+    }
+
+    fn claims_due(&self) -> bool {
+        RecordStore::claims_due(self)
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        RecordStore::claim_due(self, query, time).await
     }
 
     async fn get(&self, name: &str) -> Result<JobState> {
@@ -101,6 +110,74 @@ pub(super) async fn find_due<S: RecordStore + ?Sized>(
     due.truncate(ready);
     let found = due.into_iter().map(|(_, name, record)| record.state(&name)).collect();
     Ok(Due::new(now, found, next_due))
+}
+
+/// Claims by operations what a search finds; or finds what the same query has claimed.
+pub(super) async fn claim_due<S: RecordStore>(
+    store: &S,
+    query: ClaimDue<'_>,
+    time: TimeSource,
+) -> Result<ClaimedDue> {
+    let now = store.now(time).await?;
+    let mut claimed = Vec::new();
+    if query.is_repeated {
+        each(store, "", |name, record| {
+            let Ok(record) = record else { return };
+            let is_of_kind = record.is_live() && query.kinds.contains(&&*record.kind);
+            let is_it = |lease: &&Lease| is_of_kind && record.is_claim(lease, query.claim_id);
+            if let Some(lease) = record.leases.iter().find(is_it) {
+                claimed.push((record.state(&name), record.claimed(lease)));
+            }
+        })
+        .await?;
+        return Ok(ClaimedDue::new(now, claimed));
+    }
+    // Up to and including now.
+    let until = saturating_add(now, Duration::from_millis(1));
+    let mut find = DueQuery::new(query.kinds, until, query.limit).node(query.node);
+    while claimed.len() < query.limit {
+        let found = RecordStore::find_due(store, find, time).await?.found;
+        let is_last = found.len() < find.limit;
+        let claims = found.iter().filter_map(|state| {
+            let claim = due_claim(state, query.claim_id)?;
+            Some((state, Claim { not_after: query.not_after, ..claim }))
+        });
+        let claims: Vec<_> = claims.take(query.limit - claimed.len()).collect();
+        let operations: Vec<Operation<'_>> = claims
+            .iter()
+            .map(|(state, claim)| Operation::claim(&state.name, claim.clone()))
+            .collect();
+        let applied = store.reschedule(Batch::new(query.node, time, &operations)).await?;
+        let before = claimed.len();
+        for ((state, claim), reply) in claims.into_iter().zip(applied.replies) {
+            if let Ok(Reply::Claimed(granted)) = reply {
+                let mut state = state.clone();
+                started(&mut state, query.node, &claim, &granted, whole_millis(applied.now));
+                claimed.push((state, granted));
+            }
+        }
+        if is_last {
+            break;
+        }
+        if claimed.len() == before {
+            // A page of records that cannot be claimed so must not hide those behind it.
+            find.limit *= 2;
+        }
+    }
+    Ok(ClaimedDue::new(now, claimed))
+}
+
+/// Applies to a state what the claim of its head has changed.
+fn started(state: &mut JobState, node: &str, claim: &Claim, claimed: &Claimed, now: Time) {
+    let due_at = state.due_at.unwrap_or(now);
+    let Claimed { fence, until, occurrence, .. } = claimed;
+    let lease =
+        Lease::new(node, claim.claim_id, *fence, occurrence.clone(), *until, OnExpiry::Retry);
+    let lease = lease.attempt(claimed.attempt).claimed_at(whole_millis(due_at), now);
+    (state.due_at, state.attempts) = (Some(*until), claimed.attempt);
+    (state.fence, state.last_started) = (*fence, Some(occurrence.scheduled_at));
+    state.counters.started += 1;
+    state.leases.push(lease);
 }
 
 pub(super) async fn list<S: RecordStore + ?Sized>(

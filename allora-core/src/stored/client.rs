@@ -6,10 +6,12 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Applied, Backend, Batch, Edit, JobState, OPERATOR, Operation, Queries, TimeSource,
+        Action, Applied, Backend, Batch, Edit, History, HistoryEntry, HistoryQuery, JobState,
+        OPERATOR, Operation, Queries, TimeSource,
     },
     error::{Error, ErrorKind, Result},
     runtime::{Runtime, detect},
+    scheduler::no_history,
     store_clock::StoreClock,
     time::{Time, since},
 };
@@ -316,8 +318,77 @@ impl Schedules {
         Ok(applied.single()?.state().unwrap_or_default())
     }
 
+    /// A page of the history of all nodes, the newest entry first.
+    ///
+    /// # Errors
+    /// `Unsupported` if the store keeps no history; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn history(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
+        self.within("history", self.needed_history("history")?.entries(query)).await
+    }
+
+    /// The store's history, for this call.
+    pub(super) fn needed_history(&self, op: &'static str) -> Result<&dyn History> {
+        self.backend.history().ok_or_else(|| no_history(op))
+    }
+
+    /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing one
+    /// stays, as by [`modify`](Self::modify).
+    ///
+    /// ```
+    /// use allora_core::{Schedules, StoredSchedule};
+    ///
+    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// schedules.upsert(&StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` with the rejected part, or if the name is that of a job in code; `AlreadyExists` if other
+    /// clients change the schedule all the time; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied. Repeat it.
+    pub async fn upsert(&self, stored: &StoredSchedule) -> Result<JobState> {
+        const ATTEMPTS: u32 = 8;
+        let mut attempt = 1;
+        loop {
+            let error = match self.add(stored).await {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => error,
+                answer => return answer,
+            };
+            let changed = match self.get(&stored.name).await {
+                Ok(seen) if seen.kind.is_empty() => {
+                    let code = format!("{:?} is a job in code; use another name", stored.name);
+                    return Err(Error::invalid(code).op("upsert"));
+                }
+                Ok(seen) => self.modify(&stored.clone().read_at(seen.generation)).await,
+                Err(error) => Err(error),
+            };
+            match changed.map_err(|error| (error.kind(), error)) {
+                // It was deleted, or changed by another client.
+                Err((ErrorKind::NotFound | ErrorKind::AlreadyExists, _)) if attempt < ATTEMPTS => {}
+                Err((ErrorKind::NotFound, _)) => return Err(error),
+                answer => return answer.map_err(|(_, error)| error),
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Waits.
+    pub(super) async fn pause_for(&self, span: Duration) {
+        self.runtime.sleep_until(self.runtime.now() + span).await;
+    }
+
     /// Sends operations as one batch.
-    async fn apply(&self, op: &'static str, operations: &[Operation<'_>]) -> Result<Applied> {
+    pub(super) async fn apply(
+        &self,
+        op: &'static str,
+        operations: &[Operation<'_>],
+    ) -> Result<Applied> {
         let batch = Batch::new(OPERATOR, self.now(), operations);
         let sent = self.runtime.now();
         let applied = self.within(op, self.backend.reschedule(batch)).await?;

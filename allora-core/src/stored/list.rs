@@ -18,6 +18,10 @@ pub struct Filter<'a> {
     pub kind: Option<&'a str>,
     /// Schedules in this condition only.
     pub condition: Option<Condition>,
+    /// Stored schedules with this tag only.
+    pub tag: Option<&'a str>,
+    /// Stored schedules of this owner only.
+    pub owner: Option<&'a str>,
 }
 
 /// A condition of a schedule.
@@ -71,6 +75,20 @@ impl<'a> Filter<'a> {
         self
     }
 
+    /// Lists stored schedules with this tag only.
+    #[must_use]
+    pub fn tag(mut self, tag: &'a str) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
+    /// Lists stored schedules of this owner only.
+    #[must_use]
+    pub fn owner(mut self, owner: &'a str) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
     /// Lists schedules in this condition only.
     #[must_use]
     pub fn condition(mut self, condition: Condition) -> Self {
@@ -100,8 +118,9 @@ impl Schedules {
         let mut listed = Vec::new();
         let mut after = after.map(str::to_owned);
         while listed.len() < limit {
-            // With a condition, most of a page may be filtered out.
-            let size = filter.condition.map_or((limit - listed.len()).min(PAGE), |_| PAGE);
+            // Most of a page may be filtered out.
+            let is_filtered = filter.condition.is_some() || filter.has_labels();
+            let size = if is_filtered { PAGE } else { (limit - listed.len()).min(PAGE) };
             let states = self.page(filter, after.as_deref(), size).await?;
             let is_last = states.len() < size;
             after = states.last().map(|state| state.name.clone());
@@ -143,7 +162,7 @@ impl Schedules {
         }
     }
 
-    async fn page(
+    pub(super) async fn page(
         &self,
         filter: Filter<'_>,
         after: Option<&str>,
@@ -156,8 +175,29 @@ impl Schedules {
     }
 }
 
-fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
-    filter.condition.is_none_or(|condition| condition.holds(state))
+impl Filter<'_> {
+    fn has_labels(&self) -> bool {
+        self.tag.is_some() || self.owner.is_some()
+    }
+}
+
+/// `true` if the state passes the parts of the filter that no store knows.
+pub(super) fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
+    if !filter.condition.is_none_or(|condition| condition.holds(state)) {
+        return false;
+    }
+    if !filter.has_labels() {
+        return true;
+    }
+    let definition = Definition::parse(&state.name, &state.definition);
+    definition.is_ok_and(|definition| {
+        let settings = definition.settings();
+        let is_owner = |owner: &str| settings.owner.as_deref() == Some(owner);
+        let has_tag = |tag: &str| settings.tags.contains(tag);
+        !state.kind.is_empty()
+            && filter.owner.is_none_or(is_owner)
+            && filter.tag.is_none_or(has_tag)
+    })
 }
 
 /// Ordered by due time and name. Jobs without a due time come last.

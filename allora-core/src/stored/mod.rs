@@ -31,6 +31,7 @@
 //! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first ones.
 //! A list of the schedules in one [`Condition`] also reads them all.
 
+mod bulk;
 mod client;
 mod definition;
 #[cfg(feature = "json")]
@@ -49,12 +50,14 @@ mod sync;
 mod transfer;
 mod value;
 
+pub use bulk::{Bulk, BulkReport};
 pub use client::Schedules;
 pub use definition::Definition;
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
 pub use list::{Condition, Filter};
 pub use operate::{Gap, MAX_BACKFILL};
+pub use planned::Creation;
 #[cfg(feature = "json")]
 pub(crate) use repr::{DataRepr, written};
 pub use route::{Handler, Pattern};

@@ -2,12 +2,18 @@
 
 use super::{Definition, Schedules};
 use crate::{
-    backend::{Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence},
+    backend::{
+        Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
+        outcome_of_trigger,
+    },
+    backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
     schedule::{Schedule as _, between},
+    scheduler::{fence_before, not_ended},
     time::Time,
 };
 use chrono::SecondsFormat;
+use std::time::Duration;
 
 /// The handling of the occurrences that came due during a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,55 @@ impl Schedules {
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
     pub async fn trigger(&self, name: &str, id: &str) -> Result<JobState> {
         self.change(name, Action::Trigger { id, scheduled_at: None }).await
+    }
+
+    /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
+    /// at most `timeout`. Returns its outcome, which it finds in the store's history within a second.
+    ///
+    /// ```
+    /// use allora_core::{Schedules, backend::Outcome};
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// match schedules.trigger_and_wait("acme/report", "ticket 7", Duration::from_secs(60)).await? {
+    ///     Outcome::Succeeded => println!("done"),
+    ///     outcome => println!("{}: {}", outcome.word(), outcome.error()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger). `Unsupported`, before the trigger, if the store keeps no history.
+    /// `Unavailable` also if it has not ended in time.
+    ///
+    /// # Cancel safety
+    /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
+    pub async fn trigger_and_wait(
+        &self,
+        name: &str,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<Outcome> {
+        let history = self.needed_history("trigger_and_wait")?;
+        let state = self.trigger(name, id).await?;
+        let after = fence_before(&state, id);
+        let mut waited = Duration::ZERO;
+        let mut wait = MIN_BACKOFF;
+        loop {
+            let read = outcome_of_trigger(history, (name, id), after);
+            // A store that is down for a moment does not end the wait.
+            if let Ok(Some(outcome)) = self.within("history", read).await {
+                return Ok(outcome);
+            }
+            if waited >= timeout {
+                let remedy = "wait longer, or look for a node that handles its kind";
+                return Err(not_ended(name, id, timeout, remedy));
+            }
+            let next = wait.min(timeout - waited);
+            self.pause_for(next).await;
+            (waited, wait) = (waited + next, (wait * 2).min(MAX_BACKOFF));
+        }
     }
 
     /// Triggers one run for each scheduled time after `from` and up to `until`, both in the past,

@@ -8,6 +8,7 @@ use crate::{
     time::{Time, whole_millis},
 };
 use chrono::SecondsFormat;
+use std::fmt;
 use tracing::warn;
 
 /// A schedule that is to be added, and all that the request borrows from.
@@ -47,6 +48,34 @@ impl<'a> Planned<'a> {
     pub(super) fn operation(&self) -> Operation<'_> {
         let new = NewSchedule::new(&self.stored.kind, &self.text, self.first).data(self.data);
         Operation::new(&self.stored.name, Action::Create(new))
+    }
+}
+
+/// The creation of a stored schedule, planned at a time: for a store that creates it in a transaction of
+/// the application. [`StoredSchedule::creation`] makes it.
+pub struct Creation<'a>(Planned<'a>);
+
+impl Creation<'_> {
+    /// The operation that creates it.
+    pub fn operation(&self) -> Operation<'_> {
+        self.0.operation()
+    }
+}
+
+impl fmt::Debug for Creation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Creation").field("name", &self.0.stored.name).finish_non_exhaustive()
+    }
+}
+
+impl StoredSchedule {
+    /// Plans the creation of this schedule at `now`, the store's time. Applications use
+    /// [`Schedules::add`](super::Schedules::add), or `Sql::add_in` in a transaction of their own.
+    ///
+    /// # Errors
+    /// `Invalid` with the rejected part.
+    pub fn creation(&self, now: Time) -> Result<Creation<'_>> {
+        Planned::first(self, now).map(Creation)
     }
 }
 

@@ -166,6 +166,8 @@ type Work = Arc<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send +
 #[derive(Clone, Default)]
 pub(crate) struct Router {
     routes: Vec<(Pattern, Work)>,
+    /// The largest numbers of simultaneous runs of handlers, by their patterns.
+    limits: Vec<(Pattern, usize)>,
 }
 
 /// The decision of a node about a stored schedule.
@@ -186,6 +188,28 @@ impl Router {
         self.routes.push((pattern, Arc::new(move |run| handler.handle(run))));
     }
 
+    /// Limits the simultaneous runs of the handler with this pattern.
+    pub(crate) fn limit(&mut self, pattern: Pattern, runs: usize) {
+        self.limits.retain(|(one, _)| *one != pattern);
+        self.limits.push((pattern, runs));
+    }
+
+    /// The handlers whose simultaneous runs are limited, by their patterns, with the largest numbers.
+    pub(crate) fn limits(&self) -> &[(Pattern, usize)] {
+        &self.limits
+    }
+
+    /// The limit of the handler of this kind.
+    pub(crate) fn limit_of(&self, kind: &str) -> Option<usize> {
+        let (pattern, _) = self.routes.iter().find(|(pattern, _)| pattern.matches(kind))?;
+        self.limits.iter().position(|(limited, _)| limited == pattern)
+    }
+
+    /// `true` if this node limits the simultaneous runs of this kind. They are claimed one by one.
+    pub(crate) fn is_limited(&self, kind: &str) -> bool {
+        !self.limits.is_empty() && self.limit_of(kind).is_some()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
@@ -196,6 +220,19 @@ impl Router {
     }
 
     pub(crate) fn check(&self) -> Result {
+        for (pattern, runs) in &self.limits {
+            if *runs == 0 {
+                return Err(Error::invalid(format!(
+                    "`kind_concurrency` of `{pattern}` is 0; use 1 or more, or declare no handler"
+                )));
+            }
+            if !self.patterns().any(|declared| declared == pattern) {
+                return Err(Error::invalid(format!(
+                    "`kind_concurrency` is set for `{pattern}`, which has no handler; declare it with \
+                     `kind`, by the same pattern"
+                )));
+            }
+        }
         for (i, (pattern, _)) in self.routes.iter().enumerate() {
             let Some(kind) = pattern.exact() else { continue };
             check_name(kind)?;
@@ -232,7 +269,9 @@ impl Router {
             Ok(definition) => {
                 let work = work.clone();
                 let spec = definition.spec(async move |run: Run| work(run).await);
-                let payload = Payload { kind: state.kind.clone(), data: state.data.clone().into() };
+                let limited = self.limit_of(&state.kind);
+                let (kind, data) = (state.kind.as_str().into(), state.data.clone().into());
+                let payload = Payload { kind, data, limited };
                 Routed::Here(spec.carrying(payload))
             }
             Err(error) => Routed::Broken(format!("its definition cannot be read: {error}")),

@@ -119,6 +119,11 @@ impl Read {
                 settings.concurrency_key =
                     Some(words.rest("a key, or a key and a limit, as in tapes:2")?);
             }
+            "owner" => settings.owner = Some(words.value("a team or a person")?.1.to_owned()),
+            "tags" => {
+                let (_, tags) = words.value("tags, with a comma between two of them")?;
+                settings.tags = tags.split(',').map(str::to_owned).collect();
+            }
             "max-key-wait" => settings.max_key_wait = Some(words.period()?),
             _ => {
                 return Err(wrong(name_at, name, "is not a setting of this build")

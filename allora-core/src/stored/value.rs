@@ -72,6 +72,22 @@ impl StoredSchedule {
         }
     }
 
+    /// A schedule that runs once, at this time. Its record, with its outcome, is removed some time after its
+    /// end: after 7 days, unless a node [sets](crate::Builder::prune_finished_after) another time.
+    ///
+    /// ```
+    /// use allora_core::{StoredSchedule, Time};
+    ///
+    /// fn reminder(order: u64, at: Time) -> StoredSchedule {
+    ///     StoredSchedule::once(format!("reminder/{order}"), "reminder", at)
+    ///         .data_bytes(order.to_string())
+    /// }
+    /// # assert!(reminder(7, "2027-01-01T00:00:00Z".parse().unwrap()).definition().is_ok());
+    /// ```
+    pub fn once(name: impl Into<String>, kind: impl Into<String>, at: Time) -> Self {
+        Self::new(name, kind, crate::at(at))
+    }
+
     /// The stored schedule of this state, to be changed and passed to
     /// [`Schedules::modify`](super::Schedules::modify).
     ///
@@ -283,6 +299,20 @@ impl StoredSchedule {
     /// [`JobSpec::max_key_wait`](crate::JobSpec::max_key_wait).
     pub fn max_key_wait(mut self, wait: Duration) -> Self {
         self.settings.max_key_wait = Some(wait);
+        self
+    }
+
+    /// Sets the team or person that is responsible for it: one word. Lists and bulk changes select by it
+    /// ([`Filter::owner`](super::Filter::owner)).
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.settings.owner = Some(owner.into());
+        self
+    }
+
+    /// Adds a tag: one word without a comma. Lists and bulk changes select by it
+    /// ([`Filter::tag`](super::Filter::tag)).
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.settings.tags.insert(tag.into());
         self
     }
 

@@ -5,6 +5,9 @@
 mod campaign;
 mod explain;
 mod liveness;
+mod many_nodes;
+#[cfg(feature = "tokio")]
+mod paused_tokio;
 #[cfg(any(feature = "tokio", feature = "async-std", feature = "smol"))]
 mod runtime_real;
 mod runtime_sim;

@@ -1,5 +1,6 @@
 //! Stored schedules and the nodes that run them, on simulated machines.
 
+mod bulk;
 mod client;
 mod control;
 mod files;

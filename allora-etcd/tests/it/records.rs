@@ -4,8 +4,8 @@ use crate::stores::{Single, members, patient, patiently, runtime};
 use allora_core::{
     Backend, ErrorKind, Result, Time,
     backend::{
-        Action, Batch, Claim, Due, DueQuery, Edit, JobState, NewSchedule, Operation, Page, Reply,
-        TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DeadLetter, Due, DueQuery, Edit,
+        ImportedProgress, JobState, NewSchedule, Operation, Page, Reply, TimeSource,
     },
     time::from_millis,
 };
@@ -78,6 +78,71 @@ fn a_record_that_cannot_be_read_is_shown_and_harms_no_other() {
         }
         apply(&store, "bad", Action::Delete).await.unwrap();
         assert!(create(&store, "bad").await.unwrap().incarnation > created.incarnation);
+    });
+}
+
+#[test]
+fn dead_letters_have_a_key_of_their_own_that_claims_do_not_write() {
+    runtime().block_on(async {
+        let Some(urls) = members::<Single>() else { return };
+        let prefix = format!("w{:x}", std::process::id());
+        let connect = || patient(Etcd::builder().prefix(&prefix)).connect(urls.clone());
+        let store = connect().await.unwrap();
+        let client = Client::connect(&urls, None).await.unwrap();
+        let letter = |minute: i64| DeadLetter {
+            occurrence: at(60 * minute).into(),
+            attempts: 3,
+            died_at: at(60 * minute),
+            error: "x".repeat(1_000),
+        };
+        let dead: Vec<DeadLetter> = (-20..0).map(letter).collect();
+        let mut progress = ImportedProgress::default();
+        progress.dead = &dead;
+        let new = NewSchedule::new("mail", "x", Some(at(60).into())).progress(progress);
+        apply(&store, "job", Action::Create(new)).await.unwrap();
+        let read = async |part: &str| {
+            let key = format!("{prefix}/{part}/job");
+            let reply = client.kv_client().get(key, None).await.unwrap();
+            reply.kvs().first().map(|kv| (kv.value().len(), kv.version()))
+        };
+        assert!(read("dead").await.unwrap().0 > 20_000);
+        // A node that has the record in its cache, and one that has not.
+        for (store, minute) in [(&store, 1), (&connect().await.unwrap(), 2)] {
+            let query = DueQuery::new(&["mail"], at(60 * minute + 1), 9);
+            let time = TimeSource::Fixed(at(60 * minute));
+            let found = store.queries().unwrap().find_due(query, time).await.unwrap().found;
+            assert_eq!((found.len(), found[0].dead.len()), (1, 0), "queries read no dead letters");
+            let at_minute = |action| {
+                let operations = [Operation::new("job", action)];
+                async move {
+                    let batch = Batch::new("n", time, &operations);
+                    store.reschedule(batch).await.unwrap().single().unwrap()
+                }
+            };
+            let lease = Duration::from_secs(30);
+            let claim = Claim::at_least_once(1, found[0].fence, at(60 * minute).into(), lease);
+            let claimed = at_minute(Action::Claim(claim)).await;
+            assert!(read("job").await.unwrap().0 < 1_000);
+            let fence = claimed.claimed().unwrap().fence;
+            let cursor = Cursor::To(Some(at(60 * (minute + 1)).into()));
+            let completion = Completion::Succeeded;
+            let done = Action::Complete { fence, then: cursor, completion };
+            assert_eq!(at_minute(done).await, Reply::Accepted);
+            assert_eq!(read("dead").await.unwrap().1, 1, "written once");
+            let state = store.queries().unwrap().get("job").await.unwrap();
+            assert_eq!(state.dead, dead);
+        }
+        let key = format!("{prefix}/dead/job");
+        let value = client.kv_client().get(key.clone(), None).await.unwrap().kvs()[0].clone();
+        client.kv_client().put(key.clone(), "{", None).await.unwrap();
+        let damaged = connect().await.unwrap().queries().unwrap().get("job").await.unwrap();
+        assert!(damaged.unreadable.unwrap().contains("dead letters"));
+        client.kv_client().put(key, value.value(), None).await.unwrap();
+        for letter in &dead {
+            let dismiss = Action::Dismiss { occurrence: &letter.occurrence };
+            apply(&store, "job", dismiss).await.unwrap();
+        }
+        assert_eq!(read("dead").await, None);
     });
 }
 

@@ -67,6 +67,11 @@ impl<C: Cluster> Fixture for Store<C> {
         Ok(self)
     }
 
+    async fn empty(&self) -> Result<bool> {
+        self.clear().await?;
+        Ok(true)
+    }
+
     async fn tear_down(self) -> Result<()> {
         self.clear().await
     }

@@ -20,8 +20,8 @@ use std::fmt;
 /// and [`Schedule::blackout`].
 ///
 /// An excluded occurrence is left out: the next one is the first that nothing excludes.
-/// [`explain`](crate::explain()) shows what was left out, and why. A schedule of which 100,000
-/// stretches in a row are excluded has ended.
+/// [`explain`](crate::explain()) shows what was left out, and why. After 100,000 excluded stretches
+/// in a row, the schedule counts as ended.
 ///
 /// Its text is that of the schedule and one part for each rule:
 ///
@@ -32,8 +32,8 @@ use std::fmt;
 /// | `only-within 9:00-17:30` | occurrences before 9:00 and from 17:30 on |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | occurrences from the first instant until before the second |
 ///
-/// Dates and hours are those of the schedule's zone, or of UTC if it follows no wall clock; a zone
-/// after them is their own.
+/// Dates and hours are in the schedule's zone, or in UTC if it follows no wall clock. A zone after
+/// them applies to them alone.
 ///
 /// ```
 /// use allora_schedule::{Dates, Schedule, cron, parse};

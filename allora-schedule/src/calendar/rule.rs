@@ -56,7 +56,7 @@ impl Exclusion {
 
 /// Calendar dates, such as public holidays; made by [`Dates::parse`]. Range: 1 to 64 dates.
 ///
-/// They are dates of the schedule's zone, unless they name their own.
+/// They are dates in the schedule's zone, unless the text names another zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dates {
     pub(super) dates: BTreeSet<NaiveDate>,

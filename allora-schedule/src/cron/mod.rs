@@ -1,5 +1,5 @@
-//! Cron expressions: Debian's dialect and rules, with what users of other crons expect where it
-//! is unambiguous.
+//! Cron expressions: Debian's dialect and rules, and the notations of other crons that have only
+//! one meaning.
 
 mod civil;
 mod count;
@@ -44,14 +44,14 @@ pub fn cron(text: &str) -> Result<Cron, ParseError> {
 
 /// A schedule by the calendar and the wall clock of a zone.
 ///
-/// Five fields (minute, hour, day of month, month, weekday), or six with seconds first; then,
-/// if wanted, a zone or an offset such as `+02:00` (without it: UTC).
+/// Five fields (minute, hour, day of month, month, weekday), or six with seconds first. A zone or
+/// an offset such as `+02:00` may follow. Default: UTC.
 ///
 /// | write | where | meaning |
 /// |---|---|---|
 /// | `*` `5` `1,15` `9-17` | anywhere | every value, one, a list, a range |
-/// | `*/15` `10-50/20` `5/15` | anywhere | every 15th; of a range; from 5 on |
-/// | `22-6` `FRI-MON` `NOV-FEB` | hour, weekday, month | these are circles |
+/// | `*/15` `10-50/20` `5/15` | anywhere | every 15th value; every 20th of a range; every 15th from 5 on |
+/// | `22-6` `FRI-MON` `NOV-FEB` | hour, weekday, month | a range past the end continues at the beginning |
 /// | `JAN` `MON` | month, weekday | names, in any case; 0 and 7 are Sunday |
 /// | `L` `L-3` `LW` `15W` | day of month | last day, third before it, last workday, workday nearest to the 15th |
 /// | `5L` `MONL` `MON#2` | weekday | last Friday, last Monday, second Monday |
@@ -64,7 +64,7 @@ pub fn cron(text: &str) -> Result<Cron, ParseError> {
 /// each Friday. Only if one of them starts with `*` (or is `?`) must both match.
 ///
 /// # Changes of the clock
-/// See [`Dst`]. `next_at` always terminates; a date that never comes is refused by `parse`.
+/// See [`Dst`]. `next_at` always terminates: `parse` rejects a date that never comes.
 ///
 /// ```
 /// use allora_schedule::{Cron, Schedule};

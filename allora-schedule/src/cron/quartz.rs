@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 /// A schedule in the Quartz dialect; made by [`Cron::quartz`].
 ///
-/// Seconds come first and a year from 1970 to 2199 may follow; 1 is Sunday; a day must match both
+/// Seconds come first, and a year from 1970 to 2199 may follow. 1 is Sunday. A day must match both
 /// day fields. `L`, `L-3`, `LW`, `15W`, `6L` and `6#3` mean what they mean in Quartz, and `L` as
 /// weekday is Saturday. A zone may be the last word; changes of its clock are treated as in
 /// [`Cron`], where `0/5` counts as `*/5`.

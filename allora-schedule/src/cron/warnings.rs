@@ -3,7 +3,7 @@
 use super::field::Word;
 use std::fmt;
 
-/// Something legal that is seldom meant.
+/// A warning: the expression is legal, and seldom intended.
 ///
 /// | code | example | meaning |
 /// |---|---|---|

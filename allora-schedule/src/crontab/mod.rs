@@ -30,43 +30,47 @@
 //! - A job: five time fields or a macro, in a system crontab a user, and the command, which is the
 //!   rest of the line.
 //!
-//! The fields are those of [`Cron`], with `H` derived from the entry's [name](Entry::name). There is
-//! no sixth field for seconds, since that would be the first word of the command, unless
-//! `ALLORA_SECONDS=1` stands above: then every line below has six fields, until `ALLORA_SECONDS=0`.
-//! The macros are
-//! `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`,
-//! in any case; and, where Debian has nothing, `@noon` and `@every 90m`: its period is one word, so that it is
-//! plain where the command begins. `@at 2027-01-01T09:00:00Z` runs once.
+//! The fields are those of [`Cron`], with `H` derived from the entry's [name](Entry::name). A sixth
+//! field would be the first word of the command. So there is none for seconds, unless a line above
+//! sets `ALLORA_SECONDS=1`: then every line below has six fields, until `ALLORA_SECONDS=0`. The
+//! macros are `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and
+//! `@hourly`, in any case; and two that Debian lacks: `@noon` and `@every 90m`. The period is one
+//! word, so that the beginning of the command is clear. `@at 2027-01-01T09:00:00Z` runs once.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
 //! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
 //! is one backslash; otherwise backslashes stay.
 //!
+//! # Names
+//!
+//! `ALLORA_NAME=backup` names the job of the next line, and of no other. The name stays when the
+//! line is edited. Other lines have a name that follows from their text ([`Entry::name`]).
+//!
 //! # Zones
 //!
 //! `CRON_TZ=Europe/Paris` sets the zone of the schedules below it, as in cronie; Debian's cron
 //! knows the machine's zone only and reads a plain variable. In both, and here, the command gets it
-//! too. `TZ` is the command's affair alone. Where there is no `CRON_TZ`, the schedule [names no
+//! too. `TZ` only changes the environment of the command. Without `CRON_TZ`, the schedule [names no
 //! zone](Cron::names_zone) and is in UTC; a program that replaces a machine's cron gives it the
 //! machine's zone.
 //!
 //! # Where it differs from Debian's cron
 //!
-//! - Every bad line is reported, and the other entries are there to be had
+//! - Every bad line is reported, and the other entries are available
 //!   ([`BadCrontab::into_entries`]). Debian reports one and ignores the whole file.
 //! - A line may be 16 KiB long ([`MAX_LINE`]), a command in Debian 998 bytes.
 //! - `MAILTO=` with nothing after it is the empty value. Debian wants quotes for that.
 //! - A name that a shell would drop from the environment (`A-B`, `1A`) is refused.
-//! - A carriage return at the end of a line is part of the line end. Debian gives it to the
+//! - A carriage return at the end of a line is part of the line end. Debian passes it to the
 //!   command, which is never intended. Other control characters than tabs are refused.
 //! - A command or user that looks like a time field (`*`, `*/5`, `2026`) is refused: the line has
 //!   six fields.
-//! - The file must be UTF-8, but for its comments.
+//! - The file must be UTF-8, except its comments.
 //!
 //! As in Debian, a last line without a line feed is refused: the file may have been cut short, and
-//! half a command is a dangerous one. A leading `-` (do not log), flags before the command (`-n`,
-//! `-q`), users with a group or login class, random ranges (`0~59`), `@every_minute` and `@600`
-//! belong to other crons and are refused with what to write instead.
+//! half a command is dangerous. A leading `-` (do not log), flags before the command (`-n`, `-q`),
+//! users with a group or login class, random ranges (`0~59`), `@every_minute` and `@600` belong to
+//! other crons and are refused with what to write instead.
 //!
 //! # When a variable is bad
 //!
@@ -140,6 +144,9 @@ pub struct Entry {
     /// command and input. So it stays when lines are added, removed or moved, and when variables or
     /// the number of blanks between the fields change; it changes with the schedule, user, command
     /// or input. Equal lines are counted from the top: the second one ends in `-2`.
+    ///
+    /// `ALLORA_NAME` above the line chooses the name instead. That variable is not in the
+    /// [environment](Self::environment).
     ///
     /// Unique within one file; put the file's or owner's name before it to tell files apart. At
     /// most 200 bytes; letters, digits, `.`, `_` and `-`.

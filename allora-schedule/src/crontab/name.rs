@@ -7,6 +7,9 @@ use std::collections::HashMap;
 /// The part of the command in a name, in characters of at most 4 bytes.
 const SHOWN: usize = 40;
 
+/// The longest name that a file may choose, in bytes.
+pub(super) const LONGEST: usize = 200;
+
 /// The names that a file has given so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -25,6 +28,19 @@ impl Names {
         }
         name
     }
+
+    /// Gives a name that the file chose itself; `false` if another line has it.
+    pub(super) fn give_chosen(&mut self, name: &str) -> bool {
+        let count = self.given.entry(name.to_owned()).or_default();
+        *count += 1;
+        *count == 1
+    }
+}
+
+/// True if the file may choose this name: what [`Entry::name`](super::Entry::name) promises holds.
+pub(super) fn is_good(name: &str) -> bool {
+    let good = |char: char| char.is_alphanumeric() || matches!(char, '.' | '_' | '-');
+    (1..=LONGEST).contains(&name.len()) && name.chars().all(good)
 }
 
 fn base(words: [&str; 4]) -> String {

@@ -4,7 +4,7 @@ use super::{
     BadCrontab, Entry, LineError, MAX_LINE, MAX_VARIABLES, When,
     error::Fault,
     line::{self, Form, Job, Line, Variable},
-    name::Names,
+    name::{self, Names},
 };
 use crate::{Cron, ParseError, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,6 +20,9 @@ pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
 
 /// The variable that gives the lines below a sixth field in front, for seconds.
 const SECONDS: &str = "ALLORA_SECONDS";
+
+/// The variable that names the job of the next line.
+const NAME: &str = "ALLORA_NAME";
 
 /// The environment of entries and the lines that set it.
 type Shared = (Arc<[(String, String)]>, Arc<[usize]>);
@@ -37,6 +40,8 @@ struct Reading {
     /// The names of variables whose last line was bad, and its number.
     broken: BTreeMap<String, usize>,
     names: Names,
+    /// The name that the file has chosen for the job of the next line.
+    chosen: Option<String>,
     entries: Vec<Entry>,
     errors: Vec<LineError>,
 }
@@ -51,6 +56,7 @@ impl Reading {
             zone: None,
             broken: BTreeMap::new(),
             names: Names::default(),
+            chosen: None,
             entries: Vec::new(),
             errors: Vec::new(),
         }
@@ -60,8 +66,10 @@ impl Reading {
     fn line(&mut self, number: usize, bytes: &[u8]) {
         let text = String::from_utf8_lossy(without_end(bytes));
         if let Err(fault) = self.take(number, bytes, &text) {
-            if let Some((name, _)) = line::assignment(&text) {
-                self.broken.insert(name.to_owned(), number);
+            match line::assignment(&text) {
+                Some((name, _)) => drop(self.broken.insert(name.to_owned(), number)),
+                // The name was this line's, and must not pass to the one below.
+                None => self.chosen = None,
             }
             self.errors.push(fault.in_line(number, &text));
         }
@@ -94,6 +102,21 @@ impl Reading {
             zone_name(value).map_err(|error| at(value_at, &error))?;
             self.zone = Some(value.to_owned());
         }
+        if name == NAME {
+            if !value.is_empty() && !name::is_good(value) {
+                return Err(Fault::new(
+                    value_at,
+                    "this cannot be the name of a job",
+                    format!(
+                        "use letters, digits, `.`, `_` and `-`, at most {} bytes",
+                        name::LONGEST
+                    ),
+                ));
+            }
+            self.chosen = Some(value.to_owned()).filter(|name| !name.is_empty());
+            self.broken.remove(name);
+            return Ok(());
+        }
         let environment = &mut self.environment;
         match environment.iter().position(|(known, _)| known == name) {
             Some(index) => {
@@ -123,7 +146,17 @@ impl Reading {
         let words =
             [&*fields.join(" "), user.unwrap_or(""), &command, stdin.as_deref().unwrap_or("")];
         // A bad line counts too: its correction must not rename the equal ones below it.
-        let name = self.names.give(words);
+        let name = match self.chosen.take() {
+            None => self.names.give(words),
+            Some(name) if self.names.give_chosen(&name) => name,
+            Some(name) => {
+                return Err(Fault::new(
+                    schedule_at,
+                    format!("another line above is named `{name}`, too"),
+                    "give this line another ALLORA_NAME",
+                ));
+            }
+        };
         let when =
             when(schedule, &name, self.zone.as_deref()).map_err(|error| at(schedule_at, &error))?;
         if let Some((broken, line)) = self.broken.first_key_value() {

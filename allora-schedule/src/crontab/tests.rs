@@ -445,3 +445,33 @@ fn an_instant_is_a_schedule_of_a_line() {
         assert!(bad.contains(says), "{bad}");
     }
 }
+
+#[test]
+fn a_chosen_name_is_of_the_next_line_and_stays_when_that_is_edited() {
+    let names = |text: &str| -> Vec<String> {
+        parse(text).unwrap().into_iter().map(|entry| entry.name).collect()
+    };
+    let before = names("ALLORA_NAME=backup\n0 4 * * * dump\n0 5 * * * poll\n");
+    let after = names("ALLORA_NAME='backup'\nA=1\n\n0 6 * * * dump --all\n0 5 * * * poll\n");
+    assert_eq!((before[0].as_str(), &before), ("backup", &after));
+    assert!(before[1].starts_with("poll-"), "{before:?}");
+    assert!(names("ALLORA_NAME=a\nALLORA_NAME=\n@daily poll\n")[0].starts_with("poll-"));
+    assert_eq!(entry("ALLORA_NAME=a\n@daily poll\n").variable("ALLORA_NAME"), None);
+}
+
+#[test]
+fn a_name_is_given_once_and_does_not_pass_from_a_bad_line_to_the_next() {
+    let bad = parse("ALLORA_NAME=a\n@daily poll\nALLORA_NAME=a\n@daily dump\n").unwrap_err();
+    assert_eq!(
+        bad.to_string(),
+        "line 4, column 1: another line above is named `a`, too; give this line another ALLORA_NAME"
+    );
+    for line in ["61 * * * * dump", "* * *", "@every"] {
+        let bad = parse(format!("ALLORA_NAME=a\n{line}\n@daily poll\n")).unwrap_err();
+        assert!(bad.into_entries()[0].name.starts_with("poll-"), "{line}");
+    }
+    for name in ["a b", "a:b", "a/b", &"x".repeat(201)] {
+        let bad = parse(format!("ALLORA_NAME={name}\n")).unwrap_err();
+        assert!(bad.to_string().contains("column 13: this cannot be the name of a job"), "{bad}");
+    }
+}

@@ -20,6 +20,7 @@ pub(crate) use tables::{SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
 use crate::driver::{Statement, Type, Value};
+use allora_core::backend::ClaimDue;
 use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::sync::Arc;
@@ -120,6 +121,25 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
+    /// True if [`claim_due`](Self::claim_due) is a statement.
+    fn claims_due(&self) -> bool {
+        false
+    }
+    /// One statement that finds and claims what is due, and returns the records after that; `None`
+    /// where there is none.
+    fn claim_due(
+        &self,
+        _: &Dialect,
+        _: &RequestContext<'_>,
+        _: &ClaimDue<'_>,
+    ) -> Option<Statement> {
+        None
+    }
+    /// One statement that reads the records that a query has claimed under this id; `None` where no
+    /// statement claims.
+    fn claimed_by(&self, _: &Dialect, _kinds: &[&str], _claim_id: [u8; 16]) -> Option<Statement> {
+        None
+    }
     /// One statement for many completions and extensions of the commonest shape.
     fn completions(
         &self,

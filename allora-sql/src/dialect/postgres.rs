@@ -2,12 +2,15 @@
 
 use super::{
     Dialect, DueRange, Flavour, Keys, Write,
-    single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
+    single_statement::{
+        Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement, due_claim,
+    },
 };
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DATA, HISTORY, JOB, RARE, STATE},
 };
+use allora_core::backend::ClaimDue;
 use std::fmt::Write as _;
 
 pub(crate) struct PostgresFlavour;
@@ -224,6 +227,64 @@ impl Flavour for PostgresFlavour {
             SimpleClaim::in_time(self),
         );
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
+    }
+
+    fn claims_due(&self) -> bool {
+        true
+    }
+
+    /// Rows that another statement has locked are left to it, so that nodes do not wait for each other.
+    /// Each kind is a range of the index, read in its order. The other conditions are one expression
+    /// that the planner expects to be true often: otherwise, without statistics, it would read the
+    /// whole range and sort it.
+    fn claim_due(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        query: &ClaimDue<'_>,
+    ) -> Option<Statement> {
+        let mut args = Vec::new();
+        let context = dialect.request_context(context, &mut args);
+        let mut bind = |value: Value| {
+            args.push(value);
+            format!("${}", args.len())
+        };
+        let kinds = query.kinds.iter().map(|kind| Some(kind.as_bytes().to_vec())).collect();
+        let kinds = bind(Value::Blobs(kinds));
+        let limit = bind(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
+        let claim_id = bind(Value::bytes(query.claim_id.to_be_bytes()));
+        let not_after = query.not_after.map(|until| until.timestamp_micros());
+        let not_after = bind(Value::Int(not_after));
+        let states = format!("{}_state", dialect.prefix);
+        let common = format!(
+            "c AS MATERIALIZED ({context}), \
+             picked AS MATERIALIZED (SELECT d.place FROM c, unnest({kinds}) AS k (kind), LATERAL (\
+               SELECT s.ctid AS place, s.index_at FROM {states} s WHERE s.index_at IS NOT NULL \
+                 AND (s.kind, s.index_at) >= (k.kind, '{first}'::BIGINT) \
+                 AND (s.kind, s.index_at) <= (k.kind, {NOW} / 1000) \
+                 AND CASE WHEN {condition} THEN 0 ELSE 1 END <> 1 \
+               ORDER BY s.kind, s.index_at, s.id LIMIT {limit} \
+               FOR NO KEY UPDATE SKIP LOCKED) d ORDER BY d.index_at LIMIT {limit}), \
+             updated AS (UPDATE {states} s SET {set} FROM c \
+               WHERE s.ctid = ANY(ARRAY(SELECT place FROM picked)) \
+                 AND ({not_after}::BIGINT IS NULL \
+                   OR COALESCE(c.request_now, {clock}) <= {not_after}::BIGINT) \
+               RETURNING s.*)",
+            first = i64::MIN,
+            condition = due_claim::condition(self),
+            set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
+            clock = self.clock(),
+        );
+        Some(dialect.updated(&common, args))
+    }
+
+    fn claimed_by(
+        &self,
+        dialect: &Dialect,
+        kinds: &[&str],
+        claim_id: [u8; 16],
+    ) -> Option<Statement> {
+        Some(dialect.claimed_by(kinds, claim_id))
     }
 
     fn completions(

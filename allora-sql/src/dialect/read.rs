@@ -27,6 +27,10 @@ static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]]
 
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
+/// The most bytes of data that are read with each of many claimed records. More are read after that.
+#[cfg(feature = "postgres")]
+const LITTLE_DATA: usize = 16 << 10;
+
 /// The most kinds that one statement returns: MySQL allows a thousand steps of a recursion.
 pub(crate) const KINDS: usize = 500;
 
@@ -178,11 +182,46 @@ impl Dialect {
     /// The data of the job `j`. A subquery, because a planner without statistics would rather read
     /// the whole table once than a row of it for each job.
     fn data(&self) -> String {
+        self.data_up_to(LONGEST)
+    }
+
+    /// The data of the job `j`, if it has no more bytes than these.
+    fn data_up_to(&self, bytes: usize) -> String {
         format!(
-            "(SELECT {} FROM {}_data d WHERE d.id = j.id AND d.generation = j.data_generation)",
-            bounded("d.data", "NULL"),
+            "(SELECT CASE WHEN LENGTH(d.data) > {bytes} THEN NULL ELSE d.data END \
+             FROM {}_data d WHERE d.id = j.id AND d.generation = j.data_generation)",
             self.prefix
         )
+    }
+
+    /// Sets the states that `set` has the text for, and reads these records with little data. The
+    /// common tables before have the context `c` and the changed states `updated`.
+    #[cfg(feature = "postgres")]
+    pub(super) fn updated(&self, common: &str, args: Vec<Value>) -> Statement {
+        let jobs = self.flavour.rows_of(&format!("{}_job", self.prefix), "j", "j.id = s.id");
+        let text = format!(
+            "WITH {common} SELECT c.db_now, {columns}, {data} \
+             FROM c LEFT JOIN updated s ON TRUE {jobs}",
+            columns = self.columns(Dead::LeftOut),
+            data = self.data_up_to(LITTLE_DATA),
+        );
+        Statement::new(text, args, &LISTED_SHAPE)
+    }
+
+    /// The records of these kinds that a query has claimed under this id. A claim leaves the row in its
+    /// place in the index.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn claimed_by(&self, kinds: &[&str], claim_id: [u8; 16]) -> Statement {
+        let kinds = kinds.iter().map(|kind| Some(kind.as_bytes().to_vec())).collect();
+        let args = vec![Value::Blobs(kinds), Value::bytes(claim_id)];
+        let keys = format!(
+            "SELECT s.id FROM unnest($1) AS k (kind) JOIN {}_state s ON s.kind = k.kind \
+             WHERE s.index_at IS NOT NULL AND s.lease_claim_id = $2",
+            self.prefix
+        );
+        let beside = format!("SELECT {} AS db_now", self.flavour.clock());
+        let text = self.records(&beside, &keys, "1 = 1", Dead::LeftOut, "");
+        Statement::new(text, args, &LISTED_SHAPE)
     }
 
     /// The cells of the job `j` with the state `s`. Values that are too long are not read: a server

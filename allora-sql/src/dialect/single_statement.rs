@@ -178,7 +178,7 @@ impl SimpleClaim {
     ///
     /// The place in the due index stays, unless the job is wanted before it.
     pub(super) fn set(flavour: &dyn Flavour) -> String {
-        let until = until(flavour);
+        let until = until(flavour, "t.duration");
         let fence = flavour.greatest("t.read_fence + 1", NOW);
         let earlier = earlier(flavour, &until, "t.then_due");
         let wake = format!(
@@ -263,6 +263,39 @@ impl SimpleClaim {
     }
 }
 
+/// Claims of heads without a plan: the claims of the commonest shape that need nothing but the row.
+#[cfg(feature = "postgres")]
+pub(super) mod due_claim {
+    use super::{Flavour, NEAR_END, NOW, starts, until};
+
+    /// The assignments, as those of the same [`SimpleClaim`](super::SimpleClaim).
+    pub(in super::super) fn set(flavour: &dyn Flavour, claim_id: &str) -> String {
+        let until = until(flavour, "s.due_lease * 1000");
+        let fence = flavour.greatest("s.fence + 1", NOW);
+        let over = flavour.whole_division();
+        format!(
+            "lease_due_at = s.cursor_due_at, lease_started_at = {NOW} {over} 1000, \
+             index_at = {least}, wake_at = {until}, last_started = s.cursor_scheduled_at, \
+             started = s.started + 1, lease_fence = {fence}, fence = {fence}, lease_node = c.node, \
+             lease_claim_id = {claim_id}, lease_scheduled_at = s.cursor_scheduled_at, \
+             lease_attempt = 1, lease_until = {until}, lease_on_expiry = 1, version = s.version + 1",
+            least = flavour.least("s.index_at", &until),
+        )
+    }
+
+    /// The condition under which they are made.
+    pub(in super::super) fn condition(flavour: &dyn Flavour) -> String {
+        format!(
+            "s.due_lease IS NOT NULL AND s.lease_fence IS NULL AND s.rare < 2 \
+             AND {open} AND s.fence < {NEAR_END} AND s.version < {NEAR_END} \
+             AND s.started < {NEAR_END} AND {due} <= {NOW} {over} 1000",
+            open = starts("s.cursor_scheduled_at"),
+            due = flavour.greatest("s.cursor_due_at", "s.cursor_scheduled_at"),
+            over = flavour.whole_division(),
+        )
+    }
+}
+
 /// A successful completion, or an extension.
 pub(crate) struct SimpleCompletion {
     /// The key of the row.
@@ -301,7 +334,7 @@ impl SimpleCompletion {
 
     /// The assignments, in the order of those of claims; `version` is the next one.
     pub(super) fn set(flavour: &dyn Flavour, version: &str) -> String {
-        let until = flavour.greatest("s.lease_until", &until(flavour));
+        let until = flavour.greatest("s.lease_until", &until(flavour, "t.duration"));
         let moves =
             "t.duration IS NULL AND t.moves = 1 AND s.cursor_scheduled_at = s.lease_scheduled_at";
         let extended = format!("CASE WHEN t.duration IS NOT NULL THEN {until} END");
@@ -388,10 +421,10 @@ fn starts(scheduled_at: &str) -> String {
     format!("(s.last_started IS NULL OR s.last_started < {scheduled_at})")
 }
 
-/// The end of a lease from now, in milliseconds.
-fn until(flavour: &dyn Flavour) -> String {
+/// The end of a lease of this many microseconds from now, in milliseconds.
+fn until(flavour: &dyn Flavour, duration: &str) -> String {
     let over = flavour.whole_division();
-    flavour.least(&format!("(({NOW} + t.duration) {over} 1000)"), &ms(end_of_time()).to_string())
+    flavour.least(&format!("(({NOW} + {duration}) {over} 1000)"), &ms(end_of_time()).to_string())
 }
 
 /// The lesser one, or the one that is not NULL.

@@ -53,6 +53,11 @@ macro_rules! store {
                     Ok(self)
                 }
 
+                async fn empty(&self) -> Result<bool> {
+                    self.0.place.empty().await;
+                    Ok(true)
+                }
+
                 async fn tear_down(self) -> Result<()> {
                     self.0.place.clear().await;
                     Ok(())

@@ -134,7 +134,7 @@ async fn rows_of_the_first_release_are_read(place: Place) {
     let row = format!(
         "INSERT INTO {{p}}_state VALUES (5, 12, 77, 8, 8, {mail}, 2, 3, \
          60000, 61000, 5000, {node}, {claim}, 77, 5000, 1, 6000, 7000, 9000, 0, 70, 0, {failed}, {boom}, \
-         9, 8, 7, 6, 5, NULL, 3, 2)",
+         9, 8, 7, 6, 5, NULL, 3, 2, NULL)",
         mail = blob("mail"),
         node = blob("n1"),
         claim = blob("0123456789abcdef"),

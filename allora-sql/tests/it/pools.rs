@@ -1,7 +1,7 @@
 //! Pools of the application's own, which it may keep busy.
 
 use crate::stores::{Place, on_every_database};
-use allora_core::{Event, Run, Scheduler, every, job};
+use allora_core::{ErrorKind, Event, Run, Scheduler, every, job};
 use allora_sql::Sql;
 use futures::{FutureExt, StreamExt, channel::mpsc, future::BoxFuture};
 use sqlx::{
@@ -13,6 +13,7 @@ use std::{any::Any, str::FromStr, sync::Arc, time::Duration};
 
 on_every_database! {
     a_job_that_keeps_the_only_connection_of_the_pool_stands_in_no_ones_way
+    a_given_pool_stays_open_when_the_store_is_closed
 }
 
 /// Takes the pool's connection, for as long as what it answers with lives.
@@ -86,4 +87,13 @@ async fn a_job_that_keeps_the_only_connection_of_the_pool_stands_in_no_ones_way(
     // The store never waited for the pool.
     assert!(!events.iter().any(|event| matches!(event, Event::StoreDown { .. })), "{events:?}");
     store.close().await;
+}
+
+async fn a_given_pool_stays_open_when_the_store_is_closed(place: Place) {
+    let (store, hold) = over_one(&place).await;
+    store.close().await;
+    let error = store.ping(Duration::from_secs(30)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    // Panics if the pool is closed.
+    drop(hold().await);
 }

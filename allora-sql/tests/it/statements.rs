@@ -8,8 +8,8 @@ use crate::{
 use allora_core::{
     Backend,
     backend::{
-        Action, Claim, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery, NewSchedule,
-        NextRun, Operation, Sharing,
+        Action, Claim, ClaimDue, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery,
+        NewSchedule, NextRun, Operation, Sharing,
     },
     time::from_millis,
 };
@@ -93,6 +93,55 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
         }
         Vec::new()
     });
+}
+
+/// As [`a_due_query_reads_the_index_in_its_order_on_postgres`]: one sort, of what the kinds contribute.
+#[test]
+fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_postgres() {
+    let counts = counted(Db::Postgres, async |place| {
+        let sql = place.open().await;
+        let fill = "ALTER TABLE {p}_job SET (autovacuum_enabled = off); \
+            ALTER TABLE {p}_state SET (autovacuum_enabled = off); \
+            INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
+            SELECT i, convert_to('job' || i, 'UTF8'), convert_to('k' || i % 3, 'UTF8'), 'def', 0, 1 \
+              FROM generate_series(1, 50000) i; \
+            INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
+              started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
+            SELECT i, 1, 1, convert_to('k' || i % 3, 'UTF8'), i, i, 0, 1, 0, 0, i, i, 60000 \
+              FROM generate_series(1, 50000) i";
+        connect::run(place, fill).await.unwrap();
+        let before = COUNT.get();
+        let kinds = ["k0", "k1", "k2"];
+        for claim_id in [7, 8] {
+            let query = ClaimDue::new("node", claim_id, &kinds, 1_000);
+            let due = sql.queries().unwrap().claim_due(query, STORE).await.unwrap();
+            let latest = due.claimed.iter().map(|(state, _)| state.cursor.unwrap().scheduled_at);
+            let expected = from_millis(1_000 * (claim_id - 6) as i64);
+            assert_eq!((due.claimed.len(), latest.max()), (1_000, expected));
+        }
+        let counts = vec![before, COUNT.get()];
+        let array = kinds.map(|kind| format!("'{kind}'::BYTEA")).join(", ");
+        let statement = LAST.take();
+        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        for generic in ["force_custom_plan", "force_generic_plan"] {
+            let explain = format!(
+                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE claim \
+                   (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA[], BIGINT, BYTEA, BIGINT) AS {statement}; \
+                 EXPLAIN EXECUTE claim (NULL, 'node', '', 'succeeded', ARRAY[{array}], 1000, '1', NULL); \
+                 DEALLOCATE claim"
+            );
+            let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+            let plan = plan.join("\n");
+            assert_eq!(plan.matches("Sort Key").count(), 1, "{generic}: {plan}");
+            assert!(plan.contains("LockRows") && plan.contains("Tid Scan"), "{generic}: {plan}");
+            assert!(!plan.contains("Bitmap") && !plan.contains("Seq Scan"), "{generic}: {plan}");
+        }
+        counts
+    });
+    if let Some(counts) = counts {
+        assert_eq!(counts, [2]);
+    }
 }
 
 /// Also without statistics, and where other jobs have most of the entries.

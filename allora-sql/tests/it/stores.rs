@@ -4,7 +4,7 @@
 use allora_conformance::environment;
 use allora_core::{ErrorKind, Runtime as _, runtime::Tokio};
 use allora_sql::{Builder, Sql};
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::{sync::OnceLock, time::Duration};
 use tokio::runtime::Runtime;
 
@@ -59,17 +59,36 @@ impl Place {
         Self { url: self.url.clone(), prefix: self.prefix.clone(), folder: self.folder.clone() }
     }
 
+    /// The tables of this place.
+    fn tables(&self) -> [String; 6] {
+        ["job", "state", "rare", "data", "history", "meta"].map(|t| format!("{}_{t}", self.prefix))
+    }
+
     /// Drops the tables, if there are any; a file goes with its folder.
     pub(crate) async fn clear(&self) {
-        let tables = ["job", "state", "rare", "data", "history", "meta"]
-            .map(|t| format!("{}_{t}", self.prefix));
-        let drop = AssertSqlSafe(format!("DROP TABLE IF EXISTS {}", tables.join(", ")));
+        if !self.url.starts_with("sqlite") {
+            self.execute(format!("DROP TABLE IF EXISTS {}", self.tables().join(", "))).await;
+        }
+    }
+
+    /// Deletes every row. The tables stay.
+    pub(crate) async fn empty(&self) {
+        for table in self.tables() {
+            self.execute(format!("DELETE FROM {table}")).await;
+        }
+    }
+
+    async fn execute(&self, text: String) {
+        let statement = AssertSqlSafe(text);
         if self.url.starts_with("postgres") {
             let mut conn = PgConnection::connect(&self.url).await.unwrap();
-            conn.execute(drop).await.unwrap();
+            conn.execute(statement).await.unwrap();
         } else if self.url.starts_with("mysql") {
             let mut conn = MySqlConnection::connect(&self.url).await.unwrap();
-            conn.execute(drop).await.unwrap();
+            conn.execute(statement).await.unwrap();
+        } else {
+            let mut conn = SqliteConnection::connect(&self.url).await.unwrap();
+            conn.execute(statement).await.unwrap();
         }
     }
 

@@ -6,12 +6,12 @@ use crate::{
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    BoxError, ErrorKind, Run, Scheduler,
+    BoxError, ErrorKind, Result, Run, Scheduler, Schedules, StoredSchedule,
     backend::{Action, Claim, JobState, Operation, Reply, TimeSource},
     every, job,
     runtime::Tokio,
 };
-use allora_sql::Sql;
+use allora_sql::{Param, RawStatement, Sql};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,8 @@ on_every_database! {
     effect_and_completion_are_committed_together
     a_completion_that_was_rolled_back_did_not_happen
     a_zombie_is_refused
+    a_schedule_is_created_with_the_applications_own_transaction
+    a_raw_statement_completes_a_run_on_postgresql
 }
 
 /// A transaction of the job's own, with one effect in it and the finish.
@@ -55,13 +57,13 @@ where
 }
 
 /// The parts that a job leaves to the test: its run, and the result with which it is to end.
-type Left = (Run, oneshot::Sender<Result<(), BoxError>>);
+type Left = (Run, oneshot::Sender<std::result::Result<(), BoxError>>);
 
 /// Runs one occurrence of a job; `work` says how the job ends. Answers with the job's state after
 /// all is over.
 async fn once(
     place: &Place,
-    work: impl AsyncFnOnce(&Sql, &Run) -> Result<(), BoxError>,
+    work: impl AsyncFnOnce(&Sql, &Run) -> std::result::Result<(), BoxError>,
 ) -> JobState {
     let store = place.open().await;
     let (leave, mut left) = mpsc::unbounded_channel::<Left>();
@@ -150,4 +152,107 @@ async fn a_zombie_is_refused(place: Place) {
     assert!(!effects(&place).await);
     // The scheduler's own finish is refused, too: the other node has it.
     assert_eq!((state.counters.succeeded, state.counters.expired, state.leases.len()), (0, 1, 1));
+}
+
+/// A transaction of the application's own, with one effect in it and a new schedule.
+async fn sign_up(place: &Place, store: &Sql, schedule: &StoredSchedule, end: &str) -> Result<()> {
+    if place.url.starts_with("postgres") {
+        sign_up_on::<PgConnection>(place, store, schedule, "BEGIN", end).await
+    } else if place.url.starts_with("mysql") {
+        sign_up_on::<MySqlConnection>(place, store, schedule, "START TRANSACTION", end).await
+    } else {
+        sign_up_on::<SqliteConnection>(place, store, schedule, "BEGIN IMMEDIATE", end).await
+    }
+}
+
+async fn sign_up_on<C>(
+    place: &Place,
+    store: &Sql,
+    schedule: &StoredSchedule,
+    begin: &'static str,
+    end: &str,
+) -> Result<()>
+where
+    C: Connection + allora_sql::Connection,
+    for<'c> &'c mut C: Executor<'c>,
+{
+    let mut conn = C::connect(&place.url).await.unwrap();
+    conn.execute(begin).await.unwrap();
+    let added = store.add_in(&mut conn, schedule).await;
+    let end = if added.is_ok() { end } else { "ROLLBACK" };
+    conn.execute(AssertSqlSafe(end.to_owned())).await.unwrap();
+    added
+}
+
+async fn a_schedule_is_created_with_the_applications_own_transaction(place: Place) {
+    let store = place.open().await;
+    let report = StoredSchedule::new("acme", "report", "0 9 * * *").data_bytes(b"to ann".to_vec());
+    sign_up(&place, &store, &report, "ROLLBACK").await.unwrap();
+    assert_eq!(get(&store, "acme").await.unwrap_err().kind(), ErrorKind::NotFound);
+    sign_up(&place, &store, &report, "COMMIT").await.unwrap();
+    let state = get(&store, "acme").await.unwrap();
+    assert_eq!((&*state.kind, &*state.data), ("report", &b"to ann"[..]));
+    assert!(state.cursor.is_some());
+    let twice = sign_up(&place, &store, &report, "COMMIT").await.unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::AlreadyExists);
+    let wrong = StoredSchedule::new("wrong", "report", "0 9 30 2 *");
+    assert_eq!(
+        sign_up(&place, &store, &wrong, "COMMIT").await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    // It is what the client creates, and the name of a deleted schedule is free.
+    let schedules = Schedules::on(store.clone(), Tokio::current().unwrap()).unwrap();
+    schedules.delete("acme").await.unwrap();
+    sign_up(&place, &store, &report, "COMMIT").await.unwrap();
+    let again = get(&store, "acme").await.unwrap();
+    assert!(again.incarnation > state.incarnation);
+    let beside = schedules.add(&StoredSchedule::new("b", "report", "0 9 * * *")).await.unwrap();
+    assert_eq!(again.definition, beside.definition);
+}
+
+async fn a_raw_statement_completes_a_run_on_postgresql(place: Place) {
+    if !place.url.starts_with("postgres") {
+        once(&place, async |store, run| {
+            let refused = store.completion(run).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+            Ok(())
+        })
+        .await;
+        return;
+    }
+    prepared(&place).await;
+    let raw = async |run: &Run, statement: &RawStatement, end: &'static str| {
+        let mut conn = PgConnection::connect(&place.url).await.unwrap();
+        conn.execute("BEGIN").await.unwrap();
+        let insert = format!("INSERT INTO {}_effect VALUES ({})", place.prefix, run.fence());
+        conn.execute(AssertSqlSafe(insert)).await.unwrap();
+        let mut query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
+        for param in statement.params.clone() {
+            query = match param {
+                Param::BigInt(value) => query.bind(value),
+                Param::Bytea(value) => query.bind(value),
+                Param::BigIntArray(values) => query.bind(values),
+                Param::ByteaArray(values) => query.bind(values),
+            };
+        }
+        let rows = query.fetch_all(&mut conn).await.unwrap().len();
+        conn.execute(end).await.unwrap();
+        rows
+    };
+    let state = once(&place, async |store, run| {
+        let old = store.completion(run).await?;
+        // The record changes: the statement of before does nothing.
+        run.heartbeat().await?;
+        assert_eq!(raw(run, &old, "ROLLBACK").await, 0);
+        let statement = store.completion(run).await?;
+        assert_eq!(raw(run, &statement, "ROLLBACK").await, 1);
+        assert_eq!(get(store, run.name()).await?.leases.len(), 1);
+        assert_eq!(raw(run, &statement, "COMMIT").await, 1);
+        let state = get(store, run.name()).await?;
+        assert_eq!((state.leases.len(), state.counters.succeeded), (0, 1));
+        Ok(())
+    })
+    .await;
+    assert!(effects(&place).await);
+    assert_eq!((state.counters.succeeded, state.counters.failed, state.leases.len()), (1, 0, 0));
 }

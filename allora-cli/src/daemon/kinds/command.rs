@@ -39,6 +39,7 @@ pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
         folder: fields.text("folder")?.map(Into::into),
         user: None,
         timeout: fields.duration("timeout")?,
+        kept_output: crate::daemon::output::TAIL,
     };
     fields.end()?;
     Ok(work)

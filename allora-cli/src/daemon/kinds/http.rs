@@ -1,11 +1,11 @@
 //! The kind `http`: one request for each attempt, with an idempotency key and the fence.
 
 use super::data::Fields;
-use crate::values::shown;
+use crate::{daemon::runs::run_id, values::shown};
 use allora_core::{BoxError, Run};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tracing::info;
+use tracing::debug;
 use ureq::{
     Agent,
     http::{HeaderName, HeaderValue, Method, Request as Http, Uri},
@@ -73,6 +73,24 @@ pub(super) fn request(data: &Value) -> Result<Request, String> {
     Ok(Request { method, url, headers, body, timeout })
 }
 
+/// A client of HTTP that follows no redirect.
+pub(in crate::daemon) fn agent() -> Agent {
+    // Certificates of the machine's store that cannot be read are not trusted.
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted: Vec<_> =
+        trusted.iter().map(|cert| Certificate::from_der(cert).to_owned()).collect();
+    let tls = TlsConfig::builder().root_certs(RootCerts::from(trusted)).build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        // Another address is another receiver. Only the stored schedule names receivers.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .user_agent(concat!("allora/", env!("CARGO_PKG_VERSION")))
+        .build();
+    config.into()
+}
+
 /// Sends requests; its connections are used again.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -81,20 +99,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new() -> Self {
-        // What cannot be read of the machine's store is not trusted, and that is all.
-        let trusted = rustls_native_certs::load_native_certs().certs;
-        let trusted: Vec<_> =
-            trusted.iter().map(|cert| Certificate::from_der(cert).to_owned()).collect();
-        let tls = TlsConfig::builder().root_certs(RootCerts::from(trusted)).build();
-        let config = Agent::config_builder()
-            .tls_config(tls)
-            // Another address is another receiver: whoever stores the schedule names it.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .user_agent(concat!("allora/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Self { agent: config.into() }
+        Self { agent: agent() }
     }
 
     /// Sends a request, once. Whatever is not answered with a status of 200 to 299 has failed.
@@ -104,7 +109,7 @@ impl Client {
     /// receiver has heard of it is not known. That is what the idempotency key is for.
     pub(super) async fn deliver(&self, request: Request, run: &Run) -> Result<(), BoxError> {
         let place = format!("{} {}", request.method, without_query(&request.url));
-        info!(target: "allora", job = run.name(), scheduled_at = %shown(run.scheduled_at()), attempt = run.attempt(), fence = run.fence(), "sending {place}");
+        debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), "sending {place}");
         let timeout = request.timeout;
         let request = message(request, run)?;
         let agent = self.agent.clone();
@@ -128,7 +133,7 @@ impl Client {
         });
         match sent.await? {
             Ok(status) => {
-                info!(target: "allora", job = run.name(), scheduled_at = %shown(run.scheduled_at()), fence = run.fence(), "ended: {status}");
+                debug!(target: "allora", job = run.name(), run = run_id(run.name(), run.fence()), status = status.as_u16(), "answered");
                 Ok(())
             }
             Err(error) => Err(format!("{place}: {error}").into()),

@@ -2,13 +2,16 @@
 
 mod command;
 mod data;
-mod http;
+pub(super) mod http;
+mod secrets;
+
+pub(crate) use secrets::masked;
 
 use super::context::CommandContext;
 use crate::failure::{Failure, Outcome};
 use allora_core::{BoxError, Builder, Run, StoredSchedule};
 use serde_json::Value;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 /// Runs a program on the node.
 pub(crate) const COMMAND: &str = "command";
@@ -25,24 +28,43 @@ pub(crate) fn route(
     if kinds.iter().any(|kind| kind == COMMAND) {
         let context = context.clone();
         builder = builder.kind(COMMAND, async move |run: Run| -> Result<(), BoxError> {
-            let work = read(&run, command::work)?;
+            let work = read(&run, command::work, context.secrets.as_deref())?;
             super::process::execute(Arc::new(work), run, context).await
         });
     }
     if kinds.iter().any(|kind| kind == HTTP) {
         let client = Arc::new(http::Client::new());
+        let context = context.clone();
         builder = builder.kind(HTTP, async move |run: Run| -> Result<(), BoxError> {
-            let request = read(&run, http::request)?;
+            let request = read(&run, http::request, context.secrets.as_deref())?;
             client.deliver(request, &run).await
         });
     }
     builder
 }
 
+/// The command of a stored schedule with this data.
+///
+/// # Errors
+/// The data is invalid.
+pub(crate) fn command_of(data: &[u8]) -> Result<super::CommandSpec, String> {
+    let data = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+    command::work(&secrets::resolved(&data, None)?)
+}
+
 /// The data of a run. What cannot be read now will not be readable at the next attempt.
-fn read<T>(run: &Run, read: fn(&Value) -> Result<T, String>) -> Result<T, BoxError> {
-    let data = serde_json::from_slice(run.data()).map_err(|error| error.to_string());
-    data.and_then(|data| read(&data)).map_err(|what| {
+fn read<T>(
+    run: &Run,
+    read: fn(&Value) -> Result<T, String>,
+    folder: Option<&Path>,
+) -> Result<T, BoxError> {
+    let data = serde_json::from_slice::<Value>(run.data()).map_err(|error| error.to_string());
+    let data = data.map(|data| secrets::resolved(&data, folder));
+    if let Ok(Err(missing)) = data {
+        // The secret may be there at the next attempt.
+        return Err(missing.into());
+    }
+    data.and_then(|data| data).and_then(|data| read(&data)).map_err(|what| {
         run.give_up();
         format!("the data of the schedule: {what}").into()
     })
@@ -71,9 +93,10 @@ pub(crate) fn check_stored(stored: &StoredSchedule) -> Result<(), String> {
 }
 
 fn fits(kind: &str, data: &Value) -> Result<(), String> {
+    let data = || secrets::without_values(data);
     let checked = match kind {
-        COMMAND => command::work(data).map(drop),
-        HTTP => http::request(data).map(drop),
+        COMMAND => data().and_then(|data| command::work(&data)).map(drop),
+        HTTP => data().and_then(|data| http::request(&data)).map(drop),
         _ => Ok(()),
     };
     checked.map_err(|what| format!("the data of the kind `{kind}`: {what}"))

@@ -1,9 +1,11 @@
 //! The planner by values: one planner, one record, time as given.
 
 mod definitions;
+mod limited;
 mod liveness;
 mod lost_replies;
 mod policies;
+mod turns;
 
 use super::{slot::Phase, *};
 use crate::{

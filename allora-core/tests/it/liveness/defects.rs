@@ -259,6 +259,74 @@ fn a_claim_without_reply_is_resolved_before_its_node_stops() {
     assert_eq!(fleet.state("job").leases, [], "its run has ended or was released");
 }
 
+/// A node for stored schedules of one kind, at least once, each every hundred seconds.
+fn stored(fleet: &Fleet, schedules: usize) -> Member {
+    let member = fleet.start(|seat| seat.kinds("mail", &["mail".to_owned()], ms(100)));
+    for n in 0..schedules {
+        fleet.store(&format!("stored{n}"), "mail", "@every 100s; at-least-once 60s");
+    }
+    member
+}
+
+#[test]
+fn a_query_without_a_reply_is_repeated_and_its_claims_are_run() {
+    let fleet = Fleet::new(21);
+    let member = stored(&fleet, 20);
+    fleet.run_for(ms(99_000));
+    member.faults.deaf_to_claims.store(true, Relaxed);
+    fleet.run_for(ms(1_500));
+    member.faults.deaf_to_claims.store(false, Relaxed);
+    fleet.run_for(secs(30));
+    fleet.assert_live();
+    for n in 0..20 {
+        let state = fleet.state(&format!("stored{n}"));
+        let counters = state.counters;
+        assert_eq!((counters.started, counters.succeeded, counters.expired), (1, 1, 0), "{n}");
+    }
+}
+
+#[test]
+fn a_query_without_a_reply_is_resolved_before_its_node_stops() {
+    let fleet = Fleet::new(22);
+    let member = stored(&fleet, 20);
+    fleet.run_for(ms(99_000));
+    member.faults.deaf_to_claims.store(true, Relaxed);
+    fleet.run_for(ms(1_500));
+    member.faults.deaf_to_claims.store(false, Relaxed);
+    member.stop();
+    fleet.run_for(secs(30));
+    assert!(member.stopped.lock().unwrap().is_some());
+    for n in 0..20 {
+        let state = fleet.state(&format!("stored{n}"));
+        assert_eq!(state.leases, [], "its run has ended or was released");
+        assert_eq!(state.counters.started, 1, "it was claimed");
+    }
+}
+
+#[test]
+fn schedules_that_are_behind_are_claimed_by_queries_and_caught_up_with() {
+    let fleet = Fleet::new(23);
+    let member = fleet.start(|seat| seat.kinds("mail", &["mail".to_owned()], ms(100)));
+    fleet.store("latest", "mail", "@every 1s; at-least-once 60s");
+    fleet.store("all", "mail", "@every 1s; at-least-once 60s; catch-up all 5");
+    fleet.store("none", "mail", "@every 1s; at-least-once 60s; catch-up none");
+    fleet.run_for(secs(10));
+    member.stop();
+    fleet.run_for(secs(100));
+    let before = fleet.state("latest").counters;
+    fleet.start(|seat| seat.kinds("mail", &["mail".to_owned()], ms(100)));
+    fleet.run_for(secs(10));
+    fleet.assert_live();
+    for (name, most) in [("latest", 15), ("all", 25), ("none", 35)] {
+        let counters = fleet.state(name).counters;
+        let ran = counters.started - before.started.min(counters.started);
+        assert!(ran >= 8 && ran <= most, "{name}: {ran} runs, {counters:?}");
+        let all = counters.started + counters.missed;
+        assert!((118..=122).contains(&all), "{name}: {counters:?}");
+        assert!(counters.missed >= 85, "{name}: {counters:?}");
+    }
+}
+
 #[test]
 fn a_claim_without_reply_runs_next_on_a_full_node() {
     let fleet = Fleet::new(10);

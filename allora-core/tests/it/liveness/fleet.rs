@@ -12,8 +12,8 @@ use allora_core::{
     Backend, BoxError, Builder, Event, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
     Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
-        Action, Applied, Batch, Due, DueQuery, History, JobState, Notifier, OPERATOR, Operation,
-        Page, Queries, Reply, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier,
+        OPERATOR, Operation, Page, Queries, Reply, TimeSource,
     },
     cron, job,
     runtime::{Sim, SimNode},
@@ -172,6 +172,22 @@ impl Fleet {
     pub(super) fn reset(&self, name: &str) {
         let client = Schedules::on(self.store.clone(), self.clock.clone()).unwrap();
         self.sim.block_on(client.reset(name)).unwrap();
+    }
+
+    /// An operator deletes a job or a schedule.
+    pub(super) fn delete(&self, name: &str) {
+        assert_ne!(self.operate(name, Action::Delete).unwrap(), Reply::Absent, "{name}");
+    }
+
+    /// The store removes what is old.
+    pub(super) fn prune(&self) {
+        let now = self.clock.wall();
+        self.sim.block_on(self.odd.inner.prune(TimeSource::Store { fallback: now })).unwrap();
+    }
+
+    /// The record of a job, if it is there.
+    pub(super) fn find(&self, name: &str) -> Option<JobState> {
+        self.operate(name, Action::Read).unwrap().state()
     }
 
     pub(super) fn trigger(&self, name: &str, id: &str) -> bool {
@@ -507,6 +523,19 @@ impl Queries for Odd {
             }
         }
         Ok(due)
+    }
+
+    fn claims_due(&self) -> bool {
+        self.inner_queries().claims_due()
+    }
+
+    /// Claims nothing while a record is unreadable: the store would find it by chance.
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        let mut query = query;
+        if self.unreadable.lock().unwrap().is_some() && !query.is_repeated {
+            query.limit = 0;
+        }
+        self.inner_queries().claim_due(query, time).await
     }
 
     async fn get(&self, name: &str) -> Result<JobState> {

@@ -56,6 +56,10 @@ worlds! {
     poison
     kills_while_claiming
     thousands_of_kinds
+    backfills
+    outages_of_one_node
+    forgotten
+    fickle
 }
 
 #[track_caller]
@@ -92,6 +96,7 @@ fn replay() {
     let seed = seed.map_or(0, |text| text.parse().expect("ALLORA_SEED is a number"));
     let played = play(find(&name), seed);
     assert!(played.stalls.is_empty(), "{}", listed(&played.stalls));
+    assert!(played.faults.is_empty(), "{}", played.faults.join("\n"));
 }
 
 #[test]

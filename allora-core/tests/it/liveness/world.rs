@@ -9,9 +9,15 @@ use allora_conformance::{
         liveness::{Policy, Stall},
     },
 };
-use allora_core::{JobSpec, Overlap, ProblemReason, backend::Action, every};
+use allora_core::{
+    JobSpec, Overlap, ProblemReason, Schedule, Time, backend::Action, every, record::TOMBSTONE,
+};
 use chrono::TimeDelta;
-use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 /// The mixture of one world. Happenings are shares of a hundred steps.
 #[derive(Clone, Copy)]
@@ -45,6 +51,12 @@ pub(super) struct World {
     outage: u64,
     replace: u64,
     operate: u64,
+    /// Many triggers of one job at once.
+    backfill: u64,
+    /// While every node sleeps, a job is deleted, and its tombstone is removed.
+    forget: bool,
+    /// A job whose definition is another text each time.
+    fickle: bool,
     jump: u64,
     /// The store's clock is a year ahead for a minute.
     year_ahead: bool,
@@ -101,6 +113,9 @@ const QUIET: World = World {
     outage: 0,
     replace: 0,
     operate: 0,
+    backfill: 0,
+    forget: false,
+    fickle: false,
     jump: 0,
     year_ahead: false,
     poison: 0,
@@ -212,6 +227,19 @@ pub(super) const WORLDS: &[World] = &[
     },
     World { name: "suspends", suspend: 20, wake: 10, takes: secs(30), periods: &[20, 30], ..QUIET },
     World { name: "freezes", freeze: 15, wake: 6, takes: secs(4), ..QUIET },
+    World { name: "backfills", backfill: 20, leased: 8, takes: secs(2), ..QUIET },
+    World {
+        name: "outages_of_one_node",
+        nodes: 1,
+        stored: 0,
+        outage: 30,
+        lease: secs(6),
+        takes: secs(20),
+        periods: &[10, 20],
+        ..QUIET
+    },
+    World { name: "forgotten", seeds: 3, forget: true, notifies: false, ..QUIET },
+    World { name: "fickle", fickle: true, stop: 3, join: 12, ..QUIET },
     World { name: "clock_jumps", jump: 8, every_node: false, ..QUIET },
     World { name: "a_year_ahead", seeds: 3, year_ahead: true, every_node: false, ..QUIET },
     World {
@@ -281,6 +309,20 @@ impl Dice {
     }
 }
 
+/// A schedule with another text each time that it is asked for one.
+#[derive(Debug, Default)]
+struct Fickle(AtomicU64);
+
+impl Schedule for Fickle {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        Some(after + TimeDelta::seconds(10))
+    }
+
+    fn definition(&self) -> Option<String> {
+        Some(format!("text {}", self.0.fetch_add(1, Relaxed)))
+    }
+}
+
 /// The settings of a job in code.
 #[derive(Clone)]
 struct Plan {
@@ -341,6 +383,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         if step == 15 && world.year_ahead {
             playing.year_ahead();
         }
+        if step == 15 && world.forget {
+            playing.forget();
+        }
         let time = playing.dice.time_below(secs(5));
         playing.pass(time);
         playing.happen();
@@ -353,6 +398,8 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     playing.calm();
     playing.pass(secs(60));
     let mut faults = playing.dead_letters();
+    faults.extend(playing.returned());
+    faults.extend(playing.reaped_by_itself());
     if world.year_ahead {
         playing.reset_what_waits();
         playing.pass(secs(60));
@@ -404,7 +451,9 @@ impl Playing<'_> {
                 let period = world.periods[n % world.periods.len()];
                 let kind = format!("s{service}.k{}", n % world.kinds);
                 let name = format!("s{service}.stored{n}");
-                self.fleet.store(&name, &kind, &format!("@every {period}s"));
+                // At least once they are claimed by queries.
+                let delivery = if n % 2 == 0 { "" } else { "; at-least-once 15s" };
+                self.fleet.store(&name, &kind, &format!("@every {period}s{delivery}"));
             }
             for _ in 0..world.nodes {
                 self.join(service);
@@ -434,6 +483,10 @@ impl Playing<'_> {
             }
             if world.stored > 0 {
                 seat.kinds(&format!("s{service}.k"), &kinds, takes);
+            }
+            if world.fickle {
+                let job = seat.job(Fickle::default(), ms(0));
+                seat.add(&format!("s{service}.fickle"), job);
             }
             if world.every_node {
                 seat.add_every_node(&format!("s{service}.here"));
@@ -496,6 +549,8 @@ impl Playing<'_> {
             self.replace(n);
         } else if falls(world.operate) {
             self.operate();
+        } else if falls(world.backfill) {
+            self.backfill();
         } else if falls(world.jump) {
             // Back by no more than forward before: a due time is not waited for twice.
             let ahead = self.dice.below(40) as i64;
@@ -524,6 +579,42 @@ impl Playing<'_> {
                 }
             }
         }
+    }
+
+    /// Every node sleeps while a job is deleted, and until its tombstone is removed.
+    fn forget(&mut self) {
+        for n in 0..self.alive.len() {
+            self.sleep(n, Member::suspend);
+        }
+        self.fleet.delete(&self.plans[0][0].name);
+        self.fleet.run_for(TOMBSTONE + secs(60));
+        self.fleet.prune();
+        for n in 0..self.alive.len() {
+            self.wake(n);
+        }
+    }
+
+    /// A deleted job that has come back.
+    fn returned(&self) -> Option<String> {
+        let name = &self.plans[0][0].name;
+        let is_back = self.world.forget && self.fleet.find(name).is_some();
+        is_back.then(|| format!("{name} was deleted and is back"))
+    }
+
+    /// The jobs of which a run was recorded as lost or expired, where only one node runs them and
+    /// never ends: it has recorded its own runs.
+    fn reaped_by_itself(&self) -> BTreeSet<String> {
+        let is_alone = self.world.nodes == 1 && self.world.outage > 0;
+        let seen = self.fleet.trace.observations().into_iter().filter(|_| is_alone);
+        let reaped = seen.filter_map(|one| match one.seen {
+            Seen::Record { job, state: Some(state) }
+                if state.counters.lost + state.counters.expired > 0 =>
+            {
+                Some(format!("a run of {job} was given up by its own node"))
+            }
+            _ => None,
+        });
+        reaped.collect()
     }
 
     /// The store's clock is a year ahead for a minute.
@@ -563,10 +654,12 @@ impl Playing<'_> {
     /// Only poison is given up, after four runs, and what comes after it runs.
     fn dead_letters(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        // A run beside a poisonous one ends with the same process, and uses an attempt, too.
-        let innocent = if self.world.poison == 0 { self.names() } else { Vec::new() };
+        // A run beside a poisonous one ends with the same process, and uses an attempt, too. So does
+        // a run that is longer than its lease, at each outage.
+        let uses_attempts = self.world.poison > 0 || self.world.takes > self.world.lease;
+        let innocent = if uses_attempts { Vec::new() } else { self.names() };
         for name in innocent {
-            let dead = self.fleet.state(&name).dead.len();
+            let dead = self.fleet.find(&name).map_or(0, |state| state.dead.len());
             if dead > 0 {
                 faults.push(format!("{name} has {dead} dead letters"));
             }
@@ -649,7 +742,8 @@ impl Playing<'_> {
         if self.dice.below(4) == 0 && self.world.every_node {
             let name = format!("s{service}.here");
             member.remove(&name);
-            let time = self.dice.time_below(ms(1_500));
+            // Occurrences may come due meanwhile.
+            let time = self.dice.time_below(secs(15));
             self.fleet.run_for(time);
             member.add_every_node(&self.fleet, &name);
             return;
@@ -681,6 +775,16 @@ impl Playing<'_> {
         };
         // A job that is not registered yet cannot be changed.
         drop(self.fleet.operate(&name, action));
+    }
+
+    /// An operator triggers a job many times.
+    fn backfill(&mut self) {
+        let plans = &self.plans[0];
+        let name = plans[self.dice.below(plans.len() as u64) as usize].name.clone();
+        for _ in 0..30 {
+            self.triggers += 1;
+            self.fleet.trigger(&name, &format!("backfill{}", self.triggers));
+        }
     }
 
     /// The record of a job cannot be read for a while.

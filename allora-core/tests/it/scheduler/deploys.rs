@@ -6,6 +6,7 @@ use allora_core::{
     backend::{Action, Replan},
     cron,
 };
+use futures::future::BoxFuture;
 use std::time::Duration;
 
 /// A job every ten seconds.
@@ -169,4 +170,67 @@ fn the_text_of_a_user_defined_schedule_is_never_parsed() {
     lab.until(35.0);
     assert_eq!(plain.news(), ["Ready", "Redefined"]);
     assert_eq!(lab.state("job").cursor, Some(at(40.0).into()));
+}
+
+/// A schedule of the user's own with the times of a cron expression.
+struct OfOurOwn {
+    work: Box<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>,
+}
+
+#[async_trait::async_trait]
+impl Job for OfOurOwn {
+    fn next_at(&self, after: Time) -> Option<Time> {
+        Time::from_timestamp((after.timestamp() / 300 + 1) * 300, 0)
+    }
+    async fn run(&self, run: Run) -> Result<(), BoxError> {
+        (self.work)(run).await
+    }
+    fn definition(&self) -> Option<String> {
+        Some("0 */5 * * * *".to_owned())
+    }
+}
+
+/// A node is killed, or stopped.
+const LEAVES: [fn(&Member); 2] = [|member| member.node.crash(), |member| member.handle.stop()];
+
+/// The definitions that the old build cannot run are replaced when a due occurrence has waited for a
+/// minute, at whatever time the new build leaves.
+#[test]
+fn an_unknown_word_and_a_schedule_of_its_own_in_a_new_build_miss_nothing_and_start_nothing_twice() {
+    let old = |seat: &Seat| {
+        let schedule = cron("0 */5 * * * *").unwrap();
+        seat.job(schedule, ms(10)).at_least_once(secs(30))
+    };
+    for (seed, leave) in (0..16).zip(LEAVES.into_iter().cycle()) {
+        let lab = Lab::new(seed);
+        let nodes = [(); 3].map(|()| lab.start(|seat, b| b.add("job", old(seat))));
+        lab.until(310.0);
+        let with_a_word = seed % 4 < 2;
+        let tried = lab.start(|seat, b| {
+            if with_a_word {
+                return b;
+            }
+            let handler = seat.handler(ms(10), |_| Ok(()));
+            let work = Box::new(move |run: Run| (handler.clone())(run));
+            b.add("job", JobSpec::from(OfOurOwn { work }).at_least_once(secs(30)))
+        });
+        lab.until(315.0);
+        if with_a_word {
+            define(&lab, "0 */5 * * * * UTC; at-least-once 30000ms; sparkle 3", 0);
+        }
+        lab.until(320.0 + 53.0 * seed as f64);
+        leave(&tried);
+        lab.until(2_950.0);
+        let case = format!("seed {seed}");
+        let ran = lab.ran("job");
+        assert_eq!(ran, (1..=9).map(|n| 300.0 * f64::from(n)).collect::<Vec<_>>(), "{case}");
+        let late = lab.log.of("job").iter().map(|run| run.began - run.at).max().unwrap();
+        assert!(late < chrono::TimeDelta::seconds(125), "{case}: {late} late");
+        assert_eq!(lab.state("job").counters.missed, 0, "{case}");
+        let events: Vec<Event> = nodes.iter().flat_map(Member::events).collect();
+        let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
+        let replaced = count(|one| matches!(one, Event::Redefined { was_abandoned: true, .. }));
+        assert_eq!(replaced, 1, "{case}");
+        assert_eq!(count(|one| matches!(one, Event::DefinitionConflict { .. })), 3, "{case}");
+    }
 }

@@ -80,7 +80,7 @@ fn no_at_most_once_occurrence_runs_twice_when_the_store_is_emptied() {
         }
         lab.until(50.0 + 0.01 * seed as f64);
         store.empty();
-        lab.until(120.0);
+        lab.until(119.0);
         for n in 0..JOBS {
             let mut ran = lab.ran(&format!("job{n}"));
             let runs = ran.len();

@@ -1,7 +1,7 @@
 //! Nothing stops a job that can run: failures stay where they are, and user code may call the
 //! scheduler.
 
-use crate::support::{Lab, Over, Rates, at, ms, secs};
+use crate::support::{Lab, Over, at, ms, secs};
 use allora_core::{
     Backend, BoxError, Every, Handle, Job, Overlap, Run, Runtime, Scheduler, StorePart, Time,
     backend::{Action, Applied, Batch},
@@ -239,11 +239,15 @@ fn extensions_do_not_starve_completions() {
     });
     lab.until(1_005.0);
     assert_eq!(member.handle.running(), 5_000);
-    member.faults.set(Rates { delay: 1_000, delay_ms: 450, ..Rates::default() });
-    let before = lab.ran("short").len();
+    // The extensions of all runs take the store three of every ten seconds, without a break.
+    *member.faults.per_operation.lock().unwrap() = Duration::from_micros(700);
     lab.until(1_065.0);
-    let ran = lab.ran("short").len() - before;
-    assert!(ran >= 29, "{ran} of 30");
+    let runs = lab.log.of("short");
+    let runs: Vec<_> = runs.iter().filter(|run| run.at > at(1_005.0)).collect();
+    assert!(runs.len() >= 29, "{} of 30", runs.len());
+    // An end that waits for the extensions delays the next run.
+    let late = runs.iter().map(|run| run.began - run.at).max().unwrap();
+    assert!(late.num_milliseconds() < 500, "{late}");
 }
 
 /// A store whose reply to a claim stops the node's machine, once.

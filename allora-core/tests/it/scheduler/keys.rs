@@ -2,7 +2,9 @@
 
 use crate::support::{Entry, Lab, Member, Over, Rates, at, ms, secs};
 use allora_core::{
-    CatchUp, Event, Scheduler, StoredSchedule, Time, at as once, backend::Action, every,
+    Backend, CatchUp, Event, Scheduler, StoredSchedule, Time, at as once,
+    backend::{Action, Page},
+    every,
 };
 use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
@@ -704,4 +706,37 @@ fn in_random_worlds_no_key_has_too_many_runs_and_every_job_has_its_turn() {
             }
         }
     }
+}
+
+#[test]
+fn the_record_of_a_key_that_no_job_uses_is_removed_after_a_week_and_its_fences_continue() {
+    const DAY: f64 = 86_400.0;
+    let lab = Lab::new(31);
+    let member = lab.start(|seat, b| {
+        let slow = b.heartbeat(secs(240)).poll_interval(secs(600)).lost_after(secs(3_600));
+        let twice = seat.job(every(secs(20 * 86_400)), secs(5)).mutex("rare");
+        let often = seat.job(every(secs(5 * 86_400)), secs(5)).mutex("often");
+        let long = seat.job(once(at(60.0)), secs(12 * 86_400)).mutex("long");
+        let of_many = seat.job(once(at(60.0)), secs(5)).mutex("x".repeat(200));
+        slow.add("rare", twice).add("often", often).add("long", long).add("many", of_many)
+    });
+    let keys = || {
+        let queries = Backend::queries(&lab.store).unwrap();
+        let names = ["allora:key:", "allora:key#"].map(|prefix| {
+            let states = lab.sim.block_on(queries.list(Page::first(9).prefix(prefix))).unwrap();
+            states.into_iter().map(|state| state.name).collect::<Vec<_>>()
+        });
+        names.concat()
+    };
+    lab.until(6.0 * DAY);
+    assert_eq!(keys().len(), 3, "{:?}", keys());
+    lab.until(9.0 * DAY);
+    assert_eq!(keys(), ["allora:key:long", "allora:key:often"], "one is held, one is used");
+    lab.until(20.0 * DAY + 60.0);
+    let first = lab.state("allora:key:rare").fence;
+    lab.until(30.0 * DAY);
+    assert_eq!(keys(), ["allora:key:often"]);
+    lab.until(40.0 * DAY + 60.0);
+    assert!(lab.state("allora:key:rare").fence > first);
+    assert!(!member.news().contains(&"Pruned".to_owned()), "{:?}", member.news());
 }

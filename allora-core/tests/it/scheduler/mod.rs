@@ -3,6 +3,7 @@
 mod cancel;
 mod delivery;
 mod deploys;
+mod due_claims;
 mod emptied;
 mod faults;
 mod health;
@@ -11,8 +12,12 @@ mod isolation;
 mod keys;
 mod liveness;
 mod local;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod nodes;
 mod operators;
 mod policies;
 mod shutdown;
+mod traces;
+mod trigger_waits;
 mod year;

@@ -112,7 +112,7 @@ fn a_node_runs_a_job_by_the_definition_that_another_node_has_set() {
     // One of the old definition, one trigger, and those of the new one: 22, 29 to 78.
     assert_eq!(by_old + by_new, 11, "{by_old} and {by_new}");
     new.handle.stop();
-    lab.until(120.0);
+    lab.until(119.0);
     let after: Vec<_> = lab.ran("job").into_iter().filter(|at| *at > 80.0).collect();
     assert_eq!(after, [85., 92., 99., 106., 113.]);
     assert_eq!(of(old.handle.node()) - by_old, 5, "the old node continues alone");

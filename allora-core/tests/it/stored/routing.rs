@@ -238,3 +238,95 @@ fn many_schedules_are_shared_by_few_slots() {
     assert_eq!(ran.len(), 3_000);
     assert!(ran.windows(2).all(|pair| pair[0] != pair[1]), "each once");
 }
+
+/// The largest number of runs at once of the jobs whose names begin so, on one node or on all.
+fn most_at_once(lab: &Lab, prefix: &str, node: Option<&str>) -> i32 {
+    let mut changes = Vec::new();
+    for run in lab.log.entries() {
+        if run.name.starts_with(prefix) && node.is_none_or(|node| run.node == node) {
+            changes.push((run.began, 1));
+            changes.extend(run.ended.map(|(ended, _)| (ended, -1)));
+        }
+    }
+    changes.sort();
+    let mut active = 0;
+    let counts = changes.into_iter().map(|(_, change)| {
+        active += change;
+        active
+    });
+    counts.max().unwrap_or(0)
+}
+
+#[test]
+fn a_kind_at_its_limit_delays_no_other_and_leaves_the_rest_to_other_nodes() {
+    let lab = Lab::new(7);
+    let start = |limit| {
+        lab.start(|seat, b| {
+            b.kind("report", seat.handler(secs(10), |_| Ok(())))
+                .kind_concurrency("report", limit)
+                .kind(Pattern::prefix("mail."), seat.handler(secs(1), |_| Ok(())))
+        })
+    };
+    let first = start(2);
+    for i in 0..30 {
+        add(
+            &lab,
+            StoredSchedule::new(format!("report {i:02}"), "report", "@every 10s").max_runs(1),
+        );
+        add(&lab, StoredSchedule::new(format!("mail {i:02}"), "mail.daily", "@every 10s"));
+    }
+    lab.until(25.0);
+    let [reports] = &first.handle.health().kind_capacity[..] else { panic!("one limit") };
+    assert_eq!((&*reports.kinds, reports.limit, reports.used), ("report", 2, 2));
+    assert!(
+        first.handle.health().to_string().contains("\ncapacity: 2 of 2 runs of the kind report")
+    );
+    assert_eq!(lab.log.entries().iter().filter(|run| run.name.starts_with("report")).count(), 4);
+    let second = start(5);
+    lab.until(75.0);
+    let count =
+        |prefix: &str| lab.log.entries().iter().filter(|run| run.name.starts_with(prefix)).count();
+    assert_eq!((count("report"), count("mail")), (30, 7 * 30));
+    let late = lab.log.entries().into_iter().filter(|run| run.name.starts_with("mail"));
+    let late = late.map(|run| run.began - run.at).max().unwrap();
+    assert!(late < chrono::TimeDelta::milliseconds(100), "{late}");
+    assert_eq!(most_at_once(&lab, "report", Some(first.handle.node())), 2);
+    assert_eq!(most_at_once(&lab, "report", Some(second.handle.node())), 5);
+    assert_eq!(most_at_once(&lab, "report", None), 7, "both nodes work on it");
+}
+
+#[test]
+fn a_long_queue_behind_a_limit_hides_no_other_kind_and_is_worked_off_without_a_pause() {
+    let lab = Lab::new(8);
+    let member = lab.start(|seat, b| {
+        b.kind("slow", seat.handler(secs(1), |_| Ok(())))
+            .kind_concurrency("slow", 50)
+            .kind("fast", seat.handler(secs(1), |_| Ok(())))
+    });
+    for i in 0..2_500 {
+        add(&lab, StoredSchedule::new(format!("slow {i:04}"), "slow", "@every 10s").max_runs(1));
+    }
+    lab.until(15.0);
+    add(&lab, StoredSchedule::new("fast", "fast", "@every 10s"));
+    lab.until(45.5);
+    assert_eq!(lab.ran("fast"), [25.0, 35.0, 45.0]);
+    let late = lab.log.of("fast").into_iter().map(|run| run.began - run.at).max().unwrap();
+    assert!(late < chrono::TimeDelta::milliseconds(100), "{late}");
+    lab.until(62.0);
+    let slow = lab.log.entries().iter().filter(|run| run.name.starts_with("slow")).count();
+    assert_eq!((slow, most_at_once(&lab, "slow", None)), (2_500, 50));
+    assert_eq!(member.handle.health().kind_capacity[0].used, 0);
+}
+
+#[test]
+fn a_limit_is_at_least_one_and_of_a_handler_that_is_declared() {
+    let lab = Lab::new(9);
+    let error = |pattern: Pattern, runs| {
+        let seat = lab.seat(lab.sim.node());
+        let b = seat.builder().kind("mail", async |_: Run| {}).kind_concurrency(pattern, runs);
+        b.build().err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(error("mail".into(), 1), "");
+    assert!(error("mail".into(), 0).contains("`kind_concurrency` of `mail` is 0; use 1 or more"));
+    assert!(error(Pattern::prefix("mail"), 3).contains("`mail*`, which has no handler"));
+}

@@ -3,8 +3,8 @@
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
-        Action, Applied, Batch, Completion, Due, DueQuery, History, JobState, Notification,
-        Notifier, Operation, Page, Queries, RetryCause, TimeSource,
+        Action, Applied, Batch, ClaimDue, ClaimedDue, Completion, Due, DueQuery, History, JobState,
+        Notification, Notifier, Operation, Page, Queries, RetryCause, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -53,6 +53,12 @@ pub(crate) struct Faults {
     pub(crate) per_operation: Mutex<Duration>,
     /// No claim is answered; it is done nevertheless.
     pub(crate) deaf_to_claims: AtomicBool,
+    /// No query that claims reaches the store.
+    pub(crate) loses_queries: AtomicBool,
+    /// No query that claims is answered; it is done nevertheless.
+    pub(crate) deaf_to_queries: AtomicBool,
+    /// Every query that claims is rejected.
+    pub(crate) rejects_queries: AtomicBool,
     /// No search is answered.
     pub(crate) deaf_to_searches: AtomicBool,
     /// No request to prune is answered.
@@ -301,6 +307,44 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
                 due
             }
             Fate::RequestLost | Fate::ReplyLost | Fate::Lingers(_) => pending().await,
+        }
+    }
+
+    fn claims_due(&self) -> bool {
+        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+    }
+
+    async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
+        if self.faults.rejects_queries.load(Relaxed) {
+            return Err(Error::new(ErrorKind::Other, "this role may not claim"));
+        }
+        if self.faults.loses_queries.load(Relaxed) {
+            return pending().await;
+        }
+        let slow = *self.faults.per_operation.lock().unwrap();
+        self.sleep(slow * if query.is_repeated { 1 } else { query.limit as u32 }).await;
+        let (mut fate, there, back) = self.fate()?;
+        if self.faults.deaf_to_queries.load(Relaxed) {
+            fate = Fate::ReplyLost;
+        }
+        self.sleep(there).await;
+        let fate = match self.faults.deaf_to_claims.load(Relaxed) {
+            true => Fate::ReplyLost,
+            false => fate,
+        };
+        if let Fate::Lingers(late) = fate {
+            self.sleep(late).await;
+        }
+        let reply = match fate {
+            Fate::RequestLost => return pending().await,
+            _ => self.inner_queries()?.claim_due(query, time).await,
+        };
+        match fate {
+            Fate::Answered | Fate::Doubled => {
+                self.sleep(back).await;
+                reply
+            }
+            _ => pending().await,
         }
     }
 

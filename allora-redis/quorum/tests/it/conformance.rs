@@ -51,6 +51,14 @@ impl Store {
         Ok(store)
     }
 
+    /// Removes all keys and initialises the quorum again, where all servers answer.
+    async fn empty(&self) -> Result<bool> {
+        if self.ill.is_empty() {
+            super::init(&self.urls, &self.prefix).await?;
+        }
+        Ok(self.ill.is_empty())
+    }
+
     /// Whatever the shared servers have of it; the others are gone soon.
     async fn clear(&self) {
         let mut urls = self.urls.clone();
@@ -74,6 +82,10 @@ macro_rules! store {
 
                 async fn connect(&self) -> Result<Arc<dyn Backend>> {
                     Ok(Arc::new(join(&self.0.urls, &self.0.prefix).await))
+                }
+
+                async fn empty(&self) -> Result<bool> {
+                    self.0.empty().await
                 }
 
                 async fn tear_down(self) -> Result<()> {

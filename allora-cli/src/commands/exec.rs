@@ -1,0 +1,126 @@
+//! `allora exec`: runs the command of a job here and now.
+
+use crate::{
+    clock,
+    crontab_files::{self, Defaults, Form, Line, find},
+    daemon::{self, CommandSpec, Invocation, kinds},
+    failure::{Failure, Outcome},
+    session::{self, Session},
+    store::StoreArgs,
+    values::shown,
+};
+use clap::Args;
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+};
+
+/// Runs the command of a job here and now, in the foreground, with the environment of its line, and
+/// as its user if you are root. Ends with the command's exit status; 128 and the number of the signal
+/// that ended it.
+///
+/// The store is not changed, and nothing is recorded: use `allora trigger` to run the job on a node.
+/// The command has no lease and no fence.
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// The job's name, as FILE:NAME of a line, or of a stored schedule of the kind `command`.
+    name: String,
+    /// The crontabs that have the line; without one, the schedule is read from the store.
+    crontabs: Vec<PathBuf>,
+    /// Crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
+    #[arg(long)]
+    system: bool,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+impl Exec {
+    pub(crate) fn run(self) -> Outcome {
+        let spec = if self.crontabs.is_empty() { self.stored()? } else { self.line()? };
+        let about = [
+            ("ALLORA_JOB", self.name.clone()),
+            ("ALLORA_SCHEDULED_AT", shown(clock::now())),
+            ("ALLORA_ATTEMPT", "1".to_owned()),
+        ];
+        let mut command = daemon::foreground(&spec, &about).map_err(Failure::failed)?;
+        let stdin = if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("the command of {:?} cannot be started: {error}", self.name))
+        };
+        let mut child = command.stdin(stdin).spawn().map_err(failed)?;
+        if let (Some(mut input), Some(text)) = (child.stdin.take(), &spec.stdin) {
+            // A command that does not read all of its input is no failure.
+            let _ = input.write_all(text.as_bytes());
+        }
+        match code(child.wait().map_err(failed)?) {
+            0 => Ok(()),
+            code => Err(Failure::Said(code)),
+        }
+    }
+
+    /// The command of a line.
+    fn line(&self) -> Outcome<CommandSpec> {
+        let form = self.system.then_some(Form::System);
+        let mut known = Vec::new();
+        for source in find(&self.crontabs, form)? {
+            let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
+            for line in crontab_files::read(&source, &text, &Defaults::default()).lines {
+                // The record of a line of every node has the machine's name, too.
+                let of_machine = self.name.strip_prefix(&line.name);
+                if of_machine.is_some_and(|rest| rest.is_empty() || rest.starts_with('@')) {
+                    return Ok(of_line(&line));
+                }
+                known.push(line.name);
+            }
+        }
+        let some: Vec<&str> = known.iter().take(5).map(String::as_str).collect();
+        let known = match some.is_empty() {
+            true => "they have no line".to_owned(),
+            false => format!("they have {}", some.join(", ")),
+        };
+        let name = &self.name;
+        Err(Failure::failed(format!("the crontabs have no line of the name {name:?}; {known}")))
+    }
+
+    /// The command of a stored schedule.
+    fn stored(&self) -> Outcome<CommandSpec> {
+        let state = session::with(&self.place, async |session: Session| {
+            Ok(session.schedules.get(&self.name).await?)
+        })?;
+        let name = &self.name;
+        match state.kind.as_str() {
+            kinds::COMMAND => kinds::command_of(&state.data).map_err(|what| {
+                Failure::failed(format!("{name:?} cannot be run: the data: {what}"))
+            }),
+            "" => Err(Failure::failed(format!(
+                "{name:?} is a line of a crontab: its command is not in the store; name the \
+                 crontab, as `allora exec {name} /etc/crontab`"
+            ))),
+            kind => Err(Failure::failed(format!(
+                "{name:?} is of the kind {kind:?}; only commands are run here, so trigger it on a \
+                 node with `allora trigger {name}`"
+            ))),
+        }
+    }
+}
+
+fn of_line(line: &Line) -> CommandSpec {
+    let shell = (*line.shell).clone();
+    CommandSpec {
+        invocation: Invocation::Shell(shell.command),
+        stdin: shell.stdin,
+        environment: shell.environment,
+        folder: None,
+        user: shell.user,
+        timeout: None,
+        kept_output: 0,
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = || status.signal().map(|signal| 128 + signal);
+    let code = status.code().or_else(signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}

@@ -1,0 +1,83 @@
+//! `allora gc`: removes orphaned records.
+
+use crate::{
+    clock,
+    declared::{Declared, written_at},
+    failure::{Failure, Outcome},
+    session::{self, Session},
+    store::StoreArgs,
+    values::duration,
+};
+use allora_core::{
+    Time,
+    backend::JobState,
+    stored::Filter,
+    time::{saturating_add, since},
+};
+use clap::Args;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+/// Removes the records of crontab lines and jobs in code that no live node has any more, and prints
+/// their names. Their history stays.
+///
+/// A daemon writes its lines into its record every --heartbeat (15 s): after a line came back into a
+/// crontab, wait so long. Records that were used during the last minute stay.
+#[derive(Debug, Args)]
+pub(crate) struct Gc {
+    /// Only records that were not used for this time; at least 1m.
+    #[arg(long, default_value = "1m", value_parser = duration)]
+    older_than: Duration,
+    /// Prints the names, and removes nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+/// The shortest time for which a record was not used.
+const YOUNG: Duration = Duration::from_secs(60);
+
+impl Gc {
+    pub(crate) fn run(self) -> Outcome {
+        let older_than = self.older_than.max(YOUNG);
+        let removed = session::with(&self.place, async |session: Session| {
+            let declared = Declared::read(&session).await?;
+            if !declared.is_known() {
+                return Err(Failure::failed(
+                    "no daemon is live on this store, so it is not known which records are \
+                     orphaned; start the daemons first, or remove one record with `allora delete \
+                     NAME`",
+                ));
+            }
+            let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
+            let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
+            let old = |state: &&JobState| {
+                declared.is_orphaned(state) && is_unused(state, older_than, now)
+            };
+            let mut removed = Vec::new();
+            for state in states.iter().filter(old) {
+                if !self.dry_run {
+                    session.schedules.delete(&state.name).await?;
+                }
+                removed.push(state.name.clone());
+            }
+            Ok(removed)
+        })?;
+        let mut out = io::stdout().lock();
+        for name in &removed {
+            writeln!(out, "{name}")?;
+        }
+        let verb = if self.dry_run { "orphaned" } else { "removed" };
+        let records = if removed.len() == 1 { "record" } else { "records" };
+        writeln!(out, "{} {records} {verb}", removed.len())?;
+        Ok(out.flush()?)
+    }
+}
+
+fn is_unused(state: &JobState, time: Duration, now: Time) -> bool {
+    written_at(state)
+        .is_some_and(|written| saturating_add(written, time) <= now && since(now, written) >= time)
+}

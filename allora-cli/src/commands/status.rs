@@ -1,0 +1,179 @@
+//! `allora status`: the daemons and the jobs of a store on one page.
+
+use super::history::past;
+use crate::{
+    clock,
+    declared::Declared,
+    failure::Outcome,
+    session::{self, Session},
+    store::StoreArgs,
+    values::{duration, shown},
+};
+use allora_core::{
+    NodeInfo, Time,
+    backend::{HistoryQuery, JobState, Outcome as RunOutcome},
+    is_internal,
+    runtime::{Runtime, Tokio},
+    stored::{Condition, Filter},
+};
+use chrono::TimeDelta;
+use clap::Args;
+use serde_json::{Value, json};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failed for good,
+/// paused, unreadable, orphaned, and the last lost run.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    place: StoreArgs,
+    /// Shows it again after this time, until it is interrupted.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = duration)]
+    watch: Option<Duration>,
+    /// Prints JSON, one object for each look.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The shortest time between two looks, which read the whole list.
+const SHORTEST: Duration = Duration::from_millis(200);
+
+/// The time for which an occurrence is due, without a lease, until it is overdue.
+const OVERDUE: TimeDelta = TimeDelta::minutes(1);
+
+/// The number of history entries among which the last lost run is looked for.
+const LOOKED_AT: usize = 1_000;
+
+/// The numbers of the page, and an example of each.
+#[derive(Debug, Default)]
+struct Page {
+    nodes: Vec<NodeInfo>,
+    jobs: usize,
+    counts: Vec<(&'static str, usize, Option<String>)>,
+    last_lost: Option<(String, Time, String)>,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Outcome {
+        session::with(&self.place, async |session: Session| {
+            let runtime = Tokio::current()?;
+            loop {
+                let page = page(&session).await?;
+                self.print(&page)?;
+                let Some(wait) = self.watch else { return Ok(()) };
+                runtime.sleep_until(runtime.now() + wait.max(SHORTEST)).await;
+            }
+        })
+    }
+
+    fn print(&self, page: &Page) -> Outcome {
+        let mut out = io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", page.json()?)?;
+            return Ok(out.flush()?);
+        }
+        if self.watch.is_some() && out.is_terminal() {
+            write!(out, "\u{1b}[H\u{1b}[2J")?;
+        }
+        for line in page.lines() {
+            writeln!(out, "{}", crate::output::on_one_line(&line))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+async fn page(session: &Session) -> Outcome<Page> {
+    let declared = Declared::read(session).await?;
+    let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
+    let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
+    let states: Vec<JobState> =
+        states.into_iter().filter(|state| !is_internal(&state.name)).collect();
+    let orphaned = |state: &JobState| declared.is_orphaned(state);
+    let due = |state: &JobState, since: TimeDelta| {
+        state.leases.is_empty()
+            && state.due_at.is_some_and(|at| at + since <= now)
+            && !orphaned(state)
+    };
+    let count = |what: &'static str, is_so: &dyn Fn(&JobState) -> bool| {
+        let mut found = states.iter().filter(|state| is_so(state));
+        let example = found.next().map(|state| state.name.clone());
+        (what, usize::from(example.is_some()) + found.count(), example)
+    };
+    let counts = vec![
+        count("running", &|state| Condition::Running.holds(state)),
+        count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
+        count("overdue", &|state| due(state, OVERDUE)),
+        count("dead", &|state| Condition::Dead.holds(state)),
+        count("paused", &|state| Condition::Paused.holds(state)),
+        count("unreadable", &|state| Condition::Broken.holds(state)),
+        count("orphaned", &orphaned),
+    ];
+    let entries = match session.store.history() {
+        Some(_) => past(session, HistoryQuery::new(LOOKED_AT)).await?,
+        None => Vec::new(),
+    };
+    let last_lost = entries.into_iter().find(|past| past.outcome == RunOutcome::Lost);
+    let last_lost = last_lost.map(|past| (past.name, past.occurrence.scheduled_at, past.node));
+    Ok(Page { nodes: declared.into_live(), jobs: states.len(), counts, last_lost })
+}
+
+impl Page {
+    fn lines(&self) -> Vec<String> {
+        let (many, jobs) = (self.nodes.len(), self.jobs);
+        let mut lines = vec![format!(
+            "{many} live {}, {jobs} {}",
+            if many == 1 { "daemon" } else { "daemons" },
+            if jobs == 1 { "job" } else { "jobs" }
+        )];
+        for node in &self.nodes {
+            let version = node.version.as_deref().unwrap_or("-");
+            let mut line = format!(
+                "  {}  version {version}, {}/{} running, {} {}",
+                node.node,
+                node.running,
+                node.concurrency,
+                node.jobs,
+                if node.jobs == 1 { "line" } else { "lines" },
+            );
+            if !node.labels.is_empty() {
+                line += &format!(", labels {}", node.labels.join(","));
+            }
+            if !node.kinds.is_empty() {
+                let kinds: Vec<String> = node.kinds.iter().map(ToString::to_string).collect();
+                line += &format!(", kinds {}", kinds.join(","));
+            }
+            for problem in &node.problems {
+                line += &format!("; {problem}");
+            }
+            lines.push(line);
+        }
+        for (what, count, example) in &self.counts {
+            let example = example.as_ref().map(|name| format!(", as {name}")).unwrap_or_default();
+            lines.push(format!("{what:<11}{count}{example}"));
+        }
+        lines.push(match &self.last_lost {
+            Some((name, at, node)) => format!("last lost  {name} at {} on {node}", shown(*at)),
+            None => "last lost  none in the history".into(),
+        });
+        lines
+    }
+
+    fn json(&self) -> Outcome<Value> {
+        let nodes: Result<Vec<Value>, _> = self.nodes.iter().map(serde_json::to_value).collect();
+        let nodes = nodes.map_err(|error| {
+            crate::failure::Failure::failed(format!("the nodes cannot be shown: {error}"))
+        })?;
+        let mut object = json!({ "version": 1, "nodes": nodes, "jobs": self.jobs });
+        for (what, count, _) in &self.counts {
+            object[*what] = (*count).into();
+        }
+        object["last_lost"] = self.last_lost.as_ref().map_or(
+            Value::Null,
+            |(name, at, node)| json!({ "name": name, "scheduled_at": shown(*at), "node": node }),
+        );
+        Ok(object)
+    }
+}

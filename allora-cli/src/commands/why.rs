@@ -1,0 +1,206 @@
+//! `allora why`: why a job runs or does not run.
+
+use super::history::past_of;
+use crate::{
+    clock,
+    declared::Declared,
+    failure::Outcome,
+    output::on_one_line,
+    session::{self, Session},
+    store::StoreArgs,
+    values::{instant, shown},
+};
+use allora_core::{
+    Schedule, Time,
+    backend::{HistoryEntry, JobState, NotRunReason, Outcome as RunOutcome},
+    stored::Definition,
+};
+use chrono::TimeDelta;
+use clap::Args;
+use std::io::{self, Write};
+
+/// Says why a job does not run now, or what became of one of its scheduled times, and what to do.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// The job's name.
+    name: String,
+    /// A scheduled time: RFC 3339, or seconds since 1970 [default: now].
+    #[arg(long, value_parser = instant)]
+    at: Option<Time>,
+    #[command(flatten)]
+    place: StoreArgs,
+}
+
+/// The number of history entries that are read.
+const LOOKED_AT: usize = 10_000;
+
+impl Why {
+    pub(crate) fn run(self) -> Outcome {
+        let reasons = session::with(&self.place, async |session: Session| {
+            let state = session.schedules.get(&self.name).await?;
+            let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
+            match self.at {
+                None => present(&session, &state, now).await,
+                Some(at) => Ok(vec![of_time(&session, &state, at, now).await?]),
+            }
+        })?;
+        let mut out = io::stdout().lock();
+        for reason in reasons {
+            writeln!(out, "{}", on_one_line(&reason))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// The reasons for which the job does not run now, the most important reason first.
+async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<String>> {
+    let name = &state.name;
+    let mut reasons = Vec::new();
+    if let Some(reason) = &state.unreadable {
+        let text = format!(
+            "its record cannot be read: {reason}; use a build that can, or delete it with `allora \
+             delete {name}`"
+        );
+        return Ok(vec![text]);
+    }
+    let declared = Declared::read(session).await?;
+    if !declared.is_known() {
+        reasons.push("no daemon is live on this store; start one with `allora run`".to_owned());
+    } else if declared.is_orphaned(state) {
+        reasons.push(
+            "it is orphaned: no live daemon has this line any more; put the line back, or remove \
+             the record with `allora gc`"
+                .to_owned(),
+        );
+    } else if !state.kind.is_empty() && !declared.handles(&state.kind) {
+        let kind = &state.kind;
+        reasons.push(format!(
+            "no live daemon handles its kind {kind:?}; start one with `--stored={kind}`"
+        ));
+    }
+    if let Some(pause) = &state.paused {
+        let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
+        reasons.push(format!(
+            "it is paused since {}{note}; `allora resume {name}` ends that",
+            shown(pause.since)
+        ));
+    }
+    for lease in &state.leases {
+        reasons.push(format!(
+            "it runs now: the occurrence of {} on {}, attempt {}, since {}",
+            shown(lease.occurrence.scheduled_at),
+            lease.node,
+            lease.attempt,
+            shown(lease.started_at)
+        ));
+    }
+    if !state.dead.is_empty() {
+        let (count, letters) =
+            (state.dead.len(), if state.dead.len() == 1 { "letter" } else { "letters" });
+        reasons.push(format!(
+            "it has {count} dead {letters}, which are not tried again; `allora show {name}` lists \
+             them, `allora rerun {name} TIME` runs one"
+        ));
+    }
+    reasons.push(match (state.due_at, state.cursor) {
+        (Some(due), _) if due > now && state.attempts > 0 => {
+            format!("its next attempt, after {} failed, is due at {}", state.attempts, shown(due))
+        }
+        (Some(due), Some(next)) if due > now => {
+            let later = match due > next.scheduled_at {
+                true => format!(", and due at {} by delay and jitter", shown(due)),
+                false => String::new(),
+            };
+            format!("its next occurrence is scheduled at {}{later}", shown(next.scheduled_at))
+        }
+        (Some(due), _) if due > now => format!("it is due at {}", shown(due)),
+        (Some(due), _) if due + TimeDelta::minutes(1) > now => {
+            format!("it is due since {}, and a node claims it any moment", shown(due))
+        }
+        (Some(due), _) => format!(
+            "it is overdue since {}: no node has claimed it; look at the logs of its nodes, and at \
+             `allora doctor`",
+            shown(due)
+        ),
+        (None, _) if !state.leases.is_empty() => "its schedule continues when the run ends".into(),
+        (None, _) if state.paused.is_some() => "its schedule continues when it is resumed".into(),
+        (None, _) => "its schedule has no further occurrence".into(),
+    });
+    Ok(reasons)
+}
+
+/// The outcome of a scheduled time.
+async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Outcome<String> {
+    let name = &state.name;
+    let time = shown(at);
+    let past = past_of(session, name, LOOKED_AT).await?;
+    let holds = |past: &&HistoryEntry| {
+        let first = past.occurrence.scheduled_at;
+        first <= at && at <= past.last.unwrap_or(first)
+    };
+    if let Some(entry) = past.iter().find(holds) {
+        return Ok(told(entry, &time));
+    }
+    let schedule = Definition::parse(name, &state.definition).ok();
+    let before = at - TimeDelta::milliseconds(1);
+    let next = schedule.as_ref().map(|definition| definition.schedule().next_at(before));
+    let is_scheduled = next.map(|next| next == Some(at));
+    Ok(match (at > now, is_scheduled) {
+        (_, Some(false)) => {
+            let next = next.flatten().map_or_else(
+                || "; it has no later one".to_owned(),
+                |next| format!("; the next one after it is {}", shown(next)),
+            );
+            format!("{time} is no scheduled time of its schedule{next}")
+        }
+        (true, _) => format!("{time} has not come yet"),
+        (false, _) => match past.last() {
+            Some(oldest) if oldest.occurrence.scheduled_at <= at => format!(
+                "the history has no entry for {time}: the job was created, or its schedule was \
+                 changed, after it"
+            ),
+            Some(oldest) => format!(
+                "the history begins at {}, after {time}; `allora run --history N` keeps more",
+                shown(oldest.occurrence.scheduled_at)
+            ),
+            None => format!("the history has no entry of this job, and so none for {time}"),
+        },
+    })
+}
+
+/// An entry as a sentence.
+fn told(entry: &HistoryEntry, time: &str) -> String {
+    let node = &entry.node;
+    let ended = entry.ended_at.map(shown).unwrap_or_default();
+    let started = entry.started_at.map(shown).unwrap_or_default();
+    let reason = match entry.reason {
+        Some(NotRunReason::CatchUp) => {
+            "the catch-up policy left it out (ALLORA_CATCH_UP=all 100 runs more)"
+        }
+        Some(NotRunReason::Window) => "it was later than the window allows (ALLORA_WINDOW)",
+        Some(NotRunReason::Overlap) => "the run before it was still active (ALLORA_OVERLAP)",
+        Some(NotRunReason::ConcurrencyKey) => "its concurrency key was busy (ALLORA_MAX_KEY_WAIT)",
+        Some(NotRunReason::Operator) => "an operator cancelled it",
+        Some(NotRunReason::Deleted) => "the job was deleted",
+        _ => "the reason is not recorded",
+    };
+    match &entry.outcome {
+        RunOutcome::Running => format!("{time} runs since {started} on {node}"),
+        RunOutcome::Succeeded => format!("{time} ran on {node} from {started} to {ended}"),
+        RunOutcome::Lost => format!(
+            "{time} was started at {started} on {node}, which sent no word of its end; it is \
+             recorded as lost and, at most once, not run again"
+        ),
+        RunOutcome::Expired => format!(
+            "{time} was started at {started} on {node}, which sent no word of its end; it is run \
+             again"
+        ),
+        outcome if !outcome.error().is_empty() => format!(
+            "{time} was run on {node} from {started} to {ended}, attempt {}, and {}: {}",
+            entry.attempt,
+            if outcome.is_final() { "failed" } else { "is tried again" },
+            outcome.error()
+        ),
+        outcome => format!("{time} was {}: {reason}", outcome.word()),
+    }
+}

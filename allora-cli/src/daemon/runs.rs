@@ -1,0 +1,135 @@
+//! The lines of the log about runs, two for each, and the results that commands leave for them.
+
+use super::alerts::{Alert, Alerts};
+use crate::values::shown;
+use allora_core::{Event, Time, backend::Outcome};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tracing::{error, info, warn};
+
+/// The results of commands whose runs are about to be reported.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    by_run: Mutex<HashMap<(String, i64), CommandResult>>,
+}
+
+/// The end of a command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommandResult {
+    pub(crate) exit_status: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    /// The end of its output.
+    pub(crate) output: String,
+}
+
+/// More results than runs that may be on their way: those of runs that were dropped.
+const FORGOTTEN: usize = 100_000;
+
+impl Results {
+    /// Keeps a result until the end of its run is reported.
+    pub(crate) fn set(&self, job: &str, fence: i64, result: CommandResult) {
+        let mut by_run = self.by_run();
+        if by_run.len() >= FORGOTTEN {
+            by_run.clear();
+        }
+        by_run.insert((job.to_owned(), fence), result);
+    }
+
+    fn take(&self, job: &str, fence: i64) -> Option<CommandResult> {
+        self.by_run().remove(&(job.to_owned(), fence))
+    }
+
+    fn by_run(&self) -> MutexGuard<'_, HashMap<(String, i64), CommandResult>> {
+        self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of a run, the same in both of its lines.
+pub(crate) fn run_id(job: &str, fence: i64) -> String {
+    format!("{job}#{fence}")
+}
+
+/// Logs the runs among the events, and alerts people.
+pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
+    let node = alerts.node();
+    match event {
+        Event::Started { name, scheduled_at, attempt, fence, late, .. } => {
+            let (run, scheduled_at, late_ms) =
+                (run_id(name, *fence), shown(*scheduled_at), ms(*late));
+            info!(target: "allora", job = &**name, run, scheduled_at, attempt, fence, late_ms, "started");
+        }
+        Event::Ended { name, scheduled_at, attempt, fence, outcome, took, .. } => {
+            let result = results.take(name, *fence).unwrap_or_default();
+            let ended = Ended {
+                job: name,
+                scheduled_at: *scheduled_at,
+                attempt: *attempt,
+                fence: *fence,
+                outcome,
+                took: *took,
+            };
+            ended.log(&result);
+            let alert = Alert {
+                exit_status: result.exit_status,
+                signal: result.signal,
+                took: Some(*took),
+                attempt: Some(*attempt),
+                error: Some(outcome.error().to_owned()).filter(|error| !error.is_empty()),
+                output: result.output,
+                ..Alert::new(outcome.word(), name, *scheduled_at, *fence, node)
+            };
+            alerts.ended(alert);
+        }
+        Event::RunLost { name, scheduled_at, fence, node, .. } => {
+            alerts.send(Alert::new("lost", name, *scheduled_at, *fence, node));
+        }
+        Event::RunExpired { name, scheduled_at, fence, node, .. } => {
+            alerts.send(Alert::new("expired", name, *scheduled_at, *fence, node));
+        }
+        Event::GivenUp { name, scheduled_at, attempts, .. } => {
+            let alert = Alert::new("dead", name, *scheduled_at, 0, node);
+            alerts.send(Alert { attempt: Some(*attempts), ..alert });
+        }
+        _ => {}
+    }
+}
+
+/// The end of a run.
+struct Ended<'a> {
+    job: &'a str,
+    scheduled_at: Time,
+    attempt: u32,
+    fence: i64,
+    outcome: &'a Outcome,
+    took: Duration,
+}
+
+impl Ended<'_> {
+    fn log(&self, result: &CommandResult) {
+        let Self { job, attempt, fence, .. } = *self;
+        let (run, scheduled_at) = (run_id(job, fence), shown(self.scheduled_at));
+        let (took_ms, outcome, error) = (ms(self.took), self.outcome.word(), self.outcome.error());
+        let CommandResult { exit_status, signal, .. } = *result;
+        match self.outcome {
+            Outcome::Failed(_) => {
+                warn!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, exit_status, signal, error, "ended");
+            }
+            Outcome::Retried(_) => {
+                warn!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, exit_status, signal, error, "ended; another attempt follows");
+            }
+            Outcome::Dead(_) => {
+                error!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, exit_status, signal, error, "ended; its attempts are used up: `allora rerun` runs it again");
+            }
+            _ => {
+                info!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, exit_status, signal, "ended");
+            }
+        }
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,75 @@
+//! The jobs in code that live nodes have, and the records that none of them has any more.
+
+use crate::{failure::Outcome, session::Session};
+use allora_core::{NodeInfo, Time, backend::JobState, is_internal, stored::Definition};
+use chrono::DateTime;
+
+/// The jobs and kinds that the live nodes declare.
+pub(crate) struct Declared {
+    live: Vec<NodeInfo>,
+}
+
+impl Declared {
+    pub(crate) async fn read(session: &Session) -> Outcome<Self> {
+        let nodes = session.schedules.nodes().await?;
+        Ok(Self { live: nodes.into_iter().filter(|node| node.is_live).collect() })
+    }
+
+    /// True if a node lives: without one, it is not known which records have a use.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.live.is_empty()
+    }
+
+    /// The live nodes.
+    pub(crate) fn into_live(self) -> Vec<NodeInfo> {
+        self.live
+    }
+
+    /// True if a live node may run stored schedules of this kind.
+    pub(crate) fn handles(&self, kind: &str) -> bool {
+        self.live.iter().any(|node| node.handles(kind))
+    }
+
+    /// The live nodes whose crontabs or code may have this job.
+    pub(crate) fn nodes(&self, name: &str) -> Vec<&str> {
+        let declare = self.live.iter().filter(|node| node.may_declare(name));
+        declare.map(|node| node.node.as_str()).collect()
+    }
+
+    /// True if it is the record of a line or job that no live node has any more. A one-off job that
+    /// has run is none, and neither is a job that was defined after the nodes wrote their records.
+    pub(crate) fn is_orphaned(&self, state: &JobState) -> bool {
+        state.kind.is_empty()
+            && !is_internal(&state.name)
+            && state.unreadable.is_none()
+            && state.leases.is_empty()
+            && self.is_known()
+            && self.nodes(&state.name).is_empty()
+            && !has_ended(state)
+            && !self.is_newer(state)
+    }
+
+    fn is_newer(&self, state: &JobState) -> bool {
+        let seen = self.live.iter().map(|node| node.last_seen).min();
+        DateTime::from_timestamp_micros(state.generation) >= seen
+    }
+}
+
+/// The time of the last claim or definition, by the store's clock: fences are drawn from it.
+pub(crate) fn written_at(state: &JobState) -> Option<Time> {
+    DateTime::from_timestamp_micros(state.fence)
+}
+
+fn has_ended(state: &JobState) -> bool {
+    state.due_at.is_none()
+        && state.last_started.is_some()
+        && Definition::parse(&state.name, &state.definition).is_ok_and(|definition| {
+            matches!(definition.schedule(), allora_core::AnySchedule::At(_))
+        })
+}
+
+/// The state as it is shown: an orphan has no next time, since no node runs it.
+pub(crate) fn without_next(mut state: JobState) -> JobState {
+    (state.cursor, state.due_at, state.head) = (None, None, None);
+    state
+}

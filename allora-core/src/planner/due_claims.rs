@@ -1,0 +1,554 @@
+//! The claims that the store makes itself: what is due is found and claimed in one step, without a
+//! plan. Then each occurrence is run, or its lease is moved or ended as the policies decide.
+
+use super::{
+    Planner,
+    ask::walk_and_decide,
+    backlog::Backlog,
+    congestion_window::CongestionWindow,
+    decide::{Claimant, Decision, completion_of},
+    known::Known,
+    machine::not_run,
+    request::{Request, RequestAction, Start},
+    slot_id::SlotId,
+    wake_up::NOW,
+};
+use crate::{
+    backend::{Action, Advance, Claimed, ClaimedDue, JobState, NextRun, Occurrence, Reply},
+    backoff::{MAX_BACKOFF, MIN_BACKOFF},
+    event::Event,
+    job::{Delivery, JobSpec},
+    record::due_claim,
+    time::{Time, saturating_add, since},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The longest wait before a query is repeated.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// The number of losses after which repetitions still follow soon: the leases of what was claimed are running.
+const SOON: u32 = 10;
+
+/// The number of queries without a reply that are repeated. What older ones have claimed is run when
+/// its leases have ended, as if the node had died.
+const MAX_LOST: usize = 16;
+
+/// The most kinds of one query.
+const MAX_KINDS: usize = 16;
+
+/// The longest wait for more capacity, when runs of the last query are ending.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// A query that finds and claims, to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DueRequest {
+    pub(crate) claim_id: u128,
+    pub(crate) limit: usize,
+    pub(crate) is_repeated: bool,
+}
+
+/// `true` for a kind that queries claim.
+pub(crate) type ClaimsKind = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The claims by queries of this node.
+#[derive(Default)]
+pub(super) struct DueClaims {
+    /// Says which kinds are claimed by queries; `None` if the store makes no such claims.
+    claims: Option<ClaimsKind>,
+    /// The due times of the schedules that the last search has found, and a query claims, with their
+    /// numbers.
+    found: BTreeMap<Time, usize>,
+    /// The same of next occurrences of what queries have claimed before.
+    next: BTreeMap<Time, usize>,
+    /// The node asks for many kinds, each of which costs a query a step. Schedules have claims of their
+    /// own then.
+    has_many_kinds: bool,
+    /// The last search did not return all that was due.
+    is_crowded: bool,
+    /// There is more than is known.
+    has_more: bool,
+    /// The store's time of the last query that claimed all that it could.
+    exhausted_at: Option<Time>,
+    /// The query that is on its way.
+    asked: Option<Asked>,
+    /// Queries whose replies were lost, also those to a repetition. They reserve no capacity: what they
+    /// have claimed is released.
+    lost: Vec<Asked>,
+    /// The largest limit of a query: one that is lost may have been too large for the store.
+    window: CongestionWindow,
+    /// The limit of the last query, and since when there has been less capacity than that.
+    last: usize,
+    gathers_since: Option<Time>,
+    /// Claimed occurrences that are to be planned.
+    unplanned: Vec<Unplanned>,
+    /// The number of those about which an operation is on its way.
+    sent: usize,
+}
+
+impl DueClaims {
+    /// The number of schedules that are known to be due.
+    fn known(&self, now: Time) -> usize {
+        let due = self.found.range(..=now).chain(self.next.range(..=now));
+        due.map(|(_, count)| count).sum()
+    }
+
+    /// The earliest due time.
+    fn first(&self) -> Option<Time> {
+        let times = [&self.found, &self.next];
+        times.into_iter().filter_map(|times| Some(*times.first_key_value()?.0)).min()
+    }
+
+    /// No query claims what is due by now and still there.
+    fn exhaust(&mut self, now: Time) {
+        (self.has_more, self.exhausted_at) = (false, Some(now));
+        let after = saturating_add(now, MILLI);
+        self.found = self.found.split_off(&after);
+        self.next = self.next.split_off(&after);
+    }
+}
+
+/// A query without a reply.
+struct Asked {
+    request: DueRequest,
+    /// The time at which it is repeated, if its reply was lost.
+    repeat_at: Time,
+    wait: Duration,
+    /// The number of times that it was among the lost ones.
+    losses: u32,
+}
+
+impl Asked {
+    fn is_doubtful(&self) -> bool {
+        self.losses > 0
+    }
+}
+
+/// A claimed occurrence that is not run as it is, or whose plan is not ready.
+#[derive(Debug)]
+pub(super) struct Unplanned {
+    /// The record, after the claim.
+    state: JobState,
+    spec: Option<JobSpec>,
+    claimed: Claimed,
+    /// The times of the schedule that were walked.
+    backlog: Option<Box<Backlog>>,
+    step: Step,
+}
+
+/// The next operation on a claimed occurrence.
+#[derive(Debug)]
+enum Step {
+    Undecided,
+    /// The policies leave it out.
+    Advance(Advance),
+    /// It is run: its lease may have become short.
+    Extend(Duration),
+    /// This node cannot run it.
+    Release,
+}
+
+impl Unplanned {
+    pub(super) fn action(&self) -> Action<'_> {
+        let fence = self.claimed.fence;
+        match self.step {
+            Step::Advance(advance) => Action::Advance(advance),
+            Step::Extend(duration) => Action::Extend { fence, duration },
+            Step::Undecided | Step::Release => Action::Release { fence },
+        }
+    }
+
+    fn name(&self) -> Arc<str> {
+        self.state.name.as_str().into()
+    }
+
+    /// The record as it was before the claim.
+    fn before(&self, now: Time) -> Known {
+        let mut known = Known::of(&self.state, now);
+        let lease = self.state.leases.iter().find(|lease| lease.fence == self.claimed.fence);
+        known.due_at = lease.map(|lease| lease.due_at);
+        known.head = Some(self.claimed.occurrence.clone());
+        known.attempts = self.claimed.attempt.saturating_sub(1);
+        known.last_started = None;
+        known.started = known.started.saturating_sub(1);
+        known.lease_ends.clear();
+        (known.leased, known.cancelled) = (None, None);
+        known
+    }
+
+    /// The run of the claimed occurrence; `None` if its schedule is faulty.
+    fn start(&self, late: Duration) -> Option<Start> {
+        let (spec, name) = (self.spec.clone()?, self.name());
+        let started = self.state.counters.started;
+        let then = completion_of(&name, &spec, &self.claimed.occurrence, started).ok()?;
+        let claimed = self.claimed.clone();
+        Some(Start { slot: SlotId::NONE, name, spec, claimed, then, late, key: None })
+    }
+}
+
+impl Planner {
+    /// Stored schedules of these kinds are claimed by queries.
+    pub(crate) fn with_due_claims(mut self, claims: ClaimsKind) -> Self {
+        self.due_claims.claims = Some(claims);
+        self
+    }
+
+    /// Leaves a found schedule to a query. Returns `false` if it needs a claim of its own.
+    pub(super) fn leave_to_query(&mut self, state: &JobState, now: Time) -> bool {
+        let claims = &mut self.due_claims;
+        let is_claimed = claims.claims.as_ref().is_some_and(|claims| claims(&state.kind));
+        let is_claimed = is_claimed && !claims.has_many_kinds;
+        let Some(due_at) = state.due_at.filter(|_| is_claimed) else { return false };
+        // It was due when a query claimed all that it could, and was left.
+        let was_left = claims.exhausted_at.is_some_and(|at| due_at <= at && at <= now);
+        if was_left || due_claim(state, 0).is_none() {
+            return false;
+        }
+        *claims.found.entry(due_at).or_default() += 1;
+        true
+    }
+
+    /// A search for stored schedules has a reply, which replaces that of the one before. `is_full`: it
+    /// does not have all that is due. `kinds`: the number of kinds that the node can run.
+    pub(crate) fn on_search(&mut self, is_full: bool, kinds: usize) {
+        self.due_claims.found.clear();
+        self.due_claims.has_many_kinds = kinds > MAX_KINDS;
+        self.due_claims.is_crowded = is_full;
+    }
+
+    /// A query claims what is due at this time.
+    pub(super) fn claim_by_query(&mut self, due_at: Time) {
+        *self.due_claims.next.entry(due_at).or_default() += 1;
+    }
+
+    /// The capacity that queries and what they have claimed have reserved.
+    pub(super) fn reserved_by_queries(&self) -> usize {
+        let claims = &self.due_claims;
+        let asked = claims.asked.as_ref().filter(|asked| !asked.is_doubtful());
+        asked.map_or(0, |asked| asked.request.limit) + claims.unplanned.len() + claims.sent
+    }
+
+    /// The query to send at `now` with this capacity.
+    pub(super) fn ask_query(&mut self, now: Time, room: usize) -> Option<DueRequest> {
+        let claims = &mut self.due_claims;
+        if claims.asked.is_some() {
+            return None;
+        }
+        if let Some(i) = claims.lost.iter().position(|lost| lost.repeat_at <= now) {
+            let mut asked = claims.lost.remove(i);
+            asked.request.is_repeated = true;
+            return Some(claims.asked.insert(asked).request);
+        }
+        // Only for as many as are known: the capacity is reserved until the reply comes.
+        let known = match claims.has_more {
+            true => room.div_ceil(2),
+            false => claims.known(now),
+        };
+        let limit = room.min(known).min(claims.window.size());
+        if limit == 0 {
+            return None;
+        }
+        let gathers_since = *claims.gathers_since.get_or_insert(now);
+        let few = (claims.has_more || limit < known) && 2 * limit < claims.last;
+        if few && now < saturating_add(gathers_since, GATHER) {
+            return None;
+        }
+        claims.gathers_since = None;
+        claims.last = limit;
+        let request = DueRequest { claim_id: self.next_claim_id, limit, is_repeated: false };
+        self.next_claim_id = self.next_claim_id.wrapping_add(1);
+        claims.asked = Some(Asked { request, repeat_at: now, wait: MIN_BACKOFF, losses: 0 });
+        Some(request)
+    }
+
+    /// The time of the next query, and whether it waits for capacity.
+    pub(super) fn query_at(&self, now: Time, room: usize) -> (Option<Time>, bool) {
+        let claims = &self.due_claims;
+        if claims.asked.is_some() {
+            return (None, false);
+        }
+        let repeat_at = claims.lost.iter().map(|lost| lost.repeat_at).min();
+        let at = if claims.has_more { Some(NOW) } else { claims.first() };
+        let (at, waits) = match at {
+            Some(at) if at <= now && room == 0 => (None, true),
+            Some(at) if at <= now => {
+                let gathered_at = |since| saturating_add(since, GATHER);
+                (Some(claims.gathers_since.map_or(now, gathered_at)), false)
+            }
+            at => (at, false),
+        };
+        (repeat_at.into_iter().chain(at).min(), waits)
+    }
+
+    /// `true` while a query has something to claim: a search would find the same schedules.
+    pub(crate) fn knows_due(&self) -> bool {
+        self.due_claims.known(self.now) > 0
+    }
+
+    /// `true` while due schedules are claimed by queries: a search would find the same ones.
+    pub(crate) fn is_claiming_due(&self) -> bool {
+        self.due_claims.has_more || self.due_claims.asked.is_some()
+    }
+
+    /// Notes what a query has claimed at this time.
+    fn count_claimed(&mut self, request: DueRequest, count: usize, now: Time) {
+        // A repetition does not show how much there was to claim.
+        if request.is_repeated {
+            return;
+        }
+        let claims = &mut self.due_claims;
+        if count < request.limit {
+            claims.is_crowded = false;
+            claims.exhaust(now);
+            return;
+        }
+        let mut left = count;
+        for times in [&mut claims.next, &mut claims.found] {
+            while left > 0
+                && let Some(mut first) = times.first_entry()
+                && *first.key() <= now
+            {
+                let taken = left.min(*first.get());
+                (left, *first.get_mut()) = (left - taken, *first.get() - taken);
+                if *first.get() == 0 {
+                    first.remove();
+                }
+            }
+        }
+        claims.has_more = claims.is_crowded && claims.known(now) == 0;
+    }
+
+    /// Applies the reply to the query that is on its way. Returns the runs to start.
+    pub(crate) fn on_claimed_due(
+        &mut self,
+        reply: ClaimedDue,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Vec<Start> {
+        self.now = now;
+        let Some(asked) = self.due_claims.asked.take() else { return Vec::new() };
+        let (request, is_doubtful) = (asked.request, asked.is_doubtful());
+        let ClaimedDue { claimed, .. } = reply;
+        self.due_claims.window.answered(claimed.len());
+        self.count_claimed(request, claimed.len(), now);
+        let mut starts = Vec::with_capacity(claimed.len());
+        for (state, claimed) in claimed {
+            let spec = match self.by_name.get(state.name.as_str()) {
+                Some(&id) if self.slots.get(id).is_some_and(|slot| !slot.is_stored()) => None,
+                Some(&id) => {
+                    let is_idle = self.slots.get(id).is_some_and(|slot| slot.exchange.is_idle());
+                    if is_idle {
+                        self.evict(id)
+                    } else {
+                        self.mark_dirty(id)
+                    }
+                    self.routed(&state, events)
+                }
+                None => self.routed(&state, events),
+            };
+            let is_run = spec.is_some() && !is_doubtful;
+            let step = if is_run { Step::Undecided } else { Step::Release };
+            let mut unplanned = Unplanned { state, spec, claimed, backlog: None, step };
+            match self.plan_claimed(&mut unplanned, now) {
+                Some(start) => starts.push(start),
+                None => self.due_claims.unplanned.push(unplanned),
+            }
+        }
+        starts
+    }
+
+    /// The query on its way is a repetition: the reply to the first copy was lost.
+    pub(crate) fn on_repeated_claimed_due(&mut self) {
+        let DueClaims { asked, window, .. } = &mut self.due_claims;
+        if let Some(asked) = asked.as_mut().filter(|asked| !asked.request.is_repeated) {
+            asked.request.is_repeated = true;
+            window.lost(asked.request.limit);
+        }
+    }
+
+    /// The replies to the query and to its repetitions were lost: it is repeated later. Until there is a
+    /// reply, searches find what is due, too, so that a store which answers no such query stops nothing.
+    pub(crate) fn on_lost_claimed_due(&mut self, now: Time) {
+        let claims = &mut self.due_claims;
+        let Some(mut asked) = claims.asked.take() else { return };
+        claims.exhausted_at = Some(now);
+        asked.repeat_at = saturating_add(now, asked.wait);
+        asked.losses += 1;
+        let longest = if asked.losses < SOON { MAX_BACKOFF } else { MAX_WAIT };
+        asked.wait = (asked.wait * 2).min(longest);
+        if claims.lost.len() >= MAX_LOST {
+            claims.lost.remove(0);
+        }
+        claims.lost.push(asked);
+    }
+
+    /// The store has rejected the query, and claimed nothing. Searches find what is due.
+    pub(crate) fn on_rejected_claimed_due(&mut self, now: Time) {
+        self.due_claims.asked = None;
+        self.due_claims.exhaust(now);
+    }
+
+    /// The queries without a reply, first that which is on its way, and the names and fences of what
+    /// queries have claimed and no run has. The planner is not used after that.
+    pub(crate) fn take_claimed_due(&mut self) -> (Vec<DueRequest>, Vec<(Arc<str>, i64)>) {
+        let lost = std::mem::take(&mut self.due_claims.lost);
+        let asked = self.due_claims.asked.take().into_iter().chain(lost);
+        let asked = asked.map(|asked| asked.request).collect();
+        let unplanned = std::mem::take(&mut self.due_claims.unplanned).into_iter();
+        (asked, unplanned.map(|one| (one.name(), one.claimed.fence)).collect())
+    }
+
+    /// Decides about a claimed occurrence: its run, if it is to be run as it was claimed; otherwise its
+    /// next step, which is undecided if the schedule must be walked further.
+    fn plan_claimed(&mut self, unplanned: &mut Unplanned, now: Time) -> Option<Start> {
+        let Step::Undecided = unplanned.step else { return None };
+        let claimant = Claimant {
+            claim_id: 0,
+            lost_after: self.lost_after,
+            extra_attempts: self.extra_attempts,
+            cursor_went_last: false,
+            waits_since: None,
+            key_is_held: true,
+        };
+        let known = unplanned.before(now);
+        let Unplanned { state, spec, backlog, claimed, .. } = &mut *unplanned;
+        let Some(spec) = &*spec else { return None };
+        let was_walked = backlog.is_some();
+        let decision = walk_and_decide(&state.name, spec, &known, backlog, now, claimant, 1);
+        let fence = claimed.fence;
+        unplanned.step = match decision {
+            Ok(Decision::Walk) => Step::Undecided,
+            Ok(Decision::Claim { claim, then }) => match claim.not_run {
+                Some(not_run) => {
+                    let scheduled_at = claim.start.scheduled_at;
+                    let due_at = claim.start_due_at.unwrap_or(scheduled_at);
+                    let then = Some(NextRun { scheduled_at, due_at });
+                    let expected = claim.expected.scheduled_at;
+                    let advance = Advance::new(state.generation, expected, not_run, then);
+                    Step::Advance(advance.by_holder(fence))
+                }
+                None if was_walked => Step::Extend(lease_of(spec)),
+                None => {
+                    let late = known.due_at.map_or(Duration::ZERO, |due_at| since(now, due_at));
+                    let (name, spec) = (state.name.as_str().into(), spec.clone());
+                    let (slot, claimed) = (SlotId::NONE, claimed.clone());
+                    return Some(Start { slot, name, spec, claimed, then, late, key: None });
+                }
+            },
+            Ok(Decision::Advance(advance)) => Step::Advance(advance.by_holder(fence)),
+            // The general way decides, and reports what is wrong.
+            Ok(_) | Err(_) => Step::Release,
+        };
+        None
+    }
+
+    /// Operations on claimed occurrences that are not run as they are, at most so many.
+    pub(super) fn ask_about_claimed(&mut self, now: Time, most: usize) -> Vec<Request> {
+        if self.failing.delay(SlotId::NONE, NOW) > now {
+            return Vec::new();
+        }
+        let mut requests = Vec::new();
+        let mut waiting = std::mem::take(&mut self.due_claims.unplanned);
+        let rest = waiting.split_off(most.min(waiting.len()));
+        for mut unplanned in waiting {
+            if let Some(start) = self.plan_claimed(&mut unplanned, now) {
+                // Only a reply starts a run.
+                unplanned.step = Step::Extend(lease_of(&start.spec));
+            }
+            if let Step::Undecided = unplanned.step {
+                self.due_claims.unplanned.push(unplanned);
+                continue;
+            }
+            let (slot, name) = (SlotId::NONE, unplanned.name());
+            let action = RequestAction::Claimed(Box::new(unplanned));
+            requests.push(Request { slot, name, action });
+        }
+        self.due_claims.sent += requests.len();
+        self.due_claims.unplanned.extend(rest);
+        requests
+    }
+
+    /// The time at which claimed occurrences are planned.
+    pub(super) fn claimed_at(&self) -> Option<Time> {
+        let waits = !self.due_claims.unplanned.is_empty();
+        waits.then(|| self.failing.delay(SlotId::NONE, NOW))
+    }
+
+    /// Applies the reply to an operation on a claimed occurrence. Returns its run.
+    pub(super) fn on_claimed_reply(
+        &mut self,
+        mut unplanned: Unplanned,
+        reply: Reply,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Option<Start> {
+        self.due_claims.sent -= 1;
+        self.failing.answered(SlotId::NONE);
+        if let (Step::Advance(advance), Reply::Claimed(_) | Reply::State(_)) =
+            (&unplanned.step, &reply)
+        {
+            let is_moved = match &reply {
+                Reply::State(state) => state.cursor == advance.then,
+                _ => true,
+            };
+            let (name, first) = (unplanned.name(), advance.expected);
+            let kind = unplanned.state.kind.as_str().into();
+            events.extend(is_moved.then(|| not_run(name, kind, first, &advance.not_run)));
+        }
+        match reply {
+            Reply::Claimed(claimed) => unplanned.claimed = claimed,
+            Reply::Extended(until) | Reply::CancelRequested(until) => {
+                unplanned.claimed.until = until;
+            }
+            Reply::State(state) => {
+                let fence = unplanned.claimed.fence;
+                let mut before = unplanned.state.leases.iter();
+                let claim_id = before.find(|lease| lease.fence == fence).map(|one| one.claim_id);
+                let mut leases = state.leases.iter();
+                if let Some(lease) = leases.find(|lease| Some(lease.claim_id) == claim_id) {
+                    // The record has changed, and its occurrence still is this node's.
+                    unplanned.claimed.fence = lease.fence;
+                    unplanned.claimed.occurrence = Occurrence::clone(&lease.occurrence);
+                    (unplanned.state, unplanned.backlog) = (*state, None);
+                    unplanned.step = match unplanned.step {
+                        Step::Release => Step::Release,
+                        _ => Step::Undecided,
+                    };
+                    self.due_claims.unplanned.push(unplanned);
+                } else {
+                    self.stored.read_by(state.due_at.unwrap_or(NOW));
+                }
+                return None;
+            }
+            _ => {
+                self.stored.read_by(NOW);
+                return None;
+            }
+        }
+        let due_at = unplanned.claimed.occurrence.scheduled_at;
+        let start = unplanned.start(since(now, due_at));
+        if start.is_none() {
+            unplanned.step = Step::Release;
+            self.due_claims.unplanned.push(unplanned);
+        }
+        start
+    }
+
+    /// The reply to an operation on a claimed occurrence was lost.
+    pub(super) fn on_lost_claimed(&mut self, mut unplanned: Unplanned) {
+        self.due_claims.sent -= 1;
+        unplanned.step = match unplanned.step {
+            Step::Release => Step::Release,
+            _ => Step::Undecided,
+        };
+        self.due_claims.unplanned.push(unplanned);
+    }
+}
+
+const MILLI: Duration = Duration::from_millis(1);
+
+fn lease_of(spec: &JobSpec) -> Duration {
+    match spec.settings.delivery {
+        Delivery::AtLeastOnce { lease } => lease,
+        Delivery::AtMostOnce => Duration::ZERO,
+    }
+}

@@ -1,0 +1,114 @@
+//! Handlers with a limit of their own.
+
+use super::*;
+use crate::{
+    backend::{JobState, NewSchedule},
+    run::Payload,
+    stored::Routed,
+};
+
+/// A planner whose handler of the kind "few" is limited, and that of "many" is not.
+fn planner() -> Planner {
+    let route = |state: &JobState| {
+        let limited = (state.kind == "few").then_some(0);
+        let payload = Payload { kind: state.kind.as_str().into(), data: Arc::from([]), limited };
+        Routed::Here(of(every(secs(60))).carrying(payload))
+    };
+    Planner::new(1, secs(5), LOST_AFTER).with_route(Arc::new(route))
+}
+
+/// A schedule that is due at this second.
+fn due(name: &str, kind: &str, seconds: f64) -> JobState {
+    let new = NewSchedule::new(kind, "@every 60s", Some(at(seconds).into()));
+    let mut record = None;
+    let operation = Operation::new(name, Action::Create(new));
+    apply(&mut record, &operation, OpContext::new("n", at(0.0)), &mut HistoryBuffer::off())
+        .unwrap();
+    record.unwrap().state(name)
+}
+
+/// The names of the jobs that are claimed, with capacity for so many runs of the limited handler.
+fn claims(planner: &mut Planner, now: f64, room: usize) -> Vec<String> {
+    planner.set_kind_room(vec![room]);
+    let tick = planner.tick(at(now), 100, &mut Vec::new());
+    let names = tick.requests.iter().map(|request| {
+        assert!(request.is_claim(), "{request:?}");
+        request.name.to_string()
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    let lost: Vec<Request> = tick.requests;
+    // Their replies bring other runs of the same jobs, later than this test.
+    for request in lost {
+        let name = request.name.clone();
+        let state = due(&name, if name.starts_with('f') { "few" } else { "many" }, 9_000.0);
+        let reply = Reply::State(Box::new(state));
+        planner.on_reply(request, Answer::new(reply, at(now)), &mut Vec::new());
+    }
+    names
+}
+
+fn found(planner: &mut Planner, states: &[JobState]) {
+    let number = planner.begin_search();
+    for state in states {
+        assert!(planner.found(state, number, at(9.0), &mut Vec::new()));
+    }
+}
+
+#[test]
+fn what_is_due_beyond_a_limit_is_not_claimed_and_other_kinds_are() {
+    let mut planner = planner();
+    found(
+        &mut planner,
+        &[
+            due("f3", "few", 10.3),
+            due("f1", "few", 10.1),
+            due("f2", "few", 10.2),
+            due("m1", "many", 10.4),
+            due("m2", "many", 10.5),
+        ],
+    );
+    assert_eq!(claims(&mut planner, 11.0, 1), ["f1", "m1", "m2"]);
+    assert!(planner.is_at_limit(0), "it needs no search");
+    assert_eq!(claims(&mut planner, 11.1, 0), [""; 0]);
+    assert_eq!(claims(&mut planner, 12.0, 2), ["f2", "f3"], "in the order of their due times");
+    assert_eq!(claims(&mut planner, 13.0, 2), [""; 0]);
+    assert!(!planner.is_at_limit(0), "none is put aside");
+}
+
+#[test]
+fn capacity_that_a_job_does_not_use_goes_to_the_next_one() {
+    let mut planner = planner();
+    found(&mut planner, &[due("f1", "few", 10.1), due("f2", "few", 10.2)]);
+    assert_eq!(claims(&mut planner, 11.0, 0), [""; 0]);
+    // Another node has claimed it since.
+    found_changed(&mut planner, "f1");
+    assert_eq!(claims(&mut planner, 12.0, 1), ["f2"]);
+}
+
+fn found_changed(planner: &mut Planner, name: &str) {
+    planner.on_notification(name);
+    planner.set_kind_room(vec![0]);
+    for request in planner.tick(at(11.5), 100, &mut Vec::new()).requests {
+        let reply = Reply::State(Box::new(due(name, "few", 9_000.0)));
+        planner.on_reply(request, Answer::new(reply, at(11.5)), &mut Vec::new());
+    }
+}
+
+#[test]
+fn a_claim_without_a_reply_keeps_its_part_of_the_limit() {
+    let mut planner = planner();
+    found(&mut planner, &[due("f1", "few", 10.1), due("f2", "few", 10.2)]);
+    planner.set_kind_room(vec![1]);
+    let events = &mut Vec::new();
+    let lost = planner.tick(at(11.0), 100, events).requests;
+    assert_eq!(lost.len(), 1);
+    planner.on_lost_replies(lost, at(11.0), events);
+    planner.set_kind_room(vec![1]);
+    let repeated = planner.tick(at(12.0), 100, events).requests;
+    assert_eq!(repeated.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["f1"]);
+    planner.on_lost_replies(repeated, at(12.0), events);
+    planner.set_kind_room(vec![1]);
+    let others = planner.tick(at(13.0), 100, events).requests;
+    assert!(others.iter().all(|one| &*one.name == "f1"), "{others:?}");
+}

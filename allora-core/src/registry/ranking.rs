@@ -1,0 +1,135 @@
+//! The order of the nodes for each job in code, by rendezvous hashing.
+//!
+//! Each node computes the same order from the registry. The first node of a job claims its
+//! occurrences, and the others check later. Nothing but speed depends on it: two nodes with different
+//! views both claim, and the fence decides.
+//!
+//! Each pair of a node and a job has a weight, and the nodes of a job are ordered by it (D. Thaler and
+//! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or leaves
+//! moves only its own share of the jobs.
+
+use super::Fleet;
+use allora_schedule::stable_hash;
+
+/// This node among the nodes that have the same jobs in code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ranking {
+    own: u64,
+    /// The hashes of the other nodes, in order.
+    others: Vec<u64>,
+}
+
+impl Ranking {
+    /// The order among these nodes, of which `own` is always one.
+    pub(crate) fn new<'a>(own: &str, nodes: impl IntoIterator<Item = &'a str>) -> Self {
+        let others = nodes.into_iter().filter(|node| *node != own);
+        let mut others: Vec<u64> = others.map(hash).collect();
+        others.sort_unstable();
+        Self { own: hash(own), others }
+    }
+
+    /// The order among the live nodes that have this number of jobs in code and this hash of their
+    /// names. A node with another hash may lack a job, and would only delay it.
+    pub(crate) fn of(fleet: &Fleet, own: &str, jobs: (usize, u64)) -> Self {
+        let peers = fleet.live().filter(|node| (node.jobs, node.jobs_hash) == jobs);
+        Self::new(own, peers.map(|node| node.node.as_str()))
+    }
+
+    /// The number of nodes that come before this one for a job: 0 if it is the first or knows no
+    /// other.
+    pub(crate) fn rank(&self, name: &str) -> usize {
+        if self.others.is_empty() {
+            return 0;
+        }
+        let name = hash(name);
+        let own = (weight(self.own, name), self.own);
+        self.others.iter().filter(|other| (weight(**other, name), **other) > own).count()
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    stable_hash(&[text.as_bytes()])
+}
+
+/// The weight of a node for a job: the finaliser of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast
+/// splittable pseudorandom number generators", 2014) over both hashes.
+fn weight(node: u64, name: u64) -> u64 {
+    let mixed = node ^ name.rotate_left(32);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const JOBS: usize = 10_000;
+
+    fn nodes(count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("node-{n:032x}")).collect()
+    }
+
+    fn rankings(nodes: &[String]) -> Vec<Ranking> {
+        let all = || nodes.iter().map(String::as_str);
+        nodes.iter().map(|own| Ranking::new(own, all())).collect()
+    }
+
+    /// The place of the first node of each job.
+    fn firsts(nodes: &[String]) -> Vec<usize> {
+        let rankings = rankings(nodes);
+        let first = |n: usize| {
+            let name = format!("job-{n}");
+            rankings.iter().position(|ranking| ranking.rank(&name) == 0).unwrap()
+        };
+        (0..JOBS).map(first).collect()
+    }
+
+    #[test]
+    fn each_node_of_a_job_has_another_rank() {
+        let rankings = rankings(&nodes(7));
+        for n in 0..100 {
+            let name = format!("job-{n}");
+            let ranks: BTreeSet<usize> = rankings.iter().map(|one| one.rank(&name)).collect();
+            assert_eq!(ranks, (0..7).collect(), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_rank_is_spread_evenly() {
+        for count in [2, 3, 10, 100] {
+            let ranking = &rankings(&nodes(count))[count / 2];
+            let mut jobs = vec![0; count];
+            (0..JOBS).for_each(|n| jobs[ranking.rank(&format!("job-{n}"))] += 1);
+            let fair = JOBS / count;
+            for (rank, jobs) in jobs.iter().enumerate() {
+                // Six standard deviations.
+                let off = 6.0 * (fair as f64).sqrt();
+                assert!((*jobs as f64 - fair as f64).abs() < off, "rank {rank} of {count}: {jobs}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_leaves_or_joins_moves_its_own_share_only() {
+        let all = nodes(10);
+        let before = firsts(&all);
+        let after = firsts(&all[..9]);
+        let moved = before.iter().zip(&after).filter(|(before, after)| before != after);
+        assert!(moved.clone().all(|(before, _)| *before == 9), "a job of another node has moved");
+        let moved = moved.count();
+        assert!((JOBS / 20..JOBS / 5).contains(&moved), "{moved} jobs have moved");
+        let heirs: BTreeSet<usize> =
+            before.iter().zip(&after).filter(|(was, _)| **was == 9).map(|(_, is)| *is).collect();
+        assert_eq!(heirs, (0..9).collect(), "every other node inherits");
+    }
+
+    #[test]
+    fn a_node_that_knows_no_other_is_the_first_for_every_job() {
+        let alone = [Ranking::default(), Ranking::new("a", []), Ranking::new("a", ["a"])];
+        for ranking in alone {
+            assert_eq!(ranking.rank("job"), 0);
+        }
+    }
+}

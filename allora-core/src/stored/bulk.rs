@@ -1,0 +1,172 @@
+//! One change of many schedules: pause, resume, trigger, rerun, delete.
+
+use super::{
+    Gap, Schedules,
+    list::{Filter, PAGE, is_in},
+};
+use crate::{
+    backend::{Action, JobState, Operation},
+    error::{Error, Result},
+};
+
+/// A change of many schedules, for [`Schedules::bulk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bulk<'a> {
+    /// Pauses those that are not paused, with this note.
+    Pause {
+        /// The reason.
+        note: &'a str,
+    },
+    /// Resumes those that are paused.
+    Resume(Gap),
+    /// Triggers one run of each.
+    Trigger {
+        /// The id of each trigger, as in [`Schedules::trigger`].
+        id: &'a str,
+    },
+    /// Runs all dead letters again.
+    Rerun,
+    /// Removes all dead letters.
+    Dismiss,
+    /// Deletes them. Jobs in code are left out: their nodes would not run them any more.
+    Delete,
+}
+
+/// The result of a change of many schedules.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct BulkReport {
+    /// The names of the schedules that were changed, in their order.
+    pub changed: Vec<String>,
+    /// The names of those that were not, each with the reason.
+    pub failed: Vec<(String, Error)>,
+}
+
+impl Bulk<'_> {
+    /// `true` if it changes a schedule in this state.
+    fn concerns(&self, state: &JobState) -> bool {
+        match self {
+            Bulk::Pause { .. } => state.paused.is_none(),
+            Bulk::Resume(_) => state.paused.is_some(),
+            Bulk::Trigger { .. } => true,
+            Bulk::Rerun | Bulk::Dismiss => !state.dead.is_empty(),
+            Bulk::Delete => !state.kind.is_empty(),
+        }
+    }
+
+    /// The operations on a schedule in this state. Of a resumption that skips, there are none: it is
+    /// made by a call of its own.
+    fn operations<'s>(&'s self, state: &'s JobState) -> Vec<Operation<'s>> {
+        let one = |action| vec![Operation::new(&state.name, action)];
+        let letters = state.dead.iter().map(|letter| &letter.occurrence);
+        match self {
+            Bulk::Pause { note } => one(Action::Pause { note }),
+            Bulk::Resume(Gap::CatchUp) => one(Action::Resume { skip: None }),
+            Bulk::Resume(Gap::Missed) => Vec::new(),
+            Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None }),
+            Bulk::Rerun => letters
+                .map(|occurrence| Operation::new(&state.name, Action::Rerun { occurrence }))
+                .collect(),
+            Bulk::Dismiss => letters
+                .map(|occurrence| Operation::new(&state.name, Action::Dismiss { occurrence }))
+                .collect(),
+            Bulk::Delete => one(Action::Delete),
+        }
+    }
+}
+
+impl Schedules {
+    /// Makes one change of all jobs that the filter selects, stored or in code, each by itself. Names come
+    /// in their order, 500 in one request. [`bulk_preview`](Self::bulk_preview) is the dry run.
+    ///
+    /// ```
+    /// use allora_core::{Schedules, stored::{Bulk, Filter}};
+    ///
+    /// # async fn example(schedules: Schedules) -> allora_core::Result {
+    /// let acme = Filter::default().prefix("acme/").tag("mail");
+    /// println!("{:?} would be paused", schedules.bulk_preview(acme, Bulk::Pause { note: "" }).await?);
+    ///
+    /// let report = schedules.bulk(acme, Bulk::Pause { note: "the mail server is down" }).await?;
+    /// for (name, error) in &report.failed {
+    ///     println!("{name}: {error}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of one schedule: in the report. Of the call: `Unavailable`. Some schedules may then be changed;
+    /// repeat the call.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have changed some of them. Repeat it.
+    pub async fn bulk(&self, filter: Filter<'_>, change: Bulk<'_>) -> Result<BulkReport> {
+        let mut report = BulkReport::default();
+        let mut after: Option<String> = None;
+        loop {
+            let states = self.page(filter, after.as_deref(), PAGE).await?;
+            let is_last = states.len() < PAGE;
+            after = states.last().map(|state| state.name.clone());
+            let selected: Vec<JobState> = states
+                .into_iter()
+                .filter(|state| is_in(filter, state) && change.concerns(state))
+                .collect();
+            self.bulk_page(&selected, change, &mut report).await?;
+            if is_last {
+                return Ok(report);
+            }
+        }
+    }
+
+    /// The names of the jobs that [`bulk`](Self::bulk) would change now.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn bulk_preview(&self, filter: Filter<'_>, change: Bulk<'_>) -> Result<Vec<String>> {
+        let states = self.list(filter, None, usize::MAX).await?;
+        let selected = states.into_iter().filter(|state| change.concerns(state));
+        Ok(selected.map(|state| state.name).collect())
+    }
+
+    async fn bulk_page(
+        &self,
+        selected: &[JobState],
+        change: Bulk<'_>,
+        report: &mut BulkReport,
+    ) -> Result {
+        if change == Bulk::Resume(Gap::Missed) {
+            for state in selected {
+                let resumed = self.resume(&state.name, Gap::Missed).await;
+                report.add(&state.name, resumed.err());
+            }
+            return Ok(());
+        }
+        let operations: Vec<Vec<Operation<'_>>> =
+            selected.iter().map(|state| change.operations(state)).collect();
+        let all: Vec<Operation<'_>> = operations.iter().flatten().cloned().collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut replies = self.apply("bulk", &all).await?.replies.into_iter();
+        for (state, operations) in selected.iter().zip(&operations) {
+            // Of several dead letters, the first error stands for all.
+            let errors: Vec<Error> =
+                replies.by_ref().take(operations.len()).filter_map(Result::err).collect();
+            report.add(&state.name, errors.into_iter().next());
+        }
+        Ok(())
+    }
+}
+
+impl BulkReport {
+    fn add(&mut self, name: &str, error: Option<Error>) {
+        match error {
+            None => self.changed.push(name.to_owned()),
+            Some(error) => self.failed.push((name.to_owned(), error)),
+        }
+    }
+}
