@@ -280,7 +280,8 @@ impl Builder {
             pool.acquire_timeout(self.timeout).connect_lazy_with(options.clone())
         };
         let driver = self.sqlite_driver(pool(1), pool(self.connections), None);
-        driver.open().await.map_err(|cause| refused(url, cause))?;
+        let opened = driver::sqlite::open(&*driver, self.timeout).await;
+        opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::sqlite::SqliteFlavour)))
     }
 

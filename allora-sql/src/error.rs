@@ -11,10 +11,7 @@ impl Client {
         let text = match &cause {
             // SQLite's code for a lock that did not become free within the busy timeout.
             sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "5") => {
-                format!(
-                    "another process keeps the write lock of {place}: if it is stopped (state T in \
-                 `ps`), continue or kill it; if it writes for long, shorten its transactions"
-                )
+                locked(place)
             }
             _ if is_forbidden(&cause) => format!(
                 "this user may not run the statement in {place}: grant SELECT, INSERT, UPDATE and \
@@ -31,6 +28,13 @@ impl Client {
         };
         Error::new(ErrorKind::Unavailable, text).op(op).source(cause)
     }
+}
+
+fn locked(place: &Url) -> String {
+    format!(
+        "another process keeps the write lock of {place}: if it is stopped (state T in `ps`), \
+         continue or kill it; if it writes for long, shorten its transactions"
+    )
 }
 
 /// Makes an error `Invalid` that another attempt does not change: a table is missing, or this user
@@ -91,6 +95,7 @@ pub(crate) fn refused(url: &Url, cause: sqlx::Error) -> Error {
         (_, Some("8" | "1032" | "1288")) => {
             (ErrorKind::Invalid, format!("{url} may only be read; a store must be written"))
         }
+        (_, Some("5")) => (ErrorKind::Unavailable, locked(url)),
         (_, Some("14")) => {
             (ErrorKind::Invalid, format!("{url} cannot be opened or created; is its folder there?"))
         }

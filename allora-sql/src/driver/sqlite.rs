@@ -1,6 +1,7 @@
 //! SQLite: one writer and a few readers per process.
 
 use super::{Connections, Driver, Lent, Value, connection};
+use crate::timer::within;
 use allora_core::{Error, Result};
 use async_trait::async_trait;
 use sqlx::{Sqlite, SqliteConnection, query::Query, sqlite::SqliteArguments};
@@ -18,6 +19,31 @@ const BUSY: u32 = 5;
 /// the scheduler gives the call up.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
     vec![format!("PRAGMA busy_timeout = {}", store_timeout.as_millis() * 3 / 4)]
+}
+
+/// Opens the first connection, and waits for others that write at most this long.
+///
+/// The first connection to a new file turns its WAL on. SQLite does not wait for the write lock
+/// there, whatever the busy timeout is.
+pub(crate) async fn open(driver: &dyn Driver, timeout: Duration) -> sqlx::Result<()> {
+    let mut busy = None;
+    let opening = async {
+        loop {
+            // The connections pace the attempts.
+            match driver.open().await {
+                Err(cause) if code(&cause) == Some(BUSY) => busy = Some(cause),
+                opened => return opened,
+            }
+        }
+    };
+    match within(timeout, opening).await {
+        Some(opened) => opened,
+        None => Err(busy.unwrap_or(sqlx::Error::PoolTimedOut)),
+    }
+}
+
+fn code(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
 }
 
 pub(crate) struct SqliteDriver {
@@ -89,8 +115,7 @@ impl Driver for SqliteDriver {
 
     fn is_conflict(&self, error: &sqlx::Error) -> bool {
         // The low byte of the code is BUSY or LOCKED, whatever the reason above it.
-        let code = error.as_database_error().and_then(|error| error.code());
-        match code.and_then(|code| code.parse::<u32>().ok()) {
+        match code(error) {
             // If no process has committed within the busy timeout, the one that keeps the lock may be
             // stopped. Otherwise others were faster.
             Some(BUSY) => {

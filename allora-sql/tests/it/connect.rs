@@ -2,7 +2,7 @@
 
 use crate::{
     calls::{create, get},
-    stores::{Db, Place, on, on_every_database},
+    stores::{Db, Place, on, on_every_database, pause},
 };
 use allora_core::{
     Backend, ErrorKind, Runtime as _,
@@ -59,6 +59,28 @@ async fn nodes_that_open_at_once_agree(place: Place) {
     for sql in opened {
         assert!(sql.queries().unwrap().list(Page::first(1)).await.unwrap().is_empty());
     }
+}
+
+/// SQLite turns the WAL of a new file on with its first connection, and does not wait for the lock.
+#[test]
+fn a_new_sqlite_file_that_another_process_writes_is_opened_when_it_is_free() {
+    on(Db::Sqlite, async |place: Place| {
+        let mut writer =
+            SqliteConnection::connect(&format!("{}?mode=rwc", place.url)).await.unwrap();
+        writer.execute("BEGIN IMMEDIATE").await.unwrap();
+        let impatient = place.builder().connect_timeout(Duration::from_millis(100));
+        let error = impatient.connect(&place.url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("keeps the write lock"), "{error}");
+
+        let patient = place.builder().connect_timeout(Duration::from_secs(60));
+        let free = async {
+            pause(100).await;
+            writer.execute("COMMIT").await.unwrap();
+        };
+        let (opened, ()) = futures::join!(patient.connect(&place.url), free);
+        opened.unwrap();
+    });
 }
 
 async fn a_newer_schema_is_refused_with_both_versions(place: Place) {
