@@ -169,8 +169,13 @@ fn judge_once(began: &[Began], past: &[HistoryEntry]) {
             past.occurrence.scheduled_at <= at
                 && at <= past.last.unwrap_or(past.occurrence.scheduled_at)
         };
-        let recorded: Vec<&Outcome> =
-            past.iter().filter(recorded).map(|past| &past.outcome).collect();
+        // A node that stops releases what it has claimed and not started, for another node.
+        let recorded: Vec<&Outcome> = past
+            .iter()
+            .filter(recorded)
+            .map(|past| &past.outcome)
+            .filter(|outcome| **outcome != Outcome::Released)
+            .collect();
         assert_eq!(recorded.len(), 1, "{at}: {recorded:?}");
         let excused = matches!(recorded[0], Outcome::Lost | Outcome::Missed);
         assert!(starts.contains_key(&at) || excused, "{at} did not run: {recorded:?}");

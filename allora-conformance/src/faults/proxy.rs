@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// Stands between a node and its server.
@@ -20,6 +21,8 @@ pub struct Proxy {
     /// Number of answers that were cut off.
     cuts: Arc<AtomicU64>,
     silence: Arc<Silence>,
+    /// The time that each answer takes more, in milliseconds.
+    delay: Arc<AtomicU64>,
 }
 
 /// Connections that pass nothing on any more, and stay open.
@@ -62,7 +65,8 @@ impl Proxy {
             below: AtomicU64::new(0),
             connections: AtomicU64::new(0),
         });
-        let shared = (fuse.clone(), cuts.clone(), silence.clone());
+        let delay: Arc<AtomicU64> = Arc::default();
+        let shared = (fuse.clone(), cuts.clone(), silence.clone(), delay.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 // A server that is down is for the client to notice.
@@ -70,7 +74,7 @@ impl Proxy {
                     .and_then(|server| join(client, server, every, shared.clone()));
             }
         });
-        Ok(Self { port, fuse, cuts, silence })
+        Ok(Self { port, fuse, cuts, silence, delay })
     }
 
     /// The port of this machine to connect to.
@@ -81,6 +85,12 @@ impl Proxy {
     /// Lets so many answers through before it cuts one off.
     pub fn cut_after(&self, answers: i64) {
         self.fuse.store(answers, Ordering::SeqCst);
+    }
+
+    /// Makes each answer arrive later by this time, of at most a day.
+    pub fn delay(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(86_400_000);
+        self.delay.store(ms, Ordering::SeqCst);
     }
 
     /// Makes the present connections fall silent: each stays open and passes nothing on any more,
@@ -114,7 +124,7 @@ fn join(
     client: TcpStream,
     server: TcpStream,
     every: i64,
-    (fuse, cuts, silence): (Arc<AtomicI64>, Arc<AtomicU64>, Arc<Silence>),
+    (fuse, cuts, silence, delay): (Arc<AtomicI64>, Arc<AtomicU64>, Arc<Silence>, Arc<AtomicU64>),
 ) -> io::Result<()> {
     let questions = (client.try_clone()?, server.try_clone()?);
     let connection = silence.connections.fetch_add(1, Ordering::SeqCst);
@@ -127,6 +137,7 @@ fn join(
     });
     thread::spawn(move || {
         pass(server, client, || {
+            thread::sleep(Duration::from_millis(delay.load(Ordering::SeqCst)));
             if !silence.holds(connection) && silence.fuse.fetch_sub(1, Ordering::SeqCst) == 0 {
                 silence.begin();
             }

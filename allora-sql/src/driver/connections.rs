@@ -7,9 +7,12 @@
 #![expect(clippy::disallowed_methods, reason = "how long a connection was unused is real time")]
 
 use super::{Conn, Lent, unless_refused};
-use crate::timer::pause;
+use crate::timer::{pause, within};
 use async_trait::async_trait;
-use futures::channel::oneshot;
+use futures::{
+    channel::oneshot,
+    future::{BoxFuture, Either, FutureExt, select},
+};
 use sqlx::{Connection, Database, Pool};
 use std::{
     collections::VecDeque,
@@ -22,6 +25,9 @@ use std::{
 
 /// The least time between two attempts to connect in one place.
 const PACE: Duration = Duration::from_secs(1);
+
+/// The least time after which an attempt to connect is given up.
+const ATTEMPT: Duration = Duration::from_secs(60);
 
 /// A connection that was unused for longer is tested before the next call.
 const UNTESTED: Duration = Duration::from_secs(1);
@@ -47,6 +53,8 @@ struct Shared<D: Database> {
     given: Option<Pool<D>>,
     /// The scripts that set up each session.
     session: Vec<String>,
+    /// The longest wait of one call for its connection.
+    timeout: Duration,
     /// A call that took longer has waited for a line that may be dead, and others with it.
     suspicious: Duration,
     places: Mutex<Places<D::Connection>>,
@@ -64,6 +72,35 @@ struct Place<C> {
     live: Option<Live<C>>,
     /// The last attempt to connect.
     tried: Option<Instant>,
+    /// An attempt that outlasted its call. The next call goes on with it: otherwise a server that
+    /// needs longer for a new session than a call may take would never be connected to.
+    attempt: Option<Attempt<C>>,
+}
+
+type Attempt<C> = BoxFuture<'static, sqlx::Result<C>>;
+
+impl<C> Place<C> {
+    /// Goes on with the earlier attempt, and with this one: the first of them that ends is taken.
+    ///
+    /// # Cancel safety
+    /// The older of the two attempts stays in its place.
+    async fn connect(&mut self, fresh: Attempt<C>) -> sqlx::Result<C> {
+        // A line that has fallen silent holds the earlier attempt up, and not the fresh one.
+        let fresh = match &mut self.attempt {
+            None => fresh,
+            Some(earlier) => match select(earlier, fresh).await {
+                Either::Left((Err(_), fresh)) => fresh,
+                Either::Left((Ok(conn), _)) | Either::Right((Ok(conn), _)) => {
+                    self.attempt = None;
+                    return Ok(conn);
+                }
+                Either::Right((Err(cause), _)) => return Err(cause),
+            },
+        };
+        let made = self.attempt.insert(fresh).await;
+        self.attempt = None;
+        made
+    }
 }
 
 struct Live<C> {
@@ -76,7 +113,8 @@ impl<D: Database> Connections<D>
 where
     D::Connection: Conn,
 {
-    /// At most `count` connections that `source` makes, and these scripts set up.
+    /// At most `count` connections as `source` makes them, set up by these scripts. A call waits for
+    /// one as long as for a connection of `source`.
     pub(crate) fn new(
         source: Pool<D>,
         given: Option<Pool<D>>,
@@ -84,12 +122,18 @@ where
         store_timeout: Duration,
         session: Vec<String>,
     ) -> Self {
-        let free = (0..count).map(|_| Place { live: None, tried: None }).collect();
+        let options = source.options().clone();
+        let timeout = options.get_acquire_timeout();
+        // Two attempts for each place.
+        let options = options.max_connections(2 * count).acquire_timeout(timeout.max(ATTEMPT));
+        let source = options.connect_lazy_with((*source.connect_options()).clone());
+        let free = (0..count).map(|_| Place { live: None, tried: None, attempt: None }).collect();
         Self {
             shared: Arc::new(Shared {
                 source,
                 given,
                 session,
+                timeout,
                 suspicious: store_timeout / 2,
                 places: Mutex::new(Places { free, waiting: VecDeque::new() }),
                 is_closed: AtomicBool::new(false),
@@ -113,6 +157,7 @@ where
         let free = {
             let mut places = self.shared.places();
             places.waiting.clear();
+            places.free.iter_mut().for_each(|place| place.attempt = None);
             places.free.iter_mut().filter_map(|place| place.live.take()).collect::<Vec<_>>()
         };
         for live in free {
@@ -126,6 +171,32 @@ where
 impl<D: Database> Shared<D> {
     fn places(&self) -> MutexGuard<'_, Places<D::Connection>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a connection, and sets its session up.
+    fn attempt(self: Arc<Self>, is_first: bool) -> Attempt<D::Connection>
+    where
+        D::Connection: Conn,
+    {
+        async move {
+            if let Some(given) = &self.given {
+                self.source.set_connect_options((*given.connect_options()).clone());
+            }
+            let acquiring = self.source.acquire();
+            let mut conn = match is_first {
+                true => acquiring.await?,
+                false => {
+                    let options = self.source.connect_options();
+                    unless_refused(acquiring, D::Connection::connect_with(&options)).await?
+                }
+            }
+            .detach();
+            for text in &self.session {
+                conn.script(crate::dialect::sql(text.as_str())).await?;
+            }
+            Ok(conn)
+        }
+        .boxed()
     }
 
     async fn slot(self: Arc<Self>) -> sqlx::Result<Slot<D>> {
@@ -152,7 +223,7 @@ impl<D: Database> Shared<D> {
     /// Passes a place on to the call that waits longest, or keeps it.
     fn put(&self, mut place: Place<D::Connection>) {
         if self.is_closed.load(Ordering::Relaxed) {
-            place.live = None;
+            (place.live, place.attempt) = (None, None);
         }
         loop {
             let waiting = {
@@ -243,22 +314,9 @@ where
             pause(PACE.saturating_sub(tried.elapsed())).await;
         }
         place.tried = Some(Instant::now());
-        let shared = &self.shared;
-        if let Some(given) = &shared.given {
-            shared.source.set_connect_options((*given.connect_options()).clone());
-        }
-        let acquiring = shared.source.acquire();
-        let mut conn = match is_first {
-            true => acquiring.await?,
-            false => {
-                let options = shared.source.connect_options();
-                unless_refused(acquiring, D::Connection::connect_with(&options)).await?
-            }
-        }
-        .detach();
-        for text in &shared.session {
-            conn.script(crate::dialect::sql(text.as_str())).await?;
-        }
+        let fresh = self.shared.clone().attempt(is_first);
+        let made = within(self.shared.timeout, place.connect(fresh)).await;
+        let conn = made.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         let now = Instant::now();
         place.live = Some(Live { conn, made: now, used: now });
         Ok(())

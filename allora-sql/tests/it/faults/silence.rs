@@ -1,4 +1,5 @@
-//! Connections that fall silent: nothing arrives any more, and neither side notices.
+//! Connections that fall silent: nothing arrives any more, and neither side notices. And servers that
+//! need longer for a new session than a call may take.
 
 use super::cut::before;
 use crate::{
@@ -96,5 +97,35 @@ mod a_pool_of_silent_connections_recovers_within_two_calls {
     #[test]
     fn mysql_with_a_given_pool() {
         on(Db::MySql, of_a_given_pool);
+    }
+}
+
+/// Each answer takes less than a call may, and a new session consists of several.
+async fn with_slow_sessions(place: Place) {
+    place.open().await.close().await;
+    let (proxy, through) = before(&place);
+    let builder = two(&through).connections(1).connect_timeout(Duration::from_secs(300));
+    let node = builder.connect(&through.url).await.unwrap();
+    proxy.fall_silent();
+    proxy.delay(Duration::from_millis(STORE_TIMEOUT / 4));
+    let mut failed = 0;
+    while within(node.reschedule(Batch::new("n", STORE, &[]))).await.is_err() {
+        failed += 1;
+        assert!(failed < 20, "{failed} calls in a row have failed");
+    }
+    assert!(failed > 1, "a new session was ready within one call");
+}
+
+mod a_session_that_takes_longer_than_a_call_is_there_for_a_later_one {
+    use super::*;
+
+    #[test]
+    fn postgres() {
+        on(Db::Postgres, with_slow_sessions);
+    }
+
+    #[test]
+    fn mysql() {
+        on(Db::MySql, with_slow_sessions);
     }
 }
