@@ -38,6 +38,10 @@ pub(crate) enum Line {
     Confirming = 1,
 }
 
+/// The time after which an attempt to connect is given up. A server that needs longer for a new
+/// connection than a request may take would otherwise never be connected to.
+const SLOW_ATTEMPT: Duration = Duration::from_secs(60);
+
 /// One server.
 pub(crate) struct Server {
     pub(crate) client: Client,
@@ -54,6 +58,8 @@ struct LineState {
     conn: Option<MultiplexedConnection>,
     /// The attempt to connect that is under way: it outlives the request that began it.
     attempt: Option<Attempt>,
+    /// An attempt that took too long goes on, beside later ones.
+    has_slow_attempt: bool,
     /// The last request or attempt failed.
     is_failing: bool,
 }
@@ -138,20 +144,60 @@ impl Server {
     fn attempt(self: Arc<Self>, line: Line) -> Attempt {
         let end = now() + self.timeout;
         let attempt = spawn(async move {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(self.timeout))
-                .set_response_timeout(None);
-            let opening = self.client.get_multiplexed_async_connection_with_config(&config);
-            let opened = until(end, opening).await;
+            let mut opening = self.clone().opening();
+            let opened = tokio::time::timeout_at(end.into(), &mut opening).await;
             let mut state = lock(&self.lines[line as usize]);
             state.attempt = None;
-            state.is_failing = opened.is_err();
-            let conn = opened?;
-            state.number += 1;
-            state.conn = Some(conn.clone());
-            Ok((state.number, conn))
+            match opened {
+                Ok(opened) => {
+                    state.is_failing = opened.is_err();
+                    Ok(state.opened(opened?))
+                }
+                Err(_) => {
+                    state.is_failing = true;
+                    if !std::mem::replace(&mut state.has_slow_attempt, true) {
+                        // It goes on by itself.
+                        drop(spawn(self.clone().finish(line, opening)));
+                    }
+                    Err(timed_out())
+                }
+            }
         });
         attempt.map(|ended| ended.unwrap_or_else(|_| Err(timed_out()))).boxed().shared()
+    }
+
+    /// Opens a connection, within [`SLOW_ATTEMPT`].
+    fn opening(self: Arc<Self>) -> BoxFuture<'static, RedisResult<MultiplexedConnection>> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(SLOW_ATTEMPT))
+            .set_response_timeout(None);
+        async move { self.client.get_multiplexed_async_connection_with_config(&config).await }
+            .boxed()
+    }
+
+    /// Goes on with an attempt that no request waits for any more.
+    async fn finish(
+        self: Arc<Self>,
+        line: Line,
+        opening: BoxFuture<'static, RedisResult<MultiplexedConnection>>,
+    ) {
+        let opened = until(now() + SLOW_ATTEMPT, opening).await;
+        let mut state = lock(&self.lines[line as usize]);
+        state.has_slow_attempt = false;
+        if let Ok(conn) = opened
+            && state.conn.is_none()
+        {
+            state.is_failing = false;
+            state.opened(conn);
+        }
+    }
+}
+
+impl LineState {
+    fn opened(&mut self, conn: MultiplexedConnection) -> (u64, MultiplexedConnection) {
+        self.number += 1;
+        self.conn = Some(conn.clone());
+        (self.number, conn)
     }
 }
 

@@ -2,6 +2,7 @@
 //! and the node has not received it.
 
 use std::{
+    cell::Cell,
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
@@ -21,8 +22,22 @@ pub struct Proxy {
     /// Number of answers that were cut off.
     cuts: Arc<AtomicU64>,
     silence: Arc<Silence>,
-    /// The time that each answer takes more, in milliseconds.
-    delay: Arc<AtomicU64>,
+    delay: Arc<Delay>,
+}
+
+/// The time that answers take more, in milliseconds.
+#[derive(Debug, Default)]
+struct Delay {
+    each: AtomicU64,
+    /// Of the first answer of each connection.
+    first: AtomicU64,
+}
+
+impl Delay {
+    fn set(of: &AtomicU64, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(86_400_000);
+        of.store(ms, Ordering::SeqCst);
+    }
 }
 
 /// Connections that pass nothing on any more, and stay open.
@@ -65,7 +80,7 @@ impl Proxy {
             below: AtomicU64::new(0),
             connections: AtomicU64::new(0),
         });
-        let delay: Arc<AtomicU64> = Arc::default();
+        let delay: Arc<Delay> = Arc::default();
         let shared = (fuse.clone(), cuts.clone(), silence.clone(), delay.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -89,8 +104,13 @@ impl Proxy {
 
     /// Makes each answer arrive later by this time, of at most a day.
     pub fn delay(&self, time: Duration) {
-        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(86_400_000);
-        self.delay.store(ms, Ordering::SeqCst);
+        Delay::set(&self.delay.each, time);
+    }
+
+    /// Makes the first answer of each connection arrive later by this time, of at most a day: a server
+    /// that needs long for a new session.
+    pub fn delay_first(&self, time: Duration) {
+        Delay::set(&self.delay.first, time);
     }
 
     /// Makes the present connections fall silent: each stays open and passes nothing on any more,
@@ -125,7 +145,7 @@ fn join(
     client: TcpStream,
     server: TcpStream,
     every: i64,
-    (fuse, cuts, silence, delay): (Arc<AtomicI64>, Arc<AtomicU64>, Arc<Silence>, Arc<AtomicU64>),
+    (fuse, cuts, silence, delay): (Arc<AtomicI64>, Arc<AtomicU64>, Arc<Silence>, Arc<Delay>),
 ) -> io::Result<()> {
     let questions = (client.try_clone()?, server.try_clone()?);
     let connection = silence.connections.fetch_add(1, Ordering::SeqCst);
@@ -137,8 +157,10 @@ fn join(
         });
     });
     thread::spawn(move || {
+        let is_first = Cell::new(true);
         pass(server, client, || {
-            thread::sleep(Duration::from_millis(delay.load(Ordering::SeqCst)));
+            let first = if is_first.take() { delay.first.load(Ordering::SeqCst) } else { 0 };
+            thread::sleep(Duration::from_millis(first + delay.each.load(Ordering::SeqCst)));
             if !silence.holds(connection) && silence.fuse.fetch_sub(1, Ordering::SeqCst) == 0 {
                 silence.begin();
             }

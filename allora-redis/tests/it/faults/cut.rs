@@ -3,9 +3,13 @@
 use super::node::Settings;
 use crate::{
     server::{ON_DISK, Server},
-    stores::{Place, runtime},
+    stores::{Place, runtime, send},
 };
 use allora_conformance::faults::{self, Proxy, cut_connections};
+use allora_core::{
+    backend::{Action, Operation, TimeSource},
+    time::from_millis,
+};
 use allora_redis::Redis;
 use std::time::Duration;
 
@@ -40,6 +44,27 @@ fn a_lost_reply_is_resolved_by_claim_id_and_fence() {
 #[test]
 fn a_lost_reply_is_resolved_with_a_history_too() {
     lost_replies(1_000);
+}
+
+/// Each new connection needs three times as long as a request may take.
+#[test]
+fn a_connection_that_takes_longer_than_a_request_is_there_for_a_later_one() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    let (proxy, place) = through(&server);
+    let builder = Redis::builder().timeout(Duration::from_secs(1));
+    runtime().block_on(async {
+        let node = builder.connect(&*place.urls[0]).await.unwrap();
+        proxy.fall_silent();
+        proxy.delay_first(Duration::from_secs(3));
+        let mut failed = 0;
+        let read = || Operation::new("a", Action::Read);
+        let store = TimeSource::Store { fallback: from_millis(1).unwrap() };
+        while let Err(error) = send(&node, store, read()).await {
+            failed += 1;
+            assert!(failed < 60, "{failed} requests in a row have failed: {error}");
+        }
+        assert!(failed > 1, "a new connection was there within one request");
+    });
 }
 
 #[test]
