@@ -8,7 +8,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 use futures::future::{Either, select};
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 /// The operation's name in errors.
 pub(super) const OP: &str = "reschedule";
@@ -19,7 +19,16 @@ pub(super) async fn within<T>(
     op: &'static str,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let deadline = node.config.store_timeout;
+    within_limit(node, op, node.config.store_timeout, call).await
+}
+
+/// Awaits a request to the store, up to this limit.
+pub(super) async fn within_limit<T>(
+    node: &Node,
+    op: &'static str,
+    deadline: Duration,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let sent = node.runtime.now();
     let limit = node.runtime.sleep_until(later(sent, deadline));
     let answer = match select(pin!(call), limit).await {

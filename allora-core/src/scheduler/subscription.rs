@@ -3,7 +3,7 @@
 use super::{
     node::Node,
     side_request::SideRequest,
-    store_request::{MAX_BACKOFF, within},
+    store_request::{MAX_BACKOFF, within_limit},
 };
 use crate::{
     backend::Notification,
@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt, stream::BoxStream};
 use std::{
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 pub(super) struct Subscription {
@@ -23,8 +23,14 @@ pub(super) struct Subscription {
     request: SideRequest<Result<BoxStream<'static, Notification>>>,
     /// The time of the next request, if there is no stream.
     renew_at: Instant,
+    /// The time limit of the next request. It doubles with each failure: a store may need longer for a
+    /// new connection than other requests may take.
+    limit: Duration,
     failure: Failure,
 }
+
+/// The longest time limit.
+const MAX_LIMIT: Duration = Duration::from_secs(60);
 
 /// The failure of the last request. It is reported once, if the store answers other requests.
 enum Failure {
@@ -40,6 +46,7 @@ impl Subscription {
             arrived: None,
             request: SideRequest::default(),
             renew_at: now,
+            limit: Duration::ZERO,
             failure: Failure::No,
         }
     }
@@ -50,21 +57,24 @@ impl Subscription {
         let now = node.runtime.now();
         if self.renew_at(node).is_some_and(|at| at <= now) {
             self.renew_at = now + MAX_BACKOFF;
+            let limit = self.limit.max(node.config.store_timeout);
             let node = node.clone();
             self.request.begin(async move {
                 let none = || Error::new(ErrorKind::Unsupported, "no notifications");
                 let notifier = node.backend.notifier().ok_or_else(none)?;
-                within(&node, "watch", notifier.subscribe()).await
+                within_limit(&node, "watch", limit, notifier.subscribe()).await
             });
         }
         match self.request.take() {
             Some(Ok(stream)) => {
                 self.stream = Some(stream);
+                self.limit = Duration::ZERO;
                 let failure = std::mem::replace(&mut self.failure, Failure::No);
                 Some(matches!(failure, Failure::Reported))
             }
             Some(Err(error)) => {
                 self.renew_at = now + node.config.poll_interval.max(MAX_BACKOFF);
+                self.limit = (self.limit.max(node.config.store_timeout) * 2).min(MAX_LIMIT);
                 if matches!(self.failure, Failure::No) {
                     self.failure = Failure::Because(error);
                 }

@@ -183,6 +183,18 @@ fn a_subscription_that_hangs_delays_no_claim() {
     assert_punctual(&lab, &["code"], &all, ms(20));
 }
 
+/// A new connection may take longer than the store timeout.
+#[test]
+fn a_slow_subscription_is_given_more_time_with_each_attempt() {
+    let lab = Lab::new(23);
+    let member = lab.start(|seat, b| {
+        seat.faults.subscription_ms.store(20_000, Relaxed);
+        every_second(seat, b)
+    });
+    lab.until(600.0);
+    assert_eq!(member.faults.subscriptions.load(Relaxed), 1);
+}
+
 #[test]
 fn pruning_that_hangs_delays_no_claim_and_no_end() {
     let lab = Lab::new(21);

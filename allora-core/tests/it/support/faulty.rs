@@ -73,6 +73,10 @@ pub(crate) struct Faults {
     pub(crate) refuses_registry: AtomicBool,
     /// No subscription to notifications is answered.
     pub(crate) deaf_to_subscriptions: AtomicBool,
+    /// The time that a subscription takes, in milliseconds.
+    pub(crate) subscription_ms: AtomicU64,
+    /// The number of subscriptions that have begun.
+    pub(crate) subscriptions: AtomicU64,
     /// No extension or end of a run of this job reaches the store.
     pub(crate) mute: Mutex<Option<String>>,
     pub(crate) calls: AtomicU64,
@@ -280,8 +284,11 @@ impl<B: Backend + Clone> Notifier for Faulty<B> {
         if self.faults.deaf_to_subscriptions.load(Relaxed) {
             return pending().await;
         }
+        self.sleep(Duration::from_millis(self.faults.subscription_ms.load(Relaxed))).await;
         let none = || Error::new(ErrorKind::Unsupported, "no notifications");
-        self.inner.notifier().ok_or_else(none)?.subscribe().await
+        let stream = self.inner.notifier().ok_or_else(none)?.subscribe().await;
+        self.faults.subscriptions.fetch_add(1, Relaxed);
+        stream
     }
 }
 
