@@ -1,6 +1,7 @@
 //! The planner's state: its jobs, and when each is looked at next.
 
 use super::{
+    ahead::AheadJobs,
     congestion_window::CongestionWindow,
     contention::Contention,
     due_claims::DueClaims,
@@ -48,6 +49,10 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The slots that hold a concurrency key, or wait for one.
     pub(super) keyed: BTreeSet<SlotId>,
+    /// The jobs whose active runs their next occurrence replaces. Some may be gone.
+    pub(super) replacing: BTreeSet<SlotId>,
+    /// The jobs in code that wait for times of a clock that was ahead.
+    pub(super) ahead: AheadJobs,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
     /// The handlers with a limit of their own.
@@ -112,6 +117,8 @@ impl Planner {
             walking: 0,
             removed: Vec::new(),
             keyed: BTreeSet::new(),
+            replacing: BTreeSet::new(),
+            ahead: AheadJobs::default(),
             releases: Vec::new(),
             limited: Vec::new(),
             key_changed: false,
@@ -173,6 +180,7 @@ impl Planner {
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
         self.by_name.insert(name, id);
+        self.ahead.read_first(id);
         self.wake(id, Some(NOW));
         Ok(())
     }
@@ -193,6 +201,7 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.phase = Phase::Off(Off::Removed);
         slot.wake_at = None;
+        self.ahead.remove(id);
         let is_idle = slot.exchange.is_idle();
         self.stored.placed -= usize::from(slot.is_stored());
         self.by_name.remove(&slot.name);
@@ -208,6 +217,8 @@ impl Planner {
         if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle()) {
             self.forget_key(id);
             self.failing.answered(id);
+            self.replacing.remove(&id);
+            self.ahead.remove(id);
             if let Some(slot) = self.slots.remove(id) {
                 self.removed.push(slot.spec);
             }
@@ -248,6 +259,8 @@ impl Planner {
         self.doubt(self.now);
         self.ask_for_keys_now();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
+        let in_code = self.slots.iter().filter(|(_, slot)| !slot.is_stored() && !slot.is_removed());
+        self.ahead.read_again(in_code.map(|(id, _)| id));
         ids.into_iter().for_each(|id| self.mark_dirty(id));
     }
 
@@ -329,6 +342,7 @@ impl Planner {
 
     /// Reports that a job runs again that was off.
     pub(super) fn turn_on(&mut self, id: SlotId, events: &mut Vec<Event>) {
+        self.ahead.resumes(id);
         if let Some(slot) = self.slots.get_mut(id)
             && slot.reported.take().is_some()
         {

@@ -153,8 +153,9 @@ impl Planner {
                 None
             }
         };
-        if is_newer {
-            self.mark_dirty(id);
+        match is_newer {
+            true => self.mark_dirty(id),
+            false => events.extend(self.ahead.is_read(id)),
         }
         self.free_removed(id);
         start
@@ -197,14 +198,18 @@ impl Planner {
     fn back_off(&mut self, id: SlotId, asked: &RequestAction, now: Time) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
-        if known.wants_attention().is_none_or(|at| at > now) {
+        let is_replacing = matches!(asked, RequestAction::Replace(_)) && known.is_ending;
+        if is_replacing || known.wants_attention().is_none_or(|at| at > now) {
             slot.refused = 0;
             return;
         }
         let is_write = match asked {
             // A repetition was planned before the record was known.
             RequestAction::Claim(pending) => pending.lease_end.is_none(),
-            RequestAction::Advance(_) | RequestAction::Reap | RequestAction::GiveUp(_) => true,
+            RequestAction::Advance(_)
+            | RequestAction::Replace(_)
+            | RequestAction::Reap
+            | RequestAction::GiveUp(_) => true,
             _ => false,
         };
         if is_write {
@@ -224,7 +229,10 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        requests.iter().for_each(|request| self.failing.failed(request.slot, now));
+        for request in &requests {
+            self.failing.failed(request.slot, now);
+            events.extend(self.ahead.is_read(request.slot));
+        }
         self.on_lost_replies(requests, now, events);
     }
 
@@ -349,6 +357,7 @@ impl Planner {
         match claim.lease.on_expiry {
             OnExpiry::Lost => {
                 known.lease_ends.push((claimed.fence, claimed.until));
+                known.is_ending = false;
                 match claim.then {
                     Cursor::To(next) if !trigger_waits => {
                         known.go_to(next);
