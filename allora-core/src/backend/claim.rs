@@ -150,7 +150,9 @@ impl NotRun {
     pub fn outcome(&self) -> Outcome {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
-            NotRunReason::Overlap | NotRunReason::ConcurrencyKey => Outcome::Skipped,
+            NotRunReason::Overlap | NotRunReason::ConcurrencyKey | NotRunReason::Calendar => {
+                Outcome::Skipped
+            }
             NotRunReason::Operator | NotRunReason::Deleted | NotRunReason::Replaced { .. } => {
                 Outcome::Cancelled
             }
@@ -171,6 +173,8 @@ pub enum NotRunReason {
     /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
     /// over.
     ConcurrencyKey,
+    /// Skipped: the calendar of the schedule excludes them. Only the history has them, no counter.
+    Calendar,
     /// Cancelled: an operator requested it.
     Operator,
     /// Cancelled: the job was deleted.
@@ -190,6 +194,7 @@ impl NotRunReason {
             NotRunReason::Window => "window",
             NotRunReason::Overlap => "overlap",
             NotRunReason::ConcurrencyKey => "concurrency_key",
+            NotRunReason::Calendar => "calendar",
             NotRunReason::Operator => "operator",
             NotRunReason::Deleted => "deleted",
             NotRunReason::Replaced { .. } => "replaced",
@@ -231,6 +236,7 @@ impl NotRunReason {
             NotRunReason::Window,
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
+            NotRunReason::Calendar,
             NotRunReason::Operator,
             NotRunReason::Deleted,
         ];

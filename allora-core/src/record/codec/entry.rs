@@ -128,6 +128,7 @@ mod tests {
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
             NotRunReason::Replaced { by: from_millis(7).unwrap() },
+            NotRunReason::Calendar,
         ] {
             let range = HistoryEntry { reason: Some(reason), count: None, ..range() };
             assert_eq!(decode_entry(&encode_entry(&range)), Ok(range));
