@@ -32,8 +32,8 @@ macro_rules! roles {
 
 roles! {
     Start: StoreDown StoreError NotificationsDown CapacityFull ClockSkew JobUnreadable
-        DefinitionConflict JobInvalid Deleted ClockWasAhead JobOverdue KindUnhandled LabelUnmatched
-        NodeDead JobsOrphaned KeyBusy;
+        DefinitionConflict JobInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
+        LabelUnmatched NodeDead JobsOrphaned KeyBusy;
     End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled LabelMatched NodeAlive
         OrphansGone KeyFree;
     Moment: RunLost RunExpired OccurrencesMissed OccurrencesSkipped LeaseLost LeaseRenewalFailed
