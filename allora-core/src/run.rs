@@ -7,6 +7,7 @@ use crate::{
     time::Time,
     trace,
 };
+use allora_schedule::Excluded;
 use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
 use slab::Slab;
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) node: Arc<str>,
     pub(crate) claimed: Claimed,
     pub(crate) then: Cursor,
+    /// The occurrences up to the next one that the calendar excludes.
+    pub(crate) excluded: Option<Excluded>,
     pub(crate) data: Arc<[u8]>,
     pub(crate) payload: Option<Arc<Payload>>,
     /// The node, which extends the run's lease.
@@ -232,6 +235,11 @@ impl Run {
     /// the store accepts the repetition.
     pub fn complete(&self) -> Operation<'_> {
         Operation::complete(self.name(), self.fence(), self.inner.then, Completion::Succeeded)
+            .excluded(self.inner.excluded)
+    }
+
+    pub(crate) fn excluded(&self) -> Option<Excluded> {
+        self.inner.excluded
     }
 
     pub(crate) fn then(&self) -> Cursor {

@@ -1,8 +1,8 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Cron, Every, Field, Filtered, Note, ParseError, Quartz, Schedule, ScheduleError, Time,
-    Warning, calendar, phrase,
+    At, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule, ScheduleError,
+    Time, Warning, calendar, phrase,
 };
 use std::{fmt, str::FromStr};
 
@@ -185,6 +185,9 @@ impl Schedule for AnySchedule {
     }
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         self.inner().count(from, until)
+    }
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        self.inner().excluded(after, until)
     }
     fn definition(&self) -> Option<String> {
         self.inner().definition()

@@ -56,7 +56,7 @@ mod zone;
 
 pub use any::{AnySchedule, parse};
 pub use at::{At, at, parse_instant};
-pub use calendar::{Dates, Exclusion, Filtered};
+pub use calendar::{Dates, Excluded, Exclusion, Filtered};
 pub use cron::{Cron, Dst, Quartz, Warning, cron};
 pub use error::{Field, ParseError, ScheduleError};
 pub use every::{Every, every};

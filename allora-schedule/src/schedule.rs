@@ -1,7 +1,7 @@
 //! The trait [`Schedule`], and the search for the latest instant of a set.
 
 use crate::{
-    Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
+    Excluded, Exclusion, Filtered, Note, ParseError, ScheduleError, Warning,
     calendar::{self, Rule},
     time::{Time, whole_millis},
     zone::Zone,
@@ -51,6 +51,33 @@ pub trait Schedule: Send + Sync + 'static {
     /// Default: not computed.
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         let _ = (from, until);
+        None
+    }
+
+    /// The occurrences after `after` and not after `until` that a calendar excludes, as one range;
+    /// `None` if there are none. The scheduler records those between an occurrence and the next one
+    /// as skipped, with the reason `Calendar`.
+    ///
+    /// [`except`](Self::except), [`only_within`](Self::only_within) and
+    /// [`blackout`](Self::blackout) return what they leave out; all other schedules exclude nothing.
+    ///
+    /// ```
+    /// use allora_schedule::{Dates, Schedule, cron};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let daily = cron("0 9 * * *")?.except(Dates::parse("2026-12-25 2026-12-26")?);
+    /// let eve = "2026-12-24T09:00:00Z".parse()?;
+    /// let next = daily.next_at(eve).ok_or("never")?;
+    /// let excluded = daily.excluded(eve, next).ok_or("none")?;
+    /// assert_eq!(excluded.count, Some(2));
+    /// assert_eq!(excluded.last.to_string(), "2026-12-26 09:00:00 UTC");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Default: none.
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        let _ = (after, until);
         None
     }
 
@@ -248,6 +275,9 @@ impl Schedule for Box<dyn Schedule> {
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         (**self).count(from, until)
     }
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        (**self).excluded(after, until)
+    }
     fn definition(&self) -> Option<String> {
         (**self).definition()
     }
@@ -280,6 +310,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         (**self).count(from, until)
+    }
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        (**self).excluded(after, until)
     }
     fn definition(&self) -> Option<String> {
         (**self).definition()

@@ -180,6 +180,7 @@ fn told(entry: &HistoryEntry, time: &str) -> String {
         Some(NotRunReason::Window) => "it was later than the window allows (ALLORA_WINDOW)",
         Some(NotRunReason::Overlap) => "the run before it was still active (ALLORA_OVERLAP)",
         Some(NotRunReason::ConcurrencyKey) => "its concurrency key was busy (ALLORA_MAX_KEY_WAIT)",
+        Some(NotRunReason::Calendar) => "the calendar of its schedule excludes it",
         Some(NotRunReason::Operator) => "an operator cancelled it",
         Some(NotRunReason::Deleted) => "the job was deleted",
         _ => "the reason is not recorded",

@@ -8,6 +8,7 @@ use allora_core::{
         NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome, Replan, Reply,
         Sharing,
     },
+    schedule::Excluded,
 };
 
 /// Fence aside, what an entry says: nominal instant, attempt, node, when it was written last,
@@ -390,4 +391,37 @@ pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
     assert_eq!(kept[..2], outputs[..2]);
     let cut = kept[2].expect("it has an output");
     assert!(cut.len() <= 1_024 && long.starts_with(cut.trim_end_matches('…')), "{cut:?}");
+}
+
+pub(super) async fn what_a_calendar_excludes_has_an_entry_with_its_range(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().claim(t(60), "job", leased(&seen, 1)).await);
+    let excluded = Excluded { first: t(120), last: t(240), count: Some(3) };
+    let end = Operation::new("job", ran(t(300)).under(run.fence)).excluded(Some(excluded));
+    for repetition in [t(61), t(62)] {
+        let ended = w.node().apply(repetition, std::slice::from_ref(&end)).await;
+        assert_eq!(fine(ended.single()), Reply::Accepted);
+    }
+    // The record does not show it: the next claim expects the fence of the last one.
+    let seen = w.node().read("job").await;
+    assert_eq!((seen.fence, seen.counters.skipped), (run.fence, 0));
+
+    let next = Some(t(600).into());
+    let excluded = Excluded { first: t(360), last: t(540), count: None };
+    let missed = NotRun { count: Some(1), last: t(300), reason: NotRunReason::Window };
+    let advance = Advance::new(seen.generation, t(300), missed, next).excluded(Some(excluded));
+    state(w.node().act(t(301), "job", Action::Advance(advance)).await);
+    let past = w.node().history_entries("job").await;
+    assert_eq!(
+        told(&past),
+        [
+            (t(360), 0, "node-1", t(301), &Outcome::Skipped),
+            (t(300), 0, "node-1", t(301), &Outcome::Missed),
+            (t(120), 0, "node-1", t(61), &Outcome::Skipped),
+            (t(60), 1, "node-1", t(61), &Outcome::Succeeded),
+        ]
+    );
+    let ranges: Vec<_> = past.iter().map(|past| (past.last, past.count, past.reason)).collect();
+    assert_eq!(ranges[0], (Some(t(540)), None, Some(NotRunReason::Calendar)));
+    assert_eq!(ranges[2], (Some(t(240)), Some(3), Some(NotRunReason::Calendar)));
 }

@@ -230,6 +230,7 @@ macro_rules! __cases {
                 a_run_of_a_deleted_job_ends_as_cancelled: [History];
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
                 the_output_of_a_run_is_in_its_entry: [History];
+                what_a_calendar_excludes_has_an_entry_with_its_range: [History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

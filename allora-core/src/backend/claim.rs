@@ -150,7 +150,9 @@ impl NotRun {
     pub fn outcome(&self) -> Outcome {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
-            NotRunReason::Overlap | NotRunReason::ConcurrencyKey => Outcome::Skipped,
+            NotRunReason::Overlap | NotRunReason::ConcurrencyKey | NotRunReason::Calendar => {
+                Outcome::Skipped
+            }
             NotRunReason::Operator | NotRunReason::Deleted => Outcome::Cancelled,
         }
     }
@@ -169,6 +171,8 @@ pub enum NotRunReason {
     /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
     /// over.
     ConcurrencyKey,
+    /// Skipped: the calendar of the schedule excludes them. Only the history has them, no counter.
+    Calendar,
     /// Cancelled: an operator requested it.
     Operator,
     /// Cancelled: the job was deleted.
@@ -183,6 +187,7 @@ impl NotRunReason {
             NotRunReason::Window => "window",
             NotRunReason::Overlap => "overlap",
             NotRunReason::ConcurrencyKey => "concurrency_key",
+            NotRunReason::Calendar => "calendar",
             NotRunReason::Operator => "operator",
             NotRunReason::Deleted => "deleted",
         }
@@ -195,6 +200,7 @@ impl NotRunReason {
             NotRunReason::Window,
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
+            NotRunReason::Calendar,
             NotRunReason::Operator,
             NotRunReason::Deleted,
         ];

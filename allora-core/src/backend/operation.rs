@@ -2,6 +2,7 @@
 
 use super::{Claim, ClaimKey, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
 use crate::time::Time;
+use allora_schedule::Excluded;
 use std::time::Duration;
 
 /// The node name of operators' and clients' batches, as history shows it.
@@ -72,18 +73,29 @@ pub struct Operation<'a> {
     /// The output of the run that the operation ends, for the history. Default: none. It is kept up
     /// to a length of 1 KiB. The record does not have it.
     pub output: Option<&'a str>,
+    /// Of a completion: the occurrences between its own and the next one that the schedule's calendar
+    /// excludes, for the history. Default: none. The record does not have them, and no counter counts
+    /// them.
+    pub excluded: Option<Excluded>,
 }
 
 impl<'a> Operation<'a> {
     /// `action` on the record of `name`.
     pub fn new(name: &'a str, action: Action<'a>) -> Self {
-        Self { name, action, output: None }
+        Self { name, action, output: None, excluded: None }
     }
 
     /// With the output of the run that it ends.
     #[must_use]
     pub fn output(mut self, output: Option<&'a str>) -> Self {
         self.output = output;
+        self
+    }
+
+    /// With the occurrences after its own that the calendar excludes.
+    #[must_use]
+    pub fn excluded(mut self, excluded: Option<Excluded>) -> Self {
+        self.excluded = excluded;
         self
     }
 
@@ -301,12 +313,22 @@ pub struct Advance {
     pub not_run: NotRun,
     /// The new cursor, later than `expected`.
     pub then: Option<NextRun>,
+    /// The occurrences between the two cursors that the schedule's calendar excludes, for the history.
+    /// Default: none. No counter counts them.
+    pub excluded: Option<Excluded>,
 }
 
 impl Advance {
     /// Moves the cursor from `expected` to `then`.
     pub fn new(generation: i64, expected: Time, not_run: NotRun, then: Option<NextRun>) -> Self {
-        Self { holder: None, generation, expected, not_run, then }
+        Self { holder: None, generation, expected, not_run, then, excluded: None }
+    }
+
+    /// With the occurrences between the two cursors that the calendar excludes.
+    #[must_use]
+    pub fn excluded(mut self, excluded: Option<Excluded>) -> Self {
+        self.excluded = excluded;
+        self
     }
 
     /// `true` if the occurrences that are not run are between the old cursor and the new one.

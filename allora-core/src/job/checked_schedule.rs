@@ -5,6 +5,7 @@ use crate::{
     backend::NextRun,
     time::{Time, whole_millis},
 };
+use allora_schedule::Excluded;
 use chrono::TimeDelta;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -96,6 +97,11 @@ impl<'a> CheckedSchedule<'a> {
     /// the schedule does not compute it.
     pub(crate) fn count(&self, from: Time, until: Time) -> Planned<Option<u64>> {
         guarded(|| self.job.count(from, until))
+    }
+
+    /// The nominal times between two others that a calendar excludes.
+    pub(crate) fn excluded(&self, after: Time, until: Time) -> Planned<Option<Excluded>> {
+        guarded(|| self.job.excluded(after, until))
     }
 
     /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.

@@ -4,7 +4,7 @@ use super::{Job, JobSpec, Token};
 use crate::{
     error::{BoxError, Result},
     run::Run,
-    schedule::{Schedule, Warning},
+    schedule::{Excluded, Schedule, Warning},
     time::Time,
 };
 use async_trait::async_trait;
@@ -103,6 +103,10 @@ where
 
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         self.schedule.count(from, until)
+    }
+
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        self.schedule.excluded(after, until)
     }
 
     fn definition(&self) -> Option<String> {

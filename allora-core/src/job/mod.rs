@@ -20,7 +20,7 @@ pub use spec::JobSpec;
 use crate::{
     error::{BoxError, Result},
     run::Run,
-    schedule::Warning,
+    schedule::{Excluded, Warning},
     time::Time,
 };
 use async_trait::async_trait;
@@ -91,6 +91,12 @@ pub trait Job: Send + Sync + 'static {
     /// As [`Schedule::count`](crate::Schedule::count).
     fn count(&self, from: Time, until: Time) -> Option<u64> {
         let _ = (from, until);
+        None
+    }
+
+    /// As [`Schedule::excluded`](crate::Schedule::excluded).
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        let _ = (after, until);
         None
     }
 

@@ -347,7 +347,12 @@ impl Due<'_> {
         }
         let then = self.after(last, 0)?;
         let not_run = NotRun { count, last, reason };
-        Ok(Decision::Advance(Advance::new(self.known.generation, self.first, not_run, then)))
+        let excluded = match then {
+            Some(next) => self.schedule.excluded(self.first, next.scheduled_at)?,
+            None => None,
+        };
+        let advance = Advance::new(self.known.generation, self.first, not_run, then);
+        Ok(Decision::Advance(advance.excluded(excluded)))
     }
 
     fn after(&self, at: Time, more: u64) -> Result<Option<NextRun>, InvalidNextAt> {

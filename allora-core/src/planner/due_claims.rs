@@ -9,15 +9,15 @@ use super::{
     decide::{Claimant, Decision, completion_of},
     known::Known,
     machine::not_run,
-    request::{Request, RequestAction, Start},
+    request::{Request, RequestAction, Start, moved},
     slot_id::SlotId,
     wake_up::NOW,
 };
 use crate::{
-    backend::{Action, Advance, Claimed, ClaimedDue, JobState, NextRun, Occurrence, Reply},
+    backend::{Action, Advance, Claimed, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     event::Event,
-    job::{Delivery, JobSpec},
+    job::{CheckedSchedule, Delivery, JobSpec},
     record::due_claim,
     time::{Time, saturating_add, since},
 };
@@ -181,7 +181,8 @@ impl Unplanned {
         let started = self.state.counters.started;
         let then = completion_of(&name, &spec, &self.claimed.occurrence, started).ok()?;
         let claimed = self.claimed.clone();
-        Some(Start { slot: SlotId::NONE, name, spec, claimed, then, late, key: None })
+        let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
+        Some(Start { slot: SlotId::NONE, name, spec, claimed, then, late, passes, key: None })
     }
 }
 
@@ -423,15 +424,27 @@ impl Planner {
                     let due_at = claim.start_due_at.unwrap_or(scheduled_at);
                     let then = Some(NextRun { scheduled_at, due_at });
                     let expected = claim.expected.scheduled_at;
+                    let schedule = CheckedSchedule::of(&state.name, spec);
+                    let excluded = schedule.excluded(expected, scheduled_at).ok().flatten();
                     let advance = Advance::new(state.generation, expected, not_run, then);
-                    Step::Advance(advance.by_holder(fence))
+                    Step::Advance(advance.excluded(excluded).by_holder(fence))
                 }
                 None if was_walked => Step::Extend(lease_of(spec)),
                 None => {
                     let late = known.due_at.map_or(Duration::ZERO, |due_at| since(now, due_at));
                     let (name, spec) = (state.name.as_str().into(), spec.clone());
                     let (slot, claimed) = (SlotId::NONE, claimed.clone());
-                    return Some(Start { slot, name, spec, claimed, then, late, key: None });
+                    let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
+                    return Some(Start {
+                        slot,
+                        name,
+                        spec,
+                        claimed,
+                        then,
+                        late,
+                        passes,
+                        key: None,
+                    });
                 }
             },
             Ok(Decision::Advance(advance)) => Step::Advance(advance.by_holder(fence)),

@@ -4,7 +4,7 @@ use super::{
     Planner,
     decide::{GiveUp, completion_of},
     machine::not_run,
-    request::{PendingClaim, Request, RequestAction, Start},
+    request::{PendingClaim, Request, RequestAction, Start, moved},
     slot::{Exchange, Off, Phase},
     slot_id::SlotId,
     wake_up::NOW,
@@ -318,13 +318,14 @@ impl Planner {
     ) -> Option<Start> {
         let PendingClaim { claim, then, late, .. } = pending;
         let (then, late) = (*then, *late);
+        let passes = moved(&claim.expected, [claim.then, then]);
         let key = self.hand_over_key(id, now, events);
         let slot = self.slots.get_mut(id)?;
         let (name, spec) = (slot.name.clone(), slot.spec.clone());
         slot.fence = Some(claimed.fence);
         let Phase::Known(known) = &mut slot.phase else {
             // Another reply has changed the state, or the job was removed.
-            return Some(Start { slot: id, name, spec, claimed, then, late, key });
+            return Some(Start { slot: id, name, spec, claimed, then, late, passes, key });
         };
         let of_schedule = known.is_open_cursor(&claim.expected);
         let trigger_waits = of_schedule && known.head.as_ref() != Some(&claim.expected);
@@ -335,8 +336,9 @@ impl Planner {
             let started = known.started;
             let then = completion_of(&name, &spec, &claimed.occurrence, started);
             let then = then.unwrap_or(Cursor::Keep);
+            let passes = moved(&claimed.occurrence, [then, Cursor::Keep]);
             self.mark_dirty(id);
-            return Some(Start { slot: id, name, spec, claimed, then, late, key });
+            return Some(Start { slot: id, name, spec, claimed, then, late, passes, key });
         }
         if let Some(range) = &claim.not_run {
             events.push(not_run(name.clone(), spec.kind(), claim.expected.scheduled_at, range));
@@ -368,7 +370,7 @@ impl Planner {
                 self.look_again(id);
             }
         }
-        Some(Start { slot: id, name, spec, claimed, then, late, key })
+        Some(Start { slot: id, name, spec, claimed, then, late, passes, key })
     }
 
     /// Applies the store's reply to an extension or an end of a run of this node.

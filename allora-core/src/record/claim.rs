@@ -9,6 +9,7 @@ use crate::{
     job::unkeyed_lease,
     time::{Time, saturating_add, whole_millis},
 };
+use allora_schedule::Excluded;
 use std::time::Duration;
 
 /// The largest number of active runs of one job, over all nodes. Further runs wait.
@@ -82,6 +83,7 @@ pub(super) fn advance(
     if record.may_advance(advance, context.now) {
         let first = Occurrence::from(advance.expected);
         record.skip(name, first, advance.not_run, context, history);
+        record.pass_excluded(name, advance, context, history);
         record.cursor = advance.then;
     }
     None
@@ -288,6 +290,7 @@ impl Record {
         self.cursor = advance.then;
         // Its entry takes the place of the run's, which had not begun.
         self.skip_under(fence, name, expected, advance.not_run, context, history);
+        self.pass_excluded(name, advance, context, history);
         let fence = self.draw_fence(now);
         let Some(next) = due else {
             self.leases.remove(i);
@@ -389,16 +392,52 @@ impl Record {
             _ => &mut self.counters.missed,
         };
         *counter = counter.saturating_add(count);
-        history.push(|| HistoryEntry {
-            kind: self.kind.clone(),
-            last: Some(not_run.last),
-            count: not_run.count,
-            attempt: 0,
-            node: context.node.to_owned(),
-            ended_at: Some(whole_millis(context.now)),
-            reason: Some(not_run.reason),
-            ..HistoryEntry::new(name, fence, first, outcome)
-        });
+        history.push(|| range_entry(fence, (name, &self.kind), first, not_run, context));
+    }
+
+    /// Records what the calendar excludes between the cursors of an advance.
+    fn pass_excluded(
+        &mut self,
+        name: &str,
+        advance: &Advance,
+        context: OpContext<'_>,
+        history: &mut HistoryBuffer,
+    ) {
+        let Some(excluded) = advance.excluded else { return };
+        let fence = self.draw_fence(context.now);
+        history.push(|| excluded_entry(fence, (name, &self.kind), excluded, context));
+    }
+}
+
+/// The history entry of occurrences that a calendar excludes.
+pub(super) fn excluded_entry(
+    fence: i64,
+    (name, kind): (&str, &str),
+    excluded: Excluded,
+    context: OpContext<'_>,
+) -> HistoryEntry {
+    let Excluded { first, last, count } = excluded;
+    let not_run = NotRun { count, last, reason: NotRunReason::Calendar };
+    range_entry(fence, (name, kind), first.into(), not_run, context)
+}
+
+/// The history entry of occurrences that are not run.
+fn range_entry(
+    fence: i64,
+    (name, kind): (&str, &str),
+    first: Occurrence,
+    not_run: NotRun,
+    context: OpContext<'_>,
+) -> HistoryEntry {
+    HistoryEntry {
+        kind: kind.to_owned(),
+        last: Some(not_run.last),
+        count: not_run.count,
+        attempt: 0,
+        node: context.node.to_owned(),
+        ended_at: Some(whole_millis(context.now)),
+        reason: Some(not_run.reason),
+        ..HistoryEntry::new(name, fence, first, not_run.outcome())
     }
 }
 

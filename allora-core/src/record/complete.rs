@@ -72,7 +72,15 @@ pub(super) fn end(
     let now = whole_millis(context.now);
     match &operation.action {
         Action::Complete { then, .. } => {
+            // At most once, the claim has moved the cursor.
+            let moves = lease.on_expiry == OnExpiry::Lost || record.is_at_cursor(&lease.occurrence);
+            let excluded = operation.excluded.filter(|_| moves);
             record.conclude(lease.occurrence, lease.attempt, *then, &outcome, now);
+            if let Some(excluded) = excluded {
+                // No fence is drawn: nodes expect the one that they know. The next claim's is higher.
+                let (fence, job) = (fence.saturating_add(1), (operation.name, &*record.kind));
+                history.push(|| claim::excluded_entry(fence, job, excluded, context));
+            }
         }
         Action::Retry { not_before, .. } => record.retries.push(PendingRetry {
             occurrence: lease.occurrence,

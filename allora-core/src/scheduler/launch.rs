@@ -14,6 +14,7 @@ use crate::{
     run::{Control, Heartbeat, Inner, Run},
     time::{Time, since},
 };
+use allora_schedule::Excluded;
 use std::{
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -29,10 +30,14 @@ impl Node {
         }
         let now = self.runtime.now();
         let mut begun = Vec::with_capacity(starts.len());
+        // Schedules are the user's code, which runs without the lock.
+        let keeps_history = self.backend.history().is_some();
+        let excluded = |start: &Start| keeps_history.then(|| start.excluded()).flatten();
+        let starts: Vec<_> = starts.into_iter().map(|start| (excluded(&start), start)).collect();
         {
             let mut shared = self.shared();
-            for start in starts {
-                begun.extend(self.enter(&mut shared, start, sent, decided, now));
+            for (excluded, start) in starts {
+                begun.extend(self.enter(&mut shared, (start, excluded), sent, decided, now));
             }
         }
         for (id, run, spec, late) in begun {
@@ -84,12 +89,12 @@ impl Node {
     fn enter(
         self: &Arc<Self>,
         shared: &mut SharedState,
-        start: Start,
+        (start, excluded): (Start, Option<Excluded>),
         sent: Instant,
         decided: Time,
         now: Instant,
     ) -> Option<(RunId, Run, JobSpec, Duration)> {
-        let Start { slot, name, spec, claimed, then, late, key } = start;
+        let Start { slot, name, spec, claimed, then, late, key, .. } = start;
         let duration = self.lease_duration(&spec.settings);
         let mut timers = LeaseTimers::new(sent, since(claimed.until, decided), duration);
         if let Some(key) = &key {
@@ -105,6 +110,7 @@ impl Node {
             node: self.id.clone(),
             claimed,
             then,
+            excluded,
             data: data.unwrap_or_else(|| self.config.no_data.clone()),
             payload: spec.payload.clone(),
             heartbeat: Arc::downgrade(self) as Weak<dyn Heartbeat>,

@@ -96,7 +96,9 @@ impl PendingUpdate {
             Some(result) => result.action(fence, self.run.then()),
             None => Action::Extend { fence, duration: self.duration },
         };
-        Operation::new(self.run.name(), action).output(self.output.as_deref())
+        Operation::new(self.run.name(), action)
+            .output(self.output.as_deref())
+            .excluded(self.result.as_ref().and_then(|_| self.run.excluded()))
     }
 
     /// Applies the replies: to the operation on the run, if there was one, and to that on its key.

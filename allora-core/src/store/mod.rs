@@ -111,7 +111,8 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// A page of the history, the highest [cursor](HistoryEntry::cursor) first. Called only if [`history_limit`](Self::history_limit) is not 0.
+    /// A page of the history, the highest [cursor](HistoryEntry::cursor) first. Called only if
+    /// [`history_limit`](Self::history_limit) is not 0.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -120,8 +121,12 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Removes old tombstones, and history beyond the limit, some at each call: a call of its own,
-    /// not a part of a batch.
+    /// Removes tombstones ([`Record::deleted_at`]) that are older than
+    /// [`TOMBSTONE`](crate::record::TOMBSTONE), and history beyond the limit, some at each call: a call
+    /// of its own, not a part of a batch. The highest fence of the removed tombstones stays, as
+    /// [`Snapshot::min_fence`].
+    ///
+    /// Default: removes nothing.
     ///
     /// # Errors
     /// `Unavailable`: a later call removes what is left.

@@ -20,7 +20,8 @@ use std::fmt;
 /// and [`Schedule::blackout`].
 ///
 /// An excluded occurrence is left out: the next one is the first that nothing excludes.
-/// [`explain`](crate::explain()) shows what was left out, and why. After 100,000 excluded stretches
+/// [`explain`](crate::explain()) shows what is left out, and why. A scheduler with a history records it
+/// as one range, skipped with the reason `calendar`, when the run before it has ended. After 100,000 excluded stretches
 /// in a row, the schedule counts as ended.
 ///
 /// Its text is that of the schedule and one part for each rule:
@@ -82,7 +83,7 @@ impl<S: Schedule> Filtered<S> {
     }
 
     /// The rule that excludes an occurrence, and the stretch around it that it excludes.
-    fn excluded(&self, at: Time) -> Option<(usize, Stretch)> {
+    fn excluded_by(&self, at: Time) -> Option<(usize, Stretch)> {
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(index, rule)| Some((index, rule.excludes(at, &self.clock)?)))
     }
@@ -97,13 +98,37 @@ impl<S: Schedule> Filtered<S> {
     fn inner_next(&self, after: Time) -> Option<Time> {
         self.schedule.next_at(after).map(whole_millis).filter(|next| *next > after)
     }
+
+    /// The excluded occurrences after `after` and up to `until`, found in at most `MOST_STEPS` steps.
+    fn left_out(&self, after: Time, until: Time) -> impl Iterator<Item = LeftOut> {
+        let (mut at, mut is_in_a_row) = (after, false);
+        let steps = (0..MOST_STEPS).map_while(move |_| {
+            let first = self.inner_next(at).filter(|next| *next <= until)?;
+            let Some((rule, mut stretch)) = self.excluded_by(first) else {
+                (at, is_in_a_row) = (first, false);
+                return Some(None);
+            };
+            stretch.until = stretch.until.min(until + MILLISECOND);
+            let last = self.last_of(first, &stretch);
+            // `last_of` finds nothing but `first` where the schedule computes no latest.
+            let count = if last == first {
+                Some(1)
+            } else {
+                self.schedule.count(first, last).map(|more| more + 1)
+            };
+            let found = LeftOut { rule, range: Excluded { first, last, count }, is_in_a_row };
+            (at, is_in_a_row) = (last, true);
+            Some(Some(found))
+        });
+        steps.flatten()
+    }
 }
 
 impl<S: Schedule> Schedule for Filtered<S> {
     fn next_at(&self, after: Time) -> Option<Time> {
         let mut at = self.inner_next(after)?;
         for _ in 0..MOST_STRETCHES {
-            let Some((_, stretch)) = self.excluded(at) else { return Some(at) };
+            let Some((_, stretch)) = self.excluded_by(at) else { return Some(at) };
             at = self.inner_next(self.last_of(at, &stretch))?;
         }
         None
@@ -116,7 +141,7 @@ impl<S: Schedule> Schedule for Filtered<S> {
             if latest <= from {
                 return Some(from);
             }
-            let Some((_, stretch)) = self.excluded(latest) else { return Some(latest) };
+            let Some((_, stretch)) = self.excluded_by(latest) else { return Some(latest) };
             until = stretch.since - MILLISECOND;
             if until <= from {
                 return Some(from);
@@ -134,6 +159,22 @@ impl<S: Schedule> Schedule for Filtered<S> {
             }
         }
         None
+    }
+
+    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+        let mut ranges = self.left_out(after, until).map(|one| one.range);
+        let Some(mut all) = ranges.next() else { return self.schedule.excluded(after, until) };
+        ranges.for_each(|range| all.extend(range));
+        let more = self.inner_next(all.last).filter(|next| *next <= until);
+        if more.is_some_and(|next| self.excluded_by(next).is_some()) {
+            // The steps are used up.
+            all.count = None;
+        }
+        if let Some(inner) = self.schedule.excluded(after, until) {
+            all.count = all.count.zip(inner.count).map(|(count, more)| count + more);
+            (all.first, all.last) = (all.first.min(inner.first), all.last.max(inner.last));
+        }
+        Some(all)
     }
 
     fn definition(&self) -> Option<String> {
@@ -181,54 +222,53 @@ impl<S: Schedule> Schedule for Filtered<S> {
     fn notes(&self, after: Time, until: Time) -> Vec<Note> {
         let mut notes = self.schedule.notes(after, until);
         let mut runs: Vec<LeftOut> = Vec::new();
-        let mut at = after;
-        let mut is_in_a_row = false;
-        for _ in 0..MOST_STEPS {
-            let Some(next) = self.inner_next(at).filter(|next| *next <= until) else { break };
-            let Some((rule, mut stretch)) = self.excluded(next) else {
-                (at, is_in_a_row) = (next, false);
-                continue;
-            };
-            stretch.until = stretch.until.min(until + MILLISECOND);
-            at = self.last_of(next, &stretch);
-            let more = self.schedule.count(next, at);
+        for more in self.left_out(after, until) {
             let is_full = runs.len() == MOST_NOTES;
             match runs.last_mut() {
-                Some(run) if is_in_a_row && run.rule == rule => {
-                    run.last = at;
-                    run.count = run.count.zip(more).map(|(count, more)| count + more + 1);
+                Some(run) if more.is_in_a_row && run.rule == more.rule => {
+                    run.range.extend(more.range)
                 }
                 _ if is_full => break,
-                _ => {
-                    runs.push(LeftOut {
-                        rule,
-                        first: next,
-                        last: at,
-                        count: more.map(|more| more + 1),
-                    });
-                }
+                _ => runs.push(more),
             }
-            is_in_a_row = true;
         }
         notes.extend(runs.iter().map(|run| {
-            let reason = self.rules[run.rule].reason(run.first, run.last, &self.clock);
-            Note::new(run.first, NoteReason::Excluded, format!("{run}: {reason}"))
+            let reason = self.rules[run.rule].reason(run.range.first, run.range.last, &self.clock);
+            Note::new(run.range.first, NoteReason::Excluded, format!("{}: {reason}", run.range))
         }));
         notes.sort_by_key(|note| note.at);
         notes
     }
 }
 
-/// Excluded occurrences in a row.
+/// Excluded occurrences of one stretch, or of several in a row.
 struct LeftOut {
     rule: usize,
-    first: Time,
-    last: Time,
-    /// `None`: counting them would take too long.
-    count: Option<u64>,
+    range: Excluded,
+    /// No occurrence is between them and the excluded ones before.
+    is_in_a_row: bool,
 }
 
-impl fmt::Display for LeftOut {
+/// A range of occurrences that a calendar excludes: the result of [`Schedule::excluded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excluded {
+    /// The first of them.
+    pub first: Time,
+    /// The last of them.
+    pub last: Time,
+    /// Their number; `None`: counting them would take too long.
+    pub count: Option<u64>,
+}
+
+impl Excluded {
+    /// Adds the occurrences of a later range.
+    fn extend(&mut self, later: Self) {
+        self.last = later.last;
+        self.count = self.count.zip(later.count).map(|(count, more)| count + more);
+    }
+}
+
+impl fmt::Display for Excluded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (shown(self.first), shown(self.last));
         match self.count {

@@ -5,7 +5,13 @@ use allora_schedule::{
     next_n, parse,
 };
 use chrono::{TimeDelta, Timelike};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 fn time(text: &str) -> Time {
     text.parse().unwrap()
@@ -174,6 +180,65 @@ fn explain_shows_what_is_left_out_and_why() {
     let reasons: Vec<NoteReason> =
         nightly.notes(from, until).into_iter().map(|note| note.reason).collect();
     assert_eq!(reasons, [NoteReason::Moved, NoteReason::Excluded]);
+}
+
+#[test]
+fn what_is_excluded_between_two_occurrences_is_one_range() {
+    let christmas = ("2026-12-25T09:00:00Z", "2026-12-26T09:00:00Z", Some(2));
+    for (text, after, expected) in [
+        ("0 9 * * *; except 2026-12-25 2026-12-26", "2026-12-24T09:00:00Z", Some(christmas)),
+        (
+            "0 9 * * *; except 2026-12-25; except 2026-12-26",
+            "2026-12-24T09:00:00Z",
+            Some(christmas),
+        ),
+        ("0 9 * * *; except 2026-12-25 2026-12-26", "2026-12-23T09:00:00Z", None),
+        ("0 9 * * *", "2026-12-24T09:00:00Z", None),
+        (
+            "* * * * * *; only-within 9:00-17:00",
+            "2026-01-05T16:59:59Z",
+            Some(("2026-01-05T17:00:00Z", "2026-01-06T08:59:59Z", Some(16 * 3_600))),
+        ),
+        (
+            "*/30 * * * *; except 0 * * * *",
+            "2026-01-05T16:30:00Z",
+            Some(("2026-01-05T17:00:00Z", "2026-01-05T17:00:00Z", Some(1))),
+        ),
+    ] {
+        let schedule = parse(text).unwrap();
+        let after = time(after);
+        let found = schedule.excluded(after, schedule.next_at(after).unwrap());
+        let found = found.map(|it| (it.first, it.last, it.count));
+        let expected = expected.map(|(first, last, count)| (time(first), time(last), count));
+        assert_eq!(found, expected, "{text}");
+    }
+    // A calendar around a calendar.
+    let dates = |text| Dates::parse(text).unwrap();
+    let daily = cron("0 9 * * *").unwrap();
+    let daily = Box::new(daily.except(dates("2026-12-25"))) as Box<dyn Schedule>;
+    let daily = daily.except(dates("2026-12-26"));
+    let found = daily.excluded(time("2026-12-24T09:00:00Z"), time("2026-12-27T09:00:00Z")).unwrap();
+    assert_eq!(
+        (found.first, found.last, found.count),
+        (time(christmas.0), time(christmas.1), Some(2))
+    );
+}
+
+#[test]
+fn what_a_schedule_cannot_count_is_searched_in_a_bounded_number_of_calls() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let seconds = move |after: Time| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Some(after + TimeDelta::seconds(1))
+    };
+    let office = seconds.only_within("9:00-17:00", "UTC").unwrap();
+    let (evening, morning) = (time("2026-01-05T16:59:59Z"), time("2026-01-06T09:00:00Z"));
+    let found = office.excluded(evening, morning).unwrap();
+    assert_eq!((found.first, found.count), (evening + TimeDelta::seconds(1), None));
+    assert!(calls.load(Ordering::Relaxed) <= 10_001, "{calls:?}");
+    let found = office.excluded(evening, time("2026-01-05T17:00:05Z")).unwrap();
+    assert_eq!(found.count, Some(6));
 }
 
 #[test]

@@ -127,6 +127,7 @@ mod tests {
             NotRunReason::Window,
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
+            NotRunReason::Calendar,
         ] {
             let range = HistoryEntry { reason: Some(reason), count: None, ..range() };
             assert_eq!(decode_entry(&encode_entry(&range)), Ok(range));

@@ -1,7 +1,10 @@
 //! Drift, catch-up, overlap, bounds, restarts, fairness and cost.
 
 use crate::support::{Lab, Seat, at, ms, secs};
-use allora_core::{Builder, CatchUp, Event, JobSpec, Overlap, every};
+use allora_core::{
+    Builder, CatchUp, Event, JobSpec, Overlap, Retry, Schedule, backend::NotRunReason, every,
+};
+use std::time::Duration;
 
 #[test]
 fn every_does_not_drift_in_ten_thousand_occurrences() {
@@ -29,6 +32,73 @@ fn asleep(policy: impl FnOnce(JobSpec) -> JobSpec, ran: &[f64], story: &[&str]) 
     lab.until(665.0);
     assert_eq!(lab.ran("job"), ran);
     assert_eq!(lab.story("job"), story);
+}
+
+/// Every minute, but not from the second to the fourth.
+fn with_a_gap() -> impl Schedule {
+    every(secs(60)).phase(Duration::ZERO).blackout(at(120.0), at(300.0))
+}
+
+#[test]
+fn what_a_calendar_excludes_is_recorded_once_as_a_range() {
+    let story = ["succeeded 60", "skipped 120-240 3", "succeeded 300", "succeeded 360"];
+    for is_repeated in [false, true] {
+        let lab = Lab::new(1);
+        // On three nodes, of which each may be the one that claims.
+        for _ in 0..3 {
+            lab.start(|seat, b| {
+                let spec = seat.job(with_a_gap(), ms(10));
+                b.add("job", if is_repeated { spec.at_least_once(secs(30)) } else { spec })
+            });
+        }
+        lab.until(365.0);
+        assert_eq!(lab.story("job"), story);
+        let entry = &lab.past("job")[1];
+        assert_eq!(entry.reason, Some(NotRunReason::Calendar));
+        // What the history has is no part of the record.
+        assert_eq!((lab.state("job").counters.started, lab.state("job").counters.skipped), (3, 0));
+    }
+    // A stored schedule, which the store finds and claims itself.
+    let lab = Lab::new(2);
+    let text = "@every 1m; blackout 2026-01-01T00:02:00Z/2026-01-01T00:05:00Z; at-least-once 30s";
+    lab.store("job", "mail", text);
+    lab.start(|seat, b| b.kind("mail", seat.handler(ms(10), |_| Ok(()))));
+    lab.until(365.0);
+    assert_eq!(lab.story("job"), story);
+}
+
+#[test]
+fn a_failed_run_is_followed_by_one_entry_of_the_calendar() {
+    let lab = Lab::new(1);
+    lab.start(|seat, b| {
+        let spec = seat.work(with_a_gap(), ms(10), |run| match run.attempt() {
+            1 | 2 => Err("not yet".into()),
+            _ => Ok(()),
+        });
+        b.add("job", spec.at_least_once(secs(30)).retry(Retry::up_to(3, secs(1))))
+    });
+    lab.until(250.0);
+    assert_eq!(lab.story("job")[2..], ["succeeded 60", "skipped 120-240 3"]);
+}
+
+#[test]
+fn what_is_excluded_among_missed_occurrences_is_an_entry_of_its_own() {
+    let lab = Lab::new(2);
+    let gap = || every(secs(60)).phase(Duration::ZERO).blackout(at(300.0), at(420.0));
+    let member = lab.start(|seat, b| {
+        let b = b.add("job", seat.job(gap(), ms(10)));
+        b.add("never", seat.job(gap(), ms(10)).catch_up(CatchUp::None).window(secs(5)))
+    });
+    lab.until(65.0);
+    member.node.pause();
+    lab.until(630.0);
+    member.node.resume();
+    lab.until(665.0);
+    let run =
+        ["succeeded 60", "missed 120-540 6", "succeeded 600", "skipped 300-360 2", "succeeded 660"];
+    assert_eq!(lab.story("job"), run);
+    let none = ["succeeded 60", "missed 120-600 7", "skipped 300-360 2", "succeeded 660"];
+    assert_eq!(lab.story("never"), none);
 }
 
 #[test]
