@@ -1,7 +1,7 @@
 //! Runs that are completed, and schedules that are created, inside the application's own transaction.
 
 use crate::{
-    Sql, System,
+    Sql,
     client::{decides, read_rows, retry},
     driver::{Conn, Statement, Value},
     encoding::{history_columns, plausible},
@@ -171,12 +171,17 @@ impl Sql {
         Ok(Ok(()))
     }
 
-    /// The statement that completes a run, for a transaction of a driver other than `sqlx`, such as
-    /// tokio-postgres, diesel or SeaORM. PostgreSQL only.
+    /// The statements that complete a run, for a transaction of a driver other than `sqlx`, such as
+    /// tokio-postgres, mysql_async, rusqlite, diesel or SeaORM.
     ///
-    /// Run it last in the transaction. It returns one row if the run is completed with the commit. If it
-    /// returns none, the record has changed since the call, such as by an extension of the lease: ask for
-    /// another statement and run that, in the same transaction. `LeaseLost` ends this.
+    /// Run the statement last in the transaction. If it returns a row, run the statements of
+    /// [`then`](RawStatement::then), in their order: none on PostgreSQL, some on MySQL and SQLite. The run
+    /// is completed with the commit. If it returns no row, the record has changed since the call, such as
+    /// by an extension of the lease: call this again and run the new statement, in the same transaction.
+    /// `LeaseLost` ends this. The transaction is as in [`complete_in`](Self::complete_in).
+    ///
+    /// On SQLite, the call reads through another connection, which a transaction in WAL mode does not
+    /// block.
     ///
     /// ```no_run
     /// use allora_sql::{Param, sqlx};
@@ -186,7 +191,7 @@ impl Sql {
     /// loop {
     ///     let completion = store.completion(&run).await?;
     ///     // With tokio-postgres: `params` is a `Vec<&(dyn ToSql + Sync)>` of the same values, and
-    ///     // `tx.query(&completion.sql, &params)` returns the rows.
+    ///     // `tx.query(&completion.sql, &params)` returns the rows. `completion.then` is empty.
     ///     let mut query = sqlx::query(sqlx::AssertSqlSafe(completion.sql));
     ///     for param in completion.params {
     ///         query = match param {
@@ -204,20 +209,14 @@ impl Sql {
     /// ```
     ///
     /// # Errors
-    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted; `Unsupported`
-    /// on another database, where [`complete_in`](Self::complete_in) takes a connection of `sqlx`;
-    /// `Unavailable`. After an error roll back.
+    /// `LeaseLost` if another claim took the occurrence; `NotFound` if the job was deleted; `Invalid` if
+    /// its record cannot be read; `Unavailable`. After an error roll back.
     ///
     /// # Cancel safety
     /// Reads only.
     pub async fn completion(&self, run: &Run) -> Result<RawStatement> {
         const OP: &str = "completion";
         let client = &*self.client;
-        if client.place.system != System::Postgres {
-            let text = "there is one statement for a completion on PostgreSQL only; use \
-                        `complete_in` with a connection of sqlx";
-            return Err(Error::new(ErrorKind::Unsupported, text).op(OP));
-        }
         let (operation, name) = (run.complete(), run.name());
         let read = client.read(OP, client.dialect.load(&[name])).await?;
         let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
@@ -241,9 +240,14 @@ impl Sql {
         let mut write = write_of(name, version, Some(&before), &after);
         write.history = history.take().iter().map(history_columns).collect();
         client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
-        let statement = client.dialect.flavour.write(&client.dialect, &[write]);
-        let none = || Error::new(ErrorKind::Other, "this database has no such statement").op(OP);
-        Ok(RawStatement::of(statement.ok_or_else(none)?))
+        let writes = [write];
+        if let Some(statement) = client.dialect.flavour.write(&client.dialect, &writes) {
+            return Ok(RawStatement::of(statement));
+        }
+        let [write] = &writes;
+        let lock = client.dialect.lock_version(write.id.unwrap_or_default(), write.read_version);
+        let then = client.dialect.put(&writes).into_iter().map(RawStatement::of).collect();
+        Ok(RawStatement { then, ..RawStatement::of(lock) })
     }
 
     /// Applies the end of a run to its record, which is locked until the end of the transaction.
@@ -339,26 +343,29 @@ fn completed(op: &'static str, run: &Run, reply: Reply) -> Result {
     }
 }
 
-/// A statement for PostgreSQL, with the values of `$1`, `$2` and so on.
+/// A statement with the values of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawStatement {
-    /// The text. The types of its parameters follow from it.
+    /// The text. Its parameters are `$1`, `$2` and so on on PostgreSQL, and `?` on MySQL and SQLite. Their
+    /// types follow from it.
     pub sql: String,
     /// The values of the parameters, in their order.
     pub params: Vec<Param>,
+    /// The statements to run after it if it returns a row. They return none. Empty on PostgreSQL.
+    pub then: Vec<RawStatement>,
 }
 
-/// The value of a parameter, by its type in PostgreSQL.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// `int8`.
+    /// `int8` of PostgreSQL, `BIGINT` of MySQL, `INTEGER` of SQLite.
     BigInt(Option<i64>),
-    /// `bytea`.
+    /// `bytea` of PostgreSQL, `VARBINARY` of MySQL, `BLOB` of SQLite.
     Bytea(Option<Vec<u8>>),
-    /// `int8[]`.
+    /// `int8[]`, on PostgreSQL only.
     BigIntArray(Vec<Option<i64>>),
-    /// `bytea[]`.
+    /// `bytea[]`, on PostgreSQL only.
     ByteaArray(Vec<Option<Vec<u8>>>),
 }
 
@@ -371,11 +378,11 @@ impl RawStatement {
             Value::Blobs(values) => Param::ByteaArray(values),
         };
         let params = statement.args.into_iter().map(param).collect();
-        Self { sql: statement.sql.as_str().to_owned(), params }
+        Self { sql: statement.sql.as_str().to_owned(), params, then: Vec::new() }
     }
 
     /// The statement of a run that is completed already: it changes nothing, and returns one row.
     fn repetition() -> Self {
-        Self { sql: "SELECT 1".to_owned(), params: Vec::new() }
+        Self { sql: "SELECT 1".to_owned(), params: Vec::new(), then: Vec::new() }
     }
 }

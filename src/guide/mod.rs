@@ -6,6 +6,7 @@
 //! | What do I set before production? | [`production`] |
 //! | How do I see that everything runs? | [`monitoring`] |
 //! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
+//! | How do I keep the schedules of my customers? | [`stored_schedules`] |
 //! | How do I test my jobs? | [`testing`] |
 //! | How do I write a job type or a schedule of my own? | [`writing_a_job_type`] |
 //! | How do I write a store? | [`writing_a_store`] |
@@ -19,6 +20,8 @@ pub mod migrating {}
 pub mod monitoring {}
 #[doc = include_str!("production.md")]
 pub mod production {}
+#[doc = include_str!("stored_schedules.md")]
+pub mod stored_schedules {}
 #[doc = include_str!("testing.md")]
 pub mod testing {}
 #[doc = include_str!("troubleshooting.md")]

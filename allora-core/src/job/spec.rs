@@ -94,6 +94,9 @@ impl JobSpec {
 
     /// The policy for an at-most-once occurrence that is due while the previous run is active, on
     /// any node. Default: both run at the same time.
+    ///
+    /// The runs of an [at-least-once](Self::at_least_once) job never overlap: `build` rejects this
+    /// setting for it.
     pub fn overlap(self, policy: Overlap) -> Self {
         self.set(|settings| settings.overlap = policy)
     }

@@ -129,6 +129,16 @@ impl Dialect {
         Statement::new(text, vec![Value::bytes(name)], b"ii")
     }
 
+    /// Locks the state of the record with this key if it has this version, and reads the key.
+    pub(crate) fn lock_version(&self, id: i64, version: i64) -> Statement {
+        let mut text = format!("SELECT s.id FROM {}_state s WHERE s.id = ", self.prefix);
+        self.flavour.placeholder(&mut text, 1);
+        text.push_str(" AND s.version = ");
+        self.flavour.placeholder(&mut text, 2);
+        text.push_str(self.flavour.for_update());
+        Statement::new(text, vec![Value::int(id), Value::int(version)], b"i")
+    }
+
     /// Reads one record without its data.
     pub(crate) fn load_bare(&self, id: i64) -> Statement {
         let mut text = format!(

@@ -21,7 +21,7 @@ on_every_database! {
     a_completion_that_was_rolled_back_did_not_happen
     a_zombie_is_refused
     a_schedule_is_created_with_the_applications_own_transaction
-    a_raw_statement_completes_a_run_on_postgresql
+    raw_statements_complete_a_run
 }
 
 /// A transaction of the job's own, with one effect in it and the finish.
@@ -210,46 +210,65 @@ async fn a_schedule_is_created_with_the_applications_own_transaction(place: Plac
     assert_eq!(again.definition, beside.definition);
 }
 
-async fn a_raw_statement_completes_a_run_on_postgresql(place: Place) {
-    if !place.url.starts_with("postgres") {
-        once(&place, async |store, run| {
-            let refused = store.completion(run).await.unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Unsupported);
-            Ok(())
-        })
-        .await;
-        return;
-    }
-    prepared(&place).await;
-    let raw = async |run: &Run, statement: &RawStatement, end: &'static str| {
-        let mut conn = PgConnection::connect(&place.url).await.unwrap();
-        conn.execute("BEGIN").await.unwrap();
-        let insert = format!("INSERT INTO {}_effect VALUES ({})", place.prefix, run.fence());
+/// Runs the statements of a completion, and an effect before them, as an application without `complete_in`
+/// does. Returns the number of rows of the first one.
+macro_rules! run_raw {
+    ($conn:ty, $begin:literal, $place:ident, $fence:expr, $raw:ident, $end:ident, $query:ident $(, $arrays:pat => $bound:expr)*) => {{
+        let mut conn = <$conn>::connect(&$place.url).await.unwrap();
+        conn.execute($begin).await.unwrap();
+        let insert = format!("INSERT INTO {}_effect VALUES ({})", $place.prefix, $fence);
         conn.execute(AssertSqlSafe(insert)).await.unwrap();
-        let mut query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
-        for param in statement.params.clone() {
-            query = match param {
-                Param::BigInt(value) => query.bind(value),
-                Param::Bytea(value) => query.bind(value),
-                Param::BigIntArray(values) => query.bind(values),
-                Param::ByteaArray(values) => query.bind(values),
-            };
+        let mut rows = None;
+        for statement in std::iter::once($raw).chain(&$raw.then) {
+            let mut $query = sqlx::query(AssertSqlSafe(statement.sql.clone()));
+            for param in statement.params.clone() {
+                $query = match param {
+                    Param::BigInt(value) => $query.bind(value),
+                    Param::Bytea(value) => $query.bind(value),
+                    $($arrays => $bound,)*
+                };
+            }
+            let found = $query.fetch_all(&mut conn).await.unwrap().len();
+            if *rows.get_or_insert(found) == 0 {
+                break;
+            }
         }
-        let rows = query.fetch_all(&mut conn).await.unwrap().len();
-        conn.execute(end).await.unwrap();
-        rows
-    };
+        conn.execute($end).await.unwrap();
+        rows.unwrap()
+    }};
+}
+
+async fn raw(place: &Place, run: &Run, raw: &RawStatement, end: &'static str) -> usize {
+    let fence = run.fence();
+    if place.url.starts_with("postgres") {
+        assert!(raw.then.is_empty());
+        run_raw!(PgConnection, "BEGIN", place, fence, raw, end, query,
+            Param::BigIntArray(values) => query.bind(values),
+            Param::ByteaArray(values) => query.bind(values))
+    } else if place.url.starts_with("mysql") {
+        run_raw!(MySqlConnection, "START TRANSACTION", place, fence, raw, end, query,
+            Param::BigIntArray(_) | Param::ByteaArray(_) => panic!("it has no arrays"))
+    } else {
+        run_raw!(SqliteConnection, "BEGIN IMMEDIATE", place, fence, raw, end, query,
+            Param::BigIntArray(_) | Param::ByteaArray(_) => panic!("it has no arrays"))
+    }
+}
+
+async fn raw_statements_complete_a_run(place: Place) {
+    prepared(&place).await;
     let state = once(&place, async |store, run| {
         let old = store.completion(run).await?;
         // The record changes: the statement of before does nothing.
         run.heartbeat().await?;
-        assert_eq!(raw(run, &old, "ROLLBACK").await, 0);
+        assert_eq!(raw(&place, run, &old, "ROLLBACK").await, 0);
         let statement = store.completion(run).await?;
-        assert_eq!(raw(run, &statement, "ROLLBACK").await, 1);
+        assert_eq!(raw(&place, run, &statement, "ROLLBACK").await, 1);
         assert_eq!(get(store, run.name()).await?.leases.len(), 1);
-        assert_eq!(raw(run, &statement, "COMMIT").await, 1);
+        assert_eq!(raw(&place, run, &statement, "COMMIT").await, 1);
         let state = get(store, run.name()).await?;
         assert_eq!((state.leases.len(), state.counters.succeeded), (0, 1));
+        // A completed run is completed by a statement that changes nothing.
+        assert!(store.completion(run).await?.then.is_empty());
         Ok(())
     })
     .await;
