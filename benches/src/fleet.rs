@@ -8,13 +8,15 @@ use crate::{node::KIND, report::at as quantile};
 use allora_core::{
     Backend, CatchUp, Run, Scheduler, Time, at, cron, every, job,
     stored::{Condition, Filter, Schedules, StoredSchedule},
+    time::whole_millis,
 };
 use chrono::TimeDelta;
 use futures::future::join_all;
 use std::{
     fmt,
+    ops::Range,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -24,9 +26,8 @@ use tokio::time::Sleep;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The number of jobs.
 pub const JOBS: usize = 1_000;
-/// As many as apalis-redis can have waiting: its script moves all that is due in one command, of
-/// which Redis' Lua refuses more than some 8 000 arguments.
-pub(crate) const WAITING: u64 = 7_000;
+/// The number of schedules that wait to be run once.
+const WAITING: u64 = 7_000;
 /// When what is not done then is not waited for.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -35,7 +36,7 @@ fn wall() -> Time {
 }
 
 /// The output of `meanwhile`, during which these schedulers run.
-async fn during<T>(schedulers: Vec<Scheduler>, meanwhile: impl Future<Output = T>) -> T {
+pub async fn during<T>(schedulers: Vec<Scheduler>, meanwhile: impl Future<Output = T>) -> T {
     let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
     let running: Vec<_> =
         schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
@@ -183,58 +184,123 @@ pub async fn at_once<B: Backend>(prepares: B, store: B, count: u64) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
+/// Stored schedules that are all due once at one instant, and the workers' limit of active runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    /// The number of schedules.
+    pub count: u64,
+    /// The concurrency of each worker, and so the most that it claims at once.
+    pub concurrency: usize,
+}
+
 /// The time and the processor time that workers needed for all that was due.
 #[derive(Debug)]
 pub struct Done<T> {
-    /// From the start of the workers until the last run was completed.
+    /// From the instant at which all were due until the last run had started.
+    pub started: Duration,
+    /// From that instant until the last completion was acknowledged and the workers had stopped.
     pub took: Duration,
-    /// The output of the caller's function when the workers started.
+    /// The output of the caller's function just before the instant.
     pub before: T,
     /// The same at the end.
     pub after: T,
 }
 
-/// Has so many stored schedules that are due at once run by one scheduler with a concurrency of a
-/// thousand for each of `stores`, and waits for the last completion. `prepares` adds them.
+/// The time between the start of the workers and the instant of the burst.
+const LEAD: Duration = Duration::from_millis(400);
+/// The time before the instant at which the caller's function is called.
+const JUST_BEFORE: Duration = Duration::from_millis(30);
+
+/// Has a burst run by one worker for each of `stores`, and waits for the last completion. The workers
+/// are idle when the instant comes. `prepares` adds the schedules.
 ///
 /// # Panics
 /// If they are not all run once and completed.
 pub async fn work_off_with<B: Backend, T>(
     prepares: B,
     stores: Vec<B>,
-    count: u64,
+    burst: Burst,
     usage: impl Fn() -> T,
 ) -> Done<T> {
+    let Burst { count, concurrency } = burst;
     let schedules = Schedules::new(prepares).unwrap();
-    for stored in Backlog::Once.stored(count).chunks(5_000) {
-        let added = schedules.add_all(stored).await.unwrap();
-        added.into_iter().for_each(|one| drop(one.unwrap()));
-    }
-    let runs: Arc<AtomicU64> = Arc::default();
-    let schedulers: Vec<_> = stores.into_iter().map(|store| worker(store, &runs)).collect();
-    let (before, begun) = (usage(), Instant::now());
+    let due = add_before_due(&schedules, count).await;
+    let (runs, last): (Arc<AtomicU64>, Arc<OnceLock<Instant>>) = Default::default();
+    let worker = |store| {
+        let (runs, last) = (runs.clone(), last.clone());
+        let run = async move |_: Run| {
+            if runs.fetch_add(1, Ordering::Relaxed) + 1 == count {
+                last.get_or_init(Instant::now);
+            }
+        };
+        Scheduler::builder(store).concurrency(concurrency).kind(KIND, run).build().unwrap()
+    };
+    let schedulers: Vec<_> = stores.into_iter().map(worker).collect();
+    let until = |at: Time| tokio::time::sleep((at - wall()).to_std().unwrap_or_default());
     let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
+    // If adding took longer than expected, the start of the workers counts instead of the instant.
+    let mut begun = Instant::now();
     let running: Vec<_> =
         schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
+    until(due - JUST_BEFORE).await;
+    let before = usage();
+    if due > wall() {
+        until(due).await;
+        begun = Instant::now() - (wall() - due).to_std().unwrap_or_default();
+    }
     while runs.load(Ordering::Relaxed) < count && begun.elapsed() < 4 * LONGEST {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // A scheduler stops when its ends are in the store.
+    // A scheduler stops when its completions are in the store.
     handles.iter().for_each(|handle| handle.stop());
     for stopped in join_all(running).await {
         stopped.unwrap();
     }
     let (took, after) = (begun.elapsed(), usage());
     assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
+    // Without those behind them, of which there may be a million.
     let filter = Filter::default().kind(KIND).condition(Condition::Ended);
-    let ended = schedules.list(filter, None, usize::try_from(count).unwrap() + 1).await.unwrap();
+    let ended = schedules.list(filter, None, usize::try_from(count).unwrap()).await.unwrap();
     assert_eq!(ended.len() as u64, count, "not every run was completed");
-    Done { took, before, after }
+    let started = last.get().unwrap().saturating_duration_since(begun);
+    Done { started, took, before, after }
+}
+
+/// Adds schedules that are all due once at one instant, and returns it. The first few are due in a
+/// year: their speed shows how far away the instant has to be.
+async fn add_before_due(schedules: &Schedules, count: u64) -> Time {
+    const FEW: u64 = 300;
+    let begun = Instant::now();
+    add_later(schedules, "few", 0..FEW).await;
+    let all = begun.elapsed().mul_f64(1.3 * count as f64 / FEW as f64);
+    let due = whole_millis(wall() + LEAD + all);
+    let once = |i| {
+        let stored = StoredSchedule::new(format!("once-{i}"), KIND, at(due)).starting(due);
+        stored.at_least_once(Duration::from_secs(60))
+    };
+    let stored: Vec<_> = (0..count).map(once).collect();
+    add_chunks(schedules, &stored).await;
+    due
+}
+
+/// Adds schedules that are due in a year. A name behind `once` keeps them out of the check that all
+/// of a burst was completed.
+pub async fn add_later(schedules: &Schedules, name: &str, which: Range<u64>) {
+    let due = whole_millis(wall() + 365 * DAY);
+    let later =
+        |i| StoredSchedule::new(format!("{name}-{i:07}"), KIND, at(due)).data_bytes(*b"later");
+    add_chunks(schedules, &which.map(later).collect::<Vec<_>>()).await;
+}
+
+async fn add_chunks(schedules: &Schedules, stored: &[StoredSchedule]) {
+    for stored in stored.chunks(5_000) {
+        let added = schedules.add_all(stored).await.unwrap();
+        added.into_iter().for_each(|one| drop(one.unwrap()));
+    }
 }
 
 async fn add(schedules: &Schedules, backlog: Backlog, count: u64) {
-    let added = schedules.add_all(&backlog.stored(count)).await.unwrap();
-    added.into_iter().for_each(|one| drop(one.unwrap()));
+    add_chunks(schedules, &backlog.stored(count)).await;
 }
 
 /// A scheduler that counts its runs of the stored schedules.
@@ -248,7 +314,7 @@ fn worker<B: Backend>(store: B, runs: &Arc<AtomicU64>) -> Scheduler {
 
 /// The runs a second of the [`WAITING`], from the first that are seen to the last, so that the poll
 /// interval does not count.
-pub(crate) async fn work_off(runs: &AtomicU64) -> f64 {
+async fn work_off(runs: &AtomicU64) -> f64 {
     let done = || runs.load(Ordering::Relaxed);
     let end = Instant::now() + LONGEST;
     while done() == 0 && Instant::now() < end {

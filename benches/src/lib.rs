@@ -3,7 +3,6 @@
 pub mod fleet;
 pub mod node;
 pub mod ordinary;
-pub mod peers;
 pub mod process;
 pub mod report;
 pub mod server;

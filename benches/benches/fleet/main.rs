@@ -84,7 +84,8 @@ async fn measure<B: Backend>(
     let server = std::env::var("ALLORA_BENCH_SERVER_PID").ok();
     let server = server.map(|pid| pid.parse().unwrap());
     let all = || (process::cpu(), server.map(process::cpu_of_tree));
-    let done = fleet::work_off_with(prepares, stores, count, all).await;
+    let burst = fleet::Burst { count, concurrency: fleet::JOBS };
+    let done = fleet::work_off_with(prepares, stores, burst, all).await;
     let each = |before: std::time::Duration, after: std::time::Duration| {
         (after - before).as_secs_f64() * 1e6 / count as f64
     };

@@ -4,7 +4,6 @@ use crate::raw::{PREFIX, Raw, Table, clear, info};
 use allora_benches::{
     fleet::{self, Backlog, Due, MINUTE},
     node::{Delivery, Node, Tally, create, register},
-    peers,
     report::{median, percent, rate},
     server::redis::commands,
 };
@@ -142,7 +141,7 @@ pub(crate) async fn counts(url: &str) {
     clear(url).await;
 }
 
-/// Whole schedulers that run what waits, at least once, beside the peer.
+/// Whole schedulers that run what waits, at least once.
 pub(crate) async fn backlog(url: &str) {
     println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
     for backlog in Backlog::ALL {
@@ -155,12 +154,6 @@ pub(crate) async fn backlog(url: &str) {
         println!("| allora, {backlog} | {} |", ours.join(" | "));
     }
     clear(url).await;
-    let mut peer = Vec::new();
-    for nodes in [1, NODES] {
-        peer.push(rate(peers::redis(url, PREFIX, nodes).await));
-        clear(url).await;
-    }
-    println!("| apalis-redis 1.0 | {} |", peer.join(" | "));
 }
 
 /// The lateness of the runs of many jobs.

@@ -1,6 +1,6 @@
 //! The measured figures: firings, lateness, processor time, memory.
 
-use crate::load::{Load, MEASURED};
+use crate::load::{Load, measured};
 use allora_benches::process::{cpu, memory};
 use std::{
     fmt,
@@ -48,19 +48,19 @@ impl Measuring {
     /// Measures for a while, from a full second on, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
         // A million jobs are registered in some seconds, which are not what is measured.
-        let warm_up = if self.probe.load == Load::Idle { 15 } else { 2 };
+        let warm_up = if self.probe.jobs > 100_000 { 15 } else { 2 };
         tokio::time::sleep(Duration::from_secs(warm_up)).await;
         let into = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
         // Between two instants: half a second before the next.
         tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))
             .await;
         LATE.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
-        let cpu_before = cpu();
-        tokio::time::sleep(MEASURED).await;
-        let cpu = (cpu() - cpu_before).as_secs_f64() / MEASURED.as_secs_f64();
+        let (cpu_before, measured) = (cpu(), measured());
+        tokio::time::sleep(measured).await;
+        let cpu = (cpu() - cpu_before).as_secs_f64() / measured.as_secs_f64();
         let late: Vec<u32> = LATE.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let Probe { load, jobs, memory: before, .. } = self.probe;
-        let expected = if load == Load::Idle { 0 } else { jobs as u64 * MEASURED.as_secs() };
+        let expected = if load == Load::Idle { 0 } else { jobs as u64 * measured.as_secs() };
         let per_job = memory().saturating_sub(before) / jobs as u64;
         Figures { expected, late, cpu, per_job, added: self.added }
     }
@@ -78,9 +78,28 @@ impl Figures {
     pub(crate) const HEADER: &str =
         "fired | late p50 ms | late p99 ms | late max ms | CPU s/s | bytes a job | added in s";
 
+    fn fired(&self) -> u64 {
+        self.late.iter().map(|n| u64::from(*n)).sum()
+    }
+
+    /// One line of JSON.
+    ///
+    /// # Panics
+    /// If not all jobs fired as often as they were due, but for a hundredth, which may be late at the
+    /// begin or the end of the measurement.
+    pub(crate) fn json(&self) -> String {
+        let (fired, expected, bytes) = (self.fired(), self.expected, self.per_job);
+        assert!(fired.abs_diff(expected) <= expected / 100, "{fired} of {expected} firings");
+        if expected == 0 {
+            return format!(r#"{{"bytes_per_job":{bytes}}}"#);
+        }
+        let (p50, p99) = (self.late(0.5), self.late(0.99));
+        let cpu_us = self.cpu * 1e6 * measured().as_secs_f64() / expected as f64;
+        format!(r#"{{"p50_ms":{p50},"p99_ms":{p99},"cpu_us":{cpu_us},"bytes_per_job":{bytes}}}"#)
+    }
+
     fn late(&self, part: f64) -> f64 {
-        let all: u64 = self.late.iter().map(|n| u64::from(*n)).sum();
-        let rank = (all as f64 * part).ceil() as u64;
+        let rank = (self.fired() as f64 * part).ceil() as u64;
         let mut seen = 0;
         let bucket = self.late.iter().position(|n| {
             seen += u64::from(*n);
@@ -92,7 +111,7 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fired: u64 = self.late.iter().map(|n| u64::from(*n)).sum();
+        let fired = self.fired();
         if self.expected == 0 {
             write!(f, "– | – | – | – |")?;
         } else {

@@ -1,6 +1,6 @@
 //! The loads of the schedulers.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 /// When jobs are due.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,8 +13,13 @@ pub(crate) enum Load {
     Idle,
 }
 
-/// The duration of a measurement.
-pub(crate) const MEASURED: Duration = Duration::from_secs(10);
+/// The duration of this process' measurements, if it is not that of [`measured`].
+pub(crate) static MEASURED: OnceLock<Duration> = OnceLock::new();
+
+/// The duration of a measurement. Default: 10 s.
+pub(crate) fn measured() -> Duration {
+    *MEASURED.get_or_init(|| Duration::from_secs(10))
+}
 
 impl Load {
     pub(crate) fn named(name: &str) -> Option<Self> {

@@ -1,7 +1,8 @@
 //! The cost of in-memory scheduling, beside a peer and beside a bare loop over a heap.
 //!
 //! `cargo bench -p allora-benches --bench scheduling` measures every scheduler in a process of its
-//! own and prints tables; `-- SCHEDULER LOAD JOBS` measures one and prints its figures.
+//! own and prints tables; `-- SCHEDULER LOAD JOBS` measures one and prints its figures; with a fourth
+//! word, the number of seconds, they are one line of JSON, as `cargo xtask bench` needs them.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
 #![allow(clippy::print_stdout, reason = "its tables are what it is for")]
@@ -12,9 +13,12 @@ mod load;
 mod rivals;
 
 use figures::Figures;
-use load::Load;
+use load::{Load, MEASURED};
 use rivals::RIVALS;
-use std::process::{Command, exit};
+use std::{
+    process::{Command, exit},
+    time::Duration,
+};
 
 /// The measurements: each load with these numbers of jobs.
 const PLAN: [(Load, &[usize]); 3] = [
@@ -27,18 +31,21 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.as_slice() {
         [] => PLAN.iter().for_each(|(load, jobs)| table(*load, jobs)),
-        [rival, load, jobs] => {
+        [rival, load, jobs, seconds @ ..] if seconds.len() < 2 => {
             let load = Load::named(load);
             let rival = RIVALS.iter().find(|known| known.name == rival);
             let (Some(load), Some(rival), Ok(jobs)) = (load, rival, jobs.parse()) else { usage() };
-            println!("{}", (rival.run)(load, jobs));
+            let [seconds] = seconds else { return println!("{}", (rival.run)(load, jobs)) };
+            let Ok(seconds) = seconds.parse() else { usage() };
+            MEASURED.get_or_init(|| Duration::from_secs(seconds));
+            println!("{}", (rival.run)(load, jobs).json());
         }
         _ => usage(),
     }
 }
 
 fn usage() -> ! {
-    println!("usage: scheduling [SCHEDULER spread|at-once|idle JOBS]");
+    println!("usage: scheduling [SCHEDULER spread|at-once|idle JOBS [SECONDS]]");
     exit(2);
 }
 

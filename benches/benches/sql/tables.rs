@@ -4,7 +4,6 @@ use crate::raw::{Raw, Table, name};
 use allora_benches::{
     fleet::{self, Backlog, Due, MINUTE},
     node::{Delivery, KIND, Node, Tally, now},
-    peers,
     report::{median, percent, rate},
     server::statements,
 };
@@ -139,7 +138,7 @@ pub(crate) async fn counts(raw: &Raw, url: &str) {
     raw.clear().await;
 }
 
-/// Whole schedulers that run what waits, at least once, beside the peer.
+/// Whole schedulers that run what waits, at least once.
 pub(crate) async fn backlog(raw: &Raw, url: &str) {
     println!("\n| whole workers | 1 | {NODES} |\n|---|---|---|");
     for backlog in Backlog::ALL {
@@ -152,13 +151,6 @@ pub(crate) async fn backlog(raw: &Raw, url: &str) {
         println!("| allora, {backlog} | {} |", ours.join(" | "));
     }
     raw.clear().await;
-    if matches!(raw, Raw::Postgres(_)) {
-        let mut peer = Vec::new();
-        for nodes in [1, NODES] {
-            peer.push(rate(peers::postgres(url, nodes).await));
-        }
-        println!("| apalis-postgres 1.0 | {} |", peer.join(" | "));
-    }
 }
 
 /// The lateness of the runs of many jobs.

@@ -1,0 +1,75 @@
+//! One measurement, made once: what `cargo xtask bench` runs in turn with all others.
+//!
+//! - `workers STORE NODES COUNT CONCURRENCY`: whole workers and a burst of stored schedules.
+//! - `raw STORE CONNECTIONS COUNT BATCH`: the same work by bare statements or scripts.
+//! - `late STORE NODES SECONDS`: the lateness of jobs in code that are due at one instant.
+//! - `stored STORE STORED COUNT`: a burst on one worker, beside so many other stored schedules; and
+//!   the time from `add` to the run.
+//! - `plots FILE FOLDER`: the plots of the file that `cargo xtask bench` writes.
+//!
+//! The stores are `memory`, `sqlite`, `postgres`, `mysql`, `redis` and `etcd`; the server is that of
+//! `ALLORA_TEST_POSTGRES_URL` and so on. `ALLORA_BENCH_SERVER_PID` is a process from which the server
+//! descends; without it the server's processor time is left out. The output is one line of JSON, an
+//! object of numbers. A measurement whose work was not completed panics and prints nothing to standard
+//! output.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot start says so")]
+#![allow(clippy::print_stdout, reason = "its line is what it is for")]
+#![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
+
+mod late;
+mod place;
+mod plots;
+mod raw;
+mod stored;
+mod workers;
+
+use place::Place;
+use serde_json::{Map, Value};
+
+/// Named numbers.
+type Figures = Map<String, Value>;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let words =
+        if words.is_empty() { vec!["workers", "memory", "1", "7000", "1000"] } else { words };
+    if let ["plots", file, folder] = words[..] {
+        return plots::draw(file.as_ref(), folder.as_ref());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let figures = runtime.block_on(measure(&words));
+    for (name, value) in &figures {
+        assert!(value.as_f64().is_some_and(f64::is_finite), "{name}: {value} is not a measurement");
+    }
+    println!("{}", Value::Object(figures));
+}
+
+async fn measure(words: &[&str]) -> Figures {
+    let number = |word: &str| -> usize {
+        word.parse().unwrap_or_else(|_| panic!("`{word}` is not a number"))
+    };
+    let [what, store, numbers @ ..] = words else { panic!("which store?") };
+    let numbers: Vec<usize> = numbers.iter().map(|word| number(word)).collect();
+    let place = Place::of(store);
+    place.clear().await;
+    let figures = match (*what, &numbers[..]) {
+        ("workers", [nodes, count, concurrency]) => {
+            workers::measure(&place, *nodes, *count as u64, *concurrency).await
+        }
+        ("raw", [connections, count, batch]) => {
+            raw::measure(&place, *connections, *count, *batch).await
+        }
+        ("late", [nodes, seconds]) => late::measure(&place, *nodes, *seconds).await,
+        ("stored", [stored, count]) => stored::measure(&place, *stored as u64, *count as u64).await,
+        _ => panic!("`{}` is not a measurement", words.join(" ")),
+    };
+    place.clear().await;
+    figures
+}
+
+/// A figure by its name.
+fn figure(name: &str, value: f64) -> (String, Value) {
+    (name.to_owned(), value.into())
+}
