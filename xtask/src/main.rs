@@ -30,7 +30,13 @@ cargo xtask COMMAND
   versions       the servers that the tests run on; an error if README names others
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests
-  bench [NAME]   all benches, or one
+  bench [--quick] [--peers] [--rounds N] [--store STORE,..]
+                 the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
+                 --quick   fewer rounds and smaller loads: about five minutes after the build
+                 --peers   builds and measures other schedulers, too
+                 --rounds  measurements of each figure (default: 7; quick: 3)
+                 --store   only these stores; prints the tables instead of writing the pages
+  bench NAME     one bench of the workspace
   bench compare BASE [--rounds N] [--store STORE,..] [--out FILE] [--fail-below RATIO]
                  the speed of this tree beside that of the git revision BASE, measured in turn
                  --rounds      pairs of measurements, 2 or more (default: 20)
@@ -120,6 +126,7 @@ mod tests {
             "ci --fast",
             "test --only oracle",
             "bench a b",
+            "bench --fast",
             "bench compare",
         ] {
             assert!(matches!(run(&words(line)), Err(Failure::Usage(_))), "{line}");

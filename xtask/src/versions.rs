@@ -44,7 +44,8 @@ fn row(server: &str, version: &str) -> String {
     format!("| {server} | {version} |")
 }
 
-fn installed(service: &str) -> Option<String> {
+/// The version of the server of this service, if it is installed.
+pub(crate) fn installed(service: &str) -> Option<String> {
     let said = Command::new(services::program(service)?).arg("--version").output().ok()?;
     version_in(&String::from_utf8_lossy(&said.stdout))
 }

@@ -105,17 +105,17 @@ fn program(title: &str, tree: &Path, target: Option<&Path>, copy: &Path) -> Outc
     if !built.status.success() {
         return Err(Failure::Check(format!("{title}: {}", built.status)));
     }
-    let program = executable(&String::from_utf8_lossy(&built.stdout))
+    let program = executable(&String::from_utf8_lossy(&built.stdout), "whole")
         .ok_or_else(|| Failure::Check(format!("{title}: cargo names no program")))?;
     fs::copy(&program, copy).map_err(|cause| failed(copy, &cause))?;
     Ok(copy.to_owned())
 }
 
-/// The program in the messages of cargo.
-fn executable(messages: &str) -> Option<PathBuf> {
+/// The program with this name in the messages of cargo.
+pub(super) fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let of = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_ours = message["target"]["name"] == "whole";
+        let is_ours = message["target"]["name"] == name;
         message["executable"].as_str().filter(|_| is_ours).map(PathBuf::from)
     };
     messages.lines().find_map(of)
@@ -148,8 +148,9 @@ mod tests {
             r#"{"reason":"compiler-artifact","target":{"name":"whole"},"executable":"/w"}"#,
             "\n",
         );
-        assert_eq!(executable(messages), Some("/w".into()));
-        assert_eq!(executable("{}"), None);
+        assert_eq!(executable(messages, "whole"), Some("/w".into()));
+        assert_eq!(executable(messages, "other"), None);
+        assert_eq!(executable("{}", "whole"), None);
     }
 
     #[test]

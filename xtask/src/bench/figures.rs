@@ -100,7 +100,7 @@ pub(super) fn not_compared(pairs: &[Pair]) -> Vec<String> {
 }
 
 /// The middle value; of an even number, the mean of both.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);

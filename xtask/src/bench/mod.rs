@@ -1,9 +1,10 @@
-//! `cargo xtask bench [NAME]`: all benches of the workspace, or one; `bench compare`: two builds.
+//! `cargo xtask bench`: the report; `bench NAME`: one bench of the workspace; `bench compare`: two builds.
 
 mod builds;
 mod compare;
 mod figures;
 mod ratio;
+mod report;
 mod request;
 
 use crate::{
@@ -13,33 +14,30 @@ use crate::{
 };
 
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let only = match args {
-        [first, rest @ ..] if first == "compare" => {
-            return compare::run(&request::Request::parse(rest)?);
+    match args {
+        [first, rest @ ..] if first == "compare" => compare::run(&request::Request::parse(rest)?),
+        [name] if !name.starts_with('-') => one(name),
+        [name, extra, ..] if !name.starts_with('-') => {
+            Err(Failure::Usage(format!("`{extra}` is one argument too many")))
         }
-        [] => None,
-        [name] => Some(name.as_str()),
-        [_, extra, ..] => {
-            return Err(Failure::Usage(format!("`{extra}` is one argument too many")));
-        }
-    };
+        options => report::run(&report::Request::parse(options)?),
+    }
+}
+
+fn one(name: &str) -> Outcome {
     let packages = package::all()?;
     let all: Vec<(&str, &str)> = packages
         .iter()
         .flat_map(|package| package.benches.iter().map(|bench| (&*package.name, &**bench)))
         .collect();
-    for (package, bench) in chosen(&all, only)? {
+    for (package, bench) in named(&all, name)? {
         let args = ["bench", "-p", package, "--bench", bench, "--all-features"];
         run_step(&format!("bench {bench}"), cargo(&args))?;
     }
     Ok(())
 }
 
-fn chosen<'a>(all: &[(&'a str, &'a str)], only: Option<&str>) -> Outcome<Vec<(&'a str, &'a str)>> {
-    if all.is_empty() {
-        return Err(Failure::Check("the workspace has no benches".into()));
-    }
-    let Some(name) = only else { return Ok(all.to_vec()) };
+fn named<'a>(all: &[(&'a str, &'a str)], name: &str) -> Outcome<Vec<(&'a str, &'a str)>> {
     let found: Vec<_> = all.iter().copied().filter(|(_, bench)| *bench == name).collect();
     if found.is_empty() {
         let known: Vec<&str> = all.iter().map(|(_, bench)| *bench).collect();
@@ -53,18 +51,16 @@ fn chosen<'a>(all: &[(&'a str, &'a str)], only: Option<&str>) -> Outcome<Vec<(&'
 mod tests {
     use super::*;
 
-    const ALL: &[(&str, &str)] = &[("core", "cron"), ("core", "planner"), ("sql", "take")];
+    const ALL: &[(&str, &str)] = &[("core", "cron"), ("core", "planner"), ("sql", "claim")];
 
     #[test]
-    fn all_or_the_one_that_is_named() {
-        assert_eq!(chosen(ALL, None), Ok(ALL.to_vec()));
-        assert_eq!(chosen(ALL, Some("take")), Ok(vec![("sql", "take")]));
+    fn the_one_that_is_named_is_found() {
+        assert_eq!(named(ALL, "claim"), Ok(vec![("sql", "claim")]));
     }
 
     #[test]
     fn an_unknown_one_is_refused_with_the_known_ones() {
-        let Err(Failure::Usage(what)) = chosen(ALL, Some("teak")) else { panic!("accepted") };
-        assert!(what.contains("`teak`") && what.contains("cron, planner, take"), "{what}");
-        assert!(matches!(chosen(&[], None), Err(Failure::Check(_))));
+        let Err(Failure::Usage(what)) = named(ALL, "clam") else { panic!("accepted") };
+        assert!(what.contains("`clam`") && what.contains("cron, planner, claim"), "{what}");
     }
 }

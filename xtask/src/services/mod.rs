@@ -120,14 +120,14 @@ impl Site {
 /// The servers of one test run; dropped, they are stopped.
 #[derive(Default)]
 pub(crate) struct Running {
-    guards: Vec<(Child, ChildStdin)>,
+    guards: Vec<(&'static str, Child, ChildStdin)>,
     /// The environment of the tests.
     pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for (mut guard, pipe) in self.guards.drain(..) {
+        for (_, mut guard, pipe) in self.guards.drain(..) {
             drop(pipe);
             // An error leaves nothing to do.
             let _ = guard.wait();
@@ -135,26 +135,51 @@ impl Drop for Running {
     }
 }
 
+impl Running {
+    /// The process from which the server of a store descends, if it was started for us.
+    pub(crate) fn pid(&self, store: &str) -> Option<u32> {
+        self.guards.iter().find(|(of, ..)| *of == store).map(|(_, guard, _)| guard.id())
+    }
+}
+
 /// Starts what these stores need and what is not there already; no list is all stores.
 pub(crate) fn start(only: Option<&str>) -> Outcome<Running> {
-    start_all(wanted(only))
+    start_all(wanted(only), Other::Used)
 }
 
 /// Starts one server for each of these stores that needs one, and no topology of several.
 pub(crate) fn start_single(stores: &[&str]) -> Outcome<Running> {
-    // The service of one server has its store's name.
-    start_all(SERVICES.iter().copied().filter(|service| stores.contains(&service.name)))
+    start_all(single(stores), Other::Used)
 }
 
-fn start_all(services: impl Iterator<Item = &'static Service>) -> Outcome<Running> {
+/// As [`start_single`], also where others are running: what is measured has its servers for itself.
+pub(crate) fn start_private(stores: &[&str]) -> Outcome<Running> {
+    start_all(single(stores), Other::Left)
+}
+
+fn single(stores: &[&str]) -> impl Iterator<Item = &'static Service> {
+    // The service of one server has its store's name.
+    SERVICES.iter().copied().filter(|service| stores.contains(&service.name))
+}
+
+/// Servers that are running already.
+#[derive(Clone, Copy, PartialEq)]
+enum Other {
+    Used,
+    Left,
+}
+
+fn start_all(services: impl Iterator<Item = &'static Service>, other: Other) -> Outcome<Running> {
     let mut running = Running::default();
     for service in services {
-        if env::var_os(service.variables[0]).is_some() {
-            continue;
-        }
-        if let Some(up) = Up::read(service).filter(Up::is_alive) {
-            running.environment.extend(service.environment(up.told));
-            continue;
+        if other == Other::Used {
+            if env::var_os(service.variables[0]).is_some() {
+                continue;
+            }
+            if let Some(up) = Up::read(service).filter(Up::is_alive) {
+                running.environment.extend(service.environment(up.told));
+                continue;
+            }
         }
         let site = service.site()?;
         step(&format!("{} on port {}", service.name, site.ports[0]));
@@ -162,7 +187,7 @@ fn start_all(services: impl Iterator<Item = &'static Service>) -> Outcome<Runnin
         for server in &servers {
             let mut guard = guard(&site, server).map_err(|cause| failed(&site.program, &cause))?;
             let pipe = guard.stdin.take().expect("piped by the guard");
-            running.guards.push((guard, pipe));
+            running.guards.push((service.store, guard, pipe));
         }
         service.wait(&site)?;
         running.environment.extend(service.environment(told));
@@ -439,7 +464,7 @@ mod tests {
         server.args(["-c", "echo here >stopped; kill -STOP $$; sleep 1000"]);
         let mut guard = guard(&site, &server).unwrap();
         let pipe = guard.stdin.take().unwrap();
-        let running = Running { guards: vec![(guard, pipe)], environment: Vec::new() };
+        let running = Running { guards: vec![("redis", guard, pipe)], environment: Vec::new() };
         assert!(patiently(|| site.folder.join("stopped").exists()));
         drop(running);
         assert!(!site.folder.exists());

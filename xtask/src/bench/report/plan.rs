@@ -1,0 +1,231 @@
+//! The measurements of a report, in the order in which each round makes them.
+
+use std::fmt;
+
+/// A size of the report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Size {
+    Quick,
+    Full,
+}
+
+impl Size {
+    /// The default number of rounds.
+    pub(super) fn rounds(self) -> u32 {
+        match self {
+            Size::Quick => 3,
+            Size::Full => 7,
+        }
+    }
+
+    /// The number of schedules of the sustained load.
+    pub(super) fn sustained(self) -> u64 {
+        match self {
+            Size::Quick => 20_000,
+            Size::Full => 100_000,
+        }
+    }
+
+    /// The numbers of other stored schedules.
+    pub(super) fn stored(self) -> &'static [u64] {
+        match self {
+            Size::Quick => &[1_000, 10_000, 100_000],
+            Size::Full => &[1_000, 10_000, 100_000, 1_000_000],
+        }
+    }
+
+    /// The number of jobs in memory that are due once a year.
+    pub(super) fn idle(self) -> u64 {
+        match self {
+            Size::Quick => 100_000,
+            Size::Full => 1_000_000,
+        }
+    }
+
+    pub(super) fn seconds_of_lateness(self) -> u64 {
+        match self {
+            Size::Quick => 4,
+            Size::Full => 20,
+        }
+    }
+
+    pub(super) fn seconds_of_timers(self) -> u64 {
+        match self {
+            Size::Quick => 3,
+            Size::Full => 10,
+        }
+    }
+}
+
+/// The program that makes a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Program {
+    /// `benches/benches/measure`.
+    Measure,
+    /// `benches/benches/scheduling`.
+    Scheduling,
+    /// `benches/peers`.
+    Peers,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cell {
+    pub(super) program: Program,
+    /// The words after the program's name.
+    pub(super) words: Vec<String>,
+    /// The store whose server it needs; `memory` and `sqlite` have none.
+    pub(super) store: &'static str,
+    /// A quick report makes it only in this number of rounds.
+    quick_rounds: u32,
+}
+
+impl Cell {
+    fn new(program: Program, store: &'static str, words: &[&dyn fmt::Display]) -> Self {
+        let words = words.iter().map(|word| word.to_string()).collect();
+        Self { program, words, store, quick_rounds: u32::MAX }
+    }
+
+    /// Makes it less often in a quick report.
+    fn in_rounds(mut self, rounds: u32) -> Self {
+        self.quick_rounds = rounds;
+        self
+    }
+
+    /// The text by which its figures are found.
+    pub(super) fn key(&self) -> String {
+        match self.program {
+            Program::Measure => self.words.join(" "),
+            Program::Scheduling => format!("timers {}", self.words.join(" ")),
+            Program::Peers => format!("peers {}", self.words.join(" ")),
+        }
+    }
+
+    /// True if the round, counted from 0, makes it.
+    pub(super) fn is_in(&self, round: u32, size: Size) -> bool {
+        size == Size::Full || round < self.quick_rounds
+    }
+}
+
+/// The stores with a raw limit, a peer and all numbers of nodes.
+pub(super) const MAIN: [&str; 2] = ["postgres", "redis"];
+/// The stores that are measured with one node and with four.
+pub(super) const OTHERS: [&str; 3] = ["mysql", "sqlite", "etcd"];
+pub(super) const NODES: [u64; 4] = [1, 2, 4, 8];
+pub(super) const ONE_AND_FOUR: [u64; 2] = [1, 4];
+pub(super) const BURSTS: [u64; 2] = [1_000, 7_000];
+/// The batch, which is the concurrency of a worker, with the number of schedules that is run by it.
+pub(super) const BATCHES: [(u64, u64); 4] = [(1, 200), (10, 1_000), (100, 4_000), (1_000, 7_000)];
+/// The concurrency of a worker, unless the batch is what is asked about.
+pub(super) const BATCH: u64 = 1_000;
+pub(super) const LATE_NODES: u64 = 3;
+/// The jobs in memory that are due at one instant.
+pub(super) const TIMERS: [u64; 2] = [10_000, 100_000];
+pub(super) const SCHEDULERS: [&str; 2] = ["bare-heap-loop", "allora"];
+
+/// All measurements on these stores.
+pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell> {
+    let has = |store: &str| stores.iter().any(|known| known == store);
+    let mut cells = Vec::new();
+    for store in MAIN.into_iter().filter(|store| has(store)) {
+        main_store(size, store, with_peers, &mut cells);
+    }
+    for store in OTHERS.into_iter().filter(|store| has(store)) {
+        for nodes in ONE_AND_FOUR {
+            cells.push(workers(store, nodes, BURSTS[1], BATCH).in_rounds(2));
+        }
+    }
+    for store in MAIN.into_iter().chain(OTHERS).filter(|store| has(store)) {
+        let seconds = size.seconds_of_lateness();
+        let late = Cell::new(Program::Measure, store, &[&"late", &store, &LATE_NODES, &seconds]);
+        cells.push(late.in_rounds(2));
+    }
+    for (load, jobs) in timers(size).into_iter().filter(|_| has("memory")) {
+        for scheduler in SCHEDULERS {
+            let seconds = size.seconds_of_timers();
+            let words: [&dyn fmt::Display; 4] = [&scheduler, &load, &jobs, &seconds];
+            cells.push(Cell::new(Program::Scheduling, "memory", &words).in_rounds(1));
+        }
+    }
+    cells
+}
+
+/// The loads in memory: all jobs at one instant every second, and all once a year.
+pub(super) fn timers(size: Size) -> [(&'static str, u64); 3] {
+    let [few, many] = TIMERS.map(|jobs| ("at-once", jobs));
+    [few, many, ("idle", size.idle())]
+}
+
+fn main_store(size: Size, store: &'static str, with_peers: bool, cells: &mut Vec<Cell>) {
+    for nodes in NODES {
+        for count in BURSTS {
+            cells.push(workers(store, nodes, count, BATCH));
+            if with_peers && ONE_AND_FOUR.contains(&nodes) {
+                cells.push(Cell::new(Program::Peers, store, &[&store, &nodes, &count]));
+            }
+        }
+        if size == Size::Full || ONE_AND_FOUR.contains(&nodes) {
+            cells.push(workers(store, nodes, size.sustained(), BATCH));
+        }
+        if ONE_AND_FOUR.contains(&nodes) {
+            cells.push(raw(store, nodes, size.sustained(), BATCH));
+            // More tasks than this at once stop the peer on Redis.
+            if with_peers && store == "postgres" {
+                let words: [&dyn fmt::Display; 3] = [&store, &nodes, &size.sustained()];
+                cells.push(Cell::new(Program::Peers, store, &words));
+            }
+        }
+    }
+    for (batch, count) in BATCHES {
+        if batch != BATCH {
+            cells.push(workers(store, 1, count, batch).in_rounds(2));
+        }
+        cells.push(raw(store, 1, count, batch).in_rounds(2));
+    }
+    for stored in size.stored() {
+        let words: [&dyn fmt::Display; 4] = [&"stored", &store, stored, &BURSTS[1]];
+        cells.push(Cell::new(Program::Measure, store, &words).in_rounds(1));
+    }
+}
+
+fn workers(store: &'static str, nodes: u64, count: u64, batch: u64) -> Cell {
+    let words: [&dyn fmt::Display; 5] = [&"workers", &store, &nodes, &count, &batch];
+    Cell::new(Program::Measure, store, &words)
+}
+
+fn raw(store: &'static str, connections: u64, count: u64, batch: u64) -> Cell {
+    let words: [&dyn fmt::Display; 5] = [&"raw", &store, &connections, &count, &batch];
+    Cell::new(Program::Measure, store, &words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn all() -> Vec<String> {
+        crate::stores::STORES.iter().map(|store| (*store).to_owned()).collect()
+    }
+
+    #[test]
+    fn no_measurement_is_made_twice_in_a_round() {
+        for size in [Size::Quick, Size::Full] {
+            let cells = cells(size, &all(), true);
+            let keys: HashSet<String> = cells.iter().map(Cell::key).collect();
+            assert_eq!(keys.len(), cells.len());
+        }
+    }
+
+    #[test]
+    fn only_the_stores_that_were_asked_for_are_measured() {
+        let cells = cells(Size::Quick, &["redis".to_owned()], false);
+        assert!(!cells.is_empty());
+        assert!(cells.iter().all(|cell| cell.store == "redis" && cell.program == Program::Measure));
+    }
+
+    #[test]
+    fn a_full_report_makes_every_measurement_in_every_round() {
+        let cells = cells(Size::Full, &all(), true);
+        assert!(cells.iter().all(|cell| cell.is_in(Size::Full.rounds() - 1, Size::Full)));
+    }
+}

@@ -1,0 +1,91 @@
+//! The words after `cargo xtask bench`, if it makes a report.
+
+use super::plan::Size;
+use crate::{Failure, Outcome, stores};
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(super) size: Size,
+    pub(super) rounds: u32,
+    pub(super) peers: bool,
+    pub(super) stores: Vec<String>,
+}
+
+/// The stores that a report measures.
+const STORES: [&str; 6] = ["memory", "sqlite", "postgres", "mysql", "redis", "etcd"];
+
+impl Request {
+    /// True if all stores are measured, so that the pages can be written.
+    pub(super) fn is_whole(&self) -> bool {
+        STORES.iter().all(|store| self.stores.iter().any(|known| known == store))
+    }
+
+    /// # Errors
+    /// An unknown option or store.
+    pub(crate) fn parse(args: &[String]) -> Outcome<Self> {
+        let (mut size, mut rounds, mut peers) = (Size::Full, None, false);
+        let mut stores: Vec<String> = STORES.iter().map(|store| (*store).to_owned()).collect();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().map_or("", String::as_str);
+            match arg.as_str() {
+                "--quick" => size = Size::Quick,
+                "--peers" => peers = true,
+                "--rounds" => rounds = Some(parse_rounds(value())?),
+                "--store" => stores = parse_stores(value())?,
+                other => {
+                    return Err(Failure::Usage(format!("`bench` has no option `{other}`")));
+                }
+            }
+        }
+        Ok(Self { size, rounds: rounds.unwrap_or(size.rounds()), peers, stores })
+    }
+}
+
+fn parse_rounds(text: &str) -> Outcome<u32> {
+    let wrong = || Failure::Usage(format!("`--rounds {text}`: use a whole number, 1 or more"));
+    text.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)
+}
+
+fn parse_stores(text: &str) -> Outcome<Vec<String>> {
+    let store = |name: &str| {
+        let name = stores::stores(if name == "mariadb" { "mysql" } else { name })?;
+        let wrong = || Failure::Usage(format!("a report does not measure `{name}`"));
+        if STORES.contains(&&*name) { Ok(name.clone()) } else { Err(wrong()) }
+    };
+    text.split(',').map(store).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Outcome<Request> {
+        Request::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_full_report_of_all_stores_is_the_default() {
+        let full = parse("").unwrap();
+        assert_eq!((full.size, full.rounds, full.peers), (Size::Full, 7, false));
+        assert_eq!(full.stores, STORES);
+        let quick = parse("--quick --peers").unwrap();
+        assert_eq!((quick.size, quick.rounds, quick.peers), (Size::Quick, 3, true));
+        let some = parse("--rounds 1 --store mariadb,memory").unwrap();
+        assert_eq!((some.rounds, some.stores), (1, vec!["mysql".to_owned(), "memory".to_owned()]));
+    }
+
+    #[test]
+    fn a_wrong_option_is_named() {
+        for (line, wrong) in [
+            ("--fast", "--fast"),
+            ("--rounds 0", "--rounds 0"),
+            ("--rounds", "--rounds"),
+            ("--store oracle", "oracle"),
+            ("--store redis-quorum", "redis-quorum"),
+        ] {
+            let Err(Failure::Usage(what)) = parse(line) else { panic!("accepted: {line}") };
+            assert!(what.contains(wrong), "{line}: {what}");
+        }
+    }
+}

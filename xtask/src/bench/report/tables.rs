@@ -1,0 +1,227 @@
+//! The tables of BENCHMARKS.md.
+
+use super::{
+    Facts, PLOTS,
+    figures::Figures,
+    markdown::{milliseconds, multiple, number, or_dash, percent, rate, table},
+    plan::{
+        self, BATCH, BATCHES, BURSTS, LATE_NODES, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS,
+        Size,
+    },
+    targets,
+};
+
+/// The numbers of jobs at one instant that `late` measures.
+const LATE_SIZES: [u64; 4] = [10, 100, 1_000, 5_000];
+
+/// All parts, by name.
+pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, String)> {
+    let parts = [
+        ("workers", workers(facts, figures), Some(("nodes", "Throughput against nodes"))),
+        ("processor", processor(facts, figures), None),
+        ("batches", batches(figures), Some(("batches", "Throughput against the batch size"))),
+        (
+            "lateness",
+            lateness(facts, figures),
+            Some(("lateness", "Lateness against jobs per instant")),
+        ),
+        ("stored", stored(facts, figures), Some(("stored", "Rate and latency against schedules"))),
+        ("timers", timers(facts, figures), None),
+        ("targets", targets::table(facts, figures), None),
+    ];
+    let caption = facts.caption();
+    let part = |(name, table, plot): (&'static str, String, Option<(&str, &str)>)| {
+        let plot = plot.map(|(file, title)| format!("\n\n![{title}]({PLOTS}/{file}.svg)"));
+        (name, format!("{table}\n\n{caption}{}", plot.unwrap_or_default()))
+    };
+    parts.map(part).into()
+}
+
+pub(super) fn name(store: &str) -> &str {
+    match store {
+        "postgres" => "PostgreSQL",
+        "mysql" => "MariaDB",
+        "redis" => "Redis",
+        "sqlite" => "SQLite",
+        other => other,
+    }
+}
+
+pub(super) fn worker_key(store: &str, nodes: u64, count: u64) -> String {
+    format!("workers {store} {nodes} {count} {BATCH}")
+}
+
+pub(super) fn peer_key(store: &str, nodes: u64, count: u64) -> String {
+    format!("peers {store} {nodes} {count}")
+}
+
+pub(super) fn raw_key(store: &str, connections: u64, size: Size) -> String {
+    format!("raw {store} {connections} {} {BATCH}", size.sustained())
+}
+
+/// The loads of a store.
+fn loads(facts: &Facts, store: &str) -> Vec<u64> {
+    match MAIN.contains(&store) {
+        true => BURSTS.into_iter().chain([facts.size.sustained()]).collect(),
+        false => vec![BURSTS[1]],
+    }
+}
+
+fn workers(facts: &Facts, figures: &Figures) -> String {
+    let header = [
+        "store",
+        "due at once",
+        "1 node",
+        "2",
+        "4",
+        "8",
+        "raw, 1 connection",
+        "raw, 4",
+        "of raw, 1 node",
+        "of raw, 4",
+        "apalis, 1",
+        "apalis, 4",
+        "allora : apalis, 1",
+        "4",
+    ];
+    let row = |store: &str, count: u64| {
+        let ours = |nodes| worker_key(store, nodes, count);
+        let mut row = vec![name(store).to_owned(), number(count as f64)];
+        let median = |key: &str| or_dash(figures.median(key, "per_s"), rate);
+        row.extend(NODES.map(|nodes| median(&ours(nodes))));
+        let raw = |nodes| raw_key(store, nodes, facts.size);
+        row.extend(ONE_AND_FOUR.map(|nodes| median(&raw(nodes))));
+        let part = |nodes| figures.ratio((&ours(nodes), &raw(nodes)), "per_s");
+        row.extend(ONE_AND_FOUR.map(|nodes| or_dash(part(nodes), percent)));
+        let peer = |nodes| peer_key(store, nodes, count);
+        row.extend(ONE_AND_FOUR.map(|nodes| median(&peer(nodes))));
+        let ratio = |nodes| figures.ratio((&ours(nodes), &peer(nodes)), "per_s");
+        row.extend(ONE_AND_FOUR.map(|nodes| or_dash(ratio(nodes), multiple)));
+        row
+    };
+    let stores = MAIN.into_iter().chain(OTHERS);
+    let rows = stores.flat_map(|store| loads(facts, store).into_iter().map(move |n| row(store, n)));
+    table(&header, rows)
+}
+
+fn processor(facts: &Facts, figures: &Figures) -> String {
+    let header = ["store", "due at once", "nodes", "client, µs", "server, µs", "raw, server, µs"];
+    let stores = MAIN.into_iter().chain(OTHERS);
+    let rows = stores.flat_map(|store| {
+        let count = loads(facts, store).into_iter().next_back().unwrap_or_default();
+        ONE_AND_FOUR.map(|nodes| {
+            let ours = worker_key(store, nodes, count);
+            let raw = raw_key(store, nodes, facts.size);
+            vec![
+                name(store).to_owned(),
+                number(count as f64),
+                nodes.to_string(),
+                or_dash(figures.median(&ours, "client_us"), milliseconds),
+                or_dash(figures.median(&ours, "server_us"), milliseconds),
+                or_dash(figures.median(&raw, "server_us"), milliseconds),
+            ]
+        })
+    });
+    table(&header, rows)
+}
+
+fn batches(figures: &Figures) -> String {
+    let header = ["store", "batch", "one whole worker", "raw, 1 connection", "of raw"];
+    let rows = MAIN.into_iter().flat_map(|store| {
+        BATCHES.map(|(batch, count)| {
+            let ours = format!("workers {store} 1 {count} {batch}");
+            let raw = format!("raw {store} 1 {count} {batch}");
+            vec![
+                name(store).to_owned(),
+                number(batch as f64),
+                or_dash(figures.median(&ours, "per_s"), rate),
+                or_dash(figures.median(&raw, "per_s"), rate),
+                or_dash(figures.ratio((&ours, &raw), "per_s"), percent),
+            ]
+        })
+    });
+    table(&header, rows)
+}
+
+pub(super) fn late_key(facts: &Facts, store: &str) -> String {
+    format!("late {store} {LATE_NODES} {}", facts.size.seconds_of_lateness())
+}
+
+fn lateness(facts: &Facts, figures: &Figures) -> String {
+    let mut header = vec!["store".to_owned()];
+    header.extend(LATE_SIZES.map(|size| format!("{} jobs: p50, p99", number(size as f64))));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let rows = MAIN.into_iter().chain(OTHERS).map(|store| {
+        let key = late_key(facts, store);
+        let figure = |name: &str, size: u64| {
+            or_dash(figures.median(&key, &format!("{name}_ms_{size}")), milliseconds)
+        };
+        let mut row = vec![name(store).to_owned()];
+        let pair = |size| format!("{}, {}", figure("p50", size), figure("p99", size));
+        row.extend(LATE_SIZES.map(pair));
+        row
+    });
+    table(&header, rows)
+}
+
+fn stored(facts: &Facts, figures: &Figures) -> String {
+    let header = [
+        "store",
+        "other schedules",
+        "added in calls of 5,000, per second",
+        "one worker, 7,000 due at once",
+        "of the rate with none",
+        "from `add` to the run, p50, ms",
+        "p99, ms",
+    ];
+    let rows = MAIN.into_iter().flat_map(|store| {
+        let alone = worker_key(store, 1, BURSTS[1]);
+        let row = move |stored: &u64| {
+            let key = format!("stored {store} {stored} {}", BURSTS[1]);
+            vec![
+                name(store).to_owned(),
+                number(*stored as f64),
+                or_dash(figures.median(&key, "added_per_s"), rate),
+                or_dash(figures.median(&key, "per_s"), rate),
+                or_dash(figures.ratio((&key, &alone), "per_s"), percent),
+                or_dash(figures.median(&key, "wake_p50_ms"), milliseconds),
+                or_dash(figures.median(&key, "wake_p99_ms"), milliseconds),
+            ]
+        };
+        facts.size.stored().iter().map(row).collect::<Vec<_>>()
+    });
+    table(&header, rows)
+}
+
+pub(super) fn timer_key(facts: &Facts, scheduler: &str, load: &str, jobs: u64) -> String {
+    format!("timers {scheduler} {load} {jobs} {}", facts.size.seconds_of_timers())
+}
+
+fn timers(facts: &Facts, figures: &Figures) -> String {
+    let header = [
+        "jobs",
+        "due",
+        "scheduler",
+        "late p50, ms",
+        "p99, ms",
+        "CPU per firing, µs",
+        "bytes per job",
+    ];
+    let rows = plan::timers(facts.size).into_iter().flat_map(|(load, jobs)| {
+        SCHEDULERS.map(|scheduler| {
+            let key = timer_key(facts, scheduler, load, jobs);
+            let figure = |name: &str| figures.median(&key, name);
+            let due = if load == "idle" { "once a year" } else { "every second, at one instant" };
+            vec![
+                number(jobs as f64),
+                due.to_owned(),
+                scheduler.to_owned(),
+                or_dash(figure("p50_ms"), milliseconds),
+                or_dash(figure("p99_ms"), milliseconds),
+                or_dash(figure("cpu_us"), milliseconds),
+                or_dash(figure("bytes_per_job"), number),
+            ]
+        })
+    });
+    table(&header, rows)
+}

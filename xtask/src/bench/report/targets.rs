@@ -1,0 +1,132 @@
+//! The targets, and how far the figures are from them.
+
+use super::{
+    Facts,
+    figures::Figures,
+    markdown::{self, milliseconds, multiple, number, or_dash, percent},
+    plan::{BURSTS, MAIN, NODES, ONE_AND_FOUR, SCHEDULERS, TIMERS},
+    tables::{late_key, name, peer_key, timer_key, worker_key},
+};
+
+/// One target.
+struct Target {
+    what: String,
+    limit: f64,
+    is_least: bool,
+    result: Option<f64>,
+    show: fn(f64) -> String,
+}
+
+impl Target {
+    fn least(what: String, limit: f64, result: Option<f64>, show: fn(f64) -> String) -> Self {
+        Self { what, limit, is_least: true, result, show }
+    }
+
+    fn most(what: String, limit: f64, result: Option<f64>, show: fn(f64) -> String) -> Self {
+        Self { is_least: false, ..Self::least(what, limit, result, show) }
+    }
+
+    fn row(self) -> Vec<String> {
+        let Self { what, limit, is_least, result, show } = self;
+        let sign = if is_least { "≥" } else { "≤" };
+        // Above 1 it is missed, and says by which factor.
+        let factor = result.map(|result| if is_least { limit / result } else { result / limit });
+        let verdict = match factor {
+            None => "not measured".to_owned(),
+            Some(factor) if factor <= 1.0 => "reached".to_owned(),
+            Some(factor) => format!("missed by a factor of {factor:.2}"),
+        };
+        vec![what, format!("{sign} {}", show(limit)), or_dash(result, show), verdict]
+    }
+}
+
+pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
+    let mut targets = Vec::new();
+    for store in MAIN {
+        beside_the_peer(facts, figures, store, &mut targets);
+    }
+    for store in MAIN {
+        more_nodes(facts, figures, store, &mut targets);
+    }
+    for (store, client, server) in [("postgres", 8.0, 13.0), ("redis", 8.0, 7.0)] {
+        for (who, limit) in [("client", client), ("server", server)] {
+            let key = worker_key(store, 1, facts.size.sustained());
+            let what = format!("{}: CPU of the {who} per occurrence, µs", name(store));
+            let result = figures.median(&key, &format!("{who}_us"));
+            targets.push(Target::most(what, limit, result, milliseconds));
+        }
+    }
+    for store in MAIN {
+        let most = facts.size.stored().iter().max().copied().unwrap_or_default();
+        let key = format!("stored {store} {most} {}", BURSTS[1]);
+        let result = figures.ratio((&key, &worker_key(store, 1, BURSTS[1])), "per_s");
+        let what = format!("{}: rate with {} others", name(store), number(most as f64));
+        targets.push(Target::least(what, 0.85, result, percent));
+    }
+    for (store, limit) in [("redis", 10.0), ("postgres", 20.0), ("etcd", 40.0)] {
+        let result = figures.median(&late_key(facts, store), "p99_ms_1000");
+        let what = format!("{}: p99 lateness of 1,000 at one instant, 3 nodes, ms", name(store));
+        targets.push(Target::most(what, limit, result, milliseconds));
+    }
+    for jobs in TIMERS {
+        let [bare, ours] = SCHEDULERS.map(|scheduler| timer_key(facts, scheduler, "at-once", jobs));
+        for (figure, what) in [("p99_ms", "p99 lateness"), ("cpu_us", "CPU")] {
+            let result = figures.ratio((&ours, &bare), figure);
+            let jobs = number(jobs as f64);
+            let what = format!("memory, {jobs} at one instant: {what} beside the bare loop");
+            targets.push(Target::most(what, 2.0, result, multiple));
+        }
+    }
+    let idle =
+        figures.median(&timer_key(facts, "allora", "idle", facts.size.idle()), "bytes_per_job");
+    targets.push(Target::most("memory: bytes per idle job".to_owned(), 700.0, idle, number));
+    markdown::table(&["what", "target", "result", "verdict"], targets.into_iter().map(Target::row))
+}
+
+fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
+    let sustained = facts.size.sustained();
+    let limits = match store {
+        "postgres" => [(sustained, [5.0, 3.0]), (BURSTS[1], [3.0, 1.0])],
+        // More than a burst at once stops the peer.
+        _ => [(BURSTS[1], [1.2, 0.8]), (BURSTS[0], [1.2, 0.8])],
+    };
+    for (count, limits) in limits {
+        for (nodes, limit) in ONE_AND_FOUR.into_iter().zip(limits) {
+            let keys = (worker_key(store, nodes, count), peer_key(store, nodes, count));
+            let result = figures.ratio((&keys.0, &keys.1), "per_s");
+            let count = number(count as f64);
+            let what =
+                format!("{}: {count} due at once, {nodes} node(s), allora : apalis", name(store));
+            targets.push(Target::least(what, limit, result, multiple));
+        }
+    }
+}
+
+/// The worst of all numbers of nodes beside one node.
+fn more_nodes(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
+    for count in BURSTS.into_iter().chain([facts.size.sustained()]) {
+        let one = worker_key(store, 1, count);
+        let ratio = |nodes: &u64| figures.ratio((&worker_key(store, *nodes, count), &one), "per_s");
+        let worst = NODES[1..].iter().filter_map(ratio).min_by(f64::total_cmp);
+        let count = number(count as f64);
+        let what =
+            format!("{}: {count} due at once, the worst of 2 to 8 nodes beside one", name(store));
+        targets.push(Target::least(what, 0.9, worst, percent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_says_by_how_much_a_target_is_missed() {
+        let verdict = |target: Target| target.row().remove(3);
+        let least = |result| Target::least("rate".into(), 2.0, result, multiple);
+        assert_eq!(verdict(least(Some(2.0))), "reached");
+        assert_eq!(verdict(least(Some(1.0))), "missed by a factor of 2.00");
+        assert_eq!(verdict(least(None)), "not measured");
+        let most = Target::most("late".into(), 10.0, Some(15.0), milliseconds);
+        assert_eq!(most.row(), ["late", "≤ 10.0", "15.0", "missed by a factor of 1.50"]);
+    }
+}
