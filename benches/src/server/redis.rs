@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
-use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use std::time::Duration;
 
-/// A connection to the server.
+/// A connection to the server, which waits for a reply also on a busy machine.
 pub async fn connection(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 /// Removes every key that contains the prefix.

@@ -23,6 +23,7 @@ use std::{
 ///
 /// # Errors
 /// If a server does not start, or if a measurement fails: none of its figures is used then.
+#[expect(clippy::disallowed_methods, reason = "a chore shows its progress")]
 pub(super) fn run(request: &Request, programs: &Programs, figures: &mut Figures) -> Outcome<f64> {
     let cells = plan::cells(request.size, &request.stores, request.peers);
     let stores: Vec<&str> = request.stores.iter().map(String::as_str).collect();
