@@ -184,6 +184,7 @@ pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
         "outcome": past.outcome.word(),
         "is_final": past.is_final(),
         "reason": past.reason.map(NotRunReason::word),
+        "replaced_by": past.reason.and_then(NotRunReason::replaced_by).map(shown),
         "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
         "exit_status": exit_status(past),
         "output": past.output,

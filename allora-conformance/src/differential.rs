@@ -341,7 +341,11 @@ impl Walk {
             state.head.as_ref().map_or(self.ms(), |head| head.scheduled_at.timestamp_millis());
         match if self.seldom() { self.random.below(12) } else { 12 } {
             0 => Action::Read,
-            1 => Action::Reap,
+            1 if self.random.below(2) == 0 => Action::Reap,
+            1 => {
+                let expected = state.cursor.map_or(self.now(), |next| next.scheduled_at);
+                Action::Replace { generation, expected, by: expected }
+            }
             2 => Action::Register { definition: "def", version: 0, first: self.next(self.ms()) },
             3 if self.random.below(2) == 0 => {
                 let (next, version) =

@@ -5,8 +5,8 @@
 
 use crate::{
     backend::{
-        Counters, DeadLetter, HistoryCursor, HistoryEntry, JobState, Lease, NextRun, Occurrence,
-        OnExpiry, Outcome, Pause, Waiter,
+        Counters, DeadLetter, HistoryCursor, HistoryEntry, JobState, Lease, NextRun, NotRunReason,
+        Occurrence, OnExpiry, Outcome, Pause, Waiter,
     },
     health::{
         CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
@@ -236,6 +236,7 @@ object!(HistoryEntry, entry, {
     error: error_of(&entry.outcome),
     is_final: entry.is_final(),
     reason: entry.reason.map(|reason| reason.word()),
+    replaced_by: times(entry.reason.and_then(NotRunReason::replaced_by)),
     output: entry.output,
 });
 
@@ -423,6 +424,7 @@ mod tests {
                 "error": null,
                 "is_final": true,
                 "reason": NotRunReason::CatchUp.word(),
+                "replaced_by": null,
                 "output": null,
             }),
         );

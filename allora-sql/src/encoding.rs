@@ -539,7 +539,7 @@ pub(crate) fn history_columns(entry: &HistoryEntry) -> Vec<Value> {
         Value::Int(entry.ended_at.map(ms)),
         Value::bytes(entry.outcome.word()),
         Value::bytes(entry.outcome.error()),
-        Value::Bytes(entry.reason.map(|reason| reason.word().into())),
+        Value::Bytes(entry.reason.map(|reason| reason.text().into())),
         Value::Bytes(entry.output.clone().map(String::into_bytes)),
     ]
 }
@@ -560,7 +560,7 @@ pub(crate) fn history_entry(row: Row) -> Option<HistoryEntry> {
     let (started_at, ended_at) = (cells.time().ok()?, cells.time().ok()?);
     let outcome = last(cells.bytes(), cells.bytes()).ok()??;
     let reason = match cells.text_or_null().ok()? {
-        Some(word) => Some(NotRunReason::from_word(&word)?),
+        Some(word) => Some(NotRunReason::from_text(&word)?),
         None => None,
     };
     let output = cells.text_or_null().ok()?;

@@ -54,7 +54,7 @@ pub(crate) struct Options {
     /// Does not run what is later than this.
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
-    /// While the run before still goes on (at most once only): allow, skip or wait.
+    /// While the run before still goes on (at most once only): allow, skip, wait or replace.
     #[arg(long)]
     overlap: Option<Overlap>,
     /// Runs one at a time with all jobs of this concurrency key, on all nodes, or so many with

@@ -67,7 +67,7 @@ pub(crate) struct Run {
     /// Does not run what is later than this [default: however late].
     #[arg(long, value_parser = duration)]
     window: Option<Duration>,
-    /// The treatment of an occurrence while the one before still runs: allow, skip or wait.
+    /// The treatment of an occurrence while the one before still runs: allow, skip, wait or replace.
     #[arg(long, default_value = "allow")]
     overlap: Overlap,
     /// Ends commands that take longer [default: never].
@@ -137,7 +137,7 @@ CRONTABS
     ALLORA_ATTEMPTS=3 ALLORA_RETRY_WAIT=10s   try a failed at-least-once line again
     ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
     ALLORA_WINDOW=1h                     not run when later than this
-    ALLORA_OVERLAP=allow|skip|wait       while the one before still runs
+    ALLORA_OVERLAP=allow|skip|wait|replace   while the one before still runs; replace ends that
     ALLORA_CONCURRENCY_KEY=tapes         one at a time with all lines and jobs of this key;
                                          tapes:2 for two at a time
     ALLORA_MAX_KEY_WAIT=1h               skipped when the key is busy for longer

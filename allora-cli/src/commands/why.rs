@@ -173,7 +173,12 @@ fn told(entry: &HistoryEntry, time: &str) -> String {
     let node = &entry.node;
     let ended = entry.ended_at.map(shown).unwrap_or_default();
     let started = entry.started_at.map(shown).unwrap_or_default();
+    let replaced = entry
+        .reason
+        .and_then(NotRunReason::replaced_by)
+        .map(|by| format!("the occurrence of {} replaced it (ALLORA_OVERLAP)", shown(by)));
     let reason = match entry.reason {
+        Some(NotRunReason::Replaced { .. }) => replaced.as_deref().unwrap_or_default(),
         Some(NotRunReason::CatchUp) => {
             "the catch-up policy left it out (ALLORA_CATCH_UP=all 100 runs more)"
         }

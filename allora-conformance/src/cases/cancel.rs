@@ -3,8 +3,10 @@
 use crate::cluster::*;
 use allora_core::{
     ErrorKind,
-    backend::{Action, Completion, Cursor, JobState, Outcome, Reply, Sharing},
+    backend::{Action, Completion, Cursor, JobState, NotRunReason, Outcome, Reply, Sharing},
 };
+
+const ALONE: Sharing = Sharing::Exclusive;
 
 /// Completes a run as cancelled; the cursor goes there.
 fn cancelled(then: i64) -> RunAction<'static> {
@@ -147,6 +149,78 @@ pub(super) async fn a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease
     let after = w.node().read("job").await;
     assert_eq!((after.cursor, after.last.clone()), (Some(t(120).into()), Some(Outcome::Cancelled)));
     won(w.node().claim(t(123), "job", leased(&after, 3)).await);
+}
+
+/// The request that the occurrence of this second replaces the active runs.
+async fn replace(w: &Cluster, now: i64, name: &str, generation: i64, at: i64) -> JobState {
+    let (expected, by) = (t(at), t(at));
+    state(w.node().act(t(now), name, Action::Replace { generation, expected, by }).await)
+}
+
+pub(super) async fn a_due_occurrence_replaces_the_active_runs(w: &Cluster) {
+    for (name, told) in [("told", true), ("silent", false)] {
+        let seen = w.node().register(t(0), name, t(60)).await;
+        let run = won(w.node().claim(t(60), name, marked(&seen, 1, t(120), ALONE)).await);
+        let kept = RunAction::Extend { duration: 2 * MINUTE };
+        assert_eq!(w.node().end(t(61), name, run.fence, kept).await, Reply::Extended(t(181)));
+        let seen = replace(w, 120, name, seen.generation, 120).await;
+        assert_eq!(asked(&seen), [run.fence]);
+        assert_eq!(seen.leases[0].replaced_by, Some(t(120)));
+        lost(w.node().claim(t(121), name, marked(&seen, 2, t(180), ALONE)).await);
+        let end = match told {
+            true => {
+                let reply = w.node().end(t(122), name, run.fence, extend()).await;
+                assert_eq!(reply, Reply::CancelRequested(t(182)));
+                let completion = Completion::Cancelled;
+                let end = RunAction::Complete { then: Cursor::Keep, completion };
+                assert_eq!(w.node().end(t(123), name, run.fence, end).await, Reply::Accepted);
+                t(123)
+            }
+            false => {
+                w.node().reap(t(181), name).await;
+                t(181)
+            }
+        };
+        let seen = w.node().read(name).await;
+        assert_eq!((seen.counters.cancelled, seen.counters.lost), (1, 0), "{name}");
+        assert_eq!((seen.last.clone(), seen.leases.len()), (Some(Outcome::Cancelled), 0));
+        let next = marked(&seen, 3, t(240), ALONE);
+        let claimed = won(w.node().claim(t(182), name, next).await);
+        assert_eq!(claimed.occurrence, t(120).into(), "{name}");
+        if w.node().backend.history().is_some() {
+            let past = w.node().history_entries(name).await;
+            let first = past.iter().find(|past| past.fence == run.fence).expect("it has an entry");
+            assert_eq!((first.ended_at, &first.outcome), (Some(end), &Outcome::Cancelled));
+            assert_eq!(first.reason, Some(NotRunReason::Replaced { by: t(120) }), "{name}");
+        }
+    }
+}
+
+pub(super) async fn only_what_is_due_replaces_runs(w: &Cluster) {
+    let seen = w.node().register(t(0), "job", t(60)).await;
+    let run = won(w.node().claim(t(60), "job", marked(&seen, 1, t(120), ALONE)).await);
+    let active = w.node().read("job").await;
+    let generation = active.generation;
+    assert_eq!(replace(w, 119, "job", generation, 120).await, active, "it is not due");
+    assert_eq!(replace(w, 60, "job", generation, 60).await, active, "it was started");
+    w.node().end(t(61), "job", run.fence, RunAction::Extend { duration: 9 * MINUTE }).await;
+    let active = w.node().read("job").await;
+    assert_eq!(replace(w, 121, "job", generation - 1, 120).await, active, "another generation");
+    assert_eq!(replace(w, 121, "job", generation, 119).await, active, "another occurrence");
+    cancel(w, 122, "job", None).await;
+    let seen = replace(w, 123, "job", generation, 120).await;
+    assert_eq!(seen.leases[0].replaced_by, None, "an operator's request keeps its reason");
+    w.node().end(t(124), "job", run.fence, ran_and_stay()).await;
+    let idle = w.node().read("job").await;
+    assert_eq!(replace(w, 125, "job", generation, 120).await, idle, "no run is active");
+    let absent =
+        w.node().act(t(126), "other", Action::Replace { generation, expected: t(120), by: t(120) });
+    assert_eq!(absent.await, Reply::Absent);
+    // An attempt at an at-least-once occurrence keeps the cursor, which replaces nothing.
+    let first = won(w.node().lease(t(126), "job", 2).await);
+    let leased = w.node().read("job").await;
+    assert_eq!(replace(w, 127, "job", generation, 120).await, leased);
+    assert_eq!(w.node().end(t(128), "job", first.fence, ran(t(180))).await, Reply::Accepted);
 }
 
 pub(super) async fn what_is_created_again_waits_for_the_run_of_the_deleted_job(w: &Cluster) {

@@ -188,6 +188,8 @@ macro_rules! __cases {
                 only_the_named_run_is_cancelled: [Expiry];
                 a_cancellation_without_an_active_run_changes_nothing: [Expiry];
                 a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends: [Queries, Expiry];
+                a_due_occurrence_replaces_the_active_runs: [Expiry];
+                only_what_is_due_replaces_runs: [Expiry];
                 what_is_created_again_waits_for_the_run_of_the_deleted_job: [Expiry];
                 what_is_created_again_waits_until_a_silent_lease_ends: [Expiry];
                 a_run_that_may_overlap_starts_beside_that_of_the_deleted_job: [Expiry];

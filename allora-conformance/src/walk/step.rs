@@ -44,6 +44,8 @@ pub(crate) enum StepKind {
     Resume,
     Trigger,
     Cancel,
+    /// The cancellation of the runs that the next occurrence replaces.
+    Replace,
     /// The claim of a place of a concurrency key.
     ClaimKey,
     /// An extension or the release of such a place.
@@ -391,6 +393,7 @@ impl Walker {
             | StepKind::Edit
             | StepKind::Resume
             | StepKind::Advance
+            | StepKind::Replace
             | StepKind::Claim
             | StepKind::ClaimOnce => match self.read(random, name).await? {
                 Some(seen) => self.conditional(kind, random, name, &seen),
@@ -485,6 +488,12 @@ impl Walker {
                     ),
                     None => pair(&|generation| Action::Advance(advance(generation))),
                 }
+            }
+            StepKind::Replace => {
+                let cursor = seen.reference.cursor;
+                let expected = cursor.map_or(self.now, |next| next.scheduled_at);
+                let by = expected + TimeDelta::seconds(random.below(4) as i64 - 1);
+                pair(&|generation| Action::Replace { generation, expected, by })
             }
             _ => self.claim(kind, random, name, seen),
         }

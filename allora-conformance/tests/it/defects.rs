@@ -562,6 +562,18 @@ impl Defect for ForgetsCancellations {
     }
 }
 
+/// Does not store which occurrence replaces a run.
+pub(crate) struct ForgetsReplacements;
+impl Defect for ForgetsReplacements {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        for lease in step.record.iter_mut().flat_map(|record| &mut record.leases) {
+            lease.replaced_by = None;
+        }
+        reply
+    }
+}
+
 /// Extends and ends runs by a fast path that does not see the request of a cancellation.
 pub(crate) struct ExtendsWithoutAWord;
 impl Defect for ExtendsWithoutAWord {

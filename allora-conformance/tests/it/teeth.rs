@@ -125,6 +125,7 @@ teeth! {
     forgets_dead_letters: ForgetsDeadLetters;
     keeps_runs_at_reset: KeepsRunsAtReset;
     forgets_cancellations: ForgetsCancellations;
+    forgets_replacements: ForgetsReplacements;
     extends_without_a_word: ExtendsWithoutAWord;
     forgets_runs_of_the_deleted: ForgetsRunsOfTheDeleted;
     forgets_outputs: ForgetsOutputs;

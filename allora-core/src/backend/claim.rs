@@ -1,7 +1,7 @@
 //! A claim of an occurrence, and what it grants.
 
 use super::{NextRun, Occurrence, OnExpiry, Outcome, Sharing};
-use crate::time::Time;
+use crate::time::{Time, from_millis};
 use std::time::Duration;
 
 /// Claims an occurrence, if nothing of the job was claimed or changed since it was read, the expected
@@ -151,7 +151,9 @@ impl NotRun {
         match self.reason {
             NotRunReason::CatchUp | NotRunReason::Window => Outcome::Missed,
             NotRunReason::Overlap | NotRunReason::ConcurrencyKey => Outcome::Skipped,
-            NotRunReason::Operator | NotRunReason::Deleted => Outcome::Cancelled,
+            NotRunReason::Operator | NotRunReason::Deleted | NotRunReason::Replaced { .. } => {
+                Outcome::Cancelled
+            }
         }
     }
 }
@@ -173,10 +175,15 @@ pub enum NotRunReason {
     Operator,
     /// Cancelled: the job was deleted.
     Deleted,
+    /// Cancelled: a later occurrence of the job was due ([`Overlap::Replace`](crate::Overlap::Replace)).
+    Replaced {
+        /// The scheduled time of that occurrence.
+        by: Time,
+    },
 }
 
 impl NotRunReason {
-    /// The name of the reason in stores and tables.
+    /// The name of the reason in tables and metrics.
     pub fn word(self) -> &'static str {
         match self {
             NotRunReason::CatchUp => "catch_up",
@@ -185,11 +192,40 @@ impl NotRunReason {
             NotRunReason::ConcurrencyKey => "concurrency_key",
             NotRunReason::Operator => "operator",
             NotRunReason::Deleted => "deleted",
+            NotRunReason::Replaced { .. } => "replaced",
         }
     }
 
-    /// The reason of this [`word`](Self::word); `None` for an unknown word.
-    pub fn from_word(word: &str) -> Option<Self> {
+    /// The scheduled time of the occurrence that replaced the run; `None` for other reasons.
+    pub fn replaced_by(self) -> Option<Time> {
+        match self {
+            NotRunReason::Replaced { by } => Some(by),
+            _ => None,
+        }
+    }
+
+    /// The reason as stores keep it: its [`word`](Self::word); for a replaced run, followed by a blank
+    /// and the scheduled time of the replacement in milliseconds since 1970.
+    ///
+    /// ```
+    /// use allora_core::{backend::NotRunReason, time::from_millis};
+    ///
+    /// let reason = NotRunReason::Replaced { by: from_millis(1_500).unwrap() };
+    /// assert_eq!(reason.text(), "replaced 1500");
+    /// assert_eq!(NotRunReason::from_text("replaced 1500"), Some(reason));
+    /// ```
+    pub fn text(self) -> String {
+        match self.replaced_by() {
+            Some(by) => format!("{} {}", self.word(), by.timestamp_millis()),
+            None => self.word().to_owned(),
+        }
+    }
+
+    /// The reason of this [`text`](Self::text); `None` for an unknown one.
+    pub fn from_text(text: &str) -> Option<Self> {
+        if let Some(by) = text.strip_prefix("replaced ") {
+            return Some(NotRunReason::Replaced { by: from_millis(by.parse().ok()?)? });
+        }
         let all = [
             NotRunReason::CatchUp,
             NotRunReason::Window,
@@ -198,7 +234,7 @@ impl NotRunReason {
             NotRunReason::Operator,
             NotRunReason::Deleted,
         ];
-        all.into_iter().find(|reason| reason.word() == word)
+        all.into_iter().find(|reason| reason.word() == text)
     }
 }
 

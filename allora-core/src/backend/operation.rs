@@ -228,6 +228,18 @@ pub enum Action<'a> {
         /// The fence of the run; `None`: all active runs of the job.
         fence: Option<i64>,
     },
+    /// Requests the cancellation of all active at-most-once runs of the job, because its next occurrence
+    /// is due and replaces them ([`Overlap::Replace`](crate::Overlap::Replace)): if the record still has
+    /// this generation, and the cursor is due at `expected`. Otherwise nothing changes.
+    Replace {
+        /// The generation that was read.
+        generation: i64,
+        /// The cursor's scheduled time that was read.
+        expected: Time,
+        /// The scheduled time of the occurrence that replaces them: `expected`, or a later one, as the
+        /// catch-up policy selects.
+        by: Time,
+    },
     /// Removes a dead letter.
     Dismiss {
         /// The dead letter's occurrence.

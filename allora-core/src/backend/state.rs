@@ -1,6 +1,6 @@
 //! The state of a job, as a backend shows it.
 
-use super::{Outcome, Waiter};
+use super::{NotRunReason, Outcome, Waiter};
 use crate::time::Time;
 
 /// One scheduled time of one job, or a manual trigger.
@@ -119,6 +119,9 @@ pub struct Lease {
     pub sharing: Sharing,
     /// The cancellation of the run was requested. Default: `false`.
     pub cancel_requested: bool,
+    /// The scheduled time of the occurrence because of which it was requested; `None` if an operator
+    /// requested it.
+    pub replaced_by: Option<Time>,
 }
 
 impl Lease {
@@ -145,7 +148,17 @@ impl Lease {
             on_expiry,
             sharing: Sharing::Exclusive,
             cancel_requested: false,
+            replaced_by: None,
         }
+    }
+
+    /// The reason of the requested cancellation; `None` if none was requested.
+    pub fn cancel_reason(&self) -> Option<NotRunReason> {
+        let reason = match self.replaced_by {
+            Some(by) => NotRunReason::Replaced { by },
+            None => NotRunReason::Operator,
+        };
+        self.cancel_requested.then_some(reason)
     }
 
     /// With this rule for other runs of the job.

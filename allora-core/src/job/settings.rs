@@ -94,6 +94,11 @@ pub enum Overlap {
     Skip,
     /// It waits. The catch-up policy selects among those that came due in the meantime.
     Wait,
+    /// It replaces the active runs: they are cancelled, as by [`Handle::cancel`](crate::Handle::cancel),
+    /// and it starts when they have ended, or when the leases of their nodes have. They are recorded as
+    /// cancelled, with [its scheduled time](crate::backend::NotRunReason::Replaced). A manual trigger
+    /// replaces no run; it waits until no run is active and no occurrence is due.
+    Replace,
 }
 
 /// The nodes that run a job.
@@ -307,6 +312,7 @@ impl Settings {
             Overlap::Allow => {}
             Overlap::Skip => words.push("overlap skip".to_owned()),
             Overlap::Wait => words.push("overlap wait".to_owned()),
+            Overlap::Replace => words.push("overlap replace".to_owned()),
         }
         if self.retry != Retry::NEVER {
             let Retry { attempts, first, longest } = self.retry;

@@ -34,6 +34,7 @@ impl Planner {
         let room = room.saturating_sub(self.unresolved() + self.reserved());
         self.has_room = room > 0;
         self.take_from_aside();
+        self.ask_to_replace(now);
         let mut requests = Vec::new();
         let mut claims = 0;
         let repeats = self.repeat_at().is_some_and(|at| at <= now);
@@ -123,6 +124,18 @@ impl Planner {
             }
         }
         claims
+    }
+
+    /// Looks now at the jobs whose next occurrence is due and replaces their runs, whatever the node's
+    /// capacity: a run may be the one that it waits for.
+    fn ask_to_replace(&mut self, now: Time) {
+        let is_due = |id: &SlotId| {
+            let slot = self.slots.get(*id)?;
+            slot.wake_at.filter(|at| *at <= now)
+        };
+        let due: Vec<SlotId> =
+            self.replacing.iter().copied().filter(|id| is_due(id).is_some()).collect();
+        due.into_iter().for_each(|id| self.wake(id, Some(NOW)));
     }
 
     /// The time of the first repetition of a claim whose reply was lost.
@@ -300,6 +313,7 @@ impl Planner {
                 RequestAction::Claim(Box::new(PendingClaim { claim, then, late, lease_end: None }))
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
+            Decision::Replace(replacement) => RequestAction::Replace(replacement),
             Decision::Reap => RequestAction::Reap,
             // Under the stored definition another node may run the attempt.
             Decision::GiveUp(GiveUp { is_cancelled: false, .. })

@@ -21,6 +21,8 @@ pub(crate) enum Decision {
     Claim { claim: Claim, then: Cursor },
     /// Move the cursor without a run.
     Advance(Advance),
+    /// Request the cancellation of the active runs.
+    Replace(Replacement),
     /// The lease of an at-most-once run has ended: record the run as lost.
     Reap,
     /// The attempts at an occurrence that waits for another one are used up, or it is cancelled.
@@ -32,6 +34,15 @@ pub(crate) enum Decision {
     Walk,
     /// Runs were active before it became due, and may have ended since: read the record.
     Read,
+}
+
+/// The request to cancel the active runs, because the cursor's occurrence is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replacement {
+    pub(crate) generation: i64,
+    pub(crate) expected: Time,
+    /// The occurrence that would be claimed now.
+    pub(crate) by: Time,
 }
 
 /// A dead letter instead of another claim, or the end of an occurrence that was to be cancelled.
@@ -99,19 +110,28 @@ pub(crate) fn decide(
         let due = Due { schedule, spec, known, backlog, first, due_at, now, waits_since };
         return due.decide(claimant);
     }
-    // Triggers do not keep the schedule waiting: one of them runs before the cursor at most.
-    let cursor = known.open_cursor().filter(|next| {
-        head.trigger.is_some() && !known.paused && next.due_at <= now && !claimant.cursor_went_last
-    });
+    // Triggers do not keep the schedule waiting: one of them runs before the cursor at most, and none
+    // whose run would be replaced at once.
+    let goes_first = !claimant.cursor_went_last || spec.settings.overlap == Overlap::Replace;
+    let cursor = known
+        .open_cursor()
+        .filter(|next| head.trigger.is_some() && !known.paused && next.due_at <= now && goes_first);
     if let Some(next) = cursor {
         let (first, due_at) = (next.scheduled_at, next.due_at);
         let waits_since = claimant.waits_since;
         let due = Due { schedule, spec, known, backlog, first, due_at, now, waits_since };
-        if let claim @ (Decision::Claim { .. } | Decision::Walk) = due.decide(claimant)? {
-            return Ok(claim);
+        let decision = due.decide(claimant)?;
+        if matches!(decision, Decision::Claim { .. } | Decision::Walk | Decision::Replace(_)) {
+            return Ok(decision);
         }
     }
-    other_head(name, spec, known, (head, due_at), claimant)
+    let decision = other_head(name, spec, known, (head, due_at), claimant)?;
+    let replaces = spec.settings.overlap == Overlap::Replace && !known.is_ending && !known.paused;
+    let next = known.open_cursor().filter(|next| replaces && next.due_at > now);
+    Ok(match (decision, next) {
+        (Decision::Blocked(until), Some(next)) => Decision::Blocked(until.min(next.due_at)),
+        (decision, _) => decision,
+    })
 }
 
 /// The reason why the head, which was attempted before, is not claimed again.
@@ -225,7 +245,11 @@ impl Due<'_> {
             return match self.spec.settings.overlap {
                 _ if self.known.as_of < self.due_at => Ok(Decision::Read),
                 Overlap::Skip => self.advance(latest, NotRunReason::Overlap),
-                Overlap::Allow | Overlap::Wait => Ok(Decision::Blocked(until)),
+                Overlap::Replace if !self.known.is_ending => {
+                    let (generation, expected) = (self.known.generation, self.first);
+                    Ok(Decision::Replace(Replacement { generation, expected, by: start }))
+                }
+                Overlap::Allow | Overlap::Wait | Overlap::Replace => Ok(Decision::Blocked(until)),
             };
         }
         if !claimant.key_is_held && self.has_waited_long() {
@@ -380,7 +404,7 @@ fn claim(
         Delivery::AtMostOnce => {
             let sharing = match spec.settings.overlap {
                 Overlap::Allow => Sharing::Shared,
-                Overlap::Skip | Overlap::Wait => Sharing::Exclusive,
+                Overlap::Skip | Overlap::Wait | Overlap::Replace => Sharing::Exclusive,
             };
             Claim::at_most_once(claim_id, known.fence, expected, next, lost_after, sharing)
         }

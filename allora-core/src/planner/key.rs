@@ -233,7 +233,9 @@ impl Planner {
                 }
                 // They do not end the job's interest in the key.
                 (KeyState::Granted { .. }, Decision::Advance(_))
-                | (_, Decision::Walk | Decision::Read | Decision::Reap) => return KeyStep::Go,
+                | (_, Decision::Walk | Decision::Read | Decision::Replace(_) | Decision::Reap) => {
+                    return KeyStep::Go;
+                }
                 (KeyState::Busy { ask_at }, Decision::Claim { .. })
                     if key.claim.due_at == due_at && limit == setting.limit =>
                 {

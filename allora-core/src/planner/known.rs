@@ -30,6 +30,8 @@ pub(crate) struct Known {
     pub(crate) cancelled: Option<Box<Cancelled>>,
     /// Fence and lease end of the active runs.
     pub(crate) lease_ends: Vec<(i64, Time)>,
+    /// The cancellation of all these runs was requested.
+    pub(crate) is_ending: bool,
     /// The head is leased by another node. The next occurrence, and the time at which this node
     /// tries it as if that run had been completed.
     pub(crate) after_lease: Option<(NextRun, Time)>,
@@ -51,6 +53,7 @@ pub(crate) struct Cancelled {
 impl Known {
     pub(crate) fn of(state: &JobState, now: Time) -> Self {
         let lost = state.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Lost);
+        let is_ending = lost.clone().all(|lease| lease.cancel_requested);
         let leased = state.leases.iter().find(|lease| {
             lease.on_expiry == OnExpiry::Retry && Some(&lease.occurrence) == state.head.as_ref()
         });
@@ -78,6 +81,7 @@ impl Known {
             paused: state.paused.is_some(),
             cancelled,
             lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
+            is_ending,
             after_lease: None,
             is_ahead: false,
             trigger_waits: false,

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::{JobState, NextRun, OnExpiry, Replan},
     event::Event,
-    job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress, Redefinition},
+    job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition},
     stored::Definition,
     time::{Time, saturating_add},
 };
@@ -121,6 +121,13 @@ impl Planner {
     pub(super) fn look_again(&mut self, id: SlotId) {
         let Some(slot) = self.slots.get(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
+        let replaces = slot.spec.settings.overlap == Overlap::Replace
+            && !known.lease_ends.is_empty()
+            && !known.is_ending;
+        match replaces {
+            true => self.replacing.insert(id),
+            false => self.replacing.remove(&id),
+        };
         let turn = self.turn_of(slot);
         let mut at = known.wants_attention().map(|at| saturating_add(at, turn));
         if !slot.is_stored() {

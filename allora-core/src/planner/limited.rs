@@ -69,7 +69,8 @@ impl Planner {
     pub(super) fn put_aside(&mut self, id: SlotId, at: Time) -> bool {
         let Some(slot) = self.slots.get_mut(id) else { return false };
         let has_key = slot.key.as_ref().is_some_and(|key| key.may_be_held());
-        if has_key || !matches!(slot.phase, Phase::Known(_)) {
+        let is_replacing = self.replacing.contains(&id);
+        if has_key || is_replacing || !matches!(slot.phase, Phase::Known(_)) {
             return false;
         }
         let Some(limited) = slot.limited().and_then(|kind| self.limited.get_mut(kind)) else {

@@ -48,6 +48,8 @@ pub(crate) struct Planner {
     pub(super) removed: Vec<JobSpec>,
     /// The slots that hold a concurrency key, or wait for one.
     pub(super) keyed: BTreeSet<SlotId>,
+    /// The jobs whose active runs their next occurrence replaces. Some may be gone.
+    pub(super) replacing: BTreeSet<SlotId>,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
     /// The handlers with a limit of their own.
@@ -112,6 +114,7 @@ impl Planner {
             walking: 0,
             removed: Vec::new(),
             keyed: BTreeSet::new(),
+            replacing: BTreeSet::new(),
             releases: Vec::new(),
             limited: Vec::new(),
             key_changed: false,
@@ -208,6 +211,7 @@ impl Planner {
         if self.slots.get(id).is_some_and(|slot| slot.is_removed() && slot.exchange.is_idle()) {
             self.forget_key(id);
             self.failing.answered(id);
+            self.replacing.remove(&id);
             if let Some(slot) = self.slots.remove(id) {
                 self.removed.push(slot.spec);
             }

@@ -197,14 +197,18 @@ impl Planner {
     fn back_off(&mut self, id: SlotId, asked: &RequestAction, now: Time) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
-        if known.wants_attention().is_none_or(|at| at > now) {
+        let is_replacing = matches!(asked, RequestAction::Replace(_)) && known.is_ending;
+        if is_replacing || known.wants_attention().is_none_or(|at| at > now) {
             slot.refused = 0;
             return;
         }
         let is_write = match asked {
             // A repetition was planned before the record was known.
             RequestAction::Claim(pending) => pending.lease_end.is_none(),
-            RequestAction::Advance(_) | RequestAction::Reap | RequestAction::GiveUp(_) => true,
+            RequestAction::Advance(_)
+            | RequestAction::Replace(_)
+            | RequestAction::Reap
+            | RequestAction::GiveUp(_) => true,
             _ => false,
         };
         if is_write {
@@ -349,6 +353,7 @@ impl Planner {
         match claim.lease.on_expiry {
             OnExpiry::Lost => {
                 known.lease_ends.push((claimed.fence, claimed.until));
+                known.is_ending = false;
                 match claim.then {
                     Cursor::To(next) if !trigger_waits => {
                         known.go_to(next);

@@ -1,7 +1,7 @@
 //! Operations of one tick on their way to the store, and the runs that they start.
 
 use super::{
-    decide::GiveUp,
+    decide::{GiveUp, Replacement},
     due_claims::{DueRequest, Unplanned},
     key::{HeldKey, KeyClaim, KeyRelease},
     slot_id::SlotId,
@@ -55,6 +55,7 @@ pub(super) enum RequestAction {
     },
     Claim(Box<PendingClaim>),
     Advance(Advance),
+    Replace(Replacement),
     Reap,
     GiveUp(Box<GiveUp>),
     /// Moves, ends or keeps the lease of an occurrence that a query has claimed.
@@ -103,6 +104,9 @@ impl Request {
             }
             RequestAction::Claim(pending) => Action::Claim(pending.claim.clone()),
             RequestAction::Advance(advance) => Action::Advance(*advance),
+            RequestAction::Replace(Replacement { generation, expected, by }) => {
+                Action::Replace { generation: *generation, expected: *expected, by: *by }
+            }
             RequestAction::Reap => Action::Reap,
             RequestAction::Claimed(unplanned) => unplanned.action(),
             RequestAction::ClaimKey(claim) => {

@@ -154,6 +154,7 @@ impl Planner {
     /// Evicts a stored schedule.
     pub(super) fn evict(&mut self, id: SlotId) {
         self.forget_key(id);
+        self.replacing.remove(&id);
         if let Some(slot) = self.slots.remove(id) {
             self.failing.answered(id);
             self.by_name.remove(&slot.name);

@@ -81,6 +81,7 @@ pub fn apply(
         | Action::Advance(_)
         | Action::GiveUp { .. }
         | Action::Prune { .. }
+        | Action::Replace { .. }
         | Action::Reap => {}
     }
     let record = match record {
@@ -116,6 +117,7 @@ pub fn apply(
             }
         }
         Action::Reap => record.reap(name, context.now, history),
+        Action::Replace { .. } => operate::operate(record, operation, context, history)?,
         Action::Prune { fence, cursor } if record.is_unused(name, *fence, *cursor, context.now) => {
             // Those of a key have ended.
             record.leases.clear();

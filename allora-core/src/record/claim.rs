@@ -4,7 +4,7 @@ use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record
 use crate::{
     backend::{
         Advance, Claim, Claimed, Cursor, HistoryEntry, JobState, Lease, NextRun, NotRun,
-        NotRunReason, Occurrence, OnExpiry, Outcome, Sharing,
+        Occurrence, OnExpiry, Outcome, Sharing,
     },
     job::unkeyed_lease,
     time::{Time, saturating_add, whole_millis},
@@ -118,7 +118,7 @@ impl Record {
 
     /// The head, if it is this occurrence; or the cursor, if it is this occurrence and the head is
     /// a trigger: triggers do not keep the schedule waiting.
-    fn offered(&self, expected: &Occurrence) -> Option<Head<'_>> {
+    pub(super) fn offered(&self, expected: &Occurrence) -> Option<Head<'_>> {
         let head = self.head()?;
         if head.occurrence.is(expected) {
             return Some(head);
@@ -188,6 +188,7 @@ impl Record {
                 OnExpiry::Retry => Sharing::Exclusive,
             },
             cancel_requested: false,
+            replaced_by: None,
         };
         history.push(|| entry(&lease, name, &self.kind, now, Outcome::Running));
         let claimed = self.claimed(&lease);
@@ -336,7 +337,7 @@ impl Record {
         };
         *counter += 1;
         self.last = Some(outcome.clone());
-        let reason = lease.cancel_requested.then_some(NotRunReason::Operator);
+        let reason = lease.cancel_reason();
         let run = || entry(lease, name, &self.kind, now, outcome);
         history.push(|| HistoryEntry { reason, ..run() });
     }

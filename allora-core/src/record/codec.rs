@@ -143,6 +143,8 @@ struct WireLease {
     on_expiry: WireOnExpiry,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cancel_requested: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<i64>,
 }
 
 /// The result when the lease ends. `Shared`: lost, and other runs may be active beside this one.
@@ -322,6 +324,7 @@ impl From<&Lease> for WireLease {
                 (OnExpiry::Retry, _) => WireOnExpiry::Retry,
             },
             cancel_requested: lease.cancel_requested,
+            replaced_by: lease.replaced_by.map(ms),
         }
     }
 }
@@ -346,6 +349,7 @@ impl WireLease {
                 WireOnExpiry::Lost | WireOnExpiry::Retry => Sharing::Exclusive,
             },
             cancel_requested: self.cancel_requested,
+            replaced_by: self.replaced_by.map(time).transpose()?,
         })
     }
 }
@@ -484,6 +488,7 @@ mod tests {
             on_expiry: OnExpiry::Retry,
             sharing: Sharing::Exclusive,
             cancel_requested: true,
+            replaced_by: Some(at(9)),
         };
         let lost = Lease { on_expiry: OnExpiry::Lost, occurrence: run.clone(), ..lease.clone() };
         Record {

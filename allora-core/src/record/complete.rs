@@ -3,8 +3,8 @@
 use super::{Accepted, Head, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
 use crate::{
     backend::{
-        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, NotRunReason, Occurrence,
-        OnExpiry, Operation, Outcome, Reply, RetryCause,
+        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, Occurrence, OnExpiry,
+        Operation, Outcome, Reply, RetryCause,
     },
     time::{Time, saturating_add, whole_millis},
 };
@@ -62,8 +62,7 @@ pub(super) fn end(
     };
     let lease = record.leases.remove(i);
     record.ended = accepted_end(&operation.action, fence);
-    let asked = lease.cancel_requested.then_some(NotRunReason::Operator);
-    let reason = asked.filter(|_| outcome == Outcome::Cancelled);
+    let reason = lease.cancel_reason().filter(|_| outcome == Outcome::Cancelled);
     history.push(|| HistoryEntry {
         reason,
         output: operation.output.map(bounded),

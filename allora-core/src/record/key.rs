@@ -79,6 +79,7 @@ impl Record {
             on_expiry: OnExpiry::Lost,
             sharing: Sharing::Shared,
             cancel_requested: false,
+            replaced_by: None,
         };
         let claimed = self.claimed(&lease);
         self.leases.push(lease);

@@ -1,10 +1,11 @@
-//! Operators' changes of a job: pause, resume, trigger, cancel, dead letters, and reset.
+//! Operators' changes of a job: pause, resume, trigger, cancel, dead letters, and reset; and the
+//! cancellation of runs that a later occurrence replaces.
 
-use super::{HistoryBuffer, OpContext, PendingRetry, Record};
+use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Action, Advance, DeadLetter, Lease, NextRun, NotRun, NotRunReason, Occurrence, Operation,
-        Pause,
+        Action, Advance, DeadLetter, Lease, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry,
+        Operation, Pause,
     },
     error::{Error, ErrorKind, Result},
     name::check_name,
@@ -15,7 +16,7 @@ use crate::{
 /// The largest number of waiting triggers of one job.
 pub const MAX_TRIGGERS: usize = 1_000;
 
-/// Applies an operator's operation to a record that was not deleted.
+/// Applies such an operation to a record that was not deleted.
 pub(super) fn operate(
     record: &mut Record,
     operation: &Operation<'_>,
@@ -57,6 +58,10 @@ pub(super) fn operate(
                 lease.cancel_requested = true;
             }
         }
+        Action::Replace { generation, expected, by } => {
+            record.reap(name, context.now, history);
+            record.replace_runs(*generation, *expected, *by, context.now);
+        }
         Action::Reset { incarnation, first } => {
             record.check_reset(name, *incarnation, *first, context.now)?;
             record.reset(name, *first, context, history);
@@ -87,6 +92,22 @@ impl Record {
         let scheduled_at = of.unwrap_or(now);
         self.triggers.push(Occurrence { scheduled_at, trigger: Some(id.to_owned()) });
         Ok(())
+    }
+
+    /// Requests the cancellation of the active at-most-once runs, if the cursor's occurrence is offered
+    /// and due. A request that was made before keeps its reason.
+    fn replace_runs(&mut self, generation: i64, expected: Time, by: Time, now: Time) {
+        let is_due = self.offered(&Occurrence::from(expected)).is_some_and(|head| {
+            matches!(head.occurrence, HeadOccurrence::Cursor(_)) && head.due_at <= now
+        });
+        if self.generation != generation || by < expected || !is_due {
+            return;
+        }
+        let may_be_replaced =
+            |lease: &&mut Lease| lease.on_expiry == OnExpiry::Lost && !lease.cancel_requested;
+        for lease in self.leases.iter_mut().filter(may_be_replaced) {
+            (lease.cancel_requested, lease.replaced_by) = (true, Some(whole_millis(by)));
+        }
     }
 
     /// `true` if such an occurrence runs, may still run, or waits to be retried.

@@ -440,7 +440,9 @@ fn notification_of(
             | Action::GiveUp { .. },
             Ok(Reply::Accepted),
         ) => head_due_at().filter(|due_at| *due_at <= now).map(|_| job()),
-        (Action::Cancel { .. } | Action::Delete, Ok(_)) if record.is_some_and(is_cancelled) => {
+        (Action::Cancel { .. } | Action::Replace { .. } | Action::Delete, Ok(_))
+            if record.is_some_and(is_cancelled) =>
+        {
             Some(cancel())
         }
         // A job waits for the place.
@@ -507,6 +509,7 @@ pub fn too_long(operation: &Operation<'_>) -> Option<Result<Reply>> {
         | Action::Advance(_)
         | Action::GiveUp { .. }
         | Action::Prune { .. }
+        | Action::Replace { .. }
         | Action::Reap => Ok(Reply::Absent),
         _ => Err(missing(name)),
     })

@@ -25,7 +25,7 @@ use std::fmt;
 /// | `at-least-once 30s` | the lease; without it: at most once |
 /// | `catch-up all 10`, `catch-up none` | the policy for missed occurrences; without it: the latest one is run |
 /// | `window 1h` | the longest delay of a start; later occurrences are missed |
-/// | `overlap skip`, `overlap wait` | at most once only: the policy while the previous run is active |
+/// | `overlap skip`, `overlap wait`, `overlap replace` | at most once only: the policy while the previous run is active |
 /// | `retry 5 10s 1h` | attempts, first wait, longest wait |
 /// | `timeout 5m` | the longest duration of a run |
 /// | `delay 30s`, `jitter 1m` | a fixed delay after the scheduled time; the longest jitter |
@@ -281,8 +281,8 @@ mod tests {
                 let retry = Retry::up_to(attempts, self.period());
                 settings.retry = retry.at_most_every(self.period());
             } else {
-                let policies = [Overlap::Allow, Overlap::Skip, Overlap::Wait];
-                settings.overlap = policies[self.below(3) as usize];
+                let policies = [Overlap::Allow, Overlap::Skip, Overlap::Wait, Overlap::Replace];
+                settings.overlap = policies[self.below(4) as usize];
             }
             let limit = 1 + self.below(10_000) as u32;
             let policies = [CatchUp::Latest, CatchUp::None, CatchUp::All { limit }];

@@ -104,7 +104,7 @@ impl Read {
                 settings.catch_up = words.rest("`latest`, `none` or `all` and a limit")?;
             }
             "window" => settings.window = Some(words.period()?),
-            "overlap" => settings.overlap = words.rest("`allow`, `skip` or `wait`")?,
+            "overlap" => settings.overlap = words.rest("`allow`, `skip`, `wait` or `replace`")?,
             "retry" => {
                 let (attempts, first) = (words.number()?, words.period()?);
                 settings.retry = Retry::up_to(attempts, first).at_most_every(words.period()?);
@@ -170,7 +170,7 @@ impl FromStr for CatchUp {
     }
 }
 
-/// Reads `allow`, `skip` or `wait`.
+/// Reads `allow`, `skip`, `wait` or `replace`.
 ///
 /// ```
 /// use allora_core::Overlap;
@@ -188,10 +188,10 @@ impl FromStr for Overlap {
             "allow" => Self::Allow,
             "skip" => Self::Skip,
             "wait" => Self::Wait,
+            "replace" => Self::Replace,
             _ => {
-                return Err(
-                    wrong(at, word, "is not an overlap policy").remedy("write allow, skip or wait")
-                );
+                return Err(wrong(at, word, "is not an overlap policy")
+                    .remedy("write allow, skip, wait or replace"));
             }
         };
         words.next().map_or(Ok(policy), |more| Err(too_many(more)))

@@ -157,6 +157,20 @@ impl OneJob {
         self.planner.on_run_update(update, &reply);
     }
 
+    /// Extends the lease of the first run.
+    fn extend(&mut self, duration: u64, now: f64) {
+        let start = self.live.remove(0);
+        let extend = Action::Extend { fence: start.claimed.fence, duration: secs(duration) };
+        self.update(&start, extend, at(now));
+        self.live.insert(0, start);
+    }
+
+    /// The occurrence that replaces the first run.
+    fn replaced(&self) -> Option<Time> {
+        let lease = self.record.as_ref()?.leases.first().filter(|lease| lease.cancel_requested)?;
+        lease.replaced_by
+    }
+
     fn operator(mut self, time: f64, action: Action<'_>) -> Self {
         self.apply(&Operation::new("job", action), "operator", at(time)).unwrap();
         self.planner.on_notification("job");

@@ -117,17 +117,69 @@ fn overlap_allows_skips_or_waits() {
     job(Overlap::Allow).at(85.0).at(120.0).expect(&[60., 120.], &[], 180.);
     let alive = |policy| {
         let mut job = job(policy);
-        let fence = job.live[0].claimed.fence;
-        let start = job.live.remove(0);
-        let extend = Action::Extend { fence, duration: secs(600) };
-        job.update(&start, extend, at(85.0));
-        job.live.insert(0, start);
+        job.extend(600, 85.0);
         job
     };
     alive(Overlap::Skip).at(120.0).expect(&[60.], &["skipped 120-120 1"], 180.);
     let mut waits = alive(Overlap::Wait).at(120.0).at(185.0).expect(&[60.], &[], 120.);
     waits.end(at(200.0), Completion::Succeeded);
     waits.at(200.0).expect(&[60., 180.], &["missed 120-120 1"], 240.);
+}
+
+#[test]
+fn a_due_occurrence_replaces_the_active_run_and_starts_when_that_has_ended() {
+    let replace = || OneJob::new(minutely().overlap(Overlap::Replace)).held().at(0.0).at(60.0);
+    let mut job = replace();
+    job.extend(600, 85.0);
+    let mut job = job.at(119.0);
+    assert_eq!(job.replaced(), None);
+    // Without capacity, too: the run may be the one that the node waits for.
+    for _ in 0..9 {
+        for request in job.tick(at(120.0), 0) {
+            let answer = job.reply_to(&request, at(120.0));
+            job.answer(request, answer, at(120.0));
+        }
+    }
+    assert_eq!(job.replaced(), Some(at(120.0)));
+    let asked = job.asked;
+    assert!(job.tick(at(121.0), 0).is_empty());
+    let mut job = job.at(130.0);
+    assert!(job.asked <= asked + 1, "the request is sent once");
+    job.end(at(131.0), Completion::Cancelled);
+    let job = job.at(131.0).expect(&[60., 120.], &[], 180.);
+    assert_eq!(job.record.as_ref().unwrap().counters.cancelled, 1);
+}
+
+#[test]
+fn the_run_of_a_silent_node_is_replaced_when_its_lease_has_ended() {
+    let replace = minutely().overlap(Overlap::Replace);
+    let mut dead = OneJob::new(replace.clone()).held().at(0.0).at(60.0);
+    dead.extend(120, 61.0);
+    let heir = OneJob::found(replace, dead.record).at(62.0).at(120.0).at(180.0);
+    let heir = heir.expect(&[], &[], 120.).at(181.0);
+    assert_eq!(heir.record.as_ref().unwrap().counters.cancelled, 1);
+    heir.expect(&[180.], &["missed 120-120 1"], 240.);
+}
+
+#[test]
+fn a_run_that_ends_by_itself_is_not_replaced() {
+    let job = OneJob::new(minutely().overlap(Overlap::Replace)).at(0.0).at(60.0).at(120.0);
+    assert_eq!(job.record.as_ref().unwrap().counters.cancelled, 0);
+    job.expect(&[60., 120.], &[], 180.);
+}
+
+#[test]
+fn a_trigger_replaces_no_run_and_delays_no_replacement() {
+    let mut job = OneJob::new(minutely().overlap(Overlap::Replace)).held().at(0.0).at(60.0);
+    job.extend(600, 61.0);
+    let trigger = Action::Trigger { id: "x", scheduled_at: None };
+    let job = job.operator(70.0, trigger).at(70.0).at(100.0);
+    assert_eq!(job.replaced(), None);
+    let mut job = job.at(120.0).at(126.0);
+    assert_eq!(job.replaced(), Some(at(120.0)));
+    job.end(at(126.0), Completion::Cancelled);
+    let job = job.at(126.0);
+    assert_eq!(job.ran.len(), 2, "{:?}", job.ran);
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
         ended_at: entry.ended_at.map(ms),
         outcome: entry.outcome.word().to_owned(),
         error: entry.outcome.error().to_owned(),
-        reason: entry.reason.map(|reason| reason.word().to_owned()),
+        reason: entry.reason.map(|reason| reason.text()),
         output: entry.output.clone(),
     };
     serde_json::to_vec(&wire).expect("the form has only text keys and finite numbers")
@@ -65,7 +65,7 @@ pub fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
 pub fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, Unreadable> {
     let wire: WireEntry = super::read(bytes)?;
     let reason = |word: String| {
-        NotRunReason::from_word(&word).ok_or_else(|| wrong(&format!("no reason is {word:?}")))
+        NotRunReason::from_text(&word).ok_or_else(|| wrong(&format!("no reason is {word:?}")))
     };
     Ok(HistoryEntry {
         name: wire.name,
@@ -127,6 +127,7 @@ mod tests {
             NotRunReason::Window,
             NotRunReason::Overlap,
             NotRunReason::ConcurrencyKey,
+            NotRunReason::Replaced { by: from_millis(7).unwrap() },
         ] {
             let range = HistoryEntry { reason: Some(reason), count: None, ..range() };
             assert_eq!(decode_entry(&encode_entry(&range)), Ok(range));

@@ -52,6 +52,35 @@ fn a_cancelled_run_ends_at_once_on_another_node_and_is_not_tried_again() {
 }
 
 #[test]
+fn the_next_occurrence_replaces_a_run_on_any_node_and_waits_for_its_end() {
+    // One node, whose only place the run has; and two nodes.
+    for nodes in [1, 2] {
+        let lab = Lab::new(nodes);
+        let start = |_| {
+            let log = lab.log.clone();
+            let spec = job(every(secs(60)), async move |run: Run| {
+                let execution = log.begin(&run);
+                run.cancelled().await;
+                execution.over(Over::Ran);
+            });
+            let spec = spec.overlap(Overlap::Replace);
+            lab.start(|_, b| b.add("job", spec).concurrency(1))
+        };
+        let members: Vec<Member> = (0..nodes).map(start).collect();
+        lab.until(119.0);
+        assert_eq!(lab.ran("job"), [60.], "nothing replaces it before");
+        lab.until(200.0);
+        assert_eq!(lab.ran("job"), [60., 120., 180.], "{nodes} nodes");
+        lab.assert_over("job", 0, at(120.0), Over::Ran);
+        let past = lab.past("job");
+        let reasons: Vec<_> = (0..past.len()).map(|i| end(&past, i)).collect();
+        let by = |second| (Outcome::Cancelled, Some(NotRunReason::Replaced { by: at(second) }));
+        assert_eq!(reasons[..2], [by(120.0), by(180.0)]);
+        drop(members);
+    }
+}
+
+#[test]
 fn a_run_that_ignores_its_cancellation_is_dropped_after_a_tenth_of_the_grace() {
     let lab = Lab::new(2);
     let member =
