@@ -31,7 +31,7 @@ use std::{sync::Arc, time::Duration};
 /// | the store has a definition that this node cannot run | [`DefinitionConflict`](Self::DefinitionConflict) | [`JobResumed`](Self::JobResumed) | problem *definition conflict* |
 /// | the schedule panics or goes back, the name is that of a stored schedule, a stored definition cannot be read | [`JobInvalid`](Self::JobInvalid) | [`JobResumed`](Self::JobResumed) | problem *invalid* |
 /// | the job was deleted in the store | [`Deleted`](Self::Deleted) | [`JobResumed`](Self::JobResumed) | problem *deleted* |
-/// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
+/// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead), one [`ClockWasSetBack`](Self::ClockWasSetBack) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
 /// | due for a minute, and no lease; not while the store is down or the capacity is full | [`JobOverdue`](Self::JobOverdue) | [`JobResumed`](Self::JobResumed) | problem *overdue*, in any case |
 /// | due stored schedules of a kind that no node handles | [`KindUnhandled`](Self::KindUnhandled) | [`KindHandled`](Self::KindHandled) | `unhandled_kinds` |
 /// | a label that no live node has | [`LabelUnmatched`](Self::LabelUnmatched) | [`LabelMatched`](Self::LabelMatched) | `unmatched_labels` |
@@ -297,6 +297,18 @@ pub enum Event {
         /// The time until which the job waits.
         until: Time,
     },
+    /// The store's clock was set back, and jobs of this node wait for times that it showed before. Their
+    /// number is reported once they have been read: after the start of the node, and each time the clock
+    /// is set back. Each of them has its [`ClockWasAhead`](Self::ClockWasAhead). Nothing runs twice: the
+    /// jobs continue with their next occurrences, or when they are reset.
+    ClockWasSetBack {
+        /// `false`: jobs in code. `true`: stored schedules of this node's kinds.
+        stored: bool,
+        /// The number of jobs that wait. At least 1.
+        waiting: usize,
+        /// The time at which the last of them continues.
+        until: Time,
+    },
     /// An occurrence of the job has been due for more than a minute, this node can run it, and no
     /// node has claimed it.
     JobOverdue {
@@ -483,7 +495,9 @@ impl Event {
             Event::DefinitionConflict { .. } => ProblemReason::DefinitionConflict.remedy(),
             Event::Deleted { .. } => ProblemReason::Deleted.remedy(),
             Event::JobUnreadable { .. } => ProblemReason::Unreadable.remedy(),
-            Event::ClockWasAhead { .. } => ProblemReason::ClockWasAhead.remedy(),
+            Event::ClockWasAhead { .. } | Event::ClockWasSetBack { .. } => {
+                ProblemReason::ClockWasAhead.remedy()
+            }
             Event::JobOverdue { .. } => ProblemReason::Overdue.remedy(),
             Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
             Event::KeyLimitsDiffer { .. } => "give all jobs of the key the same limit",

@@ -114,6 +114,7 @@ impl Planner {
             let off = Off::Ahead(until);
             events.extend(off.event(slot.name.clone()));
             slot.reported = Some(Box::new(off));
+            self.ahead.waits(id, until);
         }
     }
 

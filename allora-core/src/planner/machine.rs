@@ -1,6 +1,7 @@
 //! The planner's state: its jobs, and when each is looked at next.
 
 use super::{
+    ahead::AheadJobs,
     congestion_window::CongestionWindow,
     contention::Contention,
     due_claims::DueClaims,
@@ -50,6 +51,8 @@ pub(crate) struct Planner {
     pub(super) keyed: BTreeSet<SlotId>,
     /// The jobs whose active runs their next occurrence replaces. Some may be gone.
     pub(super) replacing: BTreeSet<SlotId>,
+    /// The jobs in code that wait for times of a clock that was ahead.
+    pub(super) ahead: AheadJobs,
     /// Places of keys that are to be released.
     pub(super) releases: Vec<KeyRelease>,
     /// The handlers with a limit of their own.
@@ -115,6 +118,7 @@ impl Planner {
             removed: Vec::new(),
             keyed: BTreeSet::new(),
             replacing: BTreeSet::new(),
+            ahead: AheadJobs::default(),
             releases: Vec::new(),
             limited: Vec::new(),
             key_changed: false,
@@ -176,6 +180,7 @@ impl Planner {
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
         self.by_name.insert(name, id);
+        self.ahead.read_first(id);
         self.wake(id, Some(NOW));
         Ok(())
     }
@@ -196,6 +201,7 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.phase = Phase::Off(Off::Removed);
         slot.wake_at = None;
+        self.ahead.remove(id);
         let is_idle = slot.exchange.is_idle();
         self.stored.placed -= usize::from(slot.is_stored());
         self.by_name.remove(&slot.name);
@@ -212,6 +218,7 @@ impl Planner {
             self.forget_key(id);
             self.failing.answered(id);
             self.replacing.remove(&id);
+            self.ahead.remove(id);
             if let Some(slot) = self.slots.remove(id) {
                 self.removed.push(slot.spec);
             }
@@ -252,6 +259,8 @@ impl Planner {
         self.doubt(self.now);
         self.ask_for_keys_now();
         let ids: Vec<SlotId> = self.slots.iter().map(|(id, _)| id).collect();
+        let in_code = self.slots.iter().filter(|(_, slot)| !slot.is_stored() && !slot.is_removed());
+        self.ahead.read_again(in_code.map(|(id, _)| id));
         ids.into_iter().for_each(|id| self.mark_dirty(id));
     }
 
@@ -333,6 +342,7 @@ impl Planner {
 
     /// Reports that a job runs again that was off.
     pub(super) fn turn_on(&mut self, id: SlotId, events: &mut Vec<Event>) {
+        self.ahead.resumes(id);
         if let Some(slot) = self.slots.get_mut(id)
             && slot.reported.take().is_some()
         {

@@ -153,8 +153,9 @@ impl Planner {
                 None
             }
         };
-        if is_newer {
-            self.mark_dirty(id);
+        match is_newer {
+            true => self.mark_dirty(id),
+            false => events.extend(self.ahead.is_read(id)),
         }
         self.free_removed(id);
         start
@@ -228,7 +229,10 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        requests.iter().for_each(|request| self.failing.failed(request.slot, now));
+        for request in &requests {
+            self.failing.failed(request.slot, now);
+            events.extend(self.ahead.is_read(request.slot));
+        }
         self.on_lost_replies(requests, now, events);
     }
 

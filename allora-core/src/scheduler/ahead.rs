@@ -25,16 +25,19 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Reports the schedules of this node's kinds that wait.
+    /// Reports the schedules of this node's kinds that wait, and their number.
     pub(super) async fn find(&mut self, node: &Node) -> Result {
         let Some(queries) = node.backend.queries() else { return Ok(()) };
         let mut after: Option<String> = None;
+        let (mut waiting, mut last) = (0, None);
         loop {
             let page = Page { after: after.as_deref(), ..Page::first(PAGE) };
             let states = within(node, "list", queries.list(page)).await?;
             let now = node.now(&node.shared());
             for state in &states {
                 if let Some(until) = waits(node, state, now) {
+                    waiting += 1;
+                    last = last.max(Some(until));
                     let name: Arc<str> = state.name.as_str().into();
                     if self.names.insert(name.clone()) {
                         node.emit([Event::ClockWasAhead { name, until }]);
@@ -42,8 +45,12 @@ impl Ahead {
                 }
             }
             match states.last().filter(|_| states.len() >= PAGE) {
-                Some(last) => after = Some(last.name.clone()),
-                None => return Ok(()),
+                Some(state) => after = Some(state.name.clone()),
+                None => {
+                    let event = |until| Event::ClockWasSetBack { stored: true, waiting, until };
+                    node.emit(last.map(event));
+                    return Ok(());
+                }
             }
         }
     }

@@ -118,6 +118,10 @@ pub(crate) fn log(event: &Event, node: &str) {
             let until = time(until);
             error!(target: "allora", node, job = %name, until, remedy, "the store's clock was ahead, and this job waits for a time in the future");
         }
+        Event::ClockWasSetBack { stored, waiting, until } => {
+            let until = time(until);
+            warn!(target: "allora", node, stored, waiting, until, remedy, "the store's clock was set back; jobs wait for times that it showed before, the last of them until this time");
+        }
         Event::JobOverdue { name, due_at, .. } => {
             let due_at = time(due_at);
             error!(target: "allora", node, job = %name, due_at, remedy, "job is overdue, and no node has claimed it");

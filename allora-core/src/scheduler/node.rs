@@ -69,6 +69,8 @@ pub(crate) struct Node {
     pub(crate) supervisor: Notify,
     /// The store's clock was set back, and the watcher has not seen it yet.
     pub(super) was_set_back: AtomicBool,
+    /// Wakes the watcher when the store's clock was set back.
+    pub(super) set_back: Notify,
     /// Wakes the watcher: the scheduler stops.
     pub(super) watcher: Notify,
     /// Wakes the registry: the scheduler stops.
@@ -225,6 +227,7 @@ impl Node {
             claimers: ByPlacement::default(),
             supervisor: Notify::default(),
             was_set_back: AtomicBool::new(false),
+            set_back: Notify::default(),
             watcher: Notify::default(),
             registry: Notify::default(),
             store: StoreHealth::default(),
@@ -413,6 +416,7 @@ impl Node {
         }
         if is_set_back {
             self.was_set_back.store(true, Ordering::Release);
+            self.set_back.notify();
             self.claimers[Placement::OneNode].notify();
         }
         if jump.is_some() {

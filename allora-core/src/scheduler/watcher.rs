@@ -21,6 +21,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     pin::pin,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 /// The largest number of due schedules of unhandled kinds that are read at once.
@@ -52,8 +53,7 @@ impl Watcher {
     pub(super) async fn run(mut self) {
         let node = self.node.clone();
         loop {
-            let sleep = node.runtime.sleep_until(later(node.runtime.now(), OVERDUE));
-            if self.is_stopped_during(sleep).await {
+            if self.is_stopped_before(later(node.runtime.now(), OVERDUE)).await {
                 return;
             }
             self.find_overdue();
@@ -74,18 +74,32 @@ impl Watcher {
         if let Ok(unhandled) = self.find_unhandled().await {
             self.report_kinds(unhandled);
         }
+        self.find_ahead().await;
+        // Tried again at the next look.
+        let _ = self.ahead.check(&self.node).await;
+    }
+
+    /// Reports the stored schedules that wait because the store's clock was set back.
+    async fn find_ahead(&mut self) {
         let node = self.node.clone();
-        if node.was_set_back.swap(false, Ordering::AcqRel) && self.ahead.find(&node).await.is_err()
+        if !node.router.is_empty()
+            && node.was_set_back.swap(false, Ordering::AcqRel)
+            && self.ahead.find(&node).await.is_err()
         {
             node.was_set_back.store(true, Ordering::Release);
         }
-        // Tried again at the next look.
-        let _ = self.ahead.check(&node).await;
     }
 
-    async fn is_stopped_during(&self, sleep: impl Future<Output = ()>) -> bool {
-        let stopped = pin!(stopped(&self.node));
-        matches!(select(stopped, pin!(sleep)).await, Either::Left(_))
+    /// Waits until this time. Returns whether the scheduler was stopped before.
+    async fn is_stopped_before(&mut self, at: Instant) -> bool {
+        let node = self.node.clone();
+        let wait = pin!(async {
+            let mut sleep = pin!(node.runtime.sleep_until(at));
+            while let Either::Right(_) = select(&mut sleep, pin!(node.set_back.notified())).await {
+                self.find_ahead().await;
+            }
+        });
+        matches!(select(pin!(stopped(&node)), wait).await, Either::Left(_))
     }
 
     /// Reports overdue occurrences, unless a condition that is reported explains them.

@@ -21,6 +21,15 @@ struct Scene {
     member: Member,
 }
 
+/// The reports that the clock was set back: of stored schedules or jobs in code, and how many wait.
+fn set_back(member: &Member) -> Vec<(bool, usize)> {
+    let report = |event: Event| match event {
+        Event::ClockWasSetBack { stored, waiting, .. } => Some((stored, waiting)),
+        _ => None,
+    };
+    member.events().into_iter().filter_map(report).collect()
+}
+
 impl Scene {
     fn new(seed: u64, build: impl FnOnce(&Seat, Builder) -> Builder) -> Self {
         Self::switched(seed, |_| {}, build)
@@ -546,6 +555,9 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
         scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
         scene.lab.until(85.0);
         scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+        // At once: with the next poll.
+        scene.lab.until(95.0);
+        assert_eq!(set_back(&scene.member), [(false, 3)]);
         scene.lab.until(200.0);
         assert_eq!(
             scene.problems(),
@@ -575,6 +587,34 @@ fn jobs_that_wait_for_the_time_of_a_clock_that_was_ahead_are_named_until_they_ar
 }
 
 #[test]
+fn a_node_that_starts_after_the_clock_was_set_back_reports_once_how_many_jobs_wait() {
+    let add = |seat: &Seat, b: Builder| {
+        b.add("one", seat.job(every(secs(10)), ms(0))).add("two", seat.job(every(secs(10)), ms(0)))
+    };
+    let scene = Scene::new(20, add);
+    let lab = &scene.lab;
+    lab.until(25.0);
+    lab.clock().set_skew(chrono::TimeDelta::days(1));
+    lab.until(85.0);
+    scene.member.handle.stop();
+    lab.until(86.0);
+    lab.clock().set_skew(chrono::TimeDelta::zero());
+    let member = start(lab, &scene.store, add);
+    lab.until(96.0);
+    assert_eq!(set_back(&member), [(false, 2)]);
+    let runs = |name| lab.log.of(name).len();
+    let before = runs("one");
+    lab.until(200.0);
+    assert_eq!((runs("one"), set_back(&member).len()), (before, 1), "it waits");
+    lab.sim.block_on(scene.schedules().reset("one")).unwrap();
+    lab.until(230.0);
+    assert!(runs("one") > before && runs("two") == before, "only one was reset");
+    let ran = lab.ran("one");
+    let once: std::collections::BTreeSet<i64> = ran.iter().map(|at| *at as i64).collect();
+    assert_eq!(once.len(), ran.len(), "each occurrence once: {ran:?}");
+}
+
+#[test]
 fn stored_schedules_that_wait_for_a_clock_that_was_ahead_are_named_too() {
     let scene = Scene::new(19, |seat, b| b.kind("t", seat.handler(ms(0), |_| Ok(()))));
     for (name, kind) in [("one", "t"), ("two", "t"), ("other", "u")] {
@@ -585,6 +625,8 @@ fn stored_schedules_that_wait_for_a_clock_that_was_ahead_are_named_too() {
     scene.lab.clock().set_skew(chrono::TimeDelta::days(365));
     scene.lab.until(85.0);
     scene.lab.clock().set_skew(chrono::TimeDelta::zero());
+    scene.lab.until(95.0);
+    assert_eq!(set_back(&scene.member), [(true, 2)]);
     scene.lab.until(205.0);
     assert_eq!(scene.problems(), ["one: clock was ahead", "two: clock was ahead"]);
     scene.lab.sim.block_on(scene.schedules().reset("one")).unwrap();
