@@ -4,21 +4,27 @@ use super::file::{self, shown_as};
 use crate::{
     daemon::kinds,
     failure::{Failure, Outcome},
-    output::on_one_line,
+    output::{Progress, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::duration,
 };
-use allora_core::{AnySchedule, StoredSchedule, stored::DesiredState};
+use allora_core::{
+    AnySchedule, StoredSchedule,
+    stored::{DesiredState, Difference, Step, SyncProgress},
+};
 use clap::Args;
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     path::PathBuf,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-/// Reconciles the stored schedules with a file: adds, changes and removes; prints each change.
+/// Reconciles the stored schedules with a file: adds, changes and removes; prints each change, and
+/// how many of each there are.
 ///
 /// An equal schedule keeps its next time, its counters and its pause.
 #[derive(Debug, Args)]
@@ -67,15 +73,53 @@ impl Sync {
         if self.dry_run {
             declared = declared.dry_run();
         }
+        let progress = Mutex::new((Progress::new("schedules compared or changed"), 0));
+        let report = |now: SyncProgress| {
+            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let (shown, before) = &mut *progress;
+            let done = now.compared + now.changed;
+            shown.more(done - std::mem::replace(before, done));
+        };
+        declared = declared.on_progress(&report);
         let differences = session::with(&self.place, async |session: Session| {
             Ok(session.schedules.sync(declared).await?)
         })?;
+        drop(progress);
         let mut out = io::BufWriter::new(io::stdout().lock());
         for difference in &differences {
             writeln!(out, "{}", on_one_line(&difference.to_string()))?;
         }
+        writeln!(out, "{}", summary(stored.len(), &differences, self.dry_run))?;
         Ok(out.flush()?)
     }
+}
+
+/// The counts of the changes, as one line.
+fn summary(declared: usize, differences: &[Difference], dry_run: bool) -> String {
+    const STEPS: [&str; 5] = ["added", "modified", "restored", "orphaned", "deleted"];
+    let mut counts = [0; STEPS.len()];
+    let mut changed = BTreeSet::new();
+    for Difference { name, step } in differences {
+        let step = match step {
+            Step::Add { .. } => 0,
+            Step::Modify { .. } => 1,
+            Step::Restore => 2,
+            Step::Orphan { .. } => 3,
+            _ => 4,
+        };
+        counts[step] += 1;
+        if step < 3 {
+            changed.insert(name);
+        }
+    }
+    let schedules = if declared == 1 { "schedule" } else { "schedules" };
+    let tried = if dry_run { "would be " } else { "" };
+    let unchanged = declared - changed.len();
+    let mut line = format!("{declared} {schedules} declared: {unchanged} unchanged");
+    for (count, step) in counts.iter().zip(STEPS).filter(|(count, _)| **count > 0) {
+        line.push_str(&format!(", {count} {tried}{step}"));
+    }
+    line + "."
 }
 
 /// The schedules that a file declares. One without a zone gets `zone`, as with `allora add`.

@@ -35,14 +35,18 @@ fn sync_reconciles_the_store_with_a_file() {
     let plan = allora(&site, &[&sync[..], &["--dry-run"]].concat());
     let lines: Vec<&str> = plan.lines().collect();
     assert!(
-        lines.len() == 2
+        lines.len() == 3
             && lines[0].starts_with("add acme/a: 0 4 * * *")
             && lines[1].starts_with("add acme/b: @every 90m; "),
         "{plan}"
     );
     assert!(allora(&site, &["list", "--name", "acme/"]).ends_with("0 entries.\n"), "tried only");
-    assert_eq!(allora(&site, &sync), plan);
-    assert_eq!(allora(&site, &sync), "", "nothing is left to be done");
+    assert_eq!(lines[2], "2 schedules declared: 0 unchanged, 2 would be added.");
+    assert_eq!(allora(&site, &sync), plan.replace("would be added", "added"));
+    let nothing = "2 schedules declared: 2 unchanged.\n";
+    assert_eq!(allora(&site, &sync), nothing, "nothing is left to be done");
+    let some = &sync[..2];
+    assert_eq!(allora(&site, some), nothing);
     let before = show(&site, "acme/a", &FILE);
     assert_eq!((&before["zone"], &before["kind"]), (&"Europe/Paris".into(), &"command".into()));
 
@@ -56,7 +60,7 @@ fn sync_reconciles_the_store_with_a_file() {
     assert!(show(&site, "other", &FILE)["paused"].is_null(), "it is not of the set");
     // Without a grace what is withdrawn goes.
     let said = allora(&site, &[&sync[..], &["--grace", "0"]].concat());
-    assert_eq!(said, "delete acme/b\n");
+    assert_eq!(said, "delete acme/b\n2 schedules declared: 2 unchanged, 1 deleted.\n");
 }
 
 #[test]
@@ -97,7 +101,8 @@ fn the_configurations_zone_is_for_schedules_that_name_none() {
     site.allora(&["sync", "set.json"]).fine();
     let zone = |name| show(&site, name, &[])["zone"].clone();
     assert_eq!([zone("a"), zone("b"), zone("c")], ["Asia/Tokyo", "UTC", "UTC"]);
-    assert_eq!(site.allora(&["sync", "set.json"]).fine(), "");
+    let said = site.allora(&["sync", "set.json"]).fine();
+    assert_eq!(said, "3 schedules declared: 3 unchanged.\n");
 }
 
 /// Exports from SQLite, and imports here.
@@ -189,7 +194,10 @@ fn thousands_are_moved_through_a_pipe() {
         |n: usize| format!(r#"{{"name": "n{n}", "kind": "t", "schedule": "0 {} * * *"}}"#, n % 24);
     let all: Vec<String> = (0..2_345).map(one).collect();
     site.write("set.json", &format!("[{}]", all.join(",")));
-    assert_eq!(allora(&site, &["sync", "set.json"]).lines().count(), 2_345);
+    let said = allora(&site, &["sync", "set.json"]);
+    assert_eq!(said.lines().count(), 2_346);
+    let unchanged = "2345 schedules declared: 2345 unchanged.\n";
+    assert_eq!(allora(&site, &["sync", "set.json"]), unchanged);
     let binary = env!("CARGO_BIN_EXE_allora");
     let script = format!(
         "{binary} init --url sqlite:b.db && {binary} export --url sqlite:store.db \

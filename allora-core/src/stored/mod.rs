@@ -62,5 +62,5 @@ pub use planned::Creation;
 pub(crate) use repr::{DataRepr, written};
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Route, Routed, Router};
-pub use sync::{DesiredState, Difference, Step};
+pub use sync::{DesiredState, Difference, Step, SyncProgress};
 pub use value::StoredSchedule;

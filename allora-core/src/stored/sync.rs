@@ -1,13 +1,16 @@
 //! Reconciliation of a store with a desired set of schedules.
 
-use super::{Definition, Filter, Gap, Schedules, StoredSchedule, list::PAGE, planned::Planned};
+use super::{
+    Definition, Filter, Gap, Schedules, StoredSchedule, client::BATCH, list::PAGE, planned::Planned,
+};
 use crate::{
-    backend::JobState,
+    backend::{JobState, Operation, Reply},
     error::{Error, ErrorKind, Result},
     name::check_name,
     time::{Time, saturating_add},
 };
 use chrono::SecondsFormat;
+use futures::{StreamExt, TryStreamExt, stream};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// The desired state, for [`Schedules::sync`].
@@ -17,12 +20,37 @@ pub struct DesiredState<'a> {
     complete: Option<&'a str>,
     grace: Duration,
     dry_run: bool,
+    progress: OnProgress<'a>,
 }
+
+/// The progress of a [`Schedules::sync`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SyncProgress {
+    /// The number of schedules that were read from the store and compared.
+    pub compared: usize,
+    /// The number of changes that were made.
+    pub changed: usize,
+}
+
+/// A function that is called with the progress.
+#[derive(Clone, Copy)]
+struct OnProgress<'a>(Option<&'a (dyn Fn(SyncProgress) + Send + Sync)>);
+
+impl fmt::Debug for OnProgress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a function" } else { "none" })
+    }
+}
+
+/// The number of requests that read declared schedules at the same time.
+const READS: usize = 4;
 
 impl<'a> DesiredState<'a> {
     /// The schedules that the store must have, as given. Others are left alone.
     pub fn new(stored: &'a [StoredSchedule]) -> Self {
-        Self { stored, complete: None, grace: Duration::from_secs(24 * 3_600), dry_run: false }
+        let grace = Duration::from_secs(24 * 3_600);
+        Self { stored, complete: None, grace, dry_run: false, progress: OnProgress(None) }
     }
 
     /// Makes the set complete for all names with this prefix. Other stored schedules with the
@@ -47,6 +75,14 @@ impl<'a> DesiredState<'a> {
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
+        self
+    }
+
+    /// Calls this function after each request that reads schedules, and after each change. It must not
+    /// block. Default: none.
+    #[must_use]
+    pub fn on_progress(mut self, progress: &'a (dyn Fn(SyncProgress) + Send + Sync)) -> Self {
+        self.progress = OnProgress(Some(progress));
         self
     }
 }
@@ -122,7 +158,7 @@ impl Schedules {
     /// made, in order.
     ///
     /// Existing schedules keep their cursor, counters and pause. A repeated call changes nothing
-    /// more. Calls need no coordination: if two programs declare different states, the last one
+    /// more: what is equal is only read, 500 schedules in one request. Calls need no coordination: if two programs declare different states, the last one
     /// wins; if they declare the same state, one may receive `AlreadyExists`.
     ///
     /// # Errors
@@ -144,10 +180,11 @@ impl Schedules {
                     let states = self.list(filter, after.as_deref(), PAGE).await?;
                     for state in &states {
                         match wanted.remove(state.name.as_str()) {
-                            Some(stored) => work.compare(stored, state)?,
+                            Some(wanted) => work.compare(&wanted, state)?,
                             None => work.leave(state, declared.grace, now),
                         }
                     }
+                    work.compared(states.len(), declared);
                     if states.len() < PAGE {
                         break;
                     }
@@ -155,41 +192,57 @@ impl Schedules {
                 }
             }
             None => {
-                for (name, stored) in std::mem::take(&mut wanted) {
-                    match self.get(name).await {
-                        Ok(state) => work.compare(stored, &state)?,
-                        Err(error) if error.kind() == ErrorKind::NotFound => {
-                            wanted.insert(name, stored);
+                let names: Vec<&str> = wanted.keys().copied().collect();
+                let reads = names.chunks(BATCH).map(|names| self.states(names));
+                let mut reads = stream::iter(reads).buffered(READS);
+                while let Some(states) = reads.try_next().await? {
+                    for state in states.iter().flatten() {
+                        if let Some(wanted) = wanted.remove(state.name.as_str()) {
+                            work.compare(&wanted, state)?;
                         }
-                        Err(error) => return Err(error),
                     }
+                    work.compared(states.len(), declared);
                 }
             }
         }
-        for stored in wanted.into_values() {
-            work.add(stored, now)?;
+        for wanted in wanted.into_values() {
+            work.add(wanted.stored, now)?;
         }
         if !declared.dry_run {
-            self.carry_out(&work).await?;
+            self.carry_out(&mut work, declared).await?;
         }
         Ok(work.differences())
     }
 
-    async fn carry_out(&self, work: &Work<'_>) -> Result {
-        for added in self.add_all(&work.adds).await? {
-            added?;
+    /// The states of these jobs, by position; `None` for those that the store does not have.
+    async fn states(&self, names: &[&str]) -> Result<Vec<Option<JobState>>> {
+        let reads: Vec<Operation<'_>> = names.iter().map(|name| Operation::read(name)).collect();
+        let replies = self.apply("sync", &reads).await?.replies;
+        replies.into_iter().map(|reply| reply.map(Reply::state)).collect()
+    }
+
+    async fn carry_out(&self, work: &mut Work<'_>, declared: DesiredState<'_>) -> Result {
+        let mut made = Made { done: work.done, declared };
+        for adds in work.adds.chunks(BATCH) {
+            for added in self.add_all(adds).await? {
+                added?;
+            }
+            made.more(adds.len());
         }
         for stored in &work.edits {
             self.modify(stored).await?;
+            made.more(1);
         }
         for (name, mark) in &work.restores {
             match &mark.note {
                 Some(note) => self.pause(name, note).await?,
                 None => self.resume(name, Gap::CatchUp).await?,
             };
+            made.more(1);
         }
         for (name, mark) in &work.orphans {
             self.pause(name, &mark.to_string()).await?;
+            made.more(1);
         }
         for (name, mark) in &work.deletions {
             // Since it was listed, it may have been declared again or deleted.
@@ -202,27 +255,55 @@ impl Schedules {
                 ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
             })?;
+            made.more(1);
         }
         Ok(())
     }
 }
 
+/// The changes that were made.
+struct Made<'a> {
+    done: SyncProgress,
+    declared: DesiredState<'a>,
+}
+
+impl Made<'_> {
+    fn more(&mut self, more: usize) {
+        self.done.changed += more;
+        self.declared.report(self.done);
+    }
+}
+
+impl DesiredState<'_> {
+    fn report(&self, progress: SyncProgress) {
+        if let OnProgress(Some(report)) = self.progress {
+            report(progress);
+        }
+    }
+}
+
+/// A declared schedule, with its definition.
+struct Wanted<'a> {
+    stored: &'a StoredSchedule,
+    definition: Definition,
+}
+
 /// The declared schedules by name.
-fn checked<'a>(declared: DesiredState<'a>) -> Result<BTreeMap<&'a str, &'a StoredSchedule>> {
+fn checked<'a>(declared: DesiredState<'a>) -> Result<BTreeMap<&'a str, Wanted<'a>>> {
     let mut wanted = BTreeMap::new();
     for stored in declared.stored {
         let name = stored.name.as_str();
         check_name(name)?;
         let refused = |error: Error| error.within(format_args!("{name:?}"));
         check_name(&stored.kind).map_err(refused)?;
-        stored.definition().map_err(refused)?;
+        let definition = stored.definition().map_err(refused)?;
         stored.bytes()?;
         if let Some(prefix) = declared.complete.filter(|prefix| !name.starts_with(prefix)) {
             return Err(Error::invalid(format!(
                 "{name:?} does not begin with {prefix:?}, the prefix of this set; use a name that does"
             )));
         }
-        if wanted.insert(name, stored).is_some() {
+        if wanted.insert(name, Wanted { stored, definition }).is_some() {
             return Err(Error::invalid(format!("{name:?} is declared twice; names are unique")));
         }
     }
@@ -239,6 +320,7 @@ struct Work<'a> {
     /// With the mark that permits the deletion.
     deletions: Vec<(String, Option<Mark>)>,
     differences: Vec<Difference>,
+    done: SyncProgress,
 }
 
 impl<'a> Work<'a> {
@@ -250,8 +332,14 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    fn compared(&mut self, more: usize, declared: DesiredState<'_>) {
+        self.done.compared += more;
+        declared.report(self.done);
+    }
+
     /// Compares a declared schedule with its stored state.
-    fn compare(&mut self, stored: &'a StoredSchedule, state: &JobState) -> Result {
+    fn compare(&mut self, wanted: &Wanted<'a>, state: &JobState) -> Result {
+        let Wanted { stored, definition } = wanted;
         let name = stored.name.as_str();
         if let Some(reason) = &state.unreadable {
             let broken = format!("the record of {name:?} cannot be read: {reason}; delete it");
@@ -261,14 +349,15 @@ impl<'a> Work<'a> {
             let code = format!("{name:?} is a job in code; delete that, or choose another name");
             return Err(Error::invalid(code));
         }
-        let definition = stored.definition()?;
-        let same = Definition::parse(name, &state.definition).is_ok_and(|old| old == definition);
+        let text = definition.to_string();
+        let same = state.definition == text
+            || Definition::parse(name, &state.definition).is_ok_and(|old| old == *definition);
         let data = state.data != stored.bytes()?;
         let kind = (state.kind != stored.kind).then(|| (state.kind.clone(), stored.kind.clone()));
-        let definition = (!same).then(|| (state.definition.clone(), definition.to_string()));
+        let definition = (!same).then(|| (state.definition.clone(), text));
         if kind.is_some() || definition.is_some() || data {
             // The first run took place when it was added.
-            let stored = StoredSchedule { first_run: None, ..stored.clone() };
+            let stored = StoredSchedule { first_run: None, ..(*stored).clone() };
             self.edits.push(stored.read_at(state.generation));
             self.add_step(name, Step::Modify { kind, definition, data });
         }
