@@ -5,6 +5,7 @@
 mod alerts;
 mod allora;
 mod check;
+mod clock_set_back;
 mod cluster;
 mod commands;
 mod config;

@@ -1,12 +1,16 @@
 //! The state of a job in the store, as of the last reply.
 
-use super::wake_up::{MINUTE, recheck};
+use super::wake_up::recheck;
 use crate::{
     backend::{JobState, Lease, NextRun, Occurrence, OnExpiry},
     record::TOMBSTONE,
     time::{Time, saturating_add},
 };
 use std::time::Duration;
+
+/// The time after which a job that waits for a time of a clock that was ahead is read again: it may have
+/// been reset, in a store without notifications.
+const AHEAD_RECHECK: Duration = Duration::from_secs(20);
 
 /// The current state as of the last reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,11 +117,11 @@ impl Known {
     }
 
     /// The time at which the record is read again, although nothing is due by what is known: a
-    /// paused schedule's when an occurrence is held back, after a minute if its times are those of a
-    /// clock that was ahead, any other's before a tombstone could expire unseen.
+    /// paused schedule's when an occurrence is held back, after 20 s if its times are those of a clock
+    /// that was ahead, any other's before a tombstone could expire unseen.
     pub(crate) fn recheck_at(&self, poll: Duration) -> Time {
         if self.is_ahead {
-            return saturating_add(self.as_of, MINUTE);
+            return saturating_add(self.as_of, AHEAD_RECHECK);
         }
         let longest = saturating_add(self.as_of, TOMBSTONE / 2);
         let held_back = self.cursor.filter(|_| self.paused);
