@@ -2,10 +2,11 @@
 
 use super::{Definition, Schedules};
 use crate::{
-    backend::{JobState, Page},
-    error::Result,
-    time::Time,
+    backend::{DueQuery, JobState, Page},
+    error::{ErrorKind, Result},
+    time::{Time, end_of_time},
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::BinaryHeap;
 
 /// The schedules to list.
@@ -22,6 +23,8 @@ pub struct Filter<'a> {
     pub tag: Option<&'a str>,
     /// Stored schedules of this owner only.
     pub owner: Option<&'a str>,
+    /// Stored schedules only, without the jobs in code.
+    pub stored_only: bool,
 }
 
 /// A condition of a schedule.
@@ -89,6 +92,13 @@ impl<'a> Filter<'a> {
         self
     }
 
+    /// Lists stored schedules only, without the jobs in code.
+    #[must_use]
+    pub fn stored_only(mut self) -> Self {
+        self.stored_only = true;
+        self
+    }
+
     /// Lists schedules in this condition only.
     #[must_use]
     pub fn condition(mut self, condition: Condition) -> Self {
@@ -99,6 +109,9 @@ impl<'a> Filter<'a> {
 
 /// The number of schedules that one request of a list reads.
 pub(super) const PAGE: usize = 500;
+
+/// The number of records that are read at a time.
+const AT_A_TIME: usize = 16;
 
 impl Schedules {
     /// The next `limit` jobs with names after `after`, by name. Jobs that come and go do not shift
@@ -119,7 +132,8 @@ impl Schedules {
         let mut after = after.map(str::to_owned);
         while listed.len() < limit {
             // Most of a page may be filtered out.
-            let is_filtered = filter.condition.is_some() || filter.has_labels();
+            let is_filtered =
+                filter.condition.is_some() || filter.has_labels() || filter.stored_only;
             let size = if is_filtered { PAGE } else { (limit - listed.len()).min(PAGE) };
             let states = self.page(filter, after.as_deref(), size).await?;
             let is_last = states.len() < size;
@@ -134,9 +148,13 @@ impl Schedules {
     }
 
     /// The `limit` jobs that are due first, the earliest first. Jobs without a next occurrence come
-    /// last. The function reads the whole list and keeps `limit` jobs. The due index of the stores
-    /// cannot be used: it lacks jobs in code and paused or ended schedules, and it has active runs
-    /// at the end of their leases.
+    /// last.
+    ///
+    /// With [`Filter::stored_only`] and no other filter than a kind, at most 500 jobs are read from the
+    /// due index of the store: those that are returned, and those with active runs whose leases end
+    /// before. Of jobs that are due at the same time as the last one, any may be returned. Otherwise, and
+    /// if fewer jobs have a next occurrence, the function reads the whole list: the index lacks jobs
+    /// in code and paused or ended schedules.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -144,6 +162,9 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn list_by_due(&self, filter: Filter<'_>, limit: usize) -> Result<Vec<JobState>> {
+        if let Some(first) = self.first_of_index(filter, limit).await? {
+            return Ok(first);
+        }
         let mut first: BinaryHeap<ByDue> = BinaryHeap::new();
         let mut after: Option<String> = None;
         loop {
@@ -159,6 +180,61 @@ impl Schedules {
             if is_last {
                 return Ok(first.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect());
             }
+        }
+    }
+
+    /// The schedules that are due first, from the due index; `None` if it does not have all of them.
+    async fn first_of_index(
+        &self,
+        filter: Filter<'_>,
+        limit: usize,
+    ) -> Result<Option<Vec<JobState>>> {
+        if !filter.is_of_index() || !(1..=PAGE).contains(&limit) {
+            return Ok(None);
+        }
+        let queries = self.queries()?;
+        let kinds = match filter.kind {
+            Some(kind) => vec![kind.to_owned()],
+            None => self.within("kinds", queries.kinds()).await?,
+        };
+        let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        let mut size = limit;
+        while size <= PAGE && !kinds.is_empty() {
+            let query = DueQuery::new(&kinds, end_of_time(), size);
+            let due = self.within("find_due", queries.find_due(query, self.now())).await?;
+            // No schedule is listed later than it is due, and one whose lease ends before is listed
+            // earlier: all that are due until the next entry of the index are among those found.
+            let is_first = |state: &JobState| {
+                let at = state.due_at;
+                at.is_some_and(|at| due.next_due.is_none_or(|next_due| at <= next_due))
+            };
+            let mut first: Vec<ByDue> = due.found.into_iter().filter(is_first).map(ByDue).collect();
+            if first.len() >= limit {
+                first.sort();
+                first.truncate(limit);
+                return self.read_all(first).await.map(Some);
+            }
+            if due.next_due.is_none() {
+                break;
+            }
+            size *= 2;
+        }
+        Ok(None)
+    }
+
+    /// The whole records: those from a due query may lack dead letters.
+    async fn read_all(&self, found: Vec<ByDue>) -> Result<Vec<JobState>> {
+        let reads: Vec<_> = found.into_iter().map(|found| self.read(found.0.name)).collect();
+        let read: Vec<Option<JobState>> =
+            stream::iter(reads).buffered(AT_A_TIME).try_collect().await?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// The record of this name; `None` if it was deleted meanwhile.
+    async fn read(&self, name: String) -> Result<Option<JobState>> {
+        match self.within("get", self.queries()?.get(&name)).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
         }
     }
 
@@ -179,10 +255,22 @@ impl Filter<'_> {
     fn has_labels(&self) -> bool {
         self.tag.is_some() || self.owner.is_some()
     }
+
+    /// True if the due index has no jobs but those of the filter.
+    fn is_of_index(&self) -> bool {
+        self.stored_only
+            && self.kind != Some("")
+            && self.prefix.is_empty()
+            && self.condition.is_none()
+            && !self.has_labels()
+    }
 }
 
 /// `true` if the state passes the parts of the filter that no store knows.
 pub(super) fn is_in(filter: Filter<'_>, state: &JobState) -> bool {
+    if filter.stored_only && state.kind.is_empty() {
+        return false;
+    }
     if !filter.condition.is_none_or(|condition| condition.holds(state)) {
         return false;
     }

@@ -28,7 +28,8 @@
 //! `ScheduleExport`.
 //!
 //! # Can I list them by due time?
-//! The stores keep lists by name. [`Schedules::list_by_due`] reads them all and keeps the first ones.
+//! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules
+//! by due time: with [`Filter::stored_only`], the first ones are read from that.
 //! A list of the schedules in one [`Condition`] also reads them all.
 
 mod bulk;

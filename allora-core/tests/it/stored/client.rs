@@ -4,7 +4,9 @@ use super::{add, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
     Backend, CatchUp, ErrorKind, Run, Schedules, StoredSchedule,
-    backend::{Applied, Batch, JobState, NextRun, Operation, Queries, TimeSource},
+    backend::{
+        Applied, Batch, Due, DueQuery, JobState, NextRun, Operation, Page, Queries, TimeSource,
+    },
     stored::{Condition, Definition, Filter, Gap, MAX_BACKFILL},
 };
 use std::sync::{
@@ -127,6 +129,106 @@ fn lists_are_by_name_in_pages_or_by_due_time() {
     assert_eq!(list(all.condition(Condition::Broken), None, 9), "");
     let by_due = |limit| names(lab.sim.block_on(client.list_by_due(all, limit)).unwrap()).join(" ");
     assert_eq!((by_due(9), by_due(2)), ("ab a c b".into(), "ab a".into()));
+}
+
+/// A store that counts the records that it returns.
+#[derive(Debug)]
+struct CountingReads {
+    store: allora_memory::Memory,
+    read: Arc<AtomicU64>,
+}
+
+impl CountingReads {
+    fn count(&self, records: usize) {
+        self.read.fetch_add(records as u64, Relaxed);
+    }
+}
+
+#[async_trait::async_trait]
+impl Backend for CountingReads {
+    async fn reschedule(&self, batch: Batch<'_>) -> allora_core::Result<Applied> {
+        self.store.reschedule(batch).await
+    }
+    fn queries(&self) -> Option<&dyn Queries> {
+        Some(self)
+    }
+}
+
+#[async_trait::async_trait]
+impl Queries for CountingReads {
+    async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> allora_core::Result<Due> {
+        let due = Backend::queries(&self.store).unwrap().find_due(query, time).await?;
+        self.count(due.found.len());
+        Ok(due)
+    }
+    async fn get(&self, name: &str) -> allora_core::Result<JobState> {
+        self.count(1);
+        Backend::queries(&self.store).unwrap().get(name).await
+    }
+    async fn list(&self, page: Page<'_>) -> allora_core::Result<Vec<JobState>> {
+        let page = Backend::queries(&self.store).unwrap().list(page).await?;
+        self.count(page.len());
+        Ok(page)
+    }
+    async fn kinds(&self) -> allora_core::Result<Vec<String>> {
+        Backend::queries(&self.store).unwrap().kinds().await
+    }
+}
+
+#[test]
+fn the_first_stored_schedules_by_due_time_are_read_without_the_others() {
+    let lab = Lab::new(33);
+    let new = |n: u32| {
+        let kind = ["mail", "sms"][n as usize % 2];
+        let due = allora_core::at(at(f64::from((n * 7) % 300) + 100.0));
+        StoredSchedule::new(format!("job {n:03}"), kind, due)
+    };
+    for n in 0..300 {
+        add(&lab, new(n));
+    }
+    let read = Arc::<AtomicU64>::default();
+    let store = CountingReads { store: lab.store.clone(), read: read.clone() };
+    let client = Schedules::on(store, lab.sim.node()).unwrap();
+    let first = |filter: Filter<'_>, limit: usize| {
+        read.store(0, Relaxed);
+        let listed = lab.sim.block_on(client.list_by_due(filter, limit)).unwrap();
+        (listed, read.load(Relaxed))
+    };
+    let (all, reads) = first(Filter::default(), usize::MAX);
+    assert!(all.len() == 300 && reads >= 300);
+    let stored = Filter::default().stored_only();
+    let (listed, reads) = first(stored, 20);
+    assert_eq!((&listed[..], reads), (&all[..20], 40), "each from the index and by its name");
+    let (listed, reads) = first(stored.kind("sms"), 20);
+    let sms: Vec<JobState> = all.iter().filter(|state| state.kind == "sms").cloned().collect();
+    assert_eq!((&listed[..], reads), (&sms[..20], 40));
+    // What the index lacks comes last, and is not left out.
+    lab.sim.block_on(client.pause(&all[0].name, "")).unwrap();
+    let (listed, _) = first(stored, 300);
+    assert_eq!((listed.len(), &listed[299].name), (300, &all[0].name));
+    let (listed, reads) = first(stored, 20);
+    assert_eq!((&listed[..], reads), (&all[1..21], 40));
+}
+
+#[test]
+fn a_running_schedule_is_listed_by_its_due_time_and_not_by_its_lease() {
+    let lab = Lab::new(34);
+    lab.start(|_, b| {
+        b.kind("t", async |run: Run| {
+            if run.name() == "long" {
+                run.cancelled().await;
+            }
+        })
+    });
+    let every = |name: &str, schedule: &str| add(&lab, StoredSchedule::new(name, "t", schedule));
+    every("long", "@every 1h");
+    every("first", "@every 10m");
+    every("second", "@every 20m");
+    lab.until(3_605.0);
+    assert_eq!(lab.state("long").leases.len(), 1, "its lease ends before the others are due");
+    let client = schedules(&lab);
+    let list = |filter| names(lab.sim.block_on(client.list_by_due(filter, 2)).unwrap());
+    assert_eq!(list(Filter::default().stored_only()), list(Filter::default()));
 }
 
 #[test]
