@@ -102,7 +102,7 @@ pub const MAX_VARIABLES: usize = 256;
 /// # Errors
 /// [`BadCrontab`] lists every bad line, and has the good entries.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
-    reader::read(text.as_ref(), Form::User)
+    parse_with(text, Columns::default())
 }
 
 /// Reads a system crontab, as `/etc/crontab` and `/etc/cron.d/*`, in which a user stands before
@@ -111,7 +111,26 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
 /// # Errors
 /// [`BadCrontab`] lists every bad line, and has the good entries.
 pub fn parse_system(text: impl AsRef<[u8]>) -> Result<Vec<Entry>, BadCrontab> {
-    reader::read(text.as_ref(), Form::System)
+    parse_with(text, Columns { user: true, ..Columns::default() })
+}
+
+/// The columns of a crontab's lines beside the five of the time and the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// A user stands before the command, as in system crontabs. Default: no.
+    pub user: bool,
+    /// The time has a sixth field in front, for seconds, unless the crontab sets
+    /// `ALLORA_SECONDS=0`. Default: no.
+    pub seconds: bool,
+}
+
+/// Reads a crontab whose lines have these columns.
+///
+/// # Errors
+/// [`BadCrontab`] lists every bad line, and has the good entries.
+pub fn parse_with(text: impl AsRef<[u8]>, columns: Columns) -> Result<Vec<Entry>, BadCrontab> {
+    let form = if columns.user { Form::System } else { Form::User };
+    reader::read(text.as_ref(), form, columns.seconds)
 }
 
 /// One job of a crontab.

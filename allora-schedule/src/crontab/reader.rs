@@ -9,8 +9,8 @@ use super::{
 use crate::{Cron, ParseError, zone_name};
 use std::{collections::BTreeMap, sync::Arc};
 
-pub(super) fn read(text: &[u8], form: Form) -> Result<Vec<Entry>, BadCrontab> {
-    let mut reading = Reading::new(form);
+pub(super) fn read(text: &[u8], form: Form, seconds: bool) -> Result<Vec<Entry>, BadCrontab> {
+    let mut reading = Reading::new(form, seconds);
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         reading.line(index + 1, line);
     }
@@ -31,6 +31,8 @@ type Shared = (Arc<[(String, String)]>, Arc<[usize]>);
 #[derive(Debug)]
 struct Reading {
     form: Form,
+    /// The lines have seconds unless the file says otherwise.
+    seconds: bool,
     environment: Vec<(String, String)>,
     /// The number of the line that sets each of them.
     lines: Vec<usize>,
@@ -47,9 +49,10 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(form: Form) -> Self {
+    fn new(form: Form, seconds: bool) -> Self {
         Self {
             form,
+            seconds,
             environment: Vec::new(),
             lines: Vec::new(),
             shared: None,
@@ -93,7 +96,9 @@ impl Reading {
     /// The number of time fields of the lines below.
     fn fields(&self) -> usize {
         let seconds = self.environment.iter().find(|(name, _)| name == SECONDS);
-        if seconds.is_some_and(|(_, value)| value == "1") { 6 } else { 5 }
+        // An empty value takes a setting back.
+        let set = seconds.filter(|(_, value)| !value.is_empty()).map(|(_, value)| value == "1");
+        if set.unwrap_or(self.seconds) { 6 } else { 5 }
     }
 
     fn variable(&mut self, number: usize, variable: &Variable<'_>) -> Result<(), Fault> {

@@ -425,6 +425,15 @@ fn seconds_are_a_sixth_field_where_the_crontab_says_so() {
         ("0 9 * * * UTC", "after"),
     ];
     assert_eq!(read, expected.map(|(schedule, command)| (schedule.to_owned(), command)));
+    let columns = crate::crontab::Columns { seconds: true, ..Default::default() };
+    let counts = |text: &str| {
+        let entries = crate::crontab::parse_with(text, columns).unwrap();
+        entries.into_iter().map(|entry| (entry.command, entry.line)).collect::<Vec<_>>()
+    };
+    let text =
+        "* * * * * * all\nALLORA_SECONDS=0\n* * * * * off\nALLORA_SECONDS=\n* * * * * * on\n";
+    let read = [("all", 1), ("off", 3), ("on", 5)].map(|(name, line)| (name.to_owned(), line));
+    assert_eq!(counts(text), read);
     let bad = crate::crontab::parse("ALLORA_SECONDS=1\n* * * * *\n").unwrap_err();
     assert!(bad.to_string().contains("write six time fields"), "{bad}");
     let bad = crate::crontab::parse("0 * * * * * true\n").unwrap_err();
