@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, number, retry},
-    dialect::{SCHEMA, Step, sql},
+    dialect::{Index, SCHEMA, Step, sql},
     driver::{Conn, Statement},
     error::{cause_of, is_forbidden, permanent},
 };
@@ -32,18 +32,7 @@ impl Client {
                 ))
                 .op(OP));
             }
-            let migrated = retry!(self, OP, self.migrate());
-            if !migrated.map_err(|error| self.not_migrated(error))? {
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!(
-                        "another node has been changing the tables {}_* in {} for 10 s, or their \
-                         lock was refused: connect again",
-                        self.dialect.prefix, self.place
-                    ),
-                )
-                .op(OP));
-            }
+            self.migrate_or_wait().await?;
         }
         let found = self.version().await?;
         if found != SCHEMA {
@@ -54,7 +43,37 @@ impl Client {
             ))
             .op(OP));
         }
-        self.check().await
+        self.check_tables().await?;
+        if self.missing_index().await?.is_some() && migrate == Migrate::Yes {
+            self.migrate_or_wait().await?;
+        }
+        match self.missing_index().await? {
+            None => Ok(()),
+            Some((index, table)) => Err(Error::invalid(format!(
+                "the index {index} of the table {table} in {} is missing, and without it every \
+                 query would read all jobs: connect once with migrations on, as a role that may \
+                 create it",
+                self.place
+            ))
+            .op(OP)),
+        }
+    }
+
+    /// Brings the tables up to date, or waits until another node has done so.
+    async fn migrate_or_wait(&self) -> Result {
+        let migrated = retry!(self, OP, self.migrate());
+        if migrated.map_err(|error| self.not_migrated(error))? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "another node has been changing the tables {}_* in {} for 10 s, or their lock was \
+                 refused: connect again",
+                self.dialect.prefix, self.place
+            ),
+        )
+        .op(OP))
     }
 
     /// The error of a migration that failed.
@@ -123,22 +142,22 @@ impl Client {
             for step in self.dialect.migration(version) {
                 match step {
                     Step::Run(text) => conn.script(text).await?,
-                    Step::Index { exists, create } => {
-                        if one(conn, exists).await?.is_none() {
-                            conn.script(create).await?;
-                        }
-                    }
+                    Step::Index(index) => make(conn, index).await?,
                 }
             }
             for statement in self.dialect.put_meta("schema", version) {
                 conn.run(statement).await?;
             }
         }
+        // One that was dropped by hand.
+        for index in self.dialect.indexes() {
+            make(conn, index).await?;
+        }
         Ok(())
     }
 
-    /// Every table with its columns, every index.
-    async fn check(&self) -> Result {
+    /// Every table with its columns.
+    async fn check_tables(&self) -> Result {
         for (table, probe) in self.dialect.probes() {
             retry!(self, OP, self.driver.rows(probe.clone())).map_err(permanent).map_err(
                 |cause| {
@@ -149,7 +168,7 @@ impl Client {
                         ErrorKind::Invalid,
                         format!(
                             "the table {table} in {} is missing, is another program's, or may not be read: \
-                         restore it, or choose another prefix",
+                         restore it from a backup, or choose another prefix",
                             self.place
                         ),
                     )
@@ -158,17 +177,25 @@ impl Client {
                 },
             )?;
         }
-        for (index, table, statement) in self.dialect.indexes() {
-            if self.ask(statement).await?.is_none() {
-                return Err(Error::invalid(format!(
-                    "the index {index} of the table {table} in {} is missing, and without it \
-                     every query would read all jobs: restore it",
-                    self.place
-                ))
-                .op(OP));
+        Ok(())
+    }
+
+    /// The name of an index that is missing, and its table's.
+    async fn missing_index(&self) -> Result<Option<(String, String)>> {
+        for Index { name, table, exists, .. } in self.dialect.indexes() {
+            if self.ask(exists).await?.is_none() {
+                return Ok(Some((name, table)));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+}
+
+/// Creates an index, unless it is there.
+async fn make(conn: &mut dyn Conn, index: Index) -> sqlx::Result<()> {
+    match one(conn, index.exists).await? {
+        None => conn.script(index.create).await,
+        Some(_) => Ok(()),
     }
 }
 

@@ -16,7 +16,7 @@ mod tables;
 mod write;
 
 pub(crate) use read::{DueRange, KINDS};
-pub(crate) use tables::{SCHEMA, Step};
+pub(crate) use tables::{Index, SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
 use crate::driver::{Statement, Type, Value};

@@ -27,12 +27,16 @@ const TABLES: &[(&str, &[(&str, Type)])] = &[
 pub(crate) enum Step {
     /// A statement that can be run again.
     Run(SqlStr),
-    /// An index: not every database can create one only if it does not exist.
-    Index {
-        /// Reads a row if it exists.
-        exists: Statement,
-        create: SqlStr,
-    },
+    Index(Index),
+}
+
+/// An index. Not every database can create one only if it does not exist.
+pub(crate) struct Index {
+    pub(crate) name: String,
+    pub(crate) table: String,
+    /// Reads a row if it exists.
+    pub(crate) exists: Statement,
+    pub(crate) create: SqlStr,
 }
 
 impl Dialect {
@@ -57,10 +61,11 @@ impl Dialect {
             Step::Run(sql(text))
         };
         let index = |table: &str, columns: &str, filter: &str| {
-            let (index, table) = (format!("{p}_{}", index_name(table)), format!("{p}_{table}"));
-            let exists = self.flavour.index_exists(&table, &index);
-            let create = format!("CREATE INDEX {index} ON {table} ({columns}){filter}");
-            Step::Index { exists: Statement::new(exists, Vec::new(), b"i"), create: sql(create) }
+            let (name, table) = (format!("{p}_{}", index_name(table)), format!("{p}_{table}"));
+            let exists = self.flavour.index_exists(&table, &name);
+            let exists = Statement::new(exists, Vec::new(), b"i");
+            let create = sql(format!("CREATE INDEX {name} ON {table} ({columns}){filter}"));
+            Step::Index(Index { name, table, exists, create })
         };
         vec![
             table("meta", META, "PRIMARY KEY (name)"),
@@ -93,17 +98,14 @@ impl Dialect {
             .collect()
     }
 
-    /// The indexes with their tables, each with a statement that reads a row if it exists.
-    pub(crate) fn indexes(&self) -> Vec<(String, String, Statement)> {
-        ["state", "history"]
-            .into_iter()
-            .map(|table| {
-                let index = format!("{}_{}", self.prefix, index_name(table));
-                let table = format!("{}_{table}", self.prefix);
-                let text = self.flavour.index_exists(&table, &index);
-                (index, table, Statement::new(text, Vec::new(), b"i"))
-            })
-            .collect()
+    /// The indexes of all versions.
+    pub(crate) fn indexes(&self) -> Vec<Index> {
+        let steps = (1..=SCHEMA).flat_map(|version| self.migration(version));
+        let index = |step| match step {
+            Step::Index(index) => Some(index),
+            Step::Run(_) => None,
+        };
+        steps.filter_map(index).collect()
     }
 }
 
