@@ -165,9 +165,9 @@ pub(crate) fn log(event: &Event, node: &str) {
             error!(target: "allora", node, job = %name, scheduled_at, "the store did not say whether it granted a claim; if it did, the run is lost, or run again at least once");
         }
         Event::StoreDown { error, .. } => {
-            error!(target: "allora", node, %error, cause = cause(&**error), "the store does not answer; trying again");
+            error!(target: "allora", node, %error, cause = cause(&**error), "requests to the store fail; trying again");
         }
-        Event::StoreUp => info!(target: "allora", node, "the store answers again"),
+        Event::StoreUp => info!(target: "allora", node, "requests to the store succeed again"),
         Event::StoreError { error, .. } => {
             error!(target: "allora", node, %error, cause = cause(&**error), "the store rejected a request; trying again");
         }
