@@ -1,17 +1,18 @@
 //! Three daemons on one crontab, killed and started again at random: what the commands themselves
 //! have written down is compared with what the store says.
 
-use crate::site::{Daemon, Site, patiently, pause};
-use allora_core::{
-    Backend, Time,
-    backend::{HistoryEntry, HistoryQuery, Outcome},
+use crate::{
+    shared_store::{SharedStore, on_postgres},
+    site::{Daemon, Site, patiently, pause},
 };
-use allora_sql::Sql;
+use allora_core::{
+    Time,
+    backend::{HistoryEntry, Outcome},
+};
 use chrono::TimeDelta;
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -33,8 +34,7 @@ struct Began {
 
 struct Cluster {
     site: Site,
-    url: String,
-    prefix: String,
+    store: SharedStore,
     daemons: Vec<Daemon>,
     killed: BTreeSet<String>,
 }
@@ -54,16 +54,10 @@ impl Cluster {
     /// Three daemons that share this store, with leases that last so long; without a URL, an SQLite
     /// file.
     fn start(url: Option<String>, lease: &str) -> Self {
-        let site = Site::new(&CRONTAB.replace("LASTS", lease));
-        let file = format!("sqlite:{}", site.path("store.db").display());
-        static CLUSTERS: AtomicUsize = AtomicUsize::new(0);
-        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
-        let prefix = format!("t{:x}_{number}", std::process::id());
-        let mut site = site.with(&["--prefix", &prefix, "--lost-after", lease]);
-        let url = url.unwrap_or(file);
-        site.args[1].clone_from(&url);
+        let site = Site::new(&CRONTAB.replace("LASTS", lease)).with(&["--lost-after", lease]);
+        let (site, store) = SharedStore::of(site, url);
         let daemons = (0..3).map(|_| site.start()).collect();
-        Self { site, url, prefix, daemons, killed: BTreeSet::new() }
+        Self { site, store, daemons, killed: BTreeSet::new() }
     }
 
     /// Kills daemons and starts others, for so long.
@@ -84,31 +78,9 @@ impl Cluster {
         });
     }
 
-    /// Stops it, and answers with what the store knows of a job.
+    /// Stops it, and returns the histories of both jobs.
     fn stop(&mut self) -> [Vec<HistoryEntry>; 2] {
-        // Nothing is left that a dead daemon held.
-        patiently("what was held is accounted for", || {
-            self.past().iter().flatten().filter(|past| past.outcome == Outcome::Running).count()
-                <= 2
-        });
-        for daemon in self.daemons.drain(..) {
-            daemon.stop_well();
-        }
-        self.past()
-    }
-
-    fn past(&self) -> [Vec<HistoryEntry>; 2] {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let past = runtime.block_on(async {
-            let store = Sql::builder()
-                .history(100_000)
-                .prefix(&self.prefix)
-                .connect_timeout(Duration::from_secs(60))
-                .connect(&self.url)
-                .await
-                .unwrap();
-            store.history().unwrap().entries(HistoryQuery::new(100_000)).await.unwrap()
-        });
+        let past = self.store.stop(std::mem::take(&mut self.daemons));
         let (once, least) = past.into_iter().partition(|past| past.name.contains("once"));
         [once, least]
     }
@@ -229,13 +201,6 @@ fn with_kills(url: Option<String>) {
     let [once, least] = cluster.stop();
     judge_once(&cluster.began("once"), &once);
     judge_least(&cluster.began("least"), &least, &cluster.killed, &cluster.lost());
-}
-
-/// Runs a test on PostgreSQL, where there is one.
-fn on_postgres(test: fn(Option<String>)) {
-    if let Some(url) = crate::site::server("postgres", "ALLORA_TEST_POSTGRES_URL") {
-        test(Some(url));
-    }
 }
 
 mod three_daemons_run_each_instant_once {

@@ -22,6 +22,7 @@ mod questions;
 mod records;
 mod reload;
 mod rolling;
+mod shared_store;
 mod site;
 mod stop;
 mod stored;

@@ -1,12 +1,14 @@
 //! Changes that reach three daemons one after the other, some of which are killed on the way: each
 //! occurrence is accounted for, and none runs twice.
 
-use crate::site::{Daemon, Site, patiently, pause, server};
-use allora_core::{
-    Backend, Time,
-    backend::{HistoryEntry, HistoryQuery, Outcome},
+use crate::{
+    shared_store::{SharedStore, on_postgres},
+    site::{Daemon, Site, pause},
 };
-use allora_sql::Sql;
+use allora_core::{
+    Time,
+    backend::{HistoryEntry, Outcome},
+};
 use chrono::{TimeDelta, Timelike};
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -27,8 +29,7 @@ const MACHINES: [&str; 3] = ["a", "b", "c"];
 
 struct Cluster {
     site: Site,
-    url: String,
-    prefix: String,
+    store: SharedStore,
     crontab: String,
     zone: &'static str,
     daemons: Vec<Daemon>,
@@ -36,15 +37,12 @@ struct Cluster {
 
 impl Cluster {
     fn start(url: Option<String>) -> Self {
-        let site = Site::new("").with(&["--lost-after", "5s", "--prefix"]);
-        let prefix = format!("r{:x}", std::process::id());
-        let mut site = site.with(&[&prefix]);
-        let url = url.unwrap_or_else(|| format!("sqlite:{}", site.path("store.db").display()));
+        let site = Site::new("").with(&["--lost-after", "5s"]);
+        let (mut site, store) = SharedStore::of(site, url);
         // The zone is each daemon's own.
         site.args.drain(2..4);
-        site.args[1].clone_from(&url);
         let crontab = FIRST.to_owned();
-        let mut cluster = Self { site, url, prefix, crontab, zone: "UTC", daemons: Vec::new() };
+        let mut cluster = Self { site, store, crontab, zone: "UTC", daemons: Vec::new() };
         for machine in MACHINES {
             fs::create_dir(cluster.site.path(machine)).unwrap();
             cluster.write(machine);
@@ -95,31 +93,6 @@ impl Cluster {
     fn ticks(&self) {
         self.site.more_lines("once", 1);
         self.site.more_lines("least", 1);
-    }
-
-    fn stop(&mut self) -> Vec<HistoryEntry> {
-        patiently("what was held is accounted for", || {
-            let past = self.past();
-            past.iter().filter(|past| past.outcome == Outcome::Running).count() <= 2
-        });
-        for daemon in self.daemons.drain(..) {
-            daemon.stop_well();
-        }
-        self.past()
-    }
-
-    fn past(&self) -> Vec<HistoryEntry> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let store = Sql::builder()
-                .history(100_000)
-                .prefix(&self.prefix)
-                .connect_timeout(Duration::from_secs(60))
-                .connect(&self.url)
-                .await
-                .unwrap();
-            store.history().unwrap().entries(HistoryQuery::new(100_000)).await.unwrap()
-        })
     }
 
     /// The number of starts of each instant, by what the commands have written.
@@ -175,7 +148,7 @@ fn nothing_is_dropped(url: Option<String>) {
     }
     cluster.restart();
     cluster.ticks();
-    let past = cluster.stop();
+    let past = cluster.store.stop(std::mem::take(&mut cluster.daemons));
     for file in ["once", "least"] {
         let starts = cluster.starts(file);
         if file == "once" {
@@ -192,8 +165,6 @@ mod changes_that_reach_one_daemon_after_the_other_drop_nothing {
     }
     #[test]
     fn postgres() {
-        if let Some(url) = super::server("postgres", "ALLORA_TEST_POSTGRES_URL") {
-            super::nothing_is_dropped(Some(url));
-        }
+        super::on_postgres(super::nothing_is_dropped);
     }
 }
