@@ -88,7 +88,7 @@ fn output_is_mailed_and_a_dead_mans_switch_is_pinged() {
     let script = format!("#!/bin/sh\ncat >> {}\n", site.path("mail").display());
     fs::write(&sendmail, script).unwrap();
     fs::set_permissions(&sendmail, fs::Permissions::from_mode(0o755)).unwrap();
-    let site = site.with(&["--sendmail", sendmail.to_str().unwrap()]);
+    let site = site.with(&["--sendmail", "./sendmail"]);
     let daemon = site.start();
     patiently("it is mailed", || site.read("mail").contains("a line"));
     let pinged = |path: &str| came.lock().unwrap().iter().any(|one| one.line.starts_with(path));
