@@ -7,9 +7,18 @@
 //! [production]
 //! url = "postgres://cron:secret@db.example/cron"
 //! timezone = "Asia/Tokyo"
+//!
+//! [production.run]
+//! concurrency = 20
 //! ```
+//!
+//! A section of an environment that has a command's name holds options of that command, as if they had
+//! been given; the command line comes before it.
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    failure::{Failure, Outcome},
+    yaml::seems_yaml,
+};
 use allora_core::schedule::zone_name;
 use std::{
     fs, io,
@@ -40,13 +49,59 @@ const DEFAULT: &str = "development";
 /// A file that was named and cannot be read; an environment that is not in it; a key that nobody
 /// knows, or a value of the wrong sort.
 pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<Environment> {
+    let Some((place, section)) = section(file, name)? else { return Ok(Environment::default()) };
+    read(&section).map_err(|what| Failure::failed(format!("{place}: {what}")))
+}
+
+/// The options of a command in the environment of this name, and where they are.
+#[derive(Debug, Default)]
+pub(crate) struct CommandOptions {
+    /// The file, the environment and the section, for messages.
+    pub(crate) place: String,
+    pub(crate) options: Table,
+}
+
+/// The options of this command; none without such a section.
+///
+/// # Errors
+/// As [`environment`], and a section that is of no command.
+pub(crate) fn command_options(
+    file: Option<&Path>,
+    name: Option<&str>,
+    command: &str,
+    commands: &[&str],
+) -> Outcome<CommandOptions> {
+    let (place, mut section) = match section(file, name) {
+        Ok(Some(section)) => section,
+        Ok(None) => return Ok(CommandOptions::default()),
+        // Nobody asked for this file. A command that opens a store reports what is wrong with it.
+        Err(_) if file.is_none() && name.is_none() => return Ok(CommandOptions::default()),
+        Err(failure) => return Err(failure),
+    };
+    let unknown =
+        section.iter().find(|(key, value)| value.is_table() && !commands.contains(&key.as_str()));
+    if let Some((key, _)) = unknown {
+        return Err(Failure::failed(format!("{place}: there is no command `{key}`")));
+    }
+    let place = format!("{place}, options of `{command}`");
+    match section.remove(command) {
+        None => Ok(CommandOptions::default()),
+        Some(Value::Table(options)) => Ok(CommandOptions { place, options }),
+        // The reader of the environment names the key.
+        Some(_) => Ok(CommandOptions::default()),
+    }
+}
+
+/// The section of this environment in this file, and both names for messages; `None` without a file
+/// where none is named.
+fn section(file: Option<&Path>, name: Option<&str>) -> Outcome<Option<(String, Table)>> {
     let path = file.map_or_else(|| PathBuf::from(FILE), Path::to_path_buf);
     let wrong = |what: String| Failure::failed(format!("{}: {what}", path.display()));
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && file.is_none() => {
             return match name {
-                None => Ok(Environment::default()),
+                None => Ok(None),
                 Some(name) => {
                     let what =
                         format!("no such file, and so no environment `{name}`; name it with -c");
@@ -56,13 +111,18 @@ pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<En
         }
         Err(error) => return Err(wrong(error.to_string())),
     };
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        if seems_yaml(&path, &text) {
+            let what = "this is YAML, and TOML is read here; write [development] and below it \
+                        url = \"sqlite:dev.db\"";
+            return wrong(what.into());
+        }
         // The line itself may have a password in it.
         let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
         wrong(format!("line {line}: {}", error.message()))
     })?;
     let name = name.unwrap_or(DEFAULT);
-    let Some(section) = table.get(name) else {
+    let Some(section) = table.remove(name) else {
         let known: Vec<&str> = table.keys().map(String::as_str).collect();
         let known = if known.is_empty() {
             "it has none".into()
@@ -76,7 +136,7 @@ pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<En
             "`{name}` is not an environment; write [{name}] above its keys"
         )));
     };
-    read(section).map_err(|what| wrong(format!("environment `{name}`: {what}")))
+    Ok(Some((format!("{}: environment `{name}`", path.display()), section)))
 }
 
 fn read(section: &Table) -> Result<Environment, String> {
@@ -86,6 +146,8 @@ fn read(section: &Table) -> Result<Environment, String> {
             value.as_str().map(str::to_owned).ok_or_else(|| format!("`{key}` is a text in quotes"))
         };
         match key.as_str() {
+            // The options of a command.
+            _ if value.is_table() => {}
             "url" => environment.url = Some(text()?),
             "prefix" => environment.prefix = Some(text()?),
             "timezone" => {
@@ -99,7 +161,8 @@ fn read(section: &Table) -> Result<Environment, String> {
             }
             _ => {
                 return Err(format!(
-                    "nothing is called `{key}`; there are url, prefix, timezone and history"
+                    "nothing is called `{key}`; there are url, prefix, timezone and history, and a \
+                     section for each command"
                 ));
             }
         }

@@ -68,6 +68,8 @@ impl From<allora_core::Error> for Failure {
     fn from(error: allora_core::Error) -> Self {
         let what = chain(&error);
         match error.kind() {
+            // One that says what to do needs no more.
+            ErrorKind::Unavailable if what.contains(['?', ';']) => Self::Unavailable(what),
             ErrorKind::Unavailable => {
                 Self::Unavailable(format!("{what}; is the store up, and the URL right?"))
             }

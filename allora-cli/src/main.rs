@@ -3,6 +3,7 @@
 mod clock;
 mod commands;
 mod config;
+mod configured;
 mod crontab_files;
 mod daemon;
 mod declared;
@@ -12,6 +13,7 @@ mod session;
 mod store;
 mod table;
 mod values;
+mod yaml;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Outcome;
@@ -55,6 +57,9 @@ enum Command {
     Import(commands::import::Import),
     Doctor(commands::doctor::Doctor),
     Completions(commands::completions::Completions),
+    Man(commands::man::Man),
+    #[command(hide = true)]
+    Names(commands::names::Names),
     #[command(hide = true, name = daemon::user::HELPER)]
     AsUser(daemon::user::AsUser),
 }
@@ -66,10 +71,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. Help and the version are printed here.
+/// Reads the command line, and the options of its command in the configuration. Help and the version
+/// are printed here.
 fn parse(args: impl Iterator<Item = OsString>) -> Outcome<Allora> {
     let mut clap = Allora::command();
-    let matches = clap.try_get_matches_from_mut(args).map_err(|error| failure::of_clap(&error))?;
+    let args: Vec<OsString> = args.collect();
+    let read = clap.try_get_matches_from_mut(&args).map_err(|error| failure::of_clap(&error))?;
+    let configured = configured::arguments(&clap, &read)?;
+    let matches = match configured {
+        None => read,
+        Some(more) => clap
+            .try_get_matches_from_mut(more.after(args))
+            .map_err(|error| more.wrong(failure::of_clap(&error)))?,
+    };
     Allora::from_arg_matches(&matches).map_err(|error| failure::of_clap(&error))
 }
 
@@ -104,6 +118,8 @@ impl Allora {
             Command::Import(import) => import.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Completions(completions) => completions.run(Allora::command()),
+            Command::Man(man) => man.run(Allora::command()),
+            Command::Names(names) => names.run(),
             Command::AsUser(helper) => Err(helper.run()),
         }
     }

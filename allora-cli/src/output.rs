@@ -84,9 +84,31 @@ fn is_invisible(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A number with its noun, whose plural ends in `s` or `ies`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match (count, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::on_one_line;
+    use super::{counted, on_one_line};
+
+    #[test]
+    fn one_is_no_plural() {
+        for (count, noun, text) in [
+            (0, "job", "0 jobs"),
+            (1, "job", "1 job"),
+            (2, "job", "2 jobs"),
+            (1, "entry", "1 entry"),
+            (2, "entry", "2 entries"),
+        ] {
+            assert_eq!(counted(count, noun), text);
+        }
+    }
 
     #[test]
     fn a_line_is_one_line_and_harmless() {

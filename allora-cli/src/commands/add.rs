@@ -44,9 +44,10 @@ impl Add {
             "" => self.name.split('.').next().unwrap_or_default(),
             kind => kind,
         };
+        let kind = self.options.kind(kind)?;
         let data = payload(&self.data)?;
-        kinds::check(kind, &data)?;
-        let stored = StoredSchedule::new(&self.name, kind, &self.schedule).data(&data);
+        kinds::check(&kind, &data)?;
+        let stored = StoredSchedule::new(&self.name, &kind, &self.schedule).data(&data);
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;
         if let (None, Some(zone)) = (&self.options.timezone, default)

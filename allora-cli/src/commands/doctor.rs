@@ -2,9 +2,10 @@
 
 use crate::{
     clock,
+    daemon::kinds,
     declared::Declared,
     failure::{Failure, Outcome, chain},
-    output::on_one_line,
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
 };
@@ -52,13 +53,12 @@ impl Doctor {
     pub(crate) fn run(self) -> Outcome {
         let report = Report { json: self.json };
         let well = session::with(&self.place, async |session: Session| {
-            report.said(
-                true,
-                "store",
-                &format!("{:?} answers, and its tables have the expected columns", session.store),
-            )?;
+            report.said(true, "store", "it answers, and its tables have the expected columns")?;
             if let Some(warning) = self.place.security_warning()? {
                 report.line("!", "tls", &warning)?;
+            }
+            if let Some(warning) = session.store.durability_warning() {
+                report.line("!", "durability", warning)?;
             }
             let mut well = true;
             well &= writes(&session, report).await?;
@@ -163,9 +163,16 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     for kind in session.schedules.unhandled_kinds().await? {
         well = false;
         let UnhandledKind { kind, example, waiting, .. } = kind;
+        let start = match kind.split_once('@') {
+            Some((base @ (kinds::COMMAND | kinds::HTTP), label)) => {
+                format!("--stored={base} --node-label {label}")
+            }
+            _ if matches!(&*kind, kinds::COMMAND | kinds::HTTP) => format!("--stored={kind}"),
+            _ => "a handler for it".to_owned(),
+        };
         let text = format!(
             "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; start \
-             a node with `--stored {kind}`"
+             one with {start}"
         );
         report.said(false, "kinds", &text)?;
     }
@@ -186,10 +193,10 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     }
     if let Some(node) = live().filter(|node| node.orphans > 0).max_by_key(|node| node.orphans) {
         well = false;
-        let (count, examples) = (node.orphans, listed(&node.orphan_examples));
+        let (records, examples) = (counted(node.orphans, "record"), listed(&node.orphan_examples));
         let text = format!(
-            "no live daemon has the lines or jobs of {count} records, such as {examples}; delete \
-             them with `allora delete`, or deploy what has them"
+            "no live daemon has the lines or jobs of {records}, such as {examples}; remove what is \
+             orphaned with `allora gc`, or deploy what has the lines"
         );
         report.said(false, "orphans", &text)?;
     }
@@ -235,16 +242,15 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
         ),
     ] {
         if !found.is_empty() {
-            let (count, examples) = (found.len(), listed(found));
-            let jobs = if count == 1 { "job" } else { "jobs" };
-            let text = format!("{count} {jobs} {is} ({examples}); {remedy}");
+            let (jobs, examples) = (counted(found.len(), "job"), listed(found));
+            let text = format!("{jobs} {is} ({examples}); {remedy}");
             report.said(false, what, &text)?;
         }
     }
     let well = broken.is_empty() && dead.is_empty() && overdue.is_empty();
     if well {
-        let jobs = if states.len() == 1 { "job" } else { "jobs" };
-        let text = format!("{} {jobs}, none of them unreadable, dead or overdue", states.len());
+        let jobs = counted(states.len(), "job");
+        let text = format!("{jobs}, none of them unreadable, dead or overdue");
         report.said(true, "jobs", &text)?;
     }
     Ok(well)
@@ -276,7 +282,7 @@ impl Report {
             let object = json!({ "check": what, "state": state.to_lowercase(), "text": text });
             return Ok(writeln!(io::stdout(), "{object}")?);
         }
-        Ok(writeln!(io::stdout(), "{mark:<4}{what:<10}{}", on_one_line(text))?)
+        Ok(writeln!(io::stdout(), "{mark:<4}{what:<11}{}", on_one_line(text))?)
     }
 }
 

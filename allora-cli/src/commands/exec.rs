@@ -31,6 +31,9 @@ pub(crate) struct Exec {
     /// Crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
     #[arg(long)]
     system: bool,
+    /// Lines have six time fields, seconds first.
+    #[arg(long)]
+    seconds: bool,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -62,10 +65,11 @@ impl Exec {
     /// The command of a line.
     fn line(&self) -> Outcome<CommandSpec> {
         let form = self.system.then_some(Form::System);
+        let defaults = Defaults { seconds: self.seconds, ..Defaults::default() };
         let mut known = Vec::new();
         for source in find(&self.crontabs, form)? {
             let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
-            for line in crontab_files::read(&source, &text, &Defaults::default()).lines {
+            for line in crontab_files::read(&source, &text, &defaults).lines {
                 // The record of a line of every node has the machine's name, too.
                 let of_machine = self.name.strip_prefix(&line.name);
                 if of_machine.is_some_and(|rest| rest.is_empty() || rest.starts_with('@')) {
@@ -89,7 +93,7 @@ impl Exec {
             Ok(session.schedules.get(&self.name).await?)
         })?;
         let name = &self.name;
-        match state.kind.as_str() {
+        match kinds::base(&state.kind) {
             kinds::COMMAND => kinds::command_of(&state.data).map_err(|what| {
                 Failure::failed(format!("{name:?} cannot be run: the data: {what}"))
             }),

@@ -4,6 +4,7 @@ use crate::{
     clock,
     declared::{Declared, written_at},
     failure::{Failure, Outcome},
+    output::counted,
     session::{self, Session},
     store::StoreArgs,
     values::duration,
@@ -71,8 +72,7 @@ impl Gc {
             writeln!(out, "{name}")?;
         }
         let verb = if self.dry_run { "orphaned" } else { "removed" };
-        let records = if removed.len() == 1 { "record" } else { "records" };
-        writeln!(out, "{} {records} {verb}", removed.len())?;
+        writeln!(out, "{} {verb}", counted(removed.len(), "record"))?;
         Ok(out.flush()?)
     }
 }

@@ -110,9 +110,11 @@ fn converted(line: &Line, conversion: Conversion) -> Result<(StoredSchedule, Vec
     if line.settings.placement == Placement::EveryNode {
         return Err(format!("a stored schedule runs on one node, not on every one; {keep}"));
     }
-    if !line.nodes.with.is_empty() || !line.nodes.without.is_empty() {
-        return Err(format!("a stored schedule has no labels; {keep}"));
-    }
+    let kind = match (&line.nodes.with[..], &line.nodes.without[..]) {
+        ([], []) => kinds::COMMAND.to_owned(),
+        ([label], []) => format!("{}@{label}", kinds::COMMAND),
+        _ => return Err(format!("a stored schedule has one label; {keep}")),
+    };
     let mut notes = Vec::new();
     if let Some(user) = &line.shell.user {
         if !conversion.as_daemon {
@@ -139,9 +141,8 @@ fn converted(line: &Line, conversion: Conversion) -> Result<(StoredSchedule, Vec
         data["timeout"] = format!("{}ms", timeout.as_millis()).into();
     }
     let settings = Settings { timeout: None, ..line.settings.clone() };
-    let stored = StoredSchedule::new(&line.name, kinds::COMMAND, schedule)
-        .with_settings(settings)
-        .data(&data);
+    let stored =
+        StoredSchedule::new(&line.name, &kind, schedule).with_settings(settings).data(&data);
     stored.definition().map_err(|error| error.to_string())?;
     Ok((stored, notes))
 }

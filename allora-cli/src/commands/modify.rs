@@ -44,6 +44,8 @@ impl Modify {
             if let Some(kind) = &self.kind {
                 stored = stored.with_kind(kind);
             }
+            let kind = self.options.kind(stored.kind())?;
+            stored = stored.with_kind(&kind);
             if let Some(schedule) = &self.schedule {
                 stored = stored.schedule(schedule);
             }

@@ -2,7 +2,7 @@
 
 use crate::{
     clock,
-    crontab_files::{self, Defaults, find},
+    crontab_files::{self, Defaults, Form, find},
     failure::{Failure, Outcome},
     output::{complain, on_one_line},
     session::{self, Session},
@@ -10,11 +10,12 @@ use crate::{
     values::{instant, shown},
 };
 use allora_core::{
-    AnySchedule, Dst, Schedule, Settings, Time,
+    AnySchedule, Dst, Every, Schedule, Settings, Time,
     backend::NextRun,
     schedule::{Explained, explain},
     stored::Definition,
 };
+use chrono::TimeDelta;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::{
@@ -44,8 +45,14 @@ pub(crate) struct Next {
     crontab: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
-    /// The zone whose wall clock it goes by, as Europe/Rome or +02:00 [default: UTC, unless the
-    /// schedule names one].
+    /// The crontabs have a user before the command, as /etc/crontab [default: by the file's folder].
+    #[arg(long, requires = "crontab")]
+    system: bool,
+    /// The lines of the crontabs have six time fields, seconds first.
+    #[arg(long, requires = "crontab")]
+    seconds: bool,
+    /// The zone whose wall clock it goes by, as Europe/Rome or +02:00 [default: UTC, or the machine's
+    /// for crontabs, unless the schedule names one].
     #[arg(long, short = 't', visible_alias = "timezone")]
     zone: Option<String>,
     /// Shows the times after this instant: RFC 3339, or seconds since 1970 [default: now].
@@ -91,6 +98,7 @@ struct Job {
     settings: Settings,
     /// The next times of a stored schedule, from its own state.
     coming: Option<Vec<Coming>>,
+    after: Time,
 }
 
 /// One of the next times.
@@ -109,6 +117,13 @@ fn explained(times: Vec<Explained>) -> Vec<Coming> {
     times.into_iter().map(coming).collect()
 }
 
+/// The last instant up to `after` that is whole periods away from an occurrence.
+fn in_phase(every: &Every, occurrence: Time, after: Time) -> Time {
+    let period = i64::try_from(every.period().as_millis()).unwrap_or(i64::MAX);
+    let past = (after - occurrence).num_milliseconds().rem_euclid(period);
+    after - TimeDelta::milliseconds(past)
+}
+
 /// An instant in UTC, or by the clock of a zone.
 fn time(at: Time, zone: Option<&str>) -> String {
     let local = zone.and_then(|zone| {
@@ -123,7 +138,7 @@ impl Next {
         if !self.crontab.is_empty() {
             return self.lines();
         }
-        let Job { name, schedule, settings, coming } = self.job()?;
+        let Job { name, schedule, settings, coming, after } = self.job()?;
         for warning in schedule.warnings() {
             complain("warning", &warning.message);
         }
@@ -132,7 +147,6 @@ impl Next {
         {
             complain("note", &description);
         }
-        let after = self.after.unwrap_or_else(clock::now);
         let count = usize::from(self.count);
         let mut next = match coming {
             Some(coming) => coming,
@@ -165,18 +179,21 @@ impl Next {
         }
         out.flush()?;
         if next.is_empty() {
-            complain("note", &format!("the schedule has no occurrence after {}", shown(after)));
+            let until = self.until.map(|until| format!(" up to {}", shown(until)));
+            let after = format!("after {}{}", shown(after), until.unwrap_or_default());
+            complain("note", &format!("the schedule has no occurrence {after}"));
         }
         Ok(())
     }
 
     /// The job that is asked about: its name, its schedule, and its settings.
     fn job(&self) -> Outcome<Job> {
+        let after = self.after.unwrap_or_else(clock::now);
         let is_name = !self.schedule.starts_with('@') && !self.schedule.contains([' ', '\t']);
         if !is_name || self.name.is_some() {
             let name = self.name.clone().unwrap_or_default();
             let (schedule, settings) = (self.schedule()?, Settings::default());
-            return Ok(Job { name, schedule, settings, coming: None });
+            return Ok(Job { name, schedule, settings, coming: None, after });
         }
         let name = self.schedule.clone();
         let count = usize::from(self.count);
@@ -209,15 +226,21 @@ impl Next {
             };
             coming.into_iter().map(next).collect()
         });
-        Ok(Job { name, schedule, settings, coming })
+        let after = match (&schedule, state.cursor) {
+            (AnySchedule::Every(every), Some(next)) => in_phase(every, next.scheduled_at, after),
+            _ => after,
+        };
+        Ok(Job { name, schedule, settings, coming, after })
     }
 
     /// The next times of all lines of crontabs, the earliest first.
     fn lines(&self) -> Outcome {
-        let defaults = Defaults { zone: self.zone.clone(), ..Defaults::default() };
+        // As the daemon reads them.
+        let zone = Some(crontab_files::zone(self.zone.as_deref())?);
+        let defaults = Defaults { zone, seconds: self.seconds, ..Defaults::default() };
         let after = self.after.unwrap_or_else(clock::now);
         let mut all: Vec<(Coming, String, Option<String>)> = Vec::new();
-        for source in find(&self.crontab, None)? {
+        for source in find(&self.crontab, self.system.then_some(Form::System))? {
             let text = source.text().map_err(|wrong| Failure::failed(wrong.to_string()))?;
             let reading = crontab_files::read(&source, &text, &defaults);
             if let Some(wrong) = reading.diagnostics.first() {

@@ -1,6 +1,7 @@
 //! The options that say how a stored schedule is run, for `add` and `modify` alike.
 
 use crate::{
+    daemon::kinds,
     failure::{Failure, Outcome},
     values::{duration, instant},
 };
@@ -70,6 +71,10 @@ pub(crate) struct Options {
     /// A tag, in place of those that it has; repeated for several, '' for none.
     #[arg(long)]
     tag: Vec<String>,
+    /// Runs on nodes with this label, which becomes a part of the kind, as command@gpu; '' for any
+    /// node. For the kinds command and http.
+    #[arg(long)]
+    label: Option<String>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
@@ -88,6 +93,17 @@ fn concurrency_key(text: &str) -> Result<GivenKey, String> {
 }
 
 impl Options {
+    /// The kind with the label that was given.
+    ///
+    /// # Errors
+    /// A kind that has no labels, and a label that cannot be one.
+    pub(crate) fn kind(&self, kind: &str) -> Outcome<String> {
+        match &self.label {
+            None => Ok(kind.to_owned()),
+            Some(label) => kinds::with_label(kind, label),
+        }
+    }
+
     /// The schedule with what was given; the rest stays as it is.
     pub(crate) fn apply(&self, stored: StoredSchedule) -> StoredSchedule {
         let mut settings = stored.settings().clone();

@@ -1,20 +1,21 @@
 //! `allora run`: the daemon, and the check of crontabs.
 
 use crate::{
-    crontab_files::{self, Defaults, Diagnostic, Form, LEASE, find},
+    clock,
+    crontab_files::{self, Defaults, Diagnostic, Form, LEASE, Source, find},
     daemon::{Daemon, Log, LogFormat, init_process, kinds, user},
     failure::{Failure, Outcome},
-    output::complain,
-    store::{HISTORY, StoreArgs, Tables},
-    values::duration,
+    output::{complain, counted, on_one_line},
+    store::{StoreArgs, Tables},
+    values::{duration, shown},
 };
-use allora_core::{CatchUp, Delivery, Overlap, Settings};
+use allora_core::{CatchUp, Delivery, Overlap, Schedule, Settings, schedule::explain};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::{
     env,
     io::{self, Write},
-    path::PathBuf,
+    path::{PathBuf, absolute},
     time::Duration,
 };
 use tracing::Level;
@@ -24,7 +25,7 @@ use tracing::Level;
 #[command(after_long_help = HELP)]
 pub(crate) struct Run {
     /// The crontabs; a folder stands for the files in it that cron would read.
-    #[arg(required_unless_present = "stored")]
+    #[arg(required_unless_present_any = ["stored", "test"])]
     crontabs: Vec<PathBuf>,
     #[command(flatten)]
     place: StoreArgs,
@@ -35,6 +36,9 @@ pub(crate) struct Run {
     /// Reads the crontabs, reports their errors, and ends.
     #[arg(long)]
     check: bool,
+    /// Reads this line, says when it runs and what, and ends; nothing is run.
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["crontabs", "stored", "check"])]
+    test: Option<String>,
     /// With --check: prints JSON, one object a line.
     #[arg(long, requires = "check")]
     json: bool,
@@ -44,6 +48,9 @@ pub(crate) struct Run {
     /// The crontabs have no user before the command, as those of `crontab -e`.
     #[arg(long)]
     user: bool,
+    /// Lines have six time fields, seconds first, unless the crontab sets ALLORA_SECONDS=0.
+    #[arg(long)]
+    seconds: bool,
     /// Starts with the good lines of crontabs that have bad ones.
     #[arg(long)]
     skip_bad_lines: bool,
@@ -97,9 +104,10 @@ pub(crate) struct Run {
     /// The largest number of commands at once on this node.
     #[arg(long, default_value_t = 1_000)]
     concurrency: usize,
-    /// Keeps so many entries of history in the store; 0 keeps none.
-    #[arg(long, default_value_t = HISTORY)]
-    history: u64,
+    /// Keeps so many entries of history in the store; 0 keeps none [default: the configuration's, or
+    /// 10000].
+    #[arg(long)]
+    history: Option<u64>,
     /// Where what commands print goes.
     #[arg(long, default_value = "log")]
     output: Output,
@@ -120,6 +128,10 @@ pub(crate) struct Run {
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
     secrets: Option<PathBuf>,
+    /// A command, or a URL, that gets failed, dead, lost and expired runs as JSON, as
+    /// ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
+    #[arg(long, value_name = "COMMAND")]
+    on_failure: Option<String>,
     /// The program that sends the mail of lines below `MAILTO`.
     #[arg(long, default_value = "/usr/sbin/sendmail")]
     sendmail: PathBuf,
@@ -151,6 +163,7 @@ CRONTABS
     ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost or expired
                                          run as JSON; ALLORA_PING=URL is requested after each
                                          success, and with /fail after a failure
+                                         --on-failure is for all jobs that name none
     MAILTO=a@example.org                 mails what a command prints, with --sendmail
   Each on a line of its own, for the lines below it; an empty value takes it back. One is for the
   next line alone:
@@ -171,6 +184,8 @@ STORED SCHEDULES
               \"timeout\": \"30s\"}, with the headers Idempotency-Key (the same for every attempt),
               Allora-Job, Allora-Scheduled-At, Allora-Attempt and Allora-Fence; a status of 200 to
               299 is success, and redirects are not followed
+  One that was added with --label gpu has the kind command@gpu or http@gpu, and runs on nodes with
+  --node-label gpu.
   A value of env or headers may be {\"secret\": \"NAME\"}: the file NAME of --secrets, or the variable
   ALLORA_SECRET_NAME of the daemon.
 
@@ -189,6 +204,7 @@ STORE
 
 EXAMPLES
   allora run --check crontab
+  allora run --test '30 2 * * 1-5 backup --all'
   allora run /etc/crontab /etc/cron.d
   allora run crontab --url postgres://cron@db.example/cron --at-least-once
   allora run --stored --url postgres://cron@db.example/cron";
@@ -211,11 +227,17 @@ enum LogLevel {
     Debug,
 }
 
+/// The number of next times of a line that is tested.
+const NEXT: usize = 3;
+
 impl Run {
     pub(crate) fn run(self) -> Outcome {
         let has_sendmail = self.sendmail.is_file();
         let (zone, settings) = (Some(crontab_files::zone(self.zone.as_deref())?), self.settings()?);
-        let defaults = Defaults { zone, settings, has_sendmail };
+        let defaults = Defaults { zone, settings, seconds: self.seconds, has_sendmail };
+        if let Some(line) = &self.test {
+            return self.test(line, &defaults);
+        }
         if self.check {
             return self.check(&defaults);
         }
@@ -232,7 +254,7 @@ impl Run {
             .build()
             .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
         let (place, history) = (self.place, self.history);
-        let open = async || place.open(Tables::Make, Some(history)).await;
+        let open = async || place.open(Tables::Make, history).await;
         let ended = runtime.block_on(daemon.run(open, &log));
         log.end(ended)
     }
@@ -273,14 +295,54 @@ impl Run {
         for notice in crontab_files::ignored(&self.crontabs) {
             self.say(&mut out, "warning", &notice)?;
         }
-        let (lines, errors) =
-            (if jobs == 1 { "job" } else { "jobs" }, if bad == 1 { "error" } else { "errors" });
         match self.json {
             true => writeln!(out, "{}", json!({ "version": 1, "jobs": jobs, "errors": bad }))?,
-            false => writeln!(out, "{jobs} {lines}, {bad} {errors}.")?,
+            false => writeln!(out, "{}, {}.", counted(jobs, "job"), counted(bad, "error"))?,
         }
         out.flush()?;
         if bad == 0 { Ok(()) } else { Err(Failure::Said(1)) }
+    }
+
+    /// Reads one line as a crontab of its own.
+    fn test(&self, line: &str, defaults: &Defaults) -> Outcome {
+        let form = self.form().unwrap_or(Form::User);
+        let source = Source { path: "line".into(), form, owner: None };
+        let text = format!("{}\n", line.trim_end_matches(['\r', '\n']));
+        let reading = crontab_files::read(&source, text.as_bytes(), defaults);
+        for notice in &reading.notices {
+            complain("warning", &notice.to_string());
+        }
+        if let Some(diagnostic) = reading.diagnostics.first() {
+            return Err(Failure::failed(diagnostic.to_string()));
+        }
+        let Some(line) = reading.lines.first() else {
+            return Err(Failure::failed("this is no line of a job; write a time and a command"));
+        };
+        let mut out = io::stdout().lock();
+        let when = match &line.schedule {
+            None => Some("at the start of the daemon".to_owned()),
+            Some(schedule) => schedule.describe(),
+        };
+        if let Some(when) = when {
+            writeln!(out, "runs     {}", on_one_line(&when))?;
+        }
+        if let Some(schedule) = &line.schedule {
+            for next in explain(&line.name, schedule, &line.settings, clock::now(), NEXT) {
+                writeln!(out, "next     {}", shown(next.nominal))?;
+            }
+        }
+        if let Some(user) = &line.shell.user {
+            writeln!(out, "user     {user}")?;
+            if let Some(error) = user::unknown(Some(user)) {
+                complain("error", &error);
+                return Err(Failure::Said(1));
+            }
+        }
+        writeln!(out, "command  {}", on_one_line(&line.shell.command))?;
+        if let Some(input) = &line.shell.stdin {
+            writeln!(out, "input    {}", on_one_line(input.trim_end()))?;
+        }
+        Ok(out.flush()?)
     }
 
     /// Says what was found in a crontab.
@@ -332,7 +394,12 @@ impl Run {
             log_output: self.output == Output::Log,
             secrets: self.secrets.clone(),
             listen: self.listen.clone(),
-            sendmail: self.sendmail.display().to_string(),
+            on_failure: self.on_failure.clone(),
+            // It is started in the folder of the line's user.
+            sendmail: absolute(&self.sendmail)
+                .unwrap_or(self.sendmail.clone())
+                .display()
+                .to_string(),
             environment: environment.collect(),
         }
     }

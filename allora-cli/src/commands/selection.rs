@@ -1,9 +1,9 @@
 //! The schedules of a command: one by its name, or all that options select.
 
-use super::list::In;
+use super::filter::FilterOptions;
 use crate::{
     failure::{Failure, Outcome},
-    output::on_one_line,
+    output::{counted, on_one_line},
     session::Session,
 };
 use allora_core::stored::{Bulk, Filter};
@@ -12,27 +12,20 @@ use std::io::{self, Write};
 
 /// Selects schedules.
 #[derive(Debug, Args)]
-#[group(id = "selection", required = true, multiple = true)]
+#[group(id = "selection", required = true, multiple = true, args = SELECTORS)]
 pub(crate) struct Selection {
     /// The name of one job.
-    #[arg(conflicts_with_all = ["beginning", "kind", "tag", "owner", "state"])]
+    #[arg(conflicts_with_all = FILTERS)]
     name: Option<String>,
-    /// All jobs whose names begin so.
-    #[arg(long = "name", value_name = "PREFIX")]
-    beginning: Option<String>,
-    /// All schedules of this kind.
-    #[arg(long, visible_alias = "type")]
-    kind: Option<String>,
-    /// All schedules with this tag.
-    #[arg(long)]
-    tag: Option<String>,
-    /// All schedules of this owner.
-    #[arg(long)]
-    owner: Option<String>,
-    /// All jobs in this state.
-    #[arg(long)]
-    state: Option<In>,
+    #[command(flatten)]
+    options: FilterOptions,
 }
+
+/// The name and the options of [`FilterOptions`], of which one is enough.
+const SELECTORS: [&str; 6] = ["name", "beginning", "kind", "tag", "owner", "state"];
+
+/// The options alone.
+const FILTERS: [&str; 5] = ["beginning", "kind", "tag", "owner", "state"];
 
 /// Prints the names that would be changed, and changes nothing.
 #[derive(Clone, Copy, Debug, Args)]
@@ -49,21 +42,12 @@ impl Selection {
     }
 
     fn filter(&self) -> Outcome<Filter<'_>> {
-        let condition = match self.state.map(In::condition) {
-            // Without a condition, all jobs would be selected.
-            Some(None) => {
-                let what =
-                    "the records of removed lines and jobs are not schedules; use `allora gc`";
-                return Err(Failure::failed(what.to_owned()));
-            }
-            condition => condition.flatten(),
-        };
-        let mut filter = Filter::default().prefix(self.beginning.as_deref().unwrap_or_default());
-        filter.kind = self.kind.as_deref();
-        filter.tag = self.tag.as_deref();
-        filter.owner = self.owner.as_deref();
-        filter.condition = condition;
-        Ok(filter)
+        // Without a condition, all jobs would be selected.
+        if self.options.is_for_orphans() {
+            let what = "the records of removed lines and jobs are not schedules; use `allora gc`";
+            return Err(Failure::failed(what));
+        }
+        Ok(self.options.filter())
     }
 
     /// Changes all that the options select, and prints the names.
@@ -88,10 +72,11 @@ impl Selection {
             writeln!(out, "{}", on_one_line(name))?;
         }
         let end = if dry_run { "would be changed" } else { "changed" };
-        writeln!(out, "{} jobs {end}.", changed.len())?;
+        writeln!(out, "{} {end}.", counted(changed.len(), "job"))?;
         out.flush()?;
         match &failed[..] {
             [] => Ok(()),
+            [(name, error)] => Err(Failure::failed(format!("{name:?} was not changed: {error:#}"))),
             [(name, error), ..] => Err(Failure::failed(format!(
                 "{} jobs were not changed; the first is {name:?}: {error:#}",
                 failed.len()

@@ -3,6 +3,7 @@
 use super::history::{past_of, took};
 use crate::{
     failure::{Failure, Outcome},
+    output::counted,
     session::{self, Session},
     store::StoreArgs,
 };
@@ -58,8 +59,8 @@ impl Stats {
             });
             writeln!(out, "{object}")?;
         } else {
-            let runs = if ended.len() == 1 { "run" } else { "runs" };
-            writeln!(out, "{} {runs}, {failed} failed ({:.1} %)", ended.len(), rate * 100.0)?;
+            let runs = counted(ended.len(), "run");
+            writeln!(out, "{runs}, {failed} failed ({:.1} %)", rate * 100.0)?;
             writeln!(out, "took  {took}")?;
             writeln!(out, "late  {late}")?;
         }

@@ -5,6 +5,7 @@ use crate::{
     clock,
     declared::Declared,
     failure::Outcome,
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::{duration, shown},
@@ -79,7 +80,7 @@ impl Status {
             write!(out, "\u{1b}[H\u{1b}[2J")?;
         }
         for line in page.lines() {
-            writeln!(out, "{}", crate::output::on_one_line(&line))?;
+            writeln!(out, "{}", on_one_line(&line))?;
         }
         Ok(out.flush()?)
     }
@@ -123,20 +124,15 @@ async fn page(session: &Session) -> Outcome<Page> {
 impl Page {
     fn lines(&self) -> Vec<String> {
         let (many, jobs) = (self.nodes.len(), self.jobs);
-        let mut lines = vec![format!(
-            "{many} live {}, {jobs} {}",
-            if many == 1 { "daemon" } else { "daemons" },
-            if jobs == 1 { "job" } else { "jobs" }
-        )];
+        let mut lines = vec![format!("{}, {}", counted(many, "live daemon"), counted(jobs, "job"))];
         for node in &self.nodes {
             let version = node.version.as_deref().unwrap_or("-");
             let mut line = format!(
-                "  {}  version {version}, {}/{} running, {} {}",
+                "  {}  version {version}, {}/{} running, {}",
                 node.node,
                 node.running,
                 node.concurrency,
-                node.jobs,
-                if node.jobs == 1 { "line" } else { "lines" },
+                counted(node.jobs, "line"),
             );
             if !node.labels.is_empty() {
                 line += &format!(", labels {}", node.labels.join(","));

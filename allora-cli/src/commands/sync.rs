@@ -8,6 +8,7 @@ use crate::{
     session::{self, Session},
     store::StoreArgs,
     values::duration,
+    yaml::seems_yaml,
 };
 use allora_core::{
     AnySchedule, StoredSchedule,
@@ -61,7 +62,14 @@ impl Sync {
         let zone = self.place.settings()?.timezone;
         let text = file::text(&self.file)?;
         let wrong = |what: String| Failure::failed(format!("{}: {what}", shown_as(&self.file)));
-        let stored = declared(&text, zone.as_deref()).map_err(|error| wrong(error.to_string()))?;
+        let stored = declared(&text, zone.as_deref()).map_err(|error| {
+            wrong(match seems_yaml(&self.file, &text) {
+                true => "this is YAML, and JSON is read here; write an array of objects, as `allora sync --help` \
+                         shows"
+                    .into(),
+                false => error.to_string(),
+            })
+        })?;
         for stored in &stored {
             kinds::check_stored(stored)
                 .map_err(|what| wrong(format!("{:?}: {what}", stored.name())))?;

@@ -5,7 +5,7 @@ use crate::{
     clock,
     declared::Declared,
     failure::Outcome,
-    output::on_one_line,
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::{instant, shown},
@@ -95,10 +95,9 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         ));
     }
     if !state.dead.is_empty() {
-        let (count, letters) =
-            (state.dead.len(), if state.dead.len() == 1 { "letter" } else { "letters" });
+        let letters = counted(state.dead.len(), "dead letter");
         reasons.push(format!(
-            "it has {count} dead {letters}, which are not tried again; `allora show {name}` lists \
+            "it has {letters}, which are not tried again; `allora show {name}` lists \
              them, `allora rerun {name} TIME` runs one"
         ));
     }

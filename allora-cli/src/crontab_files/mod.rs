@@ -12,7 +12,7 @@ pub(crate) use settings::{Defaults, LEASE, is_commands_own};
 pub(crate) use source::{Form, Source, find, ignored};
 pub(crate) use zone::zone;
 
-use allora_core::crontab::{self, Entry};
+use allora_core::crontab::{self, Columns, Entry};
 use std::{fmt, path::PathBuf};
 
 /// An error or warning about a crontab, with its file, and its line and column if known.
@@ -56,10 +56,8 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
         Some(rest) => (rest, true),
         None => (text, false),
     };
-    let parsed = match source.form {
-        Form::System => crontab::parse_system(text),
-        Form::User => crontab::parse(text),
-    };
+    let columns = Columns { user: source.form == Form::System, seconds: defaults.seconds };
+    let parsed = crontab::parse_with(text, columns);
     let mut reading = Reading::default();
     if mark {
         let what = "the file begins with a byte order mark, which other crons take for a part of \

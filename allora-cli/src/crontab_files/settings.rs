@@ -16,6 +16,8 @@ pub(crate) struct Defaults {
     /// The zone of schedules that name none; UTC where `None`.
     pub(crate) zone: Option<String>,
     pub(crate) settings: Settings,
+    /// True if the time of lines has a sixth field in front, for seconds.
+    pub(crate) seconds: bool,
     /// True if the machine can send mail.
     pub(crate) has_sendmail: bool,
 }

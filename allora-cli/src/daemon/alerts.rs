@@ -33,6 +33,8 @@ pub(crate) struct Alerts {
     by_job: Mutex<HashMap<String, Arc<Receiver>>>,
     /// This node's id.
     node: OnceLock<String>,
+    /// The command or URL for failures of jobs that name none.
+    on_failure: Option<String>,
     sendmail: String,
     /// Made for the first request: it reads the machine's certificates.
     agent: Arc<OnceLock<Agent>>,
@@ -119,10 +121,15 @@ impl std::fmt::Debug for Alerts {
 }
 
 impl Alerts {
-    pub(crate) fn new(sendmail: String, runtime: tokio::runtime::Handle) -> Self {
+    pub(crate) fn new(
+        on_failure: Option<String>,
+        sendmail: String,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
         Self {
             by_job: Mutex::default(),
             node: OnceLock::new(),
+            on_failure,
             sendmail,
             agent: Arc::default(),
             turns: Arc::new(Semaphore::new(AT_A_TIME)),
@@ -148,7 +155,7 @@ impl Alerts {
 
     /// A run has ended.
     pub(crate) fn ended(&self, alert: Alert) {
-        let Some(receiver) = self.receiver(&alert.job) else { return };
+        let Some(receiver) = self.receiver(&alert.job) else { return self.send(alert) };
         if let Some(to) = &receiver.notices.mail_to
             && !alert.output.is_empty()
         {
@@ -168,13 +175,17 @@ impl Alerts {
 
     /// Something else has happened to an occurrence.
     pub(crate) fn send(&self, alert: Alert) {
-        let Some(receiver) = self.receiver(&alert.job).filter(|_| alert.is_failure()) else {
+        if !alert.is_failure() {
             return;
-        };
-        let Some(target) = receiver.notices.on_failure.clone() else { return };
+        }
+        let receiver = self.receiver(&alert.job);
+        let own = receiver.as_ref().and_then(|receiver| receiver.notices.on_failure.clone());
+        // The daemon's own command runs as the daemon.
+        let user = own.as_ref().and(receiver.as_ref()).and_then(|receiver| receiver.user.clone());
+        let Some(target) = own.or_else(|| self.on_failure.clone()) else { return };
         match target.starts_with("http://") || target.starts_with("https://") {
             true => self.spawn(&alert, self.request(target, Some(alert.json()))),
-            false => self.spawn(&alert, self.command(target, &receiver, &alert)),
+            false => self.spawn(&alert, self.command(target, user, &alert)),
         }
     }
 
@@ -204,7 +215,7 @@ impl Alerts {
             let result =
                 sent.unwrap_or_else(|_| Err(format!("no end within {TIME_LIMIT:?}").into()));
             if let Err(error) = result {
-                warn!(target: "allora", job, event, error = %error, "alert not sent; correct ALLORA_ON_FAILURE, ALLORA_PING or MAILTO");
+                warn!(target: "allora", job, event, error = %error, "alert not sent; correct ALLORA_ON_FAILURE, ALLORA_PING, MAILTO or --on-failure");
             }
             drop((turn, room));
         });
@@ -241,11 +252,11 @@ impl Alerts {
         }
     }
 
-    /// A command of the shell, with the object as its input, as the line's user.
+    /// A command of the shell, with the object as its input, as this user.
     fn command(
         &self,
         command: String,
-        receiver: &Receiver,
+        user: Option<String>,
         alert: &Alert,
     ) -> impl Future<Output = Result<(), BoxError>> + Send + 'static {
         let args = vec!["-c".to_owned(), command];
@@ -255,7 +266,7 @@ impl Alerts {
             ("ALLORA_SCHEDULED_AT".to_owned(), shown(alert.scheduled_at)),
         ];
         let input = alert.json().to_string() + "\n";
-        run("/bin/sh".into(), args, variables, receiver.user.clone(), input)
+        run("/bin/sh".into(), args, variables, user, input)
     }
 
     /// The output by mail, as cron sends it.

@@ -1,6 +1,6 @@
 //! The settings that all commands of a daemon share.
 
-use super::{alerts::Alerts, listen::Pages, runs::Results};
+use super::{alerts::Alerts, runs::Results};
 use allora_core::runtime::Tokio;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,8 +13,6 @@ pub(crate) struct CommandContext {
     pub(crate) alerts: Arc<Alerts>,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
-    /// The pages of `--listen`.
-    pub(crate) pages: Arc<Pages>,
     /// Between TERM and KILL.
     pub(crate) kill_after: Duration,
     /// True if the output of commands goes to the log line by line.

@@ -1,137 +1,108 @@
-//! `/metrics`: this node's own counters in the text format of Prometheus.
+//! `/metrics`: the library's metrics, and those of the daemon, in the text format of Prometheus.
+//!
+//! Both go through the facade of the crate `metrics`. The library's are in the table of
+//! `src/guide/monitoring.md`, the daemon's in that of `allora-cli/docs/from-crontab.md`, which a test
+//! compares with the page.
 
-use allora_core::{Event, Handle, backend::Outcome};
-use std::{
-    fmt::Write as _,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use crate::failure::{Failure, Outcome};
+use allora_core::{Event, Handle};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// The counters of this node.
+/// Upper bounds of times, in seconds: from a request to the store to a job of six hours.
+const SECONDS: [f64; 14] = [
+    0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 10_800.0, 21_600.0,
+];
+
+/// Upper bounds of the numbers of claims in one request.
+const CLAIMS: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 50.0, 100.0, 500.0];
+
+/// The recorder of the process; none without `--listen`.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    started: AtomicU64,
-    late_ms: AtomicU64,
-    took_ms: AtomicU64,
-    succeeded: AtomicU64,
-    failed: AtomicU64,
-    retried: AtomicU64,
-    dead: AtomicU64,
-    cancelled: AtomicU64,
-    lost: AtomicU64,
-    expired: AtomicU64,
-    missed: AtomicU64,
-    skipped: AtomicU64,
+    recorder: Option<PrometheusHandle>,
 }
 
 impl Metrics {
-    /// Counts an event.
-    pub(crate) fn count(&self, event: &Event) {
-        let add = |counter: &AtomicU64, by: u64| {
-            counter.fetch_add(by, Ordering::Relaxed);
-        };
-        let ms = |time: &std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        match event {
-            Event::Started { late, .. } => {
-                add(&self.started, 1);
-                add(&self.late_ms, ms(late));
-            }
-            Event::Ended { outcome, took, .. } => {
-                add(&self.took_ms, ms(took));
-                match outcome {
-                    Outcome::Succeeded => add(&self.succeeded, 1),
-                    Outcome::Failed(_) => add(&self.failed, 1),
-                    Outcome::Retried(_) => add(&self.retried, 1),
-                    Outcome::Dead(_) => add(&self.dead, 1),
-                    _ => add(&self.cancelled, 1),
-                }
-            }
-            Event::RunLost { .. } => add(&self.lost, 1),
-            Event::RunExpired { .. } => add(&self.expired, 1),
-            Event::OccurrencesMissed { count, .. } => add(&self.missed, count.unwrap_or(1)),
-            Event::OccurrencesSkipped { count, .. } => add(&self.skipped, count.unwrap_or(1)),
-            _ => {}
+    /// Installs a recorder for the process, before the scheduler is built.
+    ///
+    /// # Errors
+    /// The process has a recorder already.
+    pub(crate) fn install() -> Outcome<Self> {
+        let recorder = recorder()
+            .map_err(|error| Failure::failed(format!("cannot count for /metrics: {error}")))?;
+        describe();
+        gauge!("allora_store_reached").set(0);
+        for outcome in ["lost", "expired"] {
+            counter!("allora_runs_lapsed_total", "outcome" => outcome).absolute(0);
+        }
+        Ok(Self { recorder: Some(recorder) })
+    }
+
+    /// Moves what was measured into the buckets. Without it, each measurement stays in memory until
+    /// the page is read.
+    pub(crate) fn tidy(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.run_upkeep();
         }
     }
 
     /// The page.
     pub(crate) fn text(&self, scheduler: Option<&Handle>) -> String {
-        let mut text = String::new();
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        family(&mut text, "allora_runs_started_total", "counter", "Runs that this node started.");
-        sample(&mut text, "allora_runs_started_total", read(&self.started));
-        let name = "allora_runs_ended_total";
-        family(&mut text, name, "counter", "Runs of this node that ended, by outcome.");
-        for (outcome, counter) in [
-            ("succeeded", &self.succeeded),
-            ("failed", &self.failed),
-            ("retried", &self.retried),
-            ("dead", &self.dead),
-            ("cancelled", &self.cancelled),
-        ] {
-            sample(&mut text, &format!("{name}{{outcome=\"{outcome}\"}}"), read(counter));
+        let Some(recorder) = &self.recorder else { return String::new() };
+        if let Some(scheduler) = scheduler {
+            measure(scheduler);
         }
-        let name = "allora_runs_lapsed_total";
-        let help = "Runs of any node that this node recorded as lost or expired.";
-        family(&mut text, name, "counter", help);
-        for (outcome, counter) in [("lost", &self.lost), ("expired", &self.expired)] {
-            sample(&mut text, &format!("{name}{{outcome=\"{outcome}\"}}"), read(counter));
-        }
-        let name = "allora_occurrences_not_run_total";
-        family(&mut text, name, "counter", "Occurrences that were missed or skipped.");
-        for (outcome, counter) in [("missed", &self.missed), ("skipped", &self.skipped)] {
-            sample(&mut text, &format!("{name}{{outcome=\"{outcome}\"}}"), read(counter));
-        }
-        for (name, help, counter) in [
-            ("allora_run_seconds_total", "Time of all ended runs.", &self.took_ms),
-            (
-                "allora_late_seconds_total",
-                "Time between due times and starts, of all runs.",
-                &self.late_ms,
-            ),
-        ] {
-            family(&mut text, name, "counter", help);
-            let ms = read(counter);
-            sample(&mut text, name, format!("{}.{:03}", ms / 1_000, ms % 1_000));
-        }
-        let has_reached = u8::from(scheduler.is_some());
-        family(&mut text, "allora_store_reached", "gauge", "1 once the store has answered.");
-        sample(&mut text, "allora_store_reached", has_reached);
-        let Some(health) = scheduler.map(Handle::health) else { return text };
-        let number = |count: usize| count.to_string();
-        for (name, help, value) in [
-            (
-                "allora_healthy",
-                "1 if nothing keeps a job of this node from running.",
-                number(usize::from(health.is_healthy())),
-            ),
-            ("allora_runs_active", "Active runs.", number(scheduler.map_or(0, Handle::running))),
-            ("allora_jobs", "Jobs in code, such as lines of crontabs.", number(health.jobs)),
-            ("allora_jobs_paused", "Paused jobs.", number(health.paused)),
-            ("allora_job_problems", "Jobs that do not run.", number(health.problems.len())),
-            (
-                "allora_store_failing_parts",
-                "Parts of the node whose requests to the store fail.",
-                number(health.store.failing.len()),
-            ),
-            ("allora_nodes_live", "Live nodes of the store.", number(health.nodes.live)),
-            (
-                "allora_orphans",
-                "Orphaned records, on the node that looks.",
-                number(health.orphans.count),
-            ),
-        ] {
-            family(&mut text, name, "gauge", help);
-            sample(&mut text, name, value);
-        }
-        text
+        recorder.render()
     }
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
-    // A `String` does not fail.
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+fn recorder() -> Result<PrometheusHandle, BuildError> {
+    let claims = Matcher::Full("allora_claim_batch_size".into());
+    PrometheusBuilder::new()
+        .set_buckets(&SECONDS)?
+        .set_buckets_for_metric(claims, &CLAIMS)?
+        .install_recorder()
 }
 
-fn sample(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(text, "{name} {value}");
+/// Counts what the library does not count: the runs of dead nodes that this node has recorded.
+pub(crate) fn count(event: &Event) {
+    let outcome = match event {
+        Event::RunLost { .. } => "lost",
+        Event::RunExpired { .. } => "expired",
+        _ => return,
+    };
+    counter!("allora_runs_lapsed_total", "outcome" => outcome).increment(1);
+}
+
+/// Reads the state of the node.
+fn measure(scheduler: &Handle) {
+    let health = scheduler.health();
+    gauge!("allora_store_reached").set(1);
+    gauge!("allora_healthy").set(u8::from(health.is_healthy()));
+    let set = |name: &'static str, count: usize| gauge!(name).set(count as f64);
+    set("allora_jobs", health.jobs);
+    set("allora_jobs_paused", health.paused);
+    set("allora_job_problems", health.problems.len());
+    set("allora_store_failing_parts", health.store.failing.len());
+    set("allora_nodes_live", health.nodes.live);
+    set("allora_orphans", health.orphans.count);
+}
+
+fn describe() {
+    describe_gauge!("allora_store_reached", "1 once the store has answered");
+    describe_gauge!("allora_healthy", "1 if nothing keeps a job of this node from running");
+    describe_gauge!("allora_jobs", "Jobs in code of this node, such as lines of crontabs");
+    describe_gauge!("allora_jobs_paused", "Those of them that are paused");
+    describe_gauge!("allora_job_problems", "Jobs that do not run");
+    describe_gauge!(
+        "allora_store_failing_parts",
+        "Parts of the node whose requests to the store fail"
+    );
+    describe_gauge!("allora_nodes_live", "Live nodes of the store");
+    describe_gauge!("allora_orphans", "Orphaned records, on the node that looks for them");
+    describe_counter!(
+        "allora_runs_lapsed_total",
+        "Runs of any node that this node recorded as lost or expired"
+    );
 }

@@ -22,10 +22,11 @@ pub(crate) use log::Log;
 pub(crate) use log_format::LogFormat;
 pub(crate) use process::{CommandSpec, Invocation, foreground};
 
+use self::metrics::Metrics;
 use crate::{
     crontab_files::{Defaults, Diagnostic, Form},
     failure::{Failure, Outcome, chain},
-    output::complain,
+    output::{complain, counted},
     store::Store,
 };
 use alerts::Alerts;
@@ -69,6 +70,8 @@ pub(crate) struct Daemon {
     pub(crate) listen: Option<String>,
     /// The folder of secrets.
     pub(crate) secrets: Option<PathBuf>,
+    /// The command or URL for failures of jobs that name none.
+    pub(crate) on_failure: Option<String>,
     /// The program that sends mail.
     pub(crate) sendmail: String,
     pub(crate) environment: Vec<(String, String)>,
@@ -96,13 +99,14 @@ impl Daemon {
         let unread = diagnostics.iter().any(|diagnostic| diagnostic.line.is_none());
         if unread || (!diagnostics.is_empty() && !self.skip_bad_lines) {
             let many = diagnostics.len();
-            let (errors, them) = if many == 1 { ("error", "it") } else { ("errors", "them") };
+            let them = if many == 1 { "it" } else { "them" };
             let advice = match unread {
                 true => String::new(),
                 false => format!(", or run without {them} with --skip-bad-lines"),
             };
             return Err(Failure::failed(format!(
-                "not started: {many} {errors} in the crontabs, see above; correct {them}{advice}"
+                "not started: {} in the crontabs, see above; correct {them}{advice}",
+                counted(many, "error")
             )));
         }
         Ok(files)
@@ -117,7 +121,11 @@ impl Daemon {
         // Before anything takes time: from now on a signal means what the documentation says.
         let mut signals = Signals::listen()?;
         let runtime = Tokio::current()?;
-        let pages = Arc::new(Pages::default());
+        let mut pages = Pages::default();
+        if self.listen.is_some() {
+            pages.metrics = Metrics::install()?;
+        }
+        let pages = Arc::new(pages);
         if let Some(address) = &self.listen {
             listen::listen(address, pages.clone(), &runtime).await?;
         }
@@ -130,11 +138,11 @@ impl Daemon {
         )
         .await?;
         let Some(store) = reached else { return Ok(()) };
-        let alerts = Alerts::new(self.sendmail.clone(), tokio::runtime::Handle::current());
+        let (on_failure, sendmail) = (self.on_failure.clone(), self.sendmail.clone());
+        let alerts = Alerts::new(on_failure, sendmail, tokio::runtime::Handle::current());
         let alerts = Arc::new(alerts);
         let context = Arc::new(CommandContext {
             results: Results::default(),
-            pages: pages.clone(),
             secrets: self.secrets.clone(),
             alerts: alerts.clone(),
             runtime: runtime.clone(),
@@ -156,7 +164,7 @@ impl Daemon {
                 let context = context.clone();
                 move |event: &Event| on_event(event, &context)
             });
-        let scheduler = kinds::route(builder, &self.kinds, &context).build()?;
+        let scheduler = kinds::route(builder, &self.kinds, &self.node_labels, &context).build()?;
         let handle = scheduler.handle();
         alerts.set_node(handle.node());
         pages.scheduler.get_or_init(|| handle.clone());
@@ -174,7 +182,7 @@ impl Daemon {
         let (watchdog, mut said) = (notify::watchdog(), String::new());
         let stopped = loop {
             // The look at the crontabs is also the sign of life.
-            let status = counted(jobs.len(), handle.running(), stopping);
+            let status = status(jobs.len(), handle.running(), stopping);
             if said != status {
                 notify(&format!("STATUS={status}"));
                 said = status;
@@ -182,6 +190,7 @@ impl Daemon {
             if watchdog.is_some() {
                 notify("WATCHDOG=1");
             }
+            pages.metrics.tidy();
             let wait = watchdog.map_or(LOOK, |watchdog| LOOK.min(watchdog / 2));
             let look = runtime.sleep_until(runtime.now() + wait);
             let all = tokio::select! {
@@ -218,15 +227,14 @@ fn on_event(event: &Event, context: &CommandContext) {
     if let Event::Ready { .. } = event {
         notify("READY=1");
     }
-    context.pages.metrics.count(event);
+    self::metrics::count(event);
     runs::report(event, &context.results, &context.alerts);
 }
 
 /// The state of the daemon for `systemctl status`.
-fn counted(jobs: usize, running: usize, stopping: bool) -> String {
-    let lines = if jobs == 1 { "line" } else { "lines" };
+fn status(jobs: usize, running: usize, stopping: bool) -> String {
     let stopping = if stopping { "stopping: " } else { "" };
-    format!("{stopping}{jobs} {lines}, {running} running")
+    format!("{stopping}{}, {running} running", counted(jobs, "line"))
 }
 
 /// The first time gracefully, then at once.
@@ -282,17 +290,13 @@ fn end(stopped: Stopped) -> Outcome {
     if cancelled == 0 && unrecorded == 0 && unresolved == 0 {
         return Ok(());
     }
-    let many = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     let mut text = format!(
         "stopped: {} killed, {} not recorded",
-        many(cancelled, "command"),
-        many(unrecorded, "result")
+        counted(cancelled, "command"),
+        counted(unrecorded, "result")
     );
     if unresolved > 0 {
-        text += &format!(", {} without a reply", many(unresolved, "claim"));
+        text += &format!(", {} without a reply", counted(unresolved, "claim"));
     }
     text += "; `allora history --outcome lost,interrupted,cancelled` lists them";
     Err(Failure::failed(text))

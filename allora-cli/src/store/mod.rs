@@ -60,7 +60,7 @@ const SCHEMES: &str = "sqlite, postgres, mysql, redis, rediss, redis+sentinel, r
                        redis-quorum, rediss-quorum, etcd and etcds";
 
 /// The default number of history entries that are kept.
-pub(crate) const HISTORY: u64 = 10_000;
+const HISTORY: u64 = 10_000;
 
 /// The permission to create tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

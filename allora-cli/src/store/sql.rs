@@ -5,6 +5,9 @@ use crate::failure::{Failure, Outcome};
 use allora_sql::{Sql, Url};
 use std::{fs, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
+/// The remedy of the library for tables that a migration makes or repairs.
+const MIGRATE: &str = "connect once with migrations on";
+
 /// Opens a store.
 ///
 /// # Errors
@@ -33,8 +36,8 @@ pub(super) async fn open(url: Url, wanted: Wanted) -> Outcome<Store> {
         make_private(Path::new(file));
     }
     let store = builder.connect_to(url).await.map_err(|error| match Failure::from(error) {
-        Failure::Failed(what) if tables == Tables::Keep && what.contains("missing") => {
-            Failure::failed(format!("{what}; `allora init` makes what is missing"))
+        Failure::Failed(what) if tables == Tables::Keep && what.contains(MIGRATE) => {
+            Failure::failed(what.replacen(MIGRATE, "run `allora init` once", 1))
         }
         failure => failure,
     })?;

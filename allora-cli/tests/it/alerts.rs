@@ -5,7 +5,7 @@ use crate::{
     stored,
 };
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt};
 
 /// The objects in a file, one on each line.
 fn objects(site: &Site, name: &str) -> Vec<Value> {
@@ -30,6 +30,33 @@ fn a_failed_run_is_passed_to_a_command_as_json() {
         assert_eq!((&alert["output"], &alert["attempt"]), (&"oops".into(), &1.into()));
         assert!(alert["took_ms"].is_u64() && alert["scheduled_at"].is_string(), "{alert}");
     }
+}
+
+#[test]
+fn failures_of_stored_schedules_and_of_lines_that_name_nobody_go_to_the_daemons_command() {
+    let site = Site::new(
+        "ALLORA_NAME=bad\n@every 1s exit 4\n\
+         ALLORA_ON_FAILURE=cat >> DIR/own\nALLORA_NAME=own\n@every 1s exit 5\n",
+    );
+    let data = r#"{"command": ["sh", "-c", "echo oops; exit 3"]}"#;
+    let add = ["add", "stored", "command", "@every 1s", data, "--at-most-once"];
+    for args in [&["init"][..], &add] {
+        site.allora(&[args, &["--url", "sqlite:store.db"]].concat()).fine();
+    }
+    let all = format!("cat >> {}", site.path("all").display());
+    let site = site.with(&["--stored", "--on-failure", &all]);
+    let daemon = site.start();
+    let names = |file: &str| -> BTreeSet<String> {
+        objects(&site, file).iter().map(|alert| alert["job"].as_str().unwrap().into()).collect()
+    };
+    let expected = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    patiently("all are alerted", || names("all").len() == 2 && names("own").len() == 1);
+    assert_eq!(names("all"), expected(&["jobs:bad", "stored"]));
+    assert_eq!(names("own"), expected(&["jobs:own"]));
+    let alerts = objects(&site, "all");
+    let of_stored = alerts.iter().find(|alert| alert["job"] == "stored").unwrap();
+    assert_eq!((&of_stored["exit_status"], &of_stored["output"]), (&3.into(), &"oops".into()));
+    daemon.stop_well();
 }
 
 #[test]
@@ -61,7 +88,7 @@ fn output_is_mailed_and_a_dead_mans_switch_is_pinged() {
     let script = format!("#!/bin/sh\ncat >> {}\n", site.path("mail").display());
     fs::write(&sendmail, script).unwrap();
     fs::set_permissions(&sendmail, fs::Permissions::from_mode(0o755)).unwrap();
-    let site = site.with(&["--sendmail", sendmail.to_str().unwrap()]);
+    let site = site.with(&["--sendmail", "./sendmail"]);
     let daemon = site.start();
     patiently("it is mailed", || site.read("mail").contains("a line"));
     let pinged = |path: &str| came.lock().unwrap().iter().any(|one| one.line.starts_with(path));

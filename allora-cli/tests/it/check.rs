@@ -1,6 +1,6 @@
 //! Crontabs with which a daemon does not start, and `--check`.
 
-use crate::site::Site;
+use crate::{allora::allora, site::Site};
 
 /// Fifty lines, the thirtieth of which is bad.
 fn one_bad_among_fifty() -> String {
@@ -98,4 +98,41 @@ fn roots_daemon_runs_no_crontab_that_others_may_write() {
     assert!(site.allora(&["run", "--check", "jobs"]).err.contains("chmod go-w"));
     mode(0o644).unwrap();
     assert_eq!(site.allora(&["run", "--check", "jobs"]).code, 0);
+}
+
+#[test]
+fn one_line_is_tested_without_a_crontab() {
+    let test = |line: &str, more: &[&str]| {
+        allora(&[&["run", "--zone", "UTC", "--test", line], more].concat())
+    };
+    let said = test("30 2 * * 1 backup --all%to here", &[]).fine();
+    assert!(said.starts_with("runs     every Monday at 2:30 UTC\n"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("next     20")).count(), 3, "{said}");
+    assert!(said.ends_with("command  backup --all\ninput    to here\n"), "{said}");
+    let said = test("0 4 * * * root true", &["--system"]).fine();
+    assert!(said.contains("user     root\ncommand  true\n"), "{said}");
+    assert!(test("*/10 * * * * * true", &["--seconds"]).fine().contains("command  true"));
+    assert!(test("@reboot true", &[]).fine().starts_with("runs     at the start of the daemon\n"));
+    let said = test("61 * * * * true", &[]).refused(1);
+    assert!(said.contains("line:1:1: minute: \"61\" is not within 0 to 59"), "{said}");
+    assert!(test("# a comment", &[]).refused(1).contains("no line of a job"));
+    assert!(test("* * * * * true", &["jobs"]).refused(2).contains("cannot be used with"));
+}
+
+#[test]
+fn lines_have_seconds_where_the_option_says_so() {
+    let site = Site::new("*/20 * * * * * a\nALLORA_SECONDS=0\n0 4 * * * b\n");
+    assert_eq!(site.allora(&["run", "--check", "jobs", "--seconds"]).fine(), "2 jobs, 0 errors.\n");
+    assert_eq!(site.allora(&["run", "--check", "jobs"]).code, 1);
+    let next =
+        ["next", "--crontab", "jobs", "--seconds", "--after", "0", "-n", "2", "--zone", "UTC"];
+    let next = site.allora(&next).fine();
+    let times: Vec<&str> = next.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(times, ["1970-01-01T00:00:20Z", "1970-01-01T00:00:40Z"]);
+    let name = next.lines().next().unwrap().split("  ").nth(1).unwrap().to_owned();
+    assert_eq!(
+        site.allora(&["exec", &name, "jobs", "--seconds"]).code,
+        127,
+        "there is no command a"
+    );
 }

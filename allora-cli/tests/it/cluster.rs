@@ -186,7 +186,10 @@ fn without_kills(url: Option<String>) {
     for (file, past) in [("once", once), ("least", least)] {
         let began = cluster.began(file);
         assert_eq!(began.len(), grid(&began).len(), "each instant once: {began:?}");
-        assert!(past.iter().all(|past| past.outcome == Outcome::Succeeded), "{past:?}");
+        // What a daemon on a busy machine has claimed and not begun at its stop is released.
+        let is_final = |past: &&HistoryEntry| past.is_final();
+        let mut ended = past.iter().filter(is_final).map(|past| &past.outcome);
+        assert!(ended.all(|outcome| *outcome == Outcome::Succeeded), "{past:?}");
     }
 }
 

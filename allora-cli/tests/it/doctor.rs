@@ -1,7 +1,7 @@
 //! Findings of the doctor.
 
 use crate::site::{Site, server};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, raw_sql};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection, raw_sql};
 
 fn block_on(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
@@ -20,12 +20,17 @@ fn a_role_that_may_only_read_is_found() {
         site.allora(&at.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let said = doctor(&url).refused(1);
-    assert!(
-        said.contains("`allora init` makes what is missing") || said.contains("connect once"),
-        "{said}"
-    );
+    assert!(said.contains("run `allora init` once, as a role that may create tables"), "{said}");
     site.allora(&["init", "--url", &url, "--prefix", &prefix]).fine();
-    assert!(!doctor(&url).fine().contains("BAD"));
+    let well = doctor(&url).fine();
+    assert!(!well.contains("BAD"), "{well}");
+    let mut is_durable = false;
+    block_on(async {
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        let fsync = sqlx::query_scalar("SELECT current_setting('fsync') = 'on'");
+        is_durable = fsync.fetch_one(&mut connection).await.unwrap();
+    });
+    assert_eq!(!is_durable, well.contains("!   durability") && well.contains("fsync"), "{well}");
 
     let reader = format!("reader_{prefix}");
     let run = |statement: String| {
@@ -49,6 +54,25 @@ fn a_role_that_may_only_read_is_found() {
         assert!(said.out.contains(well), "{said:?}");
     }
     assert_eq!(said.err, "error: a check failed; see the lines that begin with BAD\n");
+}
+
+#[test]
+fn init_restores_an_index_and_every_other_command_says_so() {
+    let site = Site::new("");
+    let url = format!("sqlite:{}", site.path("store.db").display());
+    let allora = |command: &str| site.allora(&[command, "--url", &url]);
+    allora("init").fine();
+    block_on(async {
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        connection.execute("DROP INDEX allora_state_index_at").await.unwrap();
+    });
+    let said = allora("doctor").refused(1);
+    assert!(
+        said.contains("allora_state_index_at") && said.contains("run `allora init` once"),
+        "{said}"
+    );
+    allora("init").fine();
+    assert!(!allora("doctor").fine().contains("BAD"));
 }
 
 #[test]

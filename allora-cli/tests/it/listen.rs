@@ -2,8 +2,11 @@
 
 use crate::site::{Site, patiently};
 use std::{
+    collections::BTreeSet,
+    fs,
     io::{Read, Write},
     net::TcpStream,
+    path::Path,
     time::Duration,
 };
 
@@ -29,6 +32,30 @@ fn get(address: &str, path: &str) -> String {
     send(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
 }
 
+/// The daemon's table has its metrics, with their types, and no other; the guide's has the library's.
+#[track_caller]
+fn are_documented(page: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = |file: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(here.join(file)).unwrap();
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `allora_"));
+        let rows = rows.filter_map(|row| {
+            let (name, rest) = row.split_once("` | ")?;
+            Some(format!("allora_{name} {}", rest.split(' ').next()?))
+        });
+        rows.collect()
+    };
+    let own = table("docs/from-crontab.md");
+    let library = table("../src/guide/monitoring.md");
+    assert!(own.len() >= 5 && library.len() >= 10 && own.is_disjoint(&library));
+    let shown: BTreeSet<String> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
+    assert!(own.is_subset(&shown), "not on the page: {:?}", own.difference(&shown));
+    let unknown: Vec<&String> =
+        shown.iter().filter(|name| !own.contains(*name) && !library.contains(*name)).collect();
+    assert!(unknown.is_empty(), "in no table: {unknown:?}");
+}
+
 #[test]
 fn a_daemon_answers_probes_and_shows_its_counters() {
     let site = Site::new("@every 1s exit 3\n").with(&["--listen", "127.0.0.1:0"]);
@@ -36,14 +63,22 @@ fn a_daemon_answers_probes_and_shows_its_counters() {
     let address = address(&daemon.log()).unwrap();
     assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
     patiently("it is ready", || get(&address, "/readyz").starts_with("HTTP/1.1 200 OK\r\n"));
-    let counts = |line: &str| get(&address, "/metrics").lines().any(|found| found == line);
-    patiently("a run is counted", || counts("allora_runs_ended_total{outcome=\"failed\"} 2"));
+    let failed = || {
+        let page = get(&address, "/metrics");
+        let is_failed = |line: &&str| {
+            line.starts_with("allora_occurrences_total{job=\"jobs:exit")
+                && line.contains("outcome=\"failed\"")
+        };
+        let value = page.lines().find(is_failed)?.rsplit_once(' ')?.1.parse::<u64>();
+        value.ok()
+    };
+    patiently("two runs are counted", || failed() >= Some(2));
     let metrics = get(&address, "/metrics");
-    for line in
-        ["# TYPE allora_runs_started_total counter", "allora_jobs 1", "allora_store_reached 1"]
-    {
+    for line in ["allora_jobs 1", "allora_store_reached 1", "allora_healthy 1"] {
         assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
     }
+    assert!(metrics.contains("allora_run_duration_seconds_bucket{job=\"jobs:exit"), "{metrics}");
+    are_documented(&metrics);
     // Slow and bad clients delay no other client.
     let slow: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "/healthz").contains("200 OK"));

@@ -119,8 +119,8 @@ fn times_are_shown_in_the_zone_and_up_to_an_instant_and_for_all_lines_of_a_cront
     let site = crate::site::Site::new(
         "ALLORA_NAME=day\n@daily a\nALLORA_NAME=hour\n0 */12 * * * b\n@reboot c\n",
     );
-    let lines =
-        site.allora(&[&["next", "--crontab", "jobs", "-n", "4"], &after[..]].concat()).fine();
+    let crontab = ["next", "--crontab", "jobs", "--zone", "UTC", "-n", "4"];
+    let lines = site.allora(&[&crontab, &after[..]].concat()).fine();
     assert_eq!(
         lines,
         "2026-03-28T00:00:00Z  jobs:day\n2026-03-28T00:00:00Z  jobs:hour\n\
@@ -146,4 +146,15 @@ fn an_interval_goes_on_from_its_own_phase_with_its_delay() {
     let stored = allora(&["show", "job", "--json"]);
     assert!(stored.contains(next[0]["scheduled_at"].as_str().unwrap()), "{stored}");
     assert_eq!(((second - first).num_hours(), (due - second).num_seconds()), (7, 90));
+    // Before and after its next occurrence, the times are whole periods away from that.
+    for (after, expected) in [
+        ("2099-01-08T00:00:00Z", "2099-01-08T01:23:45Z\n"),
+        ("2098-12-31T18:00:00Z", "2099-01-01T08:23:45Z\n"),
+    ] {
+        let next = allora(&["next", "job", "-n", "1", "--after", after]);
+        assert_eq!(next, expected);
+    }
+    let until = ["next", "job", "--until", "2050-01-01T00:00:00Z"];
+    let none = site.allora(&[&until[..], &url].concat());
+    assert!(none.out.is_empty() && none.err.contains("up to 2050-01-01T00:00:00Z"), "{none:?}");
 }

@@ -135,6 +135,43 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
+fn bash_completes_the_names_of_jobs() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    for name in ["jobs:backup", "jobs:report", "other"] {
+        allora(&site, &["add", name, "t", "@every 1h", "{}"]);
+    }
+    let completions = site.allora(&["completions", "bash"]).fine();
+    site.write("completions", &completions);
+    let complete = |line: &str, words: &str| -> Vec<String> {
+        let script = format!(
+            ". ./completions; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMPREPLY=(); \
+             _allora_with_names allora \"${{COMP_WORDS[COMP_CWORD]}}\" show; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let mut bash = std::process::Command::new("bash");
+        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_allora")).parent().unwrap();
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        bash.args(["--norc", "-c", &script]).current_dir(site.path("")).env("PATH", path);
+        bash.env("ALLORA_URL", "sqlite:store.db");
+        let output = bash.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    // A colon is a word of its own.
+    assert_eq!(complete("allora show jobs:b", "allora show jobs : b"), ["backup"]);
+    assert_eq!(complete("allora show jobs:", "allora show jobs :"), ["backup", "report"]);
+    let all = complete("allora show o", "allora show o");
+    assert!(
+        all.contains(&"other".to_owned()) && !all.contains(&"jobs:backup".to_owned()),
+        "{all:?}"
+    );
+    let add = complete("allora add o", "allora add o");
+    assert!(!add.contains(&"other".to_owned()), "a new job has a new name: {add:?}");
+}
+
+#[test]
 fn shells_get_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let said = crate::allora::allora(&["completions", shell]).fine();
@@ -187,7 +224,7 @@ fn one_command_changes_all_schedules_that_options_select() {
     allora(&site, &[&["pause", "-m", "repairs"], &acme[..]].concat());
     assert_eq!(json(&site, &["list", "--state", "paused"]).len(), 2);
     let resumed = allora(&site, &["resume", "--tag", "gold"]);
-    assert_eq!(resumed, "acme/mail\n1 jobs changed.\n");
+    assert_eq!(resumed, "acme/mail\n1 job changed.\n");
     assert_eq!(json(&site, &["list", "--owner", "sales"]).len(), 1);
     assert!(allora(&site, &["show", "acme/mail"]).contains("tags eu,gold"));
     allora(&site, &["trigger", "--kind", "mail", "--id", "now"]);

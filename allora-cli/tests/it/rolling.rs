@@ -123,7 +123,11 @@ fn is_accounted_for(name: &str, starts: &BTreeMap<Time, usize>, past: &[HistoryE
         let many = if at.second() % 2 == 0 { 1..=1 } else { 0..=1 };
         assert!(many.contains(&recorded.len()), "{name} at {at}: {recorded:?}");
         let excused = recorded.iter().all(|outcome| matches!(outcome, Outcome::Lost));
-        assert!(starts.contains_key(&at) || excused, "{name} at {at} did not run: {recorded:?}");
+        assert!(
+            starts.contains_key(&at) || excused,
+            "{name} at {at} did not run: {:?}",
+            past.iter().filter(holds).collect::<Vec<_>>()
+        );
         at += TimeDelta::seconds(1);
     }
 }

@@ -107,6 +107,13 @@ impl Site {
         daemon
     }
 
+    /// A daemon with the store and the options of its configuration alone.
+    pub(crate) fn start_configured(&self) -> Daemon {
+        let mut command = command(&["run", "jobs"]);
+        command.current_dir(self.folder.path());
+        self.begin_as(command)
+    }
+
     /// A daemon that may not come far.
     pub(crate) fn begin(&self, args: &[&str]) -> Daemon {
         self.begin_as(self.command(args))

@@ -217,3 +217,35 @@ fn a_secret_is_named_in_the_store_and_read_on_the_node_and_others_are_masked() {
     let said = site.allora(&[&["add", "no", "http", "@daily", wrong], &URL[..]].concat());
     assert!(said.refused(1).contains("no {\"secret\": \"NAME\"}"));
 }
+
+#[test]
+fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
+    let site = site();
+    let data = r#"{"command": ["sh", "-c", "echo $ALLORA_NODE >> DIR/NAME"]}"#;
+    add(&site, "gpu", "command", &data.replace("NAME", "gpu"), &["--label", "gpu"]);
+    add(&site, "any", "command", &data.replace("NAME", "any"), &[]);
+    assert_eq!(show(&site, "gpu")["kind"], "command@gpu");
+    let plain = site.begin(&["--stored", "--node-name", "plain"]);
+    plain.says("has reached its store");
+    site.more_lines("any", 3);
+    assert_eq!(site.lines("gpu"), 0, "no node has the label");
+    let gpu = site.begin(&["--stored", "--node-name", "gpu", "--node-label", "gpu"]);
+    gpu.says("has reached its store");
+    site.more_lines("gpu", 2);
+    plain.stop_well();
+    // A node with labels runs what needs none, too.
+    site.more_lines("any", 2);
+    assert!(site.read("gpu").lines().all(|node| node.starts_with("gpu-")), "{}", site.read("gpu"));
+    let modify = |label: &str| {
+        site.allora(&[&["modify", "gpu", "--label", label], &URL[..]].concat()).fine();
+        show(&site, "gpu")["kind"].clone()
+    };
+    assert_eq!((modify("big"), modify("")), ("command@big".into(), "command".into()));
+    let add = ["add", "app", "report", "@daily", "{}", "--label", "gpu"];
+    let said = site.allora(&[&add, &URL[..]].concat()).refused(2);
+    assert!(said.contains("--label is of the kinds command and http"), "{said}");
+    let said = ["add", "bad", "command@gpu", "@daily", "{}"];
+    let said = site.allora(&[&said, &URL[..]].concat()).refused(1);
+    assert!(said.contains("`command` is the program"), "the data of the kind is checked: {said}");
+    gpu.stop_well();
+}

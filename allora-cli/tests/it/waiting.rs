@@ -69,7 +69,8 @@ fn without_a_wait_it_fails_at_once() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         let last = said.lines().last().unwrap();
-        assert!(last.starts_with("error: ") && last.contains("is the store up"), "{said}");
+        assert!(last.starts_with("error: ") && last.contains("is the server running?"), "{said}");
+        assert!(!last.contains("is the store up"), "one question is enough: {said}");
         assert!(!said.contains("s3ntinel"));
     }
 }
@@ -138,6 +139,27 @@ fn it_waits_for_a_file_that_another_process_has_locked() {
         connection.close().await.unwrap();
         works(&site, daemon);
     });
+}
+
+#[test]
+fn a_file_that_another_process_writes_for_a_while_is_not_a_store_that_is_away() {
+    let site = site(None);
+    let daemon = site.start();
+    let (url, prefix) = (site.args[1].clone(), format!("w{:x}", std::process::id()));
+    block_on(async {
+        let mut connection = sqlite(&site).await;
+        run(&mut connection, "BEGIN IMMEDIATE").await;
+        daemon.says("requests to the store fail; trying again");
+        let add = ["add", "a", "t", "@every 1h", "{}", "--url", &url, "--prefix", &prefix];
+        let said = site.allora(&add).refused(1);
+        assert!(said.contains("another process keeps the write lock"), "{said}");
+        assert!(!said.contains("is the store up"), "{said}");
+        run(&mut connection, "COMMIT").await;
+        connection.close().await.unwrap();
+    });
+    daemon.says("requests to the store succeed again");
+    assert!(!daemon.log().contains("does not answer"), "{}", daemon.log());
+    works(&site, daemon);
 }
 
 /// Lets through to a server what comes to a listener, from now on.

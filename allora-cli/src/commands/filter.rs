@@ -1,0 +1,74 @@
+//! The options that choose jobs, for lists and for changes of many.
+
+use allora_core::stored::{Condition, Filter};
+use clap::{Args, ValueEnum};
+
+/// Chooses jobs.
+#[derive(Debug, Args)]
+pub(crate) struct FilterOptions {
+    /// Only jobs whose names begin so.
+    #[arg(long = "name", id = "beginning", value_name = "PREFIX")]
+    beginning: Option<String>,
+    /// Only schedules of this kind.
+    #[arg(long, visible_alias = "type")]
+    kind: Option<String>,
+    /// Only schedules with this tag.
+    #[arg(long)]
+    tag: Option<String>,
+    /// Only schedules of this owner.
+    #[arg(long)]
+    owner: Option<String>,
+    /// Only jobs in this state.
+    #[arg(long)]
+    state: Option<In>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum In {
+    /// It waits for its time.
+    Waiting,
+    /// A run of it is alive.
+    Running,
+    /// It is paused.
+    Paused,
+    /// It has nothing more to run.
+    Ended,
+    /// It has dead letters.
+    Dead,
+    /// Its record or its definition cannot be read.
+    Broken,
+    /// No live node has this line or job in code any more (with --all).
+    Orphaned,
+}
+
+impl In {
+    fn condition(self) -> Option<Condition> {
+        Some(match self {
+            // The store does not know it.
+            Self::Orphaned => return None,
+            Self::Waiting => Condition::Waiting,
+            Self::Running => Condition::Running,
+            Self::Paused => Condition::Paused,
+            Self::Ended => Condition::Ended,
+            Self::Dead => Condition::Dead,
+            Self::Broken => Condition::Broken,
+        })
+    }
+}
+
+impl FilterOptions {
+    /// True if orphans are asked for, which no filter of the store finds.
+    pub(crate) fn is_for_orphans(&self) -> bool {
+        self.state == Some(In::Orphaned)
+    }
+
+    /// The filter of the store.
+    pub(crate) fn filter(&self) -> Filter<'_> {
+        let mut filter = Filter::default().prefix(self.beginning.as_deref().unwrap_or_default());
+        filter.kind = self.kind.as_deref();
+        filter.tag = self.tag.as_deref();
+        filter.owner = self.owner.as_deref();
+        filter.condition = self.state.and_then(In::condition);
+        filter
+    }
+}
