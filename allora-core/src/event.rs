@@ -9,6 +9,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+#[cfg(test)]
+mod table;
+
 /// A change that happened on this node.
 ///
 /// The scheduler passes each event to the closure of
@@ -37,10 +40,28 @@ use std::{sync::Arc, time::Duration};
 /// | a label that no live node has | [`LabelUnmatched`](Self::LabelUnmatched) | [`LabelMatched`](Self::LabelMatched) | `unmatched_labels` |
 /// | a node died | [`NodeDead`](Self::NodeDead) | [`NodeAlive`](Self::NodeAlive), or after a day | `nodes.dead` |
 /// | jobs in code that no live build declares | [`JobsOrphaned`](Self::JobsOrphaned) | [`OrphansGone`](Self::OrphansGone) | `orphans` |
+/// | claims without a reply, which reserve capacity; a part of what the store does not answer | [`StoreDown`](Self::StoreDown) | [`StoreUp`](Self::StoreUp) | `unresolved_claims` |
+/// | the concurrency key of a due occurrence is busy | [`KeyBusy`](Self::KeyBusy) | [`KeyFree`](Self::KeyFree) | `key_waits` |
+/// | a job is paused, by an operator's decision | none | none | `paused` |
+/// | a kind has as many runs as its handler may have, by a setting | none | none | `kind_capacity` |
 ///
-/// A paused job is an operator's decision: it is counted in `Health`, and no event reports it. An
-/// occurrence that waits because of overlap, retry or delay waits by its own policy; so does one that
-/// waits for a concurrency key ([`KeyBusy`](Self::KeyBusy), [`KeyFree`](Self::KeyFree), `key_waits`).
+/// An occurrence that waits because of overlap, retry or delay waits by its own policy.
+///
+/// # What happens at a moment
+/// These events report moments and not states: nothing ends them, and `Health` has no line for them.
+///
+/// | event | what did not run |
+/// |---|---|
+/// | [`OccurrencesMissed`](Self::OccurrencesMissed), [`OccurrencesSkipped`](Self::OccurrencesSkipped) | these occurrences, for good |
+/// | [`RunLost`](Self::RunLost) | the rest of the run, probably; it is not run again |
+/// | [`RunExpired`](Self::RunExpired) | the rest of the run, probably; the occurrence is run again |
+/// | [`LeaseLost`](Self::LeaseLost), [`LeaseRenewalFailed`](Self::LeaseRenewalFailed) | the rest of the run, unless it continues |
+/// | [`GivenUp`](Self::GivenUp) | the occurrence, until its dead letter is rerun; the job continues |
+/// | [`ClaimAbandoned`](Self::ClaimAbandoned) | the occurrence, if the claim had succeeded, at most once |
+/// | [`ScheduleLost`](Self::ScheduleLost) | the stored schedule, from now on: the store has lost it |
+/// | [`Reregistered`](Self::Reregistered) | triggers, and what was to be caught up, of a store that was emptied; the job continues |
+/// | [`Pruned`](Self::Pruned) | nothing: the job had no further occurrence, or no program declared it |
+/// | [`TimerDelayed`](Self::TimerDelayed) | all jobs of the node for this time; they are late |
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -471,6 +492,8 @@ impl Event {
             | Event::JobInvalid { name, .. }
             | Event::JobResumed { name }
             | Event::Pruned { name }
+            | Event::GivenUp { name, .. }
+            | Event::ScheduleWarning { name, .. }
             | Event::ClaimAbandoned { name, .. } => Some(name),
             _ => None,
         }
@@ -491,6 +514,11 @@ impl Event {
             Event::LabelUnmatched { .. } => "start a node with the label",
             Event::RunLost { .. } => {
                 "look at the node; trigger the job if the occurrence is to run all the same"
+            }
+            Event::GivenUp { .. } => "correct the cause, then rerun or dismiss the dead letter",
+            Event::ClaimAbandoned { .. } => {
+                "look at the store and the network; trigger the job if the occurrence is to run all \
+                 the same"
             }
             Event::NodeDead { .. } => "look at the node, and at its connection to the store",
             Event::JobsOrphaned { .. } => "delete the jobs, or deploy the build that declares them",

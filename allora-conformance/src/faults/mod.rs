@@ -17,7 +17,7 @@ mod traced_backend;
 pub use fault_workload::{FaultWorkload, LEAST, ONCE, claims};
 pub use fleet::{Fleet, NodeStore, a_node_runs_and_stops, is_node};
 pub use lost_replies::{LostReplies, lost_replies};
-pub use partial_backend::{PartialBackend, Shares};
+pub use partial_backend::{Hang, PartialBackend, Shares};
 pub use process::Node;
 pub use proxy::Proxy;
 pub use recording_backend::{Log, RecordingBackend, wall};

@@ -5,7 +5,11 @@ use allora_core::{
     backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply, TimeSource},
 };
 use async_trait::async_trait;
-use std::sync::{Arc, Mutex, PoisonError};
+use futures::future::pending;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// The shares of the operations that fail, in thousandths. Clones are the same shares.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,22 @@ struct Failing {
     unknown: u64,
     /// The prefix of the names whose operations fail.
     prefix: String,
+    hang: Hang,
+}
+
+/// The answer of a store of which a shard or a record hangs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hang {
+    /// Nothing hangs.
+    #[default]
+    No,
+    /// A batch with an operation that hangs has its replies after this time: those operations fail,
+    /// the others are answered. So does a store that waits for each of its shards up to a limit.
+    Late(Duration),
+    /// A batch with an operation that hangs is not applied, and has no reply. So does a database in
+    /// which another transaction has locked the row.
+    Silent,
 }
 
 impl Shares {
@@ -40,13 +60,19 @@ impl Shares {
         self.change(|failing| failing.prefix = prefix.to_owned());
     }
 
+    /// The operations on the jobs of the [prefix](Self::only) hang. Default: [`Hang::No`].
+    pub fn hang(&self, hang: Hang) {
+        self.change(|failing| failing.hang = hang);
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Failing) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A node's way to a store that answers partially. Each operation of a batch fails or not by a
-/// random number of the runtime; the others are applied and answered. Queries do not fail.
+/// random number of the runtime; the others are applied and answered. Or all operations on some jobs
+/// [hang](Shares::hang). Queries do not fail.
 ///
 /// ```
 /// use allora_conformance::faults::{PartialBackend, Shares};
@@ -73,9 +99,12 @@ impl<B: Backend> PartialBackend<B> {
 
     /// `Some` if the operation fails: `true` if it is applied all the same.
     fn failure(&self, name: &str) -> Option<bool> {
-        let Failing { refused, unknown, .. } = self
+        let Failing { refused, unknown, hang, .. } = self
             .shares
             .change(|failing| name.starts_with(&failing.prefix).then(|| failing.clone()))?;
+        if hang != Hang::No {
+            return Some(false);
+        }
         if refused + unknown == 0 {
             return None;
         }
@@ -89,6 +118,13 @@ impl<B: Backend> PartialBackend<B> {
 impl<B: Backend> Backend for PartialBackend<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         let fates: Vec<_> = batch.operations.iter().map(|one| self.failure(one.name)).collect();
+        if fates.iter().any(Option::is_some) {
+            match self.shares.change(|failing| failing.hang) {
+                Hang::No => {}
+                Hang::Late(by) => self.runtime.sleep_until(self.runtime.now() + by).await,
+                Hang::Silent => return pending().await,
+            }
+        }
         let applied: Vec<Operation<'_>> = batch
             .operations
             .iter()

@@ -20,43 +20,52 @@ use crate::{
 };
 use std::{cmp::Reverse, time::Duration};
 
+/// The largest number of requests on their way about jobs whose operations fail.
+const SUSPECTS: usize = 8;
+
 impl Planner {
     /// The operations to send at `now`, with capacity for `room` more runs.
     ///
     /// Claims whose replies were lost come first, in a request of their own. If that is lost, too,
-    /// other operations have their turn before it is repeated.
+    /// other operations have their turn before it is repeated. Jobs whose operations fail share no
+    /// request with others, either.
     pub(crate) fn tick(&mut self, now: Time, room: usize, events: &mut Vec<Event>) -> Tick {
         self.tick += 1;
         self.now = now;
         self.evict_idle(now);
         self.take_turns(now);
-        // An unresolved claim may have won.
-        let room = room.saturating_sub(self.unresolved() + self.reserved());
+        // An unresolved claim may have won, and one that is on its way may win.
+        let room = room.saturating_sub(self.unresolved() + self.reserved() + self.claiming());
         self.has_room = room > 0;
         self.take_from_aside();
         let mut requests = Vec::new();
         let mut claims = 0;
-        let repeats = self.repeat_at().is_some_and(|at| at <= now);
-        let has_repeated = std::mem::take(&mut self.has_repeated);
-        if !repeats || has_repeated {
-            claims = self.ask(now, room, &mut requests, events);
-        }
-        if repeats && requests.is_empty() {
-            requests = self.repeat_claims(now);
-            self.has_repeated = true;
-        }
-        sort_claims(&mut requests);
-        // In front of the claims, which may be for the same keys.
-        requests.splice(..0, self.release_keys(now));
-        let left = self.window.size().saturating_sub(requests.len());
-        requests.extend(self.ask_about_claimed(now, left));
-        let query = self.ask_query(now, room.saturating_sub(claims));
-        let (query_at, query_waits) = self.query_at(now, room.saturating_sub(claims));
-        let (next_at, repeat_at) = (self.next_up().map(|(at, ..)| at), self.repeat_at());
-        let release_at = self.release_at().into_iter().chain(self.claimed_at()).min();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let are_due = is_due(self.suspects_at(room, 0));
+        let had_suspects = std::mem::take(&mut self.had_suspects);
+        if !are_due || had_suspects {
+            claims = self.ask(now, room, &mut requests, events);
+            sort_claims(&mut requests);
+            if !self.failing.contains(SlotId::NONE) {
+                self.add_without_slot(now, self.window_left(), &mut requests);
+            }
+        }
+        let are_suspects = are_due && requests.is_empty();
+        if are_suspects {
+            self.had_suspects = true;
+            claims = self.ask_suspects(now, room, &mut requests, events);
+        }
+        self.claiming.extend(requests.iter().filter(|one| one.is_claim()).map(|one| one.slot));
+        let room = room.saturating_sub(claims);
+        let query = self.ask_query(now, room);
+        let (query_at, query_waits) = self.query_at(now, room);
+        let sent = usize::from(are_suspects && !requests.is_empty());
+        let next_at = self.next_up().map(|(at, ..)| at);
+        let repeat_at = self.suspects_at(room, sent);
+        let release_at = self.without_slot_at().filter(|_| !self.failing.contains(SlotId::NONE));
         let more = is_due(next_at) || is_due(repeat_at) || is_due(release_at);
-        let waits = is_due(next_at) && claims >= room || query_waits;
+        let suspect_at = self.next_suspect().map(|(at, ..)| at);
+        let waits = (is_due(next_at) || is_due(suspect_at)) && room == 0 || query_waits;
         let full = waits && !is_due(repeat_at) && !is_due(release_at);
         if full {
             self.doubt(now);
@@ -66,11 +75,11 @@ impl Planner {
         let wake_at = next_at.into_iter().chain(repeat_at).chain(release_at).chain(query_at).min();
         let counting = std::mem::take(&mut self.counting);
         self.walking = counting.len();
-        let looks_again = !counting.is_empty() || (self.has_aside() && claims < room);
+        let looks_again = !counting.is_empty() || (self.has_aside() && room > 0);
         let wake_at = if looks_again { Some(now) } else { wake_at };
         counting.into_iter().for_each(|id| self.wake(id, Some(now)));
         let removed = std::mem::take(&mut self.removed);
-        Tick { requests, query, wake_at, more, full, removed }
+        Tick { requests, are_suspects, query, wake_at, more, full, removed }
     }
 
     /// `true` if other nodes claim the same occurrences.
@@ -86,7 +95,7 @@ impl Planner {
         requests: &mut Vec<Request>,
         events: &mut Vec<Event>,
     ) -> usize {
-        let size = self.window.size();
+        let size = self.window_left();
         let mut bytes = 0;
         while requests.len() < size
             && let Some((at, _, id)) = self.next_up()
@@ -125,6 +134,89 @@ impl Planner {
         claims
     }
 
+    /// The largest number of operations in the next request, beside those on their way.
+    fn window_left(&self) -> usize {
+        self.window.size().saturating_sub(self.on_way.operations).max(1)
+    }
+
+    /// The time of the next request about jobs whose operations fail, with capacity for `room` more
+    /// runs. `sent`: the number of such requests that are sent now.
+    fn suspects_at(&mut self, room: usize, sent: usize) -> Option<Time> {
+        if self.on_way.suspects + sent >= SUSPECTS {
+            return None;
+        }
+        let queued = self.next_suspect().map(|(at, ..)| at).filter(|_| room > 0);
+        let without_slot = self.without_slot_at().filter(|_| self.failing.contains(SlotId::NONE));
+        queued.into_iter().chain(self.repeat_at()).chain(without_slot).min()
+    }
+
+    /// Adds operations of one sort: repeated claims, those without a slot, or those on jobs whose last
+    /// operation failed. Returns the number of new claims. The others have half of the window.
+    fn ask_suspects(
+        &mut self,
+        now: Time,
+        room: usize,
+        requests: &mut Vec<Request>,
+        events: &mut Vec<Event>,
+    ) -> usize {
+        let mut size = (self.window.size() / 2).max(1);
+        requests.extend(self.repeat_claims(now, size));
+        if requests.is_empty() && self.failing.contains(SlotId::NONE) {
+            size = size.min(self.failing.most(SlotId::NONE));
+            self.add_without_slot(now, size, requests);
+        }
+        if !requests.is_empty() {
+            return 0;
+        }
+        let mut due = Vec::new();
+        while let Some(wake_up) = self.next_suspect().filter(|(at, ..)| *at <= now) {
+            self.suspects.pop();
+            due.push(wake_up);
+        }
+        due.sort_by_key(|wake_up| (self.failing.suspicion(wake_up.2), *wake_up));
+        let (mut claims, mut bytes) = (0, 0);
+        let mut due = due.into_iter();
+        for wake_up @ (at, _, id) in due.by_ref() {
+            size = size.min(self.failing.most(id));
+            bytes += self.slots.get(id).map_or(0, Slot::operation_bytes);
+            let is_full = requests.len() >= size || bytes > MAX_BYTES;
+            if claims >= room || !requests.is_empty() && is_full {
+                self.suspects.push(Reverse(wake_up));
+                break;
+            }
+            let request = self.ask_about(id, at, now, events);
+            claims += usize::from(request.as_ref().is_some_and(Request::is_claim));
+            requests.extend(request);
+        }
+        self.suspects.extend(due.map(Reverse));
+        sort_claims(requests);
+        claims
+    }
+
+    /// The earliest entry of the queue of jobs whose operations fail that its slot confirms.
+    fn next_suspect(&mut self) -> Option<WakeUp> {
+        while let Some(Reverse(wake_up @ (at, _, id))) = self.suspects.peek().copied() {
+            if self.slots.get(id).is_some_and(|slot| slot.wake_at == Some(at)) {
+                return Some(wake_up);
+            }
+            self.suspects.pop();
+        }
+        None
+    }
+
+    /// Adds the operations that belong to no slot, up to this number of operations.
+    fn add_without_slot(&mut self, now: Time, most: usize, requests: &mut Vec<Request>) {
+        // In front of the claims, which may be for the same keys.
+        requests.splice(..0, self.release_keys(now, most));
+        let left = most.saturating_sub(requests.len());
+        requests.extend(self.ask_about_claimed(now, left));
+    }
+
+    /// The time of the next of them.
+    fn without_slot_at(&self) -> Option<Time> {
+        self.release_at().into_iter().chain(self.claimed_at()).min()
+    }
+
     /// The time of the first repetition of a claim whose reply was lost.
     fn repeat_at(&self) -> Option<Time> {
         self.unresolved.iter().map(|id| self.failing.delay(*id, NOW)).min()
@@ -135,12 +227,12 @@ impl Planner {
         (!self.releases.is_empty()).then(|| self.failing.delay(SlotId::NONE, NOW))
     }
 
-    /// The releases of keys with which no occurrence was claimed.
-    fn release_keys(&mut self, now: Time) -> Vec<Request> {
+    /// The releases of keys with which no occurrence was claimed, at most so many.
+    fn release_keys(&mut self, now: Time, most: usize) -> Vec<Request> {
         if self.release_at().is_none_or(|at| at > now) {
             return Vec::new();
         }
-        let releases = self.release_requests().into_iter();
+        let releases = self.release_requests(most).into_iter();
         let request = |release: KeyRelease| {
             let (slot, name) = (SlotId::NONE, release.job());
             Request { slot, name, action: RequestAction::ReleaseKey(Box::new(release)) }
@@ -148,12 +240,19 @@ impl Planner {
         releases.map(request).collect()
     }
 
-    /// The claims whose replies were lost, if they need not wait. They have their capacity already.
-    fn repeat_claims(&mut self, now: Time) -> Vec<Request> {
-        let (mut ids, most) = (Vec::new(), self.window.size());
+    /// The claims whose replies were lost, if they need not wait, at most so many. They have their
+    /// capacity already.
+    fn repeat_claims(&mut self, now: Time, mut most: usize) -> Vec<Request> {
+        let mut ids = Vec::new();
+        let failing = &self.failing;
+        self.unresolved.make_contiguous().sort_by_key(|id| failing.suspicion(*id));
         self.unresolved.retain(|id| {
-            let is_due = ids.len() < most && self.failing.delay(*id, NOW) <= now;
-            ids.extend(is_due.then_some(*id));
+            let with_it = most.min(self.failing.most(*id));
+            let is_due = ids.len() < with_it && self.failing.delay(*id, NOW) <= now;
+            if is_due {
+                most = with_it;
+                ids.push(*id);
+            }
             !is_due
         });
         ids.into_iter().filter_map(|id| self.repeat_claim(id, now)).collect()
@@ -165,6 +264,7 @@ impl Planner {
         let (lost_after, extra_attempts) = (self.lost_after, self.extra_attempts);
         let slot = self.slots.get_mut(id)?;
         let mut pending = slot.exchange.repeat()?;
+        slot.asked_in = self.tick;
         if let Phase::Known(known) = &slot.phase {
             let mut known = known.clone();
             // The claim itself records these runs as lost.
@@ -205,6 +305,7 @@ impl Planner {
             Ok(Some(action)) => {
                 let slot = self.slots.get_mut(id)?;
                 slot.exchange = Exchange::Asked { newer: false };
+                slot.asked_in = self.tick;
                 let request = request(id, slot, action);
                 if request.is_claim() {
                     self.take_kind_room(id, had_key);
@@ -236,10 +337,12 @@ impl Planner {
     /// The earliest entry of the queue that its slot confirms.
     fn next_up(&mut self) -> Option<WakeUp> {
         while let Some(Reverse(wake_up @ (at, _, id))) = self.queue.peek().copied() {
-            if self.slots.get(id).is_some_and(|slot| slot.wake_at == Some(at)) {
+            let is_up = self.slots.get(id).is_some_and(|slot| slot.wake_at == Some(at));
+            if is_up && !self.failing.contains(id) {
                 return Some(wake_up);
             }
             self.queue.pop();
+            self.suspects.extend(is_up.then_some(Reverse(wake_up)));
         }
         None
     }

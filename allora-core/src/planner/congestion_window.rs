@@ -36,9 +36,13 @@ impl CongestionWindow {
         }
     }
 
-    /// A request with this number of operations was lost. An outage loses many in a row, whatever
-    /// their sizes: only the first of them shows what was too much.
+    /// A request was lost while this number of operations was on its way, with those of other requests.
+    /// An outage loses many in a row, whatever their sizes: only the first of them shows what was too
+    /// much. A single operation is never too much.
     pub(super) fn lost(&mut self, operations: usize) {
+        if operations <= 1 && self.size > 1 {
+            return;
+        }
         self.size = (operations.min(self.size) / 2).max(1);
         if !std::mem::replace(&mut self.is_losing, true) {
             self.threshold = self.size;

@@ -1,5 +1,9 @@
-//! The jobs whose operations fail while the store answers others: one shard of it fails, or one
-//! record. Each of these jobs waits by itself, so that it delays no other.
+//! The jobs whose last operation failed, or was in a request that was lost: one shard of the store fails
+//! or hangs, or one record. Each of these jobs waits by itself, and is asked about in requests that
+//! contain no other jobs, so that it delays none.
+//!
+//! A lost request does not show which of its operations hangs. So its jobs are divided among several
+//! requests, down to one job each.
 
 use super::slot_id::SlotId;
 use crate::{
@@ -8,10 +12,24 @@ use crate::{
 };
 use std::collections::HashMap;
 
+/// The number of parts into which the jobs of a lost request are divided.
+const PARTS: usize = 8;
+
+/// The wait of one job.
+struct Wait {
+    /// The number of failures in a row.
+    failures: u32,
+    /// The time of the next operation.
+    until: Time,
+    /// The largest number of operations in its next request.
+    most: usize,
+    /// A request about it alone was lost.
+    was_alone: bool,
+}
+
 #[derive(Default)]
 pub(super) struct Failing {
-    /// The number of failures in a row, and the time of the next operation.
-    waits: HashMap<SlotId, (u32, Time)>,
+    waits: HashMap<SlotId, Wait>,
     /// Jobs that were answered again, and whose runs on this node are recorded first, at most until
     /// this time.
     held: HashMap<SlotId, Time>,
@@ -29,12 +47,33 @@ impl Failing {
     /// Notes that an operation on this job has failed: the next one is sent after a while, twice as
     /// long each time. The times are on a grid, so that jobs that fail together share requests.
     pub(super) fn failed(&mut self, id: SlotId, now: Time) {
-        let (failures, until) = self.waits.entry(id).or_insert((0, now));
+        let new = Wait { failures: 0, until: now, most: usize::MAX, was_alone: false };
+        let Wait { failures, until, .. } = self.waits.entry(id).or_insert(new);
         *failures = failures.saturating_add(1);
         let wait = i64::try_from(after(*failures).as_millis()).unwrap_or(i64::MAX);
         let half_later = now.timestamp_millis().saturating_add(wait / 2);
         let on_grid = half_later.div_euclid(wait).saturating_add(1).saturating_mul(wait);
         *until = from_millis(on_grid).unwrap_or(now);
+    }
+
+    /// Notes that the last operation on this job was in a lost request with this number of operations.
+    pub(super) fn lost(&mut self, id: SlotId, now: Time, operations: usize) {
+        self.failed(id, now);
+        if let Some(wait) = self.waits.get_mut(&id) {
+            wait.most = operations.div_ceil(PARTS).max(1);
+            wait.was_alone |= operations == 1;
+        }
+    }
+
+    /// The place of this job among those that fail: first those that may only have shared a request
+    /// with one that hangs.
+    pub(super) fn suspicion(&self, id: SlotId) -> (bool, u32) {
+        self.waits.get(&id).map_or((false, 0), |wait| (wait.was_alone, wait.failures))
+    }
+
+    /// The largest number of operations in a request about this job.
+    pub(super) fn most(&self, id: SlotId) -> usize {
+        self.waits.get(&id).map_or(usize::MAX, |wait| wait.most)
     }
 
     /// Notes that an operation on this job was answered.
@@ -55,14 +94,14 @@ impl Failing {
 
     /// The earliest time of an operation on this job that is due at `at`.
     pub(super) fn delay(&self, id: SlotId, at: Time) -> Time {
-        let wait = self.waits.get(&id).map(|(_, until)| *until);
+        let wait = self.waits.get(&id).map(|wait| wait.until);
         let held = self.held.get(&id).copied();
         wait.into_iter().chain(held).fold(at, Time::max)
     }
 
     /// Ends all waits: their times are of a clock that was ahead.
     pub(super) fn clock_was_set_back(&mut self) {
-        self.waits.values_mut().for_each(|(_, until)| *until = Time::MIN_UTC);
+        self.waits.values_mut().for_each(|wait| wait.until = Time::MIN_UTC);
         self.held.clear();
     }
 }

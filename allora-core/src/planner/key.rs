@@ -425,9 +425,9 @@ impl Planner {
         self.releases.push(KeyRelease { claim, fence });
     }
 
-    /// The releases to send now.
-    pub(super) fn release_requests(&mut self) -> Vec<KeyRelease> {
-        let most = self.releases.len().min(self.window.size());
+    /// The releases to send now, at most so many.
+    pub(super) fn release_requests(&mut self, most: usize) -> Vec<KeyRelease> {
+        let most = most.min(self.releases.len());
         self.releases.drain(..most).collect()
     }
 

@@ -41,7 +41,7 @@ impl Planner {
             return;
         }
         let keyed = self.keyed.iter().filter(|id| self.slots.get(**id).is_some_and(holds_key));
-        for id in self.unresolved.iter().chain(keyed) {
+        for id in self.unresolved.iter().chain(&self.claiming).chain(keyed) {
             let kind = self.slots.get(*id).and_then(Slot::limited);
             if let Some(limited) = kind.and_then(|kind| self.limited.get_mut(kind)) {
                 limited.room = limited.room.saturating_sub(1);

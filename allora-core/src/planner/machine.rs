@@ -24,7 +24,7 @@ use crate::{
 };
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -38,8 +38,14 @@ pub(crate) struct Planner {
     /// capacity.
     pub(super) unresolved: VecDeque<SlotId>,
     pub(super) failing: Failing,
-    /// The last request consisted of unresolved claims.
-    pub(super) has_repeated: bool,
+    /// As `queue`, of the jobs whose operations fail.
+    pub(super) suspects: BinaryHeap<Reverse<WakeUp>>,
+    /// The last request was about jobs whose operations fail, or consisted of unresolved claims.
+    pub(super) had_suspects: bool,
+    /// The jobs whose claims are on their way. Each reserves capacity.
+    pub(super) claiming: HashSet<SlotId>,
+    /// The requests on their way.
+    pub(super) on_way: OnWay,
     /// The jobs whose due occurrences are not all found yet.
     pub(super) counting: Vec<SlotId>,
     /// The number of these jobs after the last tick, which share a slice.
@@ -80,6 +86,37 @@ pub(crate) struct Planner {
     pub(super) every_node: Option<Arc<str>>,
 }
 
+/// The requests on their way when others are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OnWay {
+    /// The number of operations in requests with more than one.
+    pub(crate) operations: usize,
+    /// The number of requests about jobs whose operations fail.
+    pub(crate) suspects: usize,
+}
+
+impl OnWay {
+    /// With a request with this number of operations.
+    pub(crate) fn with(self, operations: usize, are_suspects: bool) -> Self {
+        Self {
+            operations: self.operations + counted(operations),
+            suspects: self.suspects + usize::from(are_suspects),
+        }
+    }
+
+    pub(crate) fn without(self, operations: usize, are_suspects: bool) -> Self {
+        Self {
+            operations: self.operations - counted(operations),
+            suspects: self.suspects - usize::from(are_suspects),
+        }
+    }
+}
+
+/// A single operation is never too much for the store.
+fn counted(operations: usize) -> usize {
+    if operations > 1 { operations } else { 0 }
+}
+
 /// A job in code, with its definition.
 pub(crate) struct NewJob {
     name: Arc<str>,
@@ -107,7 +144,10 @@ impl Planner {
             queue: BinaryHeap::new(),
             unresolved: VecDeque::new(),
             failing: Failing::default(),
-            has_repeated: false,
+            suspects: BinaryHeap::new(),
+            had_suspects: false,
+            claiming: HashSet::new(),
+            on_way: OnWay::default(),
             counting: Vec::new(),
             walking: 0,
             removed: Vec::new(),
@@ -214,6 +254,16 @@ impl Planner {
         }
     }
 
+    /// Sets the requests that are on their way, for the next tick.
+    pub(crate) fn set_on_way(&mut self, on_way: OnWay) {
+        self.on_way = on_way;
+    }
+
+    /// The number of claims on their way.
+    pub(crate) fn claiming(&self) -> usize {
+        self.claiming.len()
+    }
+
     /// The number of unresolved claims.
     pub(crate) fn unresolved(&self) -> usize {
         self.unresolved.len()
@@ -280,16 +330,20 @@ impl Planner {
         slot.wake_at = at;
         let rank = slot.rank;
         if let Some(at) = at {
-            self.queue.push(Reverse((at, rank, id)));
+            let is_failing = self.failing.contains(id);
+            let queue = if is_failing { &mut self.suspects } else { &mut self.queue };
+            queue.push(Reverse((at, rank, id)));
             self.compact();
         }
     }
 
     /// Removes stale entries when most are.
     fn compact(&mut self) {
-        if self.queue.len() > 2 * self.slots.len() + 1_024 {
+        if self.queue.len().max(self.suspects.len()) > 2 * self.slots.len() + 1_024 {
             let entry = |(id, slot): (SlotId, &Slot)| Some(Reverse((slot.wake_at?, slot.rank, id)));
-            self.queue = self.slots.iter().filter_map(entry).collect();
+            let entries = self.slots.iter().filter_map(entry);
+            let is_failing = |wake_up: &Reverse<WakeUp>| self.failing.contains(wake_up.0.2);
+            (self.suspects, self.queue) = entries.partition(is_failing);
         }
     }
 

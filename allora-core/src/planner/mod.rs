@@ -35,7 +35,7 @@ mod working_set;
 pub(crate) use ahead::waits_until;
 pub(crate) use due_claims::DueRequest;
 pub(crate) use key::{HeldKey, KeyRelease};
-pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, Planner};
+pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, OnWay, Planner};
 pub(crate) use published::PlannedJob;
 pub(crate) use reply::{Answer, RunUpdate};
 pub(crate) use request::{Request, Start, Tick};

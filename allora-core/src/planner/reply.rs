@@ -15,7 +15,7 @@ use crate::{
     job::Delivery,
     time::{Time, saturating_add},
 };
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// The reply to a request, and the store's state when it was decided.
 #[derive(Debug)]
@@ -55,9 +55,13 @@ impl Planner {
         self.window.answered(operations);
     }
 
-    /// No reply came to a request with this number of operations.
-    pub(crate) fn on_timeout(&mut self, operations: usize) {
-        self.window.lost(operations);
+    /// No reply came to these requests. `load`: the number of operations that were on their way with
+    /// them, if they may have been too much for the store.
+    pub(crate) fn on_timeout(&mut self, requests: &[Request], load: Option<usize>, now: Time) {
+        if let Some(load) = load {
+            self.window.lost(load);
+        }
+        requests.iter().for_each(|request| self.failing.lost(request.slot, now, requests.len()));
     }
 
     /// Applies the reply to a request. Returns the run to start, if an occurrence was claimed.
@@ -70,8 +74,10 @@ impl Planner {
         let Answer { reply, now, min_fence } = answer;
         self.now = now;
         let id = request.slot;
+        self.claiming.remove(&id);
         let request = match request.action {
             RequestAction::ReleaseKey(release) => {
+                self.failing.answered(id);
                 self.on_release_reply(*release, &reply);
                 return None;
             }
@@ -183,7 +189,7 @@ impl Planner {
                 &advance.not_run,
             ));
         }
-        let has_ended = slot.updated_in == self.tick;
+        let has_ended = slot.updated_in >= slot.asked_in;
         self.learn(id, state, now, events);
         self.back_off(id, asked, now);
         // The state may be older than the end of a run that was recorded since.
@@ -260,6 +266,18 @@ impl Planner {
         }
     }
 
+    /// As [`hold`](Self::hold), also if the reply to a claim of the job was lost.
+    pub(crate) fn hold_all(&mut self, names: &HashSet<Arc<str>>, until: Time) {
+        for name in names {
+            let Some(&id) = self.by_name.get(name) else { continue };
+            let slot = self.slots.get(id);
+            if slot.is_some_and(|slot| matches!(slot.exchange, Exchange::Unresolved { .. })) {
+                self.failing.hold(id, until);
+            }
+            self.hold(id, until);
+        }
+    }
+
     /// The replies to these requests were lost: they are repeated, claims with the same id.
     pub(crate) fn on_lost_replies(
         &mut self,
@@ -268,6 +286,7 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         for Request { slot: id, name, action, .. } in requests {
+            self.claiming.remove(&id);
             let action = match action {
                 RequestAction::ReleaseKey(release) => {
                     self.on_lost_release(*release);

@@ -17,6 +17,8 @@ use std::{sync::Arc, time::Duration};
 pub(crate) struct Tick {
     /// The operations to send.
     pub(crate) requests: Vec<Request>,
+    /// The last operations on these jobs failed. What is due else need not wait for this request.
+    pub(crate) are_suspects: bool,
     /// The query that finds and claims, to send beside them.
     pub(crate) query: Option<DueRequest>,
     /// The time of the next tick, if nothing happens before. If the capacity is used up, what is due

@@ -37,6 +37,8 @@ pub(crate) struct Slot {
     pub(crate) cursor: Option<NextRun>,
     /// The fence of this node's last claim of the cursor's occurrence.
     pub(crate) cursor_claim: Option<i64>,
+    /// The last tick in which something was asked about it.
+    pub(crate) asked_in: u64,
     /// The last tick in which an update of one of its runs was applied.
     pub(crate) updated_in: u64,
     /// The last tick in which a reply about it was applied.
@@ -194,6 +196,7 @@ impl Slot {
             fence: None,
             cursor: None,
             cursor_claim: None,
+            asked_in: 0,
             updated_in: 0,
             replied_in: 0,
             refused: 0,

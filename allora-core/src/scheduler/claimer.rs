@@ -8,6 +8,7 @@ use super::{
     monotonic::later,
     node::{CLOCK_SKEW, Node, Stop},
     notify::yield_now,
+    on_way::{Answered, Requests},
     pruning::Pruning,
     search::{Found, Reply, Search},
     store_health::Part,
@@ -40,6 +41,9 @@ use std::{
 
 /// The shortest time between two searches while queries claim what is due.
 const SEARCH_AGAIN: Duration = Duration::from_millis(250);
+
+/// The part of the store's time limit after which a request does not keep others waiting.
+const PATIENCE: u32 = 8;
 
 /// The delay of a timer that is reported.
 const TIMER_DELAYED: Duration = Duration::from_secs(1);
@@ -83,6 +87,9 @@ impl WokenBy {
 pub(crate) struct Claimer {
     node: Arc<Node>,
     driver: Driver,
+    requests: Requests,
+    /// The time of the last reply to a request with operations, or to a read of the clock.
+    answered_at: Option<Instant>,
     subscription: Subscription,
     search: Search,
     due_claims: DueClaims,
@@ -95,7 +102,7 @@ pub(crate) struct Claimer {
     /// The difference between the store's clock and this node's is reported.
     is_off: bool,
     ready: bool,
-    /// The last request failed.
+    /// A request was lost, and the store has answered nothing since.
     has_failed: bool,
     capacity: Capacity,
 }
@@ -107,6 +114,8 @@ impl Claimer {
         Self {
             driver: Driver::new(node.clone(), Placement::OneNode, planner),
             node,
+            requests: Requests::default(),
+            answered_at: None,
             subscription: Subscription::new(now),
             search,
             due_claims: DueClaims::default(),
@@ -134,6 +143,10 @@ impl Claimer {
                 }
             }
         }
+        while self.requests.has_any() {
+            poll_fn(|cx| self.requests.poll(cx)).await;
+            let _ = self.take_replies();
+        }
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
         let Self { node, mut driver, due_claims, .. } = self;
         let claims = driver.planner.take_unresolved();
@@ -152,8 +165,7 @@ impl Claimer {
             self.first_read().await?;
         }
         if self.has_failed {
-            self.own_runs_first().await?;
-            self.has_failed = false;
+            self.probe().await?;
         }
         while let Some(notification) = self.subscription.take() {
             self.on_notification(notification);
@@ -164,13 +176,14 @@ impl Claimer {
         if let Some(reply) = self.search.take() {
             self.on_found(reply);
         }
+        self.take_replies()?;
         self.pruning.renew(&self.node);
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
             let kinds = self.search.stored_kinds(&self.node);
             let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
             self.due_claims.begin(&self.node, query, kinds);
-            self.count_claims(&[]);
+            self.count_claims();
         }
         if turn.requests.is_empty() && scope == ReadScope::No {
             self.sleep(&turn, now).await;
@@ -178,7 +191,7 @@ impl Claimer {
         }
         // A store whose replies are always ready must not block the executor.
         yield_now().await;
-        self.ask(turn.requests, scope).await
+        self.ask(turn.requests, turn.are_suspects, scope).await
     }
 
     /// Awaits `call`, while the requests beside the claims go on.
@@ -197,7 +210,12 @@ impl Claimer {
     /// Ready if a request beside the claims has a reply, or a notification has come.
     fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<WokenBy> {
         let notified = self.subscription.poll(cx);
-        let replies = [self.search.poll(cx), self.due_claims.poll(cx), self.pruning.poll(cx)];
+        let replies = [
+            self.requests.poll(cx),
+            self.search.poll(cx),
+            self.due_claims.poll(cx),
+            self.pruning.poll(cx),
+        ];
         if notified.is_ready() {
             Poll::Ready(WokenBy::Notification)
         } else if replies.iter().any(Poll::is_ready) {
@@ -226,21 +244,13 @@ impl Claimer {
         Ok(())
     }
 
-    /// After an outage: when the store answers, the extensions and ends of this node's runs go before
-    /// its claims, which would record these runs as lost, or as expired. Waits at most for the next
-    /// request of each.
-    async fn own_runs_first(&mut self) -> Result {
-        let node = self.node.clone();
-        let are_overdue = || !node.overdue_runs(Duration::ZERO).is_empty();
-        if !are_overdue() {
-            return Ok(());
-        }
+    /// After a request that was lost: a read of the clock shows if the store answers at all. If so, the
+    /// extensions and ends of this node's runs go before claims of the same jobs, which would record
+    /// these runs as lost, or as expired.
+    async fn probe(&mut self) -> Result {
         self.read_clock().await?;
-        let until = later(node.runtime.now(), MAX_BACKOFF + node.config.store_timeout);
-        while are_overdue() && node.runtime.now() < until && !self.driver.is_stopping() {
-            let pause = node.runtime.sleep_until(later(node.runtime.now(), MIN_BACKOFF));
-            self.beside(pause).await;
-        }
+        self.driver.hold_overdue();
+        self.has_failed = false;
         Ok(())
     }
 
@@ -266,9 +276,10 @@ impl Claimer {
     }
 
     fn plan(&mut self) -> (Tick, ReadScope, Time) {
+        self.driver.on_way = self.requests.load();
         let (turn, now) = self.driver.tick();
         // Before the other claimer is polled, which would take the same capacity.
-        self.count_claims(&turn.requests);
+        self.count_claims();
         let mono = self.node.runtime.now();
         if let Some(event) = self.capacity.observe(turn.full, self.node.config.concurrency, mono) {
             self.node.emit([event]);
@@ -369,9 +380,17 @@ impl Claimer {
         longest.mul_f64((drawn + load.min(1.0)) / 2.0)
     }
 
-    async fn ask(&mut self, requests: Vec<Request>, scope: ReadScope) -> Result {
+    async fn ask(
+        &mut self,
+        requests: Vec<Request>,
+        are_suspects: bool,
+        scope: ReadScope,
+    ) -> Result {
         let asked = !requests.is_empty();
-        let result = if asked { self.ask_store(requests).await } else { Ok(()) };
+        if asked {
+            self.send(requests, are_suspects).await;
+        }
+        let result = self.take_replies();
         match scope {
             // After the replies, which may show what it would find.
             ReadScope::Find => self.find_due(),
@@ -383,33 +402,74 @@ impl Claimer {
             }
             ReadScope::Poll | ReadScope::No => {}
         }
-        result?;
-        self.wait = MIN_BACKOFF;
-        Ok(())
+        result
     }
 
-    /// Sends the requests in one round trip.
-    async fn ask_store(&mut self, requests: Vec<Request>) -> Result {
+    /// Sends a request, and waits for its reply for a while. Nothing waits for one about jobs whose
+    /// operations fail.
+    async fn send(&mut self, requests: Vec<Request>, are_suspects: bool) {
         let node = self.node.clone();
-        let (sent, before) = (node.runtime.now(), node.runtime.wall());
-        let time = TimeSource::Store { fallback: before };
-        let call = within(&node, OP, apply(&node, &*node.backend, time, &requests));
-        let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
-        let answer = self.beside(call).await;
-        node.metrics.claimed(claims, node.runtime.now().saturating_duration_since(sent));
-        let result = match answer {
-            Ok(applied) => {
-                self.on_applied(requests, applied, sent, before);
-                Ok(())
+        let number = self.requests.begin(&node, requests, are_suspects);
+        if are_suspects {
+            return;
+        }
+        let until = later(node.runtime.now(), node.config.store_timeout / PATIENCE);
+        let mut timer = None;
+        poll_fn(|cx| {
+            let _ = self.poll_others(cx);
+            let is_full = self.requests.is_full();
+            if self.requests.is_answered(number) || is_full && self.requests.has_reply() {
+                return Poll::Ready(());
             }
-            Err(error) => {
-                self.driver.planner.on_timeout(requests.len());
-                self.driver.on_lost_replies(requests);
-                Err(error)
+            if is_full {
+                return Poll::Pending;
             }
-        };
-        self.count_claims(&[]);
+            let timer = timer.get_or_insert_with(|| node.runtime.sleep_until(until));
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// Applies the replies that have come.
+    ///
+    /// # Errors
+    /// If a request was lost, and the store has answered nothing since. One about jobs whose
+    /// operations fail delays no other.
+    fn take_replies(&mut self) -> Result {
+        let mut result = Ok(());
+        for answered in self.requests.take() {
+            let Answered { requests, are_suspects, load, sent, before, result: reply, .. } =
+                answered;
+            let node = self.node.clone();
+            let claims = requests.iter().filter(|request| request.claims_occurrence()).count();
+            node.metrics.claimed(claims, node.runtime.now().saturating_duration_since(sent));
+            let is_late = self.answered_at.is_some_and(|at| at > sent);
+            match reply {
+                Ok(applied) => {
+                    self.on_applied(requests, applied, sent, before);
+                    self.was_answered();
+                }
+                Err(error) => {
+                    let now = node.now(&node.shared());
+                    let load = (!are_suspects || !is_late).then_some(load);
+                    self.driver.planner.on_timeout(&requests, load, now);
+                    self.driver.on_lost_replies(requests);
+                    self.has_failed |= !is_late;
+                    match are_suspects || is_late {
+                        true => node.store_failed(Part::Claims, error),
+                        false => result = Err(error),
+                    }
+                }
+            }
+        }
+        self.count_claims();
         result
+    }
+
+    /// The store has answered: an outage is over.
+    fn was_answered(&mut self) {
+        self.answered_at = Some(self.node.runtime.now());
+        self.wait = MIN_BACKOFF;
     }
 
     fn on_applied(
@@ -441,12 +501,11 @@ impl Claimer {
         }
     }
 
-    /// Counts the claims without a reply, which reserve capacity: those of a request on its way,
-    /// and the unresolved ones.
-    fn count_claims(&self, on_their_way: &[Request]) {
-        let claims = on_their_way.iter().filter(|request| request.is_claim()).count();
+    /// Counts the claims without a reply, which reserve capacity: those on their way, and the
+    /// unresolved ones.
+    fn count_claims(&self) {
         let planner = &self.driver.planner;
-        let claims = claims + planner.unresolved() + planner.reserved();
+        let claims = planner.claiming() + planner.unresolved() + planner.reserved();
         self.node.shared().claiming[Placement::OneNode] = claims;
     }
 
@@ -535,7 +594,7 @@ impl Claimer {
                 node.store_failed(Part::Claims, error);
             }
         }
-        self.count_claims(&[]);
+        self.count_claims();
     }
 
     /// A round trip without an operation: it brings the store's time.
@@ -547,6 +606,7 @@ impl Claimer {
         let applied = self.beside(call).await?;
         self.on_contact(sent, before, applied.now);
         self.answered(&[]);
+        self.was_answered();
         Ok(())
     }
 

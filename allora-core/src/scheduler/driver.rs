@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     event::Event,
     job::{JobSpec, Placement},
-    planner::{Answer, NewJob, Planner, Request, SlotId, Tick},
+    planner::{Answer, NewJob, OnWay, Planner, Request, SlotId, Tick},
     time::{Time, saturating_add, whole_millis},
 };
 use std::{collections::HashMap, sync::Arc, time::Instant};
@@ -20,13 +20,15 @@ pub(super) struct Driver {
     placement: Placement,
     /// It calls user code, so that no lock is held where it is called.
     pub(super) planner: Planner,
+    /// The requests on their way, if other requests do not wait for them.
+    pub(super) on_way: OnWay,
     /// The jobs that run on every node, to be registered again if the clock was wrong.
     local: HashMap<Arc<str>, JobSpec>,
 }
 
 impl Driver {
     pub(super) fn new(node: Arc<Node>, placement: Placement, planner: Planner) -> Self {
-        Self { node, placement, planner, local: HashMap::new() }
+        Self { node, placement, planner, on_way: OnWay::default(), local: HashMap::new() }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -113,6 +115,7 @@ impl Driver {
         };
         let mut events = Vec::new();
         self.planner.set_kind_room(kind_room);
+        self.planner.set_on_way(self.on_way);
         let mut tick = self.planner.tick(now, room, &mut events);
         drop(std::mem::take(&mut tick.removed));
         {
@@ -201,6 +204,13 @@ impl Driver {
         for (id, _) in recovered.into_iter().filter(|(_, name)| overdue.contains(name)) {
             self.planner.hold(id, until);
         }
+    }
+
+    /// As [`own_runs_first`](Self::own_runs_first), for all jobs: the store answers after an outage.
+    pub(super) fn hold_overdue(&mut self) {
+        let wait = MAX_BACKOFF + self.node.config.store_timeout;
+        let now = self.node.now(&self.node.shared());
+        self.planner.hold_all(&self.node.overdue_runs(wait), saturating_add(now, wait));
     }
 
     /// `true` if the reply shows that runs of this node are to be cancelled.

@@ -1,5 +1,9 @@
-//! A queue of updates to the store with one request at a time. Extensions and ends have one each,
-//! so that neither waits for the other, and each fails by itself.
+//! A queue of updates to the store. Extensions and ends have one each, so that neither waits for the
+//! other, and each fails by itself.
+//!
+//! One request is on its way at a time, unless it is not answered soon: it may contain a run whose
+//! shard or record hangs. The updates of a lost request are divided among several, down to one run
+//! each, which no other update waits for.
 
 use super::{
     active_run::RunId,
@@ -14,7 +18,11 @@ use crate::{
     backoff,
     error::{Error, Result},
 };
-use futures::future::{BoxFuture, FutureExt, pending};
+use futures::{
+    StreamExt,
+    future::{BoxFuture, FutureExt, pending},
+    stream::FuturesUnordered,
+};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -30,186 +38,290 @@ const GROWTH: usize = 50;
 /// The number of failures from which on the wait of a run does not grow.
 const OFTEN: u32 = 6;
 
+/// The largest number of requests on their way with updates that have not failed.
+const FRESH: usize = 8;
+
+/// The largest number of requests on their way with updates that have failed, and the number of parts
+/// into which the updates of a lost request are divided.
+const SUSPECTS: usize = 8;
+
+/// The part of the store's time limit after which a request does not keep others waiting.
+const PATIENCE: u32 = 8;
+
 pub(super) struct Lane {
     part: Part,
-    /// The runs whose updates wait, by the number of requests that failed with them. Requests that
-    /// fail do not delay the updates of other runs.
-    waiting: BTreeMap<u32, Vec<RunId>>,
-    request: Option<Request>,
-    /// The runs whose updates failed while others did not, by the time of their next request and the
-    /// number of requests that failed with them.
-    failing: BTreeMap<(Instant, u32), Vec<RunId>>,
-    /// The time of the next request, if the last one failed as a whole.
+    /// The runs whose updates wait and have not failed.
+    fresh: Vec<RunId>,
+    /// The runs whose last update failed, or was in a lost request. Others do not wait for them.
+    failing: BTreeMap<Wait, Vec<RunId>>,
+    requests: FuturesUnordered<BoxFuture<'static, Reply>>,
+    on_way: Vec<Request>,
+    /// The number of the last request.
+    last: u64,
+    /// The time of the next request, if the last one was lost and the store has answered nothing
+    /// since.
     retry_at: Option<Instant>,
+    /// A request was lost, and the store has answered nothing since.
+    is_down: bool,
     /// The store has answered since this was last taken.
     has_answer: bool,
+    answered_at: Option<Instant>,
     wait: Duration,
-    /// The largest number of updates in the next request: halved when a request fails as a whole,
-    /// which may have been too much for the store.
+    /// The largest number of updates on their way: halved when a request is lost, which may have been
+    /// too much for the store.
     limit: usize,
+    patience: Duration,
 }
 
-struct Request {
-    /// The number of failed requests before.
+/// The next request about runs whose last update failed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wait {
+    at: Instant,
+    /// The number of requests that failed with them.
     failures: u32,
+    /// The largest number of updates in the request.
+    most: usize,
+}
+
+/// A request on its way.
+struct Request {
+    number: u64,
+    sent: Instant,
+    failures: u32,
+    most: usize,
     runs: Vec<RunId>,
-    result: BoxFuture<'static, Result<Failed>>,
+    /// The number of updates on their way when it was sent, with its own.
+    load: usize,
+}
+
+struct Reply {
+    number: u64,
+    result: Result<Failed>,
 }
 
 impl Lane {
-    pub(super) fn new(part: Part) -> Self {
+    pub(super) fn new(part: Part, store_timeout: Duration) -> Self {
         Self {
             part,
-            waiting: BTreeMap::new(),
-            request: None,
+            fresh: Vec::new(),
             failing: BTreeMap::new(),
+            requests: FuturesUnordered::new(),
+            on_way: Vec::new(),
+            last: 0,
             retry_at: None,
+            is_down: false,
             has_answer: false,
+            answered_at: None,
             wait: MIN_BACKOFF,
             limit: BATCH,
+            patience: store_timeout / PATIENCE,
         }
     }
 
     pub(super) fn push(&mut self, runs: impl IntoIterator<Item = RunId>) {
-        self.add(0, runs);
-    }
-
-    fn add(&mut self, failures: u32, runs: impl IntoIterator<Item = RunId>) {
-        let mut runs = runs.into_iter().peekable();
-        if runs.peek().is_some() {
-            self.waiting.entry(failures).or_default().extend(runs);
-        }
+        self.fresh.extend(runs);
     }
 
     /// The time of the next request, if it waits for that.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        if self.request.is_some() {
-            return None;
-        }
-        let failing_at = self.failing.keys().next().map(|(at, _)| *at);
-        match self.retry_at {
-            Some(at) if self.waiting.is_empty() => failing_at.map(|failing_at| failing_at.max(at)),
-            Some(at) => Some(at),
-            None => failing_at,
+        let may_send = !self.fresh.is_empty() && self.on_way_of(false) < FRESH;
+        let fresh = may_send.then(|| self.fresh_from()).flatten();
+        let failing = self.failing.keys().next().map(|wait| wait.at);
+        let failing = failing.map(|at| at.max(self.retry_at.unwrap_or(at)));
+        let failing = failing.filter(|at| self.may_retry(*at));
+        fresh.into_iter().chain(failing).min()
+    }
+
+    /// `true` if updates may be sent that have failed. A store that is down has few requests.
+    fn may_retry(&self, now: Instant) -> bool {
+        match self.is_down {
+            true => self.on_way.is_empty() && self.retry_at.is_none_or(|at| at <= now),
+            false => self.on_way_of(true) < SUSPECTS,
         }
     }
 
-    /// Moves the runs whose wait is over back among the others, together with those whose wait is
-    /// over soon.
-    fn take_failing(&mut self, now: Instant) {
-        let is_due = self.failing.keys().next().is_some_and(|(at, _)| *at <= now);
-        let soon = if is_due { now + MAX_BACKOFF / 2 } else { now };
-        while let Some(entry) = self.failing.first_entry().filter(|entry| entry.key().0 <= soon) {
-            let ((_, failures), runs) = entry.remove_entry();
-            self.add(failures, runs);
-        }
+    /// The number of requests on their way with updates that have failed, or have not.
+    fn on_way_of(&self, has_failed: bool) -> usize {
+        self.on_way.iter().filter(|request| (request.failures > 0) == has_failed).count()
     }
 
-    /// Sends a request, if there is none on its way. `is_wanted` selects the runs that still need
-    /// the update. Those whose leases end first are sent first.
+    /// The time from which updates are sent that have not failed.
+    fn fresh_from(&self) -> Option<Instant> {
+        let fresh = self.on_way.iter().filter(|request| request.failures == 0);
+        fresh.map(|request| later(request.sent, self.patience)).chain(self.retry_at).max()
+    }
+
+    /// Sends requests, if none waits for a reply that has not come. `is_wanted` selects the runs that
+    /// still need the update. Those whose leases end first are sent first.
     pub(super) fn send(&mut self, node: &Arc<Node>, now: Instant, is_wanted: IsWanted) {
-        if self.request.is_some() || self.retry_at.is_some_and(|at| now < at) {
-            return;
+        let may_send = self.on_way_of(false) < FRESH;
+        if may_send && self.fresh_from().is_none_or(|at| at <= now) {
+            let runs = std::mem::take(&mut self.fresh);
+            let most = self.limit.saturating_sub(self.load()).max(1);
+            self.begin(node, Wait { at: now, failures: 0, most }, runs, is_wanted);
         }
-        self.take_failing(now);
-        while let Some((failures, mut runs)) = self.waiting.pop_first() {
-            let updates = {
-                let shared = node.shared();
-                let active = |id: &RunId| shared.active.get(*id).filter(|active| is_wanted(active));
-                runs.retain(|id| active(id).is_some());
-                if runs.len() > self.limit {
-                    runs.sort_by_key(|id| active(id).map(|active| active.timers.drop_at));
-                    let rest = runs.split_off(self.limit);
-                    self.waiting.entry(failures).or_default().extend(rest);
-                }
-                let updates =
-                    runs.iter().filter_map(|id| Some(PendingUpdate::of(*id, active(id)?)));
-                updates.collect::<Vec<_>>()
-            };
-            let updates = self.within_bytes(failures, &mut runs, updates);
-            if updates.is_empty() {
-                continue;
-            }
-            let node = node.clone();
-            let result = async move { send(&node, &updates).await }.boxed();
-            self.request = Some(Request { failures, runs, result });
-            return;
+        while self.may_retry(now)
+            && let Some((wait, runs)) = self.take_failing(now)
+        {
+            self.begin(node, wait, runs, is_wanted);
         }
-        if self.failing.is_empty() {
+        if self.on_way.is_empty() && self.fresh.is_empty() && self.failing.is_empty() {
             node.store.idle(self.part);
         }
     }
 
-    /// Takes the first updates that one request may have; the runs of the others wait.
-    fn within_bytes(
-        &mut self,
-        failures: u32,
-        runs: &mut Vec<RunId>,
-        mut updates: Vec<PendingUpdate>,
-    ) -> Vec<PendingUpdate> {
-        let mut bytes = 0;
-        let too_many = updates.iter().position(|update| {
-            bytes += update.bytes();
-            bytes > MAX_BYTES
-        });
-        if let Some(count) = too_many.map(|count| count.max(1)) {
-            updates.truncate(count);
-            let rest = runs.split_off(count);
-            self.add(failures, rest);
+    /// The runs whose wait is over, together with those whose wait is over soon.
+    fn take_failing(&mut self, now: Instant) -> Option<(Wait, Vec<RunId>)> {
+        let (first, mut runs) =
+            self.failing.first_entry().filter(|one| one.key().at <= now)?.remove_entry();
+        let is_soon = |wait: &Wait| wait.at <= now + MAX_BACKOFF / 2 && wait.most == first.most;
+        let mut failures = first.failures;
+        for (wait, more) in self.failing.extract_if(.., |wait, _| is_soon(wait)) {
+            failures = failures.max(wait.failures);
+            runs.extend(more);
         }
-        updates
+        Some((Wait { failures, ..first }, runs))
     }
 
-    /// Waits for the reply. If the future is dropped, the next call waits for the same one.
+    /// Sends the first of these updates; the others wait.
+    fn begin(&mut self, node: &Arc<Node>, wait: Wait, mut runs: Vec<RunId>, is_wanted: IsWanted) {
+        let mut rest = Vec::new();
+        let updates = {
+            let shared = node.shared();
+            let active = |id: &RunId| shared.active.get(*id).filter(|active| is_wanted(active));
+            runs.retain(|id| active(id).is_some());
+            if runs.len() > wait.most {
+                runs.sort_by_key(|id| active(id).map(|active| active.timers.drop_at));
+                rest = runs.split_off(wait.most);
+            }
+            let updates = runs.iter().filter_map(|id| Some(PendingUpdate::of(*id, active(id)?)));
+            updates.collect::<Vec<_>>()
+        };
+        let updates = within_bytes(&mut runs, updates, &mut rest);
+        match wait.failures {
+            0 => self.fresh.extend(rest),
+            _ if rest.is_empty() => {}
+            _ => self.failing.entry(wait).or_default().extend(rest),
+        }
+        if updates.is_empty() {
+            return;
+        }
+        let (node, sent, Wait { failures, most, .. }) = (node.clone(), node.runtime.now(), wait);
+        let load = self.load() + runs.len();
+        self.last += 1;
+        let number = self.last;
+        self.on_way.push(Request { number, sent, failures, most, runs, load });
+        let request = async move { Reply { number, result: send(&node, &updates).await } };
+        self.requests.push(request.boxed());
+    }
+
+    /// The number of updates on their way. A single one is never too much for the store.
+    fn load(&self) -> usize {
+        let runs = self.on_way.iter().map(|request| request.runs.len());
+        runs.filter(|runs| *runs > 1).sum()
+    }
+
+    /// Waits for a reply. If the future is dropped, the next call waits for the same ones.
     pub(super) async fn reply(&mut self, node: &Node) {
-        let Some(request) = &mut self.request else { return pending().await };
-        let result = (&mut request.result).await;
-        let Some(Request { failures, runs, .. }) = self.request.take() else { return };
-        let failures = failures.saturating_add(1);
+        let Some(Reply { number, result }) = self.requests.next().await else {
+            return pending().await;
+        };
+        let Some(place) = self.on_way.iter().position(|request| request.number == number) else {
+            return;
+        };
+        let request = self.on_way.swap_remove(place);
         match result {
-            Ok(Failed { again, error }) => {
-                self.has_answer = true;
-                self.limit = (self.limit + GROWTH).min(BATCH);
-                (self.retry_at, self.wait) = (None, MIN_BACKOFF);
-                if !again.is_empty() {
-                    // Those that have failed often share a request.
-                    let failures = failures.min(OFTEN);
-                    let at = later(node.runtime.now(), backoff::after(failures));
-                    self.failing.entry((at, failures)).or_default().extend(again);
-                }
-                match error {
-                    Some(error) => node.store_failed(self.part, error),
-                    None if self.has_failing() => {}
-                    None => node.store_answered(self.part),
-                }
-            }
-            Err(error) => {
-                self.limit = (runs.len() / 2).max(1);
-                self.add(failures, runs);
-                self.back_off(node, error);
-            }
+            Ok(failed) => self.answered(node, request, failed),
+            Err(error) => self.lost(node, request, error),
+        }
+    }
+
+    fn answered(&mut self, node: &Node, request: Request, Failed { again, error }: Failed) {
+        let now = node.runtime.now();
+        self.has_answer = true;
+        self.answered_at = Some(now);
+        self.limit = (self.limit + GROWTH).min(BATCH);
+        (self.retry_at, self.wait) = (None, MIN_BACKOFF);
+        self.recovered(now);
+        // Those that have failed often share a request.
+        let most = if request.failures == 0 { BATCH } else { request.most };
+        self.failed(now, request.failures, most, again);
+        match error {
+            Some(error) => node.store_failed(self.part, error),
+            None if self.has_failing() => {}
+            None => node.store_answered(self.part),
+        }
+    }
+
+    /// No reply came to a request. Other updates wait, too, unless some were answered since: then only
+    /// something in this request hangs.
+    fn lost(&mut self, node: &Node, request: Request, error: Error) {
+        let now = node.runtime.now();
+        let Request { sent, failures, runs, load, .. } = request;
+        node.store_failed(self.part, error);
+        let is_answering = self.answered_at.is_some_and(|at| at > sent);
+        if load > 1 && !(is_answering && failures > 0) {
+            self.limit = (load.min(self.limit) / 2).max(1);
+        }
+        if !is_answering {
+            self.is_down = true;
+            // Twice as long each time.
+            self.retry_at = Some(later(now, self.wait));
+            self.wait = (self.wait * 2).min(MAX_BACKOFF);
+        }
+        self.failed(now, failures, runs.len().div_ceil(SUSPECTS), runs);
+    }
+
+    /// The updates of these runs are sent again after a while, at most so many with one request.
+    fn failed(&mut self, now: Instant, failures: u32, most: usize, runs: Vec<RunId>) {
+        if !runs.is_empty() {
+            let failures = failures.saturating_add(1).min(OFTEN);
+            let wait = Wait { at: later(now, backoff::after(failures)), failures, most };
+            self.failing.entry(wait).or_default().extend(runs);
         }
     }
 
     /// The store has answered the other lane: an outage is over, and what waits here is sent before
     /// its leases end.
-    pub(super) fn after(&mut self, other: &mut Self) {
+    pub(super) fn after(&mut self, other: &mut Self, now: Instant) {
         if std::mem::take(&mut other.has_answer) {
             self.retry_at = None;
+            self.recovered(now);
+        }
+    }
+
+    /// The store answers: what was lost in an outage is sent now.
+    fn recovered(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_down) {
+            for (wait, runs) in std::mem::take(&mut self.failing) {
+                let wait = Wait { at: wait.at.min(now), ..wait };
+                self.failing.entry(wait).or_default().extend(runs);
+            }
         }
     }
 
     /// `true` if the last update of some run has failed.
     fn has_failing(&self) -> bool {
-        !self.failing.is_empty() || self.waiting.keys().any(|failures| *failures > 0)
+        !self.failing.is_empty() || self.on_way_of(true) > 0
     }
+}
 
-    /// Waits, twice as long each time, so that a store that is down has few requests.
-    fn back_off(&mut self, node: &Node, error: Error) {
-        node.store_failed(self.part, error);
-        self.retry_at = Some(later(node.runtime.now(), self.wait));
-        self.wait = (self.wait * 2).min(MAX_BACKOFF);
+/// The first updates that one request may have; the runs of the others are added to `rest`.
+fn within_bytes(
+    runs: &mut Vec<RunId>,
+    mut updates: Vec<PendingUpdate>,
+    rest: &mut Vec<RunId>,
+) -> Vec<PendingUpdate> {
+    let mut bytes = 0;
+    let too_many = updates.iter().position(|update| {
+        bytes += update.bytes();
+        bytes > MAX_BYTES
+    });
+    if let Some(count) = too_many.map(|count| count.max(1)) {
+        updates.truncate(count);
+        rest.extend(runs.split_off(count));
     }
+    updates
 }
 
 type IsWanted = fn(&super::active_run::ActiveRun) -> bool;

@@ -32,6 +32,7 @@ mod misplaced;
 mod monotonic;
 mod node;
 mod notify;
+mod on_way;
 mod pending_update;
 mod pruning;
 mod registry;

@@ -65,11 +65,12 @@ pub struct Stopped {
 
 impl Supervisor {
     pub(crate) fn new(node: Arc<Node>) -> Self {
+        let store_timeout = node.config.store_timeout;
         Self {
             node,
             has_claimed: Arc::default(),
-            extensions: Lane::new(Part::Extensions),
-            ends: Lane::new(Part::Ends),
+            extensions: Lane::new(Part::Extensions, store_timeout),
+            ends: Lane::new(Part::Ends, store_timeout),
             stopping: None,
             cancelled: 0,
         }
@@ -82,8 +83,8 @@ impl Supervisor {
             self.look_at_stop(now);
             self.collect().await;
             self.extend(now).await;
-            self.ends.after(&mut self.extensions);
-            self.extensions.after(&mut self.ends);
+            self.ends.after(&mut self.extensions, now);
+            self.extensions.after(&mut self.ends, now);
             self.ends.send(&self.node, now, |_| true);
             self.extensions.send(&self.node, now, |active| active.result.is_none() && !active.lost);
             if let Some(stopped) = self.is_over(now) {

@@ -1,11 +1,11 @@
-//! One shard of the store fails: the jobs of the other shards do not notice.
+//! One shard of the store fails or hangs: the jobs of the other shards do not notice.
 
 use super::fleet::{Fleet, Member, listed};
 use crate::support::{ms, secs};
-use allora_conformance::history::Seen;
-use allora_core::{Overlap, StorePart, every};
+use allora_conformance::{faults::Hang, history::Seen};
+use allora_core::{Overlap, StorePart, Time, every};
 use chrono::TimeDelta;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The failures of the operations on jobs of the shard, in thousandths: refused, and applied without
 /// a reply.
@@ -122,4 +122,62 @@ fn after_a_failure_of_their_shard_runs_are_recorded_before_they_are_reaped() {
         assert!(late <= TimeDelta::milliseconds(50), "{length}: {late} late");
     }
     assert_eq!((lost, again), (0, 0));
+}
+
+/// The times after which other operations of a batch are answered that has one which hangs.
+const HANGS: [Hang; 2] = [Hang::Late(ms(750)), Hang::Silent];
+
+/// The time by which a job may be late because of a request that hangs and that it is no part of: an
+/// eighth of the store's time limit.
+const PATIENCE: TimeDelta = TimeDelta::milliseconds(130);
+
+/// The delays of each healthy job, of its runs and of those that were missed, without short ones.
+fn delays(fleet: &Fleet) -> BTreeMap<Arc<str>, Vec<TimeDelta>> {
+    let mut began: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for one in fleet.trace.observations() {
+        if let Seen::Began(run) = &one.seen
+            && run.job.starts_with("healthy")
+        {
+            began.entry(run.job.clone()).or_default().push(one.at);
+        }
+    }
+    let delays = |began: Vec<Time>| {
+        let gaps = began.windows(2).map(|pair| pair[1] - pair[0] - TimeDelta::seconds(1));
+        gaps.filter(|delay| *delay > PATIENCE).collect()
+    };
+    began.into_iter().map(|(name, began)| (name, delays(began))).collect()
+}
+
+#[test]
+fn a_shard_that_hangs_delays_each_job_of_another_once() {
+    for (seed, hang) in HANGS.into_iter().enumerate() {
+        for of_the_shard in [1, 20] {
+            let case = format!("{hang:?}, {of_the_shard} jobs");
+            let (fleet, member) = one_node(seed as u64, of_the_shard);
+            fleet.shares.hang(hang);
+            fleet.run_for(secs(60));
+            for (name, delays) in delays(&fleet) {
+                // One store timeout, and a little more.
+                let is_short = |delay: &TimeDelta| *delay < TimeDelta::milliseconds(1_500);
+                let is_once = delays.len() <= 1 && delays.iter().all(is_short);
+                assert!(is_once, "{case}: {name} was delayed by {delays:?}");
+            }
+            let (runs, _) = healthy(&fleet);
+            assert!(runs >= 5 * 63, "{case}: {runs} runs");
+            let requests = fleet.requests(&member);
+            assert!(requests < 60 * 30, "{case}: {requests} requests in a minute");
+            fleet.shares.hang(Hang::No);
+            fleet.run_for(secs(30));
+            let stalls = fleet.stalls();
+            let healthy: Vec<_> =
+                stalls.into_iter().filter(|stall| !stall.job.starts_with("shard")).collect();
+            assert!(healthy.is_empty(), "{case}: {}", listed(&healthy));
+            assert!(member.handle.health().store.failing.is_empty(), "{case}");
+            for n in 0..of_the_shard {
+                let last = fleet.state(&format!("shard{n}")).last_started.unwrap();
+                let age = fleet.trace.now() - last;
+                assert!(age < TimeDelta::seconds(8), "{case}: shard{n} ran {age} ago");
+            }
+        }
+    }
 }
