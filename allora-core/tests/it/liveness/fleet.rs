@@ -9,8 +9,8 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Event, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
-    Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    Backend, BoxError, Builder, Error, ErrorKind, Event, Handle, JobSpec, Pattern, Result, Run,
+    Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier,
         OPERATOR, Operation, Page, Queries, Reply, TimeSource,
@@ -84,8 +84,12 @@ impl Fleet {
         let trace = Trace::new(seed, move || truth.wall());
         let wall = clock.clone();
         let memory = Memory::new().with_history(100_000).with_clock(move || wall.wall());
-        let odd =
-            Odd { inner: memory, unreadable: Arc::default(), notifies: Arc::new(true.into()) };
+        let odd = Odd {
+            inner: memory,
+            trace: trace.clone(),
+            unreadable: Arc::default(),
+            notifies: Arc::new(true.into()),
+        };
         Self {
             sim,
             store: TracedStore::new(odd.clone(), trace.clone()),
@@ -155,9 +159,14 @@ impl Fleet {
     pub(super) fn run_for(&self, time: Duration) {
         const PART: Duration = ms(200);
         let until = self.sim.elapsed() + time;
-        while self.sim.elapsed() < until && self.trace.work() < MOST {
+        while self.sim.elapsed() < until && !self.is_over() {
             self.sim.run_for(PART.min(until - self.sim.elapsed()));
         }
+    }
+
+    /// So much has happened that no time passes any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.trace.work() >= MOST
     }
 
     /// One operation of an operator, whose way to the store is sound.
@@ -452,10 +461,12 @@ impl Member {
     }
 }
 
-/// A store of which a record cannot be read, and that may have no notifications.
+/// A store of which a record cannot be read, and that may have no notifications. It refuses everything
+/// when so much has happened that a node which asks again at once would keep the time from passing.
 #[derive(Clone, Debug)]
 struct Odd {
     inner: Memory,
+    trace: Trace,
     unreadable: Arc<Mutex<Option<String>>>,
     notifies: Arc<AtomicBool>,
 }
@@ -475,6 +486,9 @@ impl Odd {
 #[async_trait]
 impl Backend for Odd {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        if self.trace.work() >= MOST && batch.node != OPERATOR {
+            return Err(Error::new(ErrorKind::Unavailable, "too much has happened"));
+        }
         let odd: Vec<_> = batch.operations.iter().map(|one| self.unreadable(one.name)).collect();
         if odd.iter().all(Option::is_none) {
             return self.inner.reschedule(batch).await;
