@@ -29,7 +29,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The default settings of a scheduler.
@@ -38,6 +38,9 @@ const TIMEOUT: Duration = secs(1);
 
 /// More observations and found records than a sound scheduler causes in any test.
 const MOST: usize = 400_000;
+
+/// More requests at one instant than sound schedulers send in any test.
+const MOST_AT_ONCE: usize = 5_000;
 
 pub(super) struct Fleet {
     pub(super) sim: Sim,
@@ -86,7 +89,11 @@ impl Fleet {
         let memory = Memory::new().with_history(100_000).with_clock(move || wall.wall());
         let odd = Odd {
             inner: memory,
-            trace: trace.clone(),
+            work: Arc::new(Work {
+                trace: trace.clone(),
+                clock: clock.clone(),
+                at: Mutex::default(),
+            }),
             unreadable: Arc::default(),
             notifies: Arc::new(true.into()),
         };
@@ -166,7 +173,7 @@ impl Fleet {
 
     /// So much has happened that no time passes any more.
     pub(super) fn is_over(&self) -> bool {
-        self.trace.work() >= MOST
+        self.odd.work.is_too_much()
     }
 
     /// One operation of an operator, whose way to the store is sound.
@@ -466,9 +473,33 @@ impl Member {
 #[derive(Clone, Debug)]
 struct Odd {
     inner: Memory,
-    trace: Trace,
+    work: Arc<Work>,
     unreadable: Arc<Mutex<Option<String>>>,
     notifies: Arc<AtomicBool>,
+}
+
+/// The requests to the store.
+#[derive(Debug)]
+struct Work {
+    trace: Trace,
+    clock: SimNode,
+    /// The number of requests at the time of the last one.
+    at: Mutex<(Option<Instant>, usize)>,
+}
+
+impl Work {
+    /// Counts a request. Returns whether too much has happened.
+    fn count(&self) -> bool {
+        if !self.is_too_much() {
+            let (now, mut at) = (Some(self.clock.now()), self.at.lock().unwrap());
+            *at = if at.0 == now { (now, at.1 + 1) } else { (now, 1) };
+        }
+        self.is_too_much()
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.at.lock().unwrap().1 >= MOST_AT_ONCE || self.trace.work() >= MOST
+    }
 }
 
 impl Odd {
@@ -486,7 +517,7 @@ impl Odd {
 #[async_trait]
 impl Backend for Odd {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
-        if self.trace.work() >= MOST && batch.node != OPERATOR {
+        if batch.node != OPERATOR && self.work.count() {
             return Err(Error::new(ErrorKind::Unavailable, "too much has happened"));
         }
         let odd: Vec<_> = batch.operations.iter().map(|one| self.unreadable(one.name)).collect();
