@@ -176,9 +176,10 @@ impl Lane {
             self.failing.first_entry().filter(|one| one.key().at <= now)?.remove_entry();
         let is_soon = |wait: &Wait| wait.at <= now + MAX_BACKOFF / 2 && wait.most == first.most;
         let mut failures = first.failures;
-        for (wait, more) in self.failing.extract_if(.., |wait, _| is_soon(wait)) {
+        let soon: Vec<Wait> = self.failing.keys().copied().filter(is_soon).collect();
+        for wait in soon {
             failures = failures.max(wait.failures);
-            runs.extend(more);
+            runs.extend(self.failing.remove(&wait).unwrap_or_default());
         }
         Some((Wait { failures, ..first }, runs))
     }
