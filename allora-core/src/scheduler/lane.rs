@@ -176,7 +176,7 @@ impl Lane {
             self.failing.first_entry().filter(|one| one.key().at <= now)?.remove_entry();
         let is_soon = |wait: &Wait| wait.at <= now + MAX_BACKOFF / 2 && wait.most == first.most;
         let mut failures = first.failures;
-        let soon: Vec<Wait> = self.failing.keys().filter(|wait| is_soon(wait)).copied().collect();
+        let soon: Vec<Wait> = self.failing.keys().copied().filter(is_soon).collect();
         for wait in soon {
             failures = failures.max(wait.failures);
             runs.extend(self.failing.remove(&wait).unwrap_or_default());

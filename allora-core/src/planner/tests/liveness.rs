@@ -81,6 +81,44 @@ fn a_record_that_was_unreadable_for_a_second_is_read_again() {
     );
 }
 
+/// The seconds, of so many, in which something is asked about a job.
+fn asked_in(mut job: OneJob, seconds: std::ops::Range<u32>) -> (OneJob, Vec<u32>) {
+    let mut asked = Vec::new();
+    for now in seconds {
+        let before = job.asked;
+        job = job.at(f64::from(now));
+        asked.extend((job.asked > before).then_some(now));
+    }
+    (job, asked)
+}
+
+#[test]
+fn a_paused_job_is_checked_when_an_occurrence_is_held_back_then_at_growing_intervals() {
+    let job = OneJob::new(minutely()).at(0.0).operator(10.0, Action::Pause { note: "" }).at(10.0);
+    let (mut job, asked) = asked_in(job, 11..600);
+    assert_eq!(asked, [60, 65, 70, 80, 100, 140, 200, 260, 320, 380, 440, 500, 560]);
+    // It is resumed, and no notification comes.
+    job.apply(&Operation::new("job", Action::Resume { skip: None }), "operator", at(600.0))
+        .unwrap();
+    job.at(620.0).expect(&[600.], &["missed 60-540 9"], 660.);
+}
+
+#[test]
+fn a_belief_about_the_far_future_is_checked_after_half_the_lifetime_of_a_tombstone() {
+    let half = (crate::record::TOMBSTONE / 2).as_secs_f64();
+    for is_deleted in [false, true] {
+        let mut job = OneJob::new(of(crate::at(at(100.0 * half)))).at(0.0);
+        if is_deleted {
+            job = job.operator(0.0, Action::Delete).at(0.0);
+        }
+        let before = job.asked;
+        let job = job.at(half - 1.0);
+        assert_eq!(job.asked, before, "deleted: {is_deleted}");
+        let job = job.at(half + 1.0);
+        assert_eq!(job.asked, before + 1, "deleted: {is_deleted}");
+    }
+}
+
 #[test]
 fn a_leased_job_is_checked_when_its_next_occurrence_is_due_then_at_growing_intervals() {
     let spec = minutely().at_least_once(secs(3_600));
@@ -89,12 +127,7 @@ fn a_leased_job_is_checked_when_its_next_occurrence_is_due_then_at_growing_inter
     job.planner = Planner::new(1 << 64, secs(5), LOST_AFTER);
     job.planner.add(NewJob::new("job".into(), spec)).unwrap();
     job = job.at(61.0);
-    let mut asked = Vec::new();
-    for now in 62..600 {
-        let before = job.asked;
-        job = job.at(f64::from(now));
-        asked.extend((job.asked > before).then_some(now));
-    }
+    let (mut job, asked) = asked_in(job, 62..600);
     assert_eq!(asked, [120, 125, 130, 140, 160, 200, 260, 320, 380, 440, 500, 560]);
     // The run ends, and no notification comes.
     other.record = job.record.take();

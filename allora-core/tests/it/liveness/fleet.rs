@@ -9,8 +9,8 @@ use allora_conformance::{
     },
 };
 use allora_core::{
-    Backend, BoxError, Builder, Event, Handle, JobSpec, Pattern, Result, Run, Runtime, Schedule,
-    Scheduler, Schedules, Stopped, StoredSchedule, Time,
+    Backend, BoxError, Builder, Error, ErrorKind, Event, Handle, JobSpec, Pattern, Result, Run,
+    Runtime, Schedule, Scheduler, Schedules, Stopped, StoredSchedule, Time,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier,
         OPERATOR, Operation, Page, Queries, Reply, TimeSource,
@@ -29,7 +29,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The default settings of a scheduler.
@@ -38,6 +38,9 @@ const TIMEOUT: Duration = secs(1);
 
 /// More observations and found records than a sound scheduler causes in any test.
 const MOST: usize = 400_000;
+
+/// More requests at one instant than sound schedulers send in any test.
+const MOST_AT_ONCE: usize = 5_000;
 
 pub(super) struct Fleet {
     pub(super) sim: Sim,
@@ -84,8 +87,16 @@ impl Fleet {
         let trace = Trace::new(seed, move || truth.wall());
         let wall = clock.clone();
         let memory = Memory::new().with_history(100_000).with_clock(move || wall.wall());
-        let odd =
-            Odd { inner: memory, unreadable: Arc::default(), notifies: Arc::new(true.into()) };
+        let odd = Odd {
+            inner: memory,
+            work: Arc::new(Work {
+                trace: trace.clone(),
+                clock: clock.clone(),
+                at: Mutex::default(),
+            }),
+            unreadable: Arc::default(),
+            notifies: Arc::new(true.into()),
+        };
         Self {
             sim,
             store: TracedStore::new(odd.clone(), trace.clone()),
@@ -155,9 +166,14 @@ impl Fleet {
     pub(super) fn run_for(&self, time: Duration) {
         const PART: Duration = ms(200);
         let until = self.sim.elapsed() + time;
-        while self.sim.elapsed() < until && self.trace.work() < MOST {
+        while self.sim.elapsed() < until && !self.is_over() {
             self.sim.run_for(PART.min(until - self.sim.elapsed()));
         }
+    }
+
+    /// So much has happened that no time passes any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.odd.work.is_too_much()
     }
 
     /// One operation of an operator, whose way to the store is sound.
@@ -452,12 +468,38 @@ impl Member {
     }
 }
 
-/// A store of which a record cannot be read, and that may have no notifications.
+/// A store of which a record cannot be read, and that may have no notifications. It refuses everything
+/// when so much has happened that a node which asks again at once would keep the time from passing.
 #[derive(Clone, Debug)]
 struct Odd {
     inner: Memory,
+    work: Arc<Work>,
     unreadable: Arc<Mutex<Option<String>>>,
     notifies: Arc<AtomicBool>,
+}
+
+/// The requests to the store.
+#[derive(Debug)]
+struct Work {
+    trace: Trace,
+    clock: SimNode,
+    /// The number of requests at the time of the last one.
+    at: Mutex<(Option<Instant>, usize)>,
+}
+
+impl Work {
+    /// Counts a request. Returns whether too much has happened.
+    fn count(&self) -> bool {
+        if !self.is_too_much() {
+            let (now, mut at) = (Some(self.clock.now()), self.at.lock().unwrap());
+            *at = if at.0 == now { (now, at.1 + 1) } else { (now, 1) };
+        }
+        self.is_too_much()
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.at.lock().unwrap().1 >= MOST_AT_ONCE || self.trace.work() >= MOST
+    }
 }
 
 impl Odd {
@@ -475,6 +517,9 @@ impl Odd {
 #[async_trait]
 impl Backend for Odd {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
+        if batch.node != OPERATOR && self.work.count() {
+            return Err(Error::new(ErrorKind::Unavailable, "too much has happened"));
+        }
         let odd: Vec<_> = batch.operations.iter().map(|one| self.unreadable(one.name)).collect();
         if odd.iter().all(Option::is_none) {
             return self.inner.reschedule(batch).await;

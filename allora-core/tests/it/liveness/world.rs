@@ -405,6 +405,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         playing.pass(secs(60));
         faults.extend(playing.silent());
     }
+    if playing.fleet.is_over() {
+        faults.push("so much happened that the world was ended".to_owned());
+    }
     let began = |seen: &Seen| matches!(seen, Seen::Began(_));
     let runs = playing.fleet.trace.observations();
     let runs = runs.iter().filter(|one| began(&one.seen)).count();
@@ -568,7 +571,7 @@ impl Playing<'_> {
         }
         const PART: Duration = ms(200);
         let until = self.fleet.sim.elapsed() + time;
-        while self.fleet.sim.elapsed() < until {
+        while self.fleet.sim.elapsed() < until && !self.fleet.is_over() {
             self.fleet.run_for(PART.min(until - self.fleet.sim.elapsed()));
             for node in self.fleet.poisoned() {
                 let found = self.alive.iter().position(|one| one.member.node.id() == node);

@@ -10,9 +10,14 @@ use allora_core::{
 };
 use allora_memory::Memory;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use std::{
-    sync::{Arc, OnceLock, atomic::Ordering::Relaxed, mpsc},
-    time::Duration,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    time::{Duration, Instant},
 };
 
 /// So many seconds, on the full minute and after.
@@ -264,7 +269,7 @@ fn extensions_do_not_starve_completions() {
 
 /// A store whose reply to a claim stops the node's machine, once.
 #[derive(Debug)]
-struct Freezing(Memory, SimNode, std::sync::atomic::AtomicBool);
+struct Freezing(Memory, SimNode, AtomicBool);
 
 #[async_trait]
 impl Backend for Freezing {
@@ -295,6 +300,57 @@ fn a_run_whose_lease_ended_before_its_first_poll_does_not_begin() {
     // Nothing was begun under the lease that had ended, so that the occurrence could be released.
     assert_eq!(lab.story("job"), ["released 100", "succeeded 100"]);
     assert_eq!(lab.log.of("job").len(), 1);
+}
+
+/// A runtime that stops its machine right after the next task was spawned.
+#[derive(Debug)]
+struct FreezesAtSpawn(SimNode, Arc<AtomicBool>);
+
+impl Runtime for FreezesAtSpawn {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+        if self.1.swap(false, Relaxed) {
+            self.0.pause();
+        }
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        self.0.sleep_until(at)
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Time {
+        self.0.wall()
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+/// The seeds are orders in which the tasks of the node are polled when it wakes up.
+#[test]
+fn a_run_that_was_spawned_before_its_node_froze_does_not_begin_after_its_lease() {
+    for seed in 0..20 {
+        let lab = Lab::new(seed);
+        let seat = lab.seat(lab.sim.node());
+        let job = seat.job(every(secs(100)), secs(1)).overlap(Overlap::Wait);
+        let freezes = Arc::new(AtomicBool::new(false));
+        let runtime = FreezesAtSpawn(seat.node.clone(), freezes.clone());
+        let scheduler = Scheduler::builder(lab.store.clone()).runtime(runtime).add("job", job);
+        let member = seat.run(scheduler.build().unwrap());
+        lab.until(50.0);
+        freezes.store(true, Relaxed);
+        lab.until(140.0);
+        assert!(!freezes.load(Relaxed) && lab.log.of("job").is_empty());
+        member.node.resume();
+        lab.until(150.0);
+        assert_eq!(lab.story("job"), ["released 100", "succeeded 100"], "seed {seed}");
+        assert_eq!(lab.log.of("job").len(), 1, "seed {seed}");
+    }
 }
 
 #[test]
