@@ -4,7 +4,7 @@ use super::{Head, HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record
 use crate::{
     backend::{
         Advance, Claim, Claimed, Cursor, HistoryEntry, JobState, Lease, NextRun, NotRun,
-        Occurrence, OnExpiry, Outcome, Sharing,
+        NotRunReason, Occurrence, OnExpiry, Outcome, Sharing,
     },
     job::unkeyed_lease,
     time::{Time, saturating_add, whole_millis},

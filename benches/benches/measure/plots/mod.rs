@@ -44,8 +44,8 @@ impl Report {
     /// The measurement that begins and ends with these words; the words between are those of the size
     /// of the report.
     fn key(&self, begin: &str, end: &str) -> String {
-        let keys = self.0["measurements"].as_object().unwrap().keys();
-        let found = keys.filter(|key| key.starts_with(begin) && key.ends_with(end)).next();
+        let mut keys = self.0["measurements"].as_object().unwrap().keys();
+        let found = keys.find(|key| key.starts_with(begin) && key.ends_with(end));
         found.cloned().unwrap_or_default()
     }
 }
