@@ -7,6 +7,7 @@ use allora_core::{
 };
 use allora_sql::Sql;
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -46,12 +47,19 @@ impl SharedStore {
 
     /// Stops the daemons, and returns the history. Nothing is left then that a dead daemon held.
     pub(crate) fn stop(&self, daemons: Vec<Daemon>) -> Vec<HistoryEntry> {
-        patiently("what was held is accounted for", || {
-            let is_running = |past: &&HistoryEntry| past.outcome == Outcome::Running;
-            self.past().iter().filter(is_running).count() <= 2
-        });
+        let held = self.running();
+        patiently("what was held is accounted for", || self.running().is_disjoint(&held));
         daemons.into_iter().for_each(Daemon::stop_well);
         self.past()
+    }
+}
+
+impl SharedStore {
+    /// The fences of the active runs.
+    fn running(&self) -> BTreeSet<i64> {
+        let past = self.past();
+        let running = past.iter().filter(|past| past.outcome == Outcome::Running);
+        running.map(|past| past.fence).collect()
     }
 }
 

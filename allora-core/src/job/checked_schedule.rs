@@ -1,6 +1,6 @@
 //! A job's schedule under its settings, guarded against faulty user code.
 
-use super::{Job, JobSpec, Settings};
+use super::{CatchUp, Job, JobSpec, Settings};
 use crate::{
     backend::NextRun,
     time::{Time, whole_millis},
@@ -107,6 +107,11 @@ impl<'a> CheckedSchedule<'a> {
     /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.
     pub(crate) fn has(&self, at: Time) -> bool {
         self.instant_after(at - TimeDelta::milliseconds(1)) == Ok(Some(at))
+    }
+
+    /// The policy for missed occurrences.
+    pub(crate) fn catch_up(&self) -> CatchUp {
+        self.settings.catch_up
     }
 
     /// The earliest scheduled time.

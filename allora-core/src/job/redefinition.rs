@@ -1,11 +1,14 @@
 //! The cursor under another definition. No occurrence that has come is dropped without a record.
 
-use super::{CheckedSchedule, InvalidNextAt};
+use super::{CatchUp, CheckedSchedule, InvalidNextAt};
 use crate::{
     backend::{JobState, NextRun, NotRun, NotRunReason, Replan},
     time::Time,
 };
 use chrono::TimeDelta;
+
+/// The largest number of occurrences of which each is compared.
+const MAX_COMPARED: u64 = 1_000;
 
 /// The progress of a job under its former definition.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +57,7 @@ struct Pending {
 impl Redefinition<'_> {
     /// The plan. The last occurrence that has come keeps its place, and the new definition's
     /// catch-up policy decides about it; the earlier ones are recorded as missed. All keep their
-    /// places if the new definition has the same ones.
+    /// places if the new definition has the same ones, or has them all and catches up on all.
     pub(crate) fn plan(&self) -> Result<Replan, InvalidNextAt> {
         let expected = self.progress.cursor.map(|cursor| cursor.scheduled_at);
         let Some(Pending { first, last, count }) = self.pending() else {
@@ -65,7 +68,7 @@ impl Redefinition<'_> {
             let after = last.scheduled_at.max(self.now);
             let then = self.new.following(after, self.progress.started)?;
             (Some((count, last.scheduled_at)), then.filter(|_| !is_over))
-        } else if self.has_same(first, last, count) {
+        } else if self.has_same(first, last, count) || self.catches_up_on(first, last, count) {
             (None, Some(self.in_place(first)))
         } else {
             let count = count.map(|count| count - 1);
@@ -134,6 +137,26 @@ impl Redefinition<'_> {
                 self.new.latest(first, self.now) == Ok(Some(last))
                     && self.new.count(first, last) == Ok(Some(count - 1))
             })
+    }
+
+    /// `true` if the new definition has each occurrence of this range, among others perhaps, and its
+    /// catch-up policy wants them all.
+    fn catches_up_on(&self, first: NextRun, last: NextRun, count: Option<u64>) -> bool {
+        let CatchUp::All { limit } = self.new.catch_up() else { return false };
+        let most = u64::from(limit).min(MAX_COMPARED);
+        let Some(former) = self.former.filter(|_| count.is_some_and(|count| count <= most)) else {
+            return false;
+        };
+        let mut at = first.scheduled_at;
+        loop {
+            if !self.new.has(at) {
+                return false;
+            }
+            match former.instant_after(at) {
+                Ok(Some(next)) if next <= last.scheduled_at => at = next,
+                ended => return ended.is_ok(),
+            }
+        }
     }
 
     /// The last occurrence of the former definition before `last`.
@@ -207,6 +230,19 @@ mod tests {
     fn all_keep_their_places_if_both_definitions_have_them() {
         let replan = plan(6, None, Some("* * * * *"), "*/1 * * * *");
         assert_eq!((replan.then, replan.not_run), (Some(next(6)), None));
+    }
+
+    #[test]
+    fn all_keep_their_places_if_the_new_definition_has_them_and_catches_up_on_all() {
+        let all = |text: &str, limit| spec(text).catch_up(CatchUp::All { limit });
+        let change = |former: &str, new: &JobSpec| change(6, None, Some(&spec(former)), new, false);
+        let replan = change("*/2 * * * *", &all("* * * * *", 3));
+        assert_eq!((replan.then, replan.not_run), (Some(next(6)), None));
+        // Too many of them, too few of the new schedule, another policy.
+        for new in [all("* * * * *", 2), all("*/10 * * * *", 1_000), spec("* * * * *")] {
+            let replan = change("*/2 * * * *", &new);
+            assert_eq!((replan.then, replan.not_run), (Some(next(10)), missed(6, 8, 2)));
+        }
     }
 
     #[test]
