@@ -55,7 +55,7 @@ async fn one(store: &str, nodes: usize, count: u64, way: &str) {
         "redis" => {
             let url = std::env::var("ALLORA_TEST_REDIS_URL").unwrap();
             server::redis::clear(&url, PREFIX).await;
-            let open = async || Redis::builder().prefix(PREFIX).connect(&url).await.unwrap();
+            let open = async || Redis::builder().prefix(PREFIX).connect(&*url).await.unwrap();
             either((store, way), count, open, nodes).await;
             server::redis::clear(&url, PREFIX).await;
         }
