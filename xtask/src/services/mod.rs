@@ -127,8 +127,9 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for (_, mut guard, pipe) in self.guards.drain(..) {
-            drop(pipe);
+        // All at once: PostgreSQL waits for the connections of the pooler before it.
+        let ending: Vec<Child> = self.guards.drain(..).map(|(_, guard, _pipe)| guard).collect();
+        for mut guard in ending {
             // An error leaves nothing to do.
             let _ = guard.wait();
         }
