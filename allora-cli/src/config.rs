@@ -74,7 +74,7 @@ pub(crate) fn command_options(
     let (place, mut section) = match section(file, name) {
         Ok(Some(section)) => section,
         Ok(None) => return Ok(CommandOptions::default()),
-        // Nobody asked for this file. A command that opens a store reports what is wrong with it.
+        // No option names this file. A command that opens a store reports its errors.
         Err(_) if file.is_none() && name.is_none() => return Ok(CommandOptions::default()),
         Err(failure) => return Err(failure),
     };

@@ -24,8 +24,8 @@ use std::{
     time::Duration,
 };
 
-/// Reconciles the stored schedules with a file: adds, changes and removes; prints each change, and
-/// how many of each there are.
+/// Reconciles the stored schedules with a file: adds, changes and removes. Prints each change, and
+/// the number of changes of each sort.
 ///
 /// An equal schedule keeps its next time, its counters and its pause.
 #[derive(Debug, Args)]

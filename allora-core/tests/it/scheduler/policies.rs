@@ -55,7 +55,7 @@ fn what_a_calendar_excludes_is_recorded_once_as_a_range() {
         assert_eq!(lab.story("job"), story);
         let entry = &lab.past("job")[1];
         assert_eq!(entry.reason, Some(NotRunReason::Calendar));
-        // What the history has is no part of the record.
+        // Excluded occurrences are in the history, and in no counter of the record.
         assert_eq!((lab.state("job").counters.started, lab.state("job").counters.skipped), (3, 0));
     }
     // A stored schedule, which the store finds and claims itself.

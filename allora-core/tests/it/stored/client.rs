@@ -202,7 +202,7 @@ fn the_first_stored_schedules_by_due_time_are_read_without_the_others() {
     let (listed, reads) = first(stored.kind("sms"), 20);
     let sms: Vec<JobState> = all.iter().filter(|state| state.kind == "sms").cloned().collect();
     assert_eq!((&listed[..], reads), (&sms[..20], 40));
-    // What the index lacks comes last, and is not left out.
+    // A schedule that is not in the index comes last, and is not left out.
     lab.sim.block_on(client.pause(&all[0].name, "")).unwrap();
     let (listed, _) = first(stored, 300);
     assert_eq!((listed.len(), &listed[299].name), (300, &all[0].name));
