@@ -45,22 +45,25 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
-    /// Measures for a while, from a full second on, with the first seconds left out.
+    /// Measures whole periods, from half a second before an instant, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
         // A million jobs are registered in some seconds, which are not what is measured.
         let warm_up = if self.probe.jobs > 100_000 { 15 } else { 2 };
         tokio::time::sleep(Duration::from_secs(warm_up)).await;
-        let into = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
-        // Between two instants: half a second before the next.
-        tokio::time::sleep(Duration::from_nanos(u64::from((1_500_000_000 - into) % 1_000_000_000)))
-            .await;
+        let half = Duration::from_millis(500);
+        let begin = self.probe.load.next_begin();
+        let wait = begin.duration_since(SystemTime::now()).unwrap_or_default();
+        let wait = wait
+            .checked_sub(half)
+            .unwrap_or(wait + Duration::from_secs(self.probe.load.grid()) - half);
+        tokio::time::sleep(wait).await;
         LATE.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
         let (cpu_before, measured) = (cpu(), measured());
         tokio::time::sleep(measured).await;
         let cpu = (cpu() - cpu_before).as_secs_f64() / measured.as_secs_f64();
         let late: Vec<u32> = LATE.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let Probe { load, jobs, memory: before, .. } = self.probe;
-        let expected = if load == Load::Idle { 0 } else { jobs as u64 * measured.as_secs() };
+        let expected = jobs as u64 * (measured.as_secs() / load.period().as_secs());
         let per_job = memory().saturating_sub(before) / jobs as u64;
         Figures { expected, late, cpu, per_job, added: self.added }
     }

@@ -38,16 +38,10 @@ fn block_on(measured: impl Future<Output = Figures>) -> Figures {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(measured)
 }
 
-/// The next full second.
-fn full_second() -> SystemTime {
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    SystemTime::UNIX_EPOCH + Duration::from_secs(now + 1)
-}
-
 /// The least that a scheduler in memory does: a heap of times, a sleep, a spawn.
 async fn bare(load: Load, jobs: usize) -> Figures {
     let probe = Probe::before_adding(load, jobs);
-    let first = full_second() + if load == Load::Idle { load.period() } else { Duration::ZERO };
+    let first = load.next_begin() + if load == Load::Idle { load.period() } else { Duration::ZERO };
     let mut heap: BinaryHeap<Reverse<(SystemTime, usize)>> =
         (0..jobs).map(|n| Reverse((first + load.phase(n, jobs), n))).collect();
     let measuring = probe.added();
@@ -70,7 +64,7 @@ async fn bare(load: Load, jobs: usize) -> Figures {
 
 async fn allora(load: Load, jobs: usize) -> Figures {
     let probe = Probe::before_adding(load, jobs);
-    let first = full_second();
+    let first = load.next_begin();
     let mut builder = Scheduler::builder(Memory::new()).concurrency(jobs);
     for n in 0..jobs {
         let start = Time::from(first + load.phase(n, jobs));
@@ -92,7 +86,11 @@ async fn tokio_cron(load: Load, jobs: usize) -> Figures {
     let probe = Probe::before_adding(load, jobs);
     let scheduler = JobScheduler::new().await.unwrap();
     // It knows no phases: all are due at the full second.
-    let expression = if load == Load::Idle { "0 0 0 1 1 *" } else { "* * * * * *" };
+    let expression = match load {
+        Load::Idle => "0 0 0 1 1 *",
+        Load::AtOnce => "*/4 * * * * *",
+        Load::Spread => "* * * * * *",
+    };
     for _ in 0..jobs {
         let job = Job::new(expression, |_, _| {
             let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();

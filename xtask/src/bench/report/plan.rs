@@ -51,8 +51,8 @@ impl Size {
 
     pub(super) fn seconds_of_timers(self) -> u64 {
         match self {
-            Size::Quick => 3,
-            Size::Full => 10,
+            Size::Quick => 4,
+            Size::Full => 12,
         }
     }
 }

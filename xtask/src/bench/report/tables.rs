@@ -211,7 +211,7 @@ fn timers(facts: &Facts, figures: &Figures) -> String {
         SCHEDULERS.map(|scheduler| {
             let key = timer_key(facts, scheduler, load, jobs);
             let figure = |name: &str| figures.median(&key, name);
-            let due = if load == "idle" { "once a year" } else { "every second, at one instant" };
+            let due = if load == "idle" { "once a year" } else { "every 4 s, at one instant" };
             vec![
                 number(jobs as f64),
                 due.to_owned(),
