@@ -173,7 +173,8 @@ impl Client {
     }
 }
 
-async fn reply(
+/// Runs a statement of claims or completions on this connection.
+pub(crate) async fn reply(
     conn: &mut dyn Conn,
     statement: &SingleStatement,
 ) -> sqlx::Result<SingleStatementReply> {

@@ -10,6 +10,7 @@ mod client;
 mod connect;
 mod dialect;
 mod driver;
+mod due_claims;
 mod encoding;
 mod error;
 mod fast_path;

@@ -2,16 +2,13 @@
 
 use crate::{
     client::{Client, ReadRows, decides, retry},
-    dialect::{DueRange, KINDS, single_statement::RequestContext},
+    dialect::{DueRange, KINDS},
     driver::Value,
     encoding::{StoredRow, history_entry},
 };
 use allora_core::{
-    Error, ErrorKind, Result, Time,
-    backend::{
-        Batch, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, JobState,
-        Page, TimeSource,
-    },
+    Result, Time,
+    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
     record::{MAX_DATA, Record},
     time::from_millis,
 };
@@ -78,55 +75,6 @@ impl Client {
         Ok(Due::new(decides(time, clock), found.collect(), next_due))
     }
 
-    /// `true` if one statement finds and claims. The history is written in one step with the record.
-    pub(crate) fn claims_due(&self) -> bool {
-        self.history_limit == 0 && self.dialect.flavour.claims_due()
-    }
-
-    /// Finds what is due and claims it; or finds what the same query has claimed.
-    pub(crate) async fn claim_due(
-        &self,
-        query: ClaimDue<'_>,
-        time: TimeSource,
-    ) -> Result<ClaimedDue> {
-        const OP: &str = "claim_due";
-        let unsupported =
-            || Error::new(ErrorKind::Unsupported, "this database cannot find and claim").op(OP);
-        let context = RequestContext::of(&Batch::new(query.node, time, &[]));
-        let claims = context.filter(|_| query.limit > 0 && !query.kinds.is_empty());
-        let read = match claims {
-            _ if !self.claims_due() => return Err(unsupported()),
-            _ if query.is_repeated => {
-                let claim_id = query.claim_id.to_be_bytes();
-                let flavour = &self.dialect.flavour;
-                let statement = flavour.claimed_by(&self.dialect, query.kinds, claim_id);
-                self.read(OP, statement.ok_or_else(unsupported)?).await?
-            }
-            Some(context) => {
-                let statement = self.dialect.flavour.claim_due(&self.dialect, &context, &query);
-                self.read(OP, statement.ok_or_else(unsupported)?).await?
-            }
-            None => return Ok(ClaimedDue::new(self.now(OP, time).await?, Vec::new())),
-        };
-        let now = decides(time, read.clock);
-        self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
-        let mut claimed = Vec::with_capacity(read.rows.len());
-        let mut large = Vec::new();
-        for row in read.rows {
-            match row.record {
-                Ok(record) => claimed.extend(claimed_of(&row.name, &record, query.claim_id)),
-                // It has much data, or is unreadable.
-                Err(_) => large.push(row.name),
-            }
-        }
-        for name in large {
-            let loaded = self.read(OP, self.dialect.load(&[&name])).await?.rows.pop();
-            let record = loaded.and_then(|row| row.record.ok());
-            claimed.extend(record.and_then(|record| claimed_of(&name, &record, query.claim_id)));
-        }
-        Ok(ClaimedDue::new(now, claimed))
-    }
-
     /// The rows of a range. A claim leaves the row in its place in the index, so that leased rows may
     /// be before others; with too many of them, more rows are read.
     async fn find_in(&self, op: &'static str, mut range: DueRange<'_>) -> Result<ReadRows> {
@@ -185,14 +133,6 @@ impl Client {
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())
     }
-}
-
-/// The record with the claim of this id.
-fn claimed_of(name: &str, record: &Record, claim_id: u128) -> Option<(JobState, Claimed)> {
-    let lease = record.claimed_by(claim_id)?;
-    let occurrence = lease.occurrence.clone();
-    let claimed = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
-    Some((record.state(name), claimed))
 }
 
 /// `true` if the row is wanted no later than what is left out.

@@ -40,6 +40,10 @@ pub(crate) trait Flavour: Send + Sync {
     fn clock(&self) -> &'static str;
     /// Locks the rows of a `SELECT` of one table; empty where the whole database is locked anyway.
     fn for_update(&self) -> &'static str;
+    /// The same for the rows that no other transaction has locked.
+    fn for_update_of_free_rows(&self) -> &'static str {
+        self.for_update()
+    }
     /// The tail of an `INSERT` that replaces these columns where the key exists.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
     /// Text that deletes the rows of a condition with an order and a limit.
@@ -121,23 +125,14 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
-    /// True if [`claim_due`](Self::claim_due) is a statement.
-    fn claims_due(&self) -> bool {
-        false
-    }
     /// One statement that finds and claims what is due, and returns the records after that; `None`
-    /// where there is none.
+    /// where it takes a transaction.
     fn claim_due(
         &self,
         _: &Dialect,
         _: &RequestContext<'_>,
         _: &ClaimDue<'_>,
     ) -> Option<Statement> {
-        None
-    }
-    /// One statement that reads the records that a query has claimed under this id; `None` where no
-    /// statement claims.
-    fn claimed_by(&self, _: &Dialect, _kinds: &[&str], _claim_id: [u8; 16]) -> Option<Statement> {
         None
     }
     /// One statement for many completions and extensions of the commonest shape.

@@ -43,6 +43,11 @@ impl Flavour for MySqlFlavour {
         " FOR UPDATE"
     }
 
+    /// MySQL has it from 8.0.1, MariaDB from 10.6. Each takes the other's for a comment.
+    fn for_update_of_free_rows(&self) -> &'static str {
+        " FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */"
+    }
+
     fn or_replace(&self, _: &str, columns: &[&str]) -> String {
         let set: Vec<String> = columns.iter().map(|c| format!("{c} = VALUES({c})")).collect();
         format!(" ON DUPLICATE KEY UPDATE {}", set.join(", "))

@@ -229,10 +229,6 @@ impl Flavour for PostgresFlavour {
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
     }
 
-    fn claims_due(&self) -> bool {
-        true
-    }
-
     /// Rows that another statement has locked are left to it, so that nodes do not wait for each other.
     /// Each kind is a range of the index, read in its order. The other conditions are one expression
     /// that the planner expects to be true often: otherwise, without statistics, it would read the
@@ -271,20 +267,11 @@ impl Flavour for PostgresFlavour {
                    OR COALESCE(c.request_now, {clock}) <= {not_after}::BIGINT) \
                RETURNING s.*)",
             first = i64::MIN,
-            condition = due_claim::condition(self),
+            condition = due_claim::condition(self, &format!("{NOW} / 1000")),
             set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
             clock = self.clock(),
         );
         Some(dialect.updated(&common, args))
-    }
-
-    fn claimed_by(
-        &self,
-        dialect: &Dialect,
-        kinds: &[&str],
-        claim_id: [u8; 16],
-    ) -> Option<Statement> {
-        Some(dialect.claimed_by(kinds, claim_id))
     }
 
     fn completions(

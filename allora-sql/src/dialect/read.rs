@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use super::{Dialect, Keys, names, shape};
+use super::{Dialect, Keys, names, shape, single_statement::due_claim};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DELETED, HISTORY, JOB, LONGEST, RARE, STATE},
@@ -28,7 +28,6 @@ static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]]
 static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
 /// The most bytes of data that are read with each of many claimed records. More are read after that.
-#[cfg(feature = "postgres")]
 const LITTLE_DATA: usize = 16 << 10;
 
 /// The most kinds that one statement returns: MySQL allows a thousand steps of a recursion.
@@ -220,17 +219,58 @@ impl Dialect {
 
     /// The records of these kinds that a query has claimed under this id. A claim leaves the row in its
     /// place in the index.
-    #[cfg(feature = "postgres")]
     pub(crate) fn claimed_by(&self, kinds: &[&str], claim_id: [u8; 16]) -> Statement {
-        let kinds = kinds.iter().map(|kind| Some(kind.as_bytes().to_vec())).collect();
-        let args = vec![Value::Blobs(kinds), Value::bytes(claim_id)];
+        let kinds: Vec<&[u8]> = kinds.iter().map(|kind| kind.as_bytes()).collect();
+        let (is_kind, mut args) = self.flavour.is_any("s.kind", Keys::Names(&kinds), 1);
+        args.push(Value::bytes(claim_id));
+        let mut claim = String::new();
+        self.flavour.placeholder(&mut claim, args.len());
         let keys = format!(
-            "SELECT s.id FROM unnest($1) AS k (kind) JOIN {}_state s ON s.kind = k.kind \
-             WHERE s.index_at IS NOT NULL AND s.lease_claim_id = $2",
+            "SELECT s.id FROM {}_state s WHERE {is_kind} AND s.index_at IS NOT NULL \
+             AND s.lease_claim_id = {claim}",
             self.prefix
         );
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
         let text = self.records(&beside, &keys, "1 = 1", Dead::LeftOut, "");
+        Statement::new(text, args, &LISTED_SHAPE)
+    }
+
+    /// Locks the rows of this kind that may be claimed without a plan, as many as are needed, and reads
+    /// what a claim of each needs: key, fence, occurrence, length of the lease, place in the index.
+    pub(crate) fn claimable(&self, kind: &str, now_ms: i64, limit: usize) -> Statement {
+        let mut args = Vec::new();
+        let mut bind = |value: Value| {
+            args.push(value);
+            let mut placeholder = String::new();
+            self.flavour.placeholder(&mut placeholder, args.len());
+            placeholder
+        };
+        // In the order of the text, because not every database numbers its placeholders.
+        let (kind, until) = (bind(Value::bytes(kind)), bind(Value::int(now_ms)));
+        let condition = due_claim::condition(&*self.flavour, &bind(Value::int(now_ms)));
+        let limit = bind(Value::int(i64::try_from(limit).unwrap_or(i64::MAX)));
+        let text = format!(
+            "SELECT s.id, s.fence, s.cursor_scheduled_at, s.due_lease, s.index_at \
+             FROM {}_state s WHERE s.kind = {kind} AND s.index_at <= {until} AND {condition} \
+             ORDER BY s.index_at, s.id LIMIT {limit}{}",
+            self.prefix,
+            self.flavour.for_update_of_free_rows(),
+        );
+        Statement::new(text, args, b"iiiii")
+    }
+
+    /// Reads these records with little data, and the clock.
+    pub(crate) fn claimed(&self, ids: &[i64]) -> Statement {
+        let (is_id, args) = self.flavour.is_any("j.id", Keys::Ids(ids), 1);
+        let text = format!(
+            "SELECT c.db_now, {columns}, {data} FROM (SELECT {clock} AS db_now) c \
+             LEFT JOIN {p}_job j ON {is_id} {states}",
+            columns = self.columns(Dead::LeftOut),
+            data = self.data_up_to(LITTLE_DATA),
+            clock = self.flavour.clock(),
+            p = self.prefix,
+            states = self.states(),
+        );
         Statement::new(text, args, &LISTED_SHAPE)
     }
 

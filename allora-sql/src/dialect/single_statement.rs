@@ -226,6 +226,19 @@ impl SimpleClaim {
     /// The clock, and the claimed occurrence.
     pub(super) const SHAPE: &'static [u8] = b"iiiiii";
 
+    /// The claim of a head without a plan: of the row with this key and fence, whose lease has this
+    /// many milliseconds. `not_after` is in microseconds.
+    pub(crate) fn due(
+        (id, fence): (i64, i64),
+        expected: i64,
+        lease: i64,
+        claim_id: [u8; 16],
+        not_after: Option<i64>,
+    ) -> Self {
+        let duration = lease.saturating_mul(1_000);
+        Self { id, claim_id, fence, expected, then: None, not_after, duration, on_expiry: 1 }
+    }
+
     /// The claim of an operation on the job with this key, if it has this shape.
     pub(crate) fn of(operation: &Operation<'_>, id: i64) -> Option<Self> {
         let Action::Claim(claim) = &operation.action else { return None };
@@ -264,11 +277,13 @@ impl SimpleClaim {
 }
 
 /// Claims of heads without a plan: the claims of the commonest shape that need nothing but the row.
-#[cfg(feature = "postgres")]
 pub(super) mod due_claim {
-    use super::{Flavour, NEAR_END, NOW, starts, until};
+    use super::{Flavour, NEAR_END, starts};
+    #[cfg(feature = "postgres")]
+    use super::{NOW, until};
 
     /// The assignments, as those of the same [`SimpleClaim`](super::SimpleClaim).
+    #[cfg(feature = "postgres")]
     pub(in super::super) fn set(flavour: &dyn Flavour, claim_id: &str) -> String {
         let until = until(flavour, "s.due_lease * 1000");
         let fence = flavour.greatest("s.fence + 1", NOW);
@@ -283,15 +298,14 @@ pub(super) mod due_claim {
         )
     }
 
-    /// The condition under which they are made.
-    pub(in super::super) fn condition(flavour: &dyn Flavour) -> String {
+    /// The condition under which they are made at this time, in milliseconds.
+    pub(in super::super) fn condition(flavour: &dyn Flavour, now_ms: &str) -> String {
         format!(
             "s.due_lease IS NOT NULL AND s.lease_fence IS NULL AND s.rare < 2 \
              AND {open} AND s.fence < {NEAR_END} AND s.version < {NEAR_END} \
-             AND s.started < {NEAR_END} AND {due} <= {NOW} {over} 1000",
+             AND s.started < {NEAR_END} AND {due} <= {now_ms}",
             open = starts("s.cursor_scheduled_at"),
             due = flavour.greatest("s.cursor_due_at", "s.cursor_scheduled_at"),
-            over = flavour.whole_division(),
         )
     }
 }
