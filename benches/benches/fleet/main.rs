@@ -2,8 +2,8 @@
 //! processor time per occurrence of the server and of this process.
 //!
 //! `cargo bench -p allora-benches --bench fleet -- postgres 7000 5` measures a burst of 7,000 with one
-//! node and with four, five times in turn. The store is `postgres`, `redis` or `memory`; the server is
-//! that of `ALLORA_TEST_POSTGRES_URL` or `ALLORA_TEST_REDIS_URL`. `ALLORA_BENCH_SERVER_PID` is the id
+//! node and with four, five times in turn. The store is `postgres`, `mysql`, `sqlite`, `redis` or
+//! `memory`; the server is that of `ALLORA_TEST_POSTGRES_URL` and the like. `ALLORA_BENCH_SERVER_PID` is the id
 //! of the server's first process, without which its processor time is not shown. The rate is that of
 //! acknowledged work: until the last completion. Queries that claim are measured in turn with searches
 //! and claims by operations; a fourth argument `query` or `operations` selects one of them.
@@ -45,8 +45,15 @@ async fn one(store: &str, nodes: usize, count: u64, way: &str) {
             let memory = Memory::new();
             either((store, way), count, async || memory.clone(), nodes).await;
         }
-        "postgres" => {
-            let url = std::env::var("ALLORA_TEST_POSTGRES_URL").unwrap();
+        "sqlite" => {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}", folder.path().join("bench.db").display());
+            let open = async || Sql::builder().prefix(PREFIX).connect(&url).await.unwrap();
+            either((store, way), count, open, nodes).await;
+        }
+        "postgres" | "mysql" => {
+            let variable = format!("ALLORA_TEST_{}_URL", store.to_uppercase());
+            let url = std::env::var(variable).unwrap();
             server::sql::clear(&url, PREFIX).await;
             let open = async || Sql::builder().prefix(PREFIX).connect(&url).await.unwrap();
             either((store, way), count, open, nodes).await;
