@@ -8,7 +8,7 @@ use crate::{
 };
 use allora_core::{Error, ErrorKind, Result};
 use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use futures::{FutureExt, TryFutureExt, TryStreamExt, stream::FuturesOrdered};
+use futures::{FutureExt, TryFutureExt, TryStreamExt, future::BoxFuture, stream::FuturesOrdered};
 use std::{
     sync::{
         Arc,
@@ -50,30 +50,55 @@ struct Member {
     endpoint: String,
     /// `None` for a client of the user's, which cannot be opened again.
     options: Option<ConnectOptions>,
-    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    /// The time within which a new connection must have its first reply.
+    connect_timeout: Duration,
+    link: tokio::sync::Mutex<Link>,
     /// The number of renewed logins.
     logins: AtomicUsize,
     /// Held during a login, so that concurrent calls log in once.
     login: tokio::sync::Mutex<()>,
 }
 
+/// The connection to a member, and the attempt to get a new one.
+#[derive(Default)]
+struct Link {
+    open: Option<Arc<Connection>>,
+    /// It outlasts the call that began it, so that a login may take longer than a call.
+    attempt: Option<Attempt>,
+}
+
+/// An attempt to connect.
+struct Attempt {
+    begun: Instant,
+    connecting: BoxFuture<'static, Result<etcd_client::Client, etcd_client::Error>>,
+}
+
 /// The connection to a member.
 pub(crate) struct Connection {
     pub(crate) client: etcd_client::Client,
+    begun: Instant,
+    /// The age at which it must have had a reply.
+    connect_timeout: Duration,
     /// The number of replies to calls.
     replies: AtomicUsize,
     is_silent: AtomicBool,
 }
 
 impl Connection {
-    fn new(client: etcd_client::Client) -> Arc<Self> {
-        Arc::new(Self { client, replies: AtomicUsize::new(0), is_silent: AtomicBool::new(false) })
+    fn new(client: etcd_client::Client, connect_timeout: Duration) -> Arc<Self> {
+        let (replies, is_silent) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { client, begun: monotonic_now(), connect_timeout, replies, is_silent })
     }
 
     /// True if a call has timed out and nothing has come back during the call: the connection may be
-    /// lost without an error, and is replaced.
+    /// lost without an error, and is replaced. A new connection has the time of connecting.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// True while the connection may still be opening.
+    fn is_new(&self) -> bool {
+        self.replies.load(Ordering::Relaxed) == 0 && is_within(self.begun, self.connect_timeout)
     }
 }
 
@@ -102,7 +127,7 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let is_same = self.connection.replies.load(Ordering::Relaxed) == self.replies;
         let silence = monotonic_now().saturating_duration_since(self.since);
-        if is_same && silence >= self.patience {
+        if is_same && silence >= self.patience && !self.connection.is_new() {
             self.connection.is_silent.store(true, Ordering::Relaxed);
         }
     }
@@ -116,6 +141,12 @@ pub(crate) enum Endpoints {
     Client(Box<etcd_client::Client>),
 }
 
+/// The deadlines of a client.
+pub(crate) struct Timeouts {
+    pub(crate) call: Duration,
+    pub(crate) connect: Duration,
+}
+
 impl Client {
     /// A client on a thread of its own, or on the given runtime.
     ///
@@ -124,21 +155,27 @@ impl Client {
     /// call.
     pub(crate) fn new(
         endpoints: Endpoints,
-        timeout: Duration,
+        timeouts: Timeouts,
         max_operations: usize,
         handle: Option<Handle>,
     ) -> Result<Self> {
         let list = match endpoints {
             Endpoints::Addresses(addresses, options) => addresses
                 .into_iter()
-                .map(|endpoint| Member::new(endpoint, Some((*options).clone()), None))
+                .map(|endpoint| {
+                    let options = Some((*options).clone());
+                    Member::new(endpoint, options, timeouts.connect, Link::default())
+                })
                 .collect(),
             Endpoints::Client(client) => {
                 let endpoint = "the given client".into();
-                vec![Member::new(endpoint, None, Some(Connection::new(*client)))]
+                let open = Some(Connection::new(*client, timeouts.connect));
+                let link = Link { open, attempt: None };
+                vec![Member::new(endpoint, None, timeouts.connect, link)]
             }
         };
-        let members = Arc::new(Members { list, active: AtomicUsize::new(0), timeout });
+        let members =
+            Arc::new(Members { list, active: AtomicUsize::new(0), timeout: timeouts.call });
         let (handle, thread) = match handle {
             Some(handle) => (handle, None),
             None => own_thread().map(|(handle, stop)| (handle, Some(stop)))?,
@@ -316,11 +353,11 @@ impl Member {
     fn new(
         endpoint: String,
         options: Option<ConnectOptions>,
-        connection: Option<Arc<Connection>>,
+        connect_timeout: Duration,
+        link: Link,
     ) -> Self {
-        let (connection, login) =
-            (tokio::sync::Mutex::new(connection), tokio::sync::Mutex::default());
-        Self { endpoint, options, connection, logins: AtomicUsize::new(0), login }
+        let (link, login) = (tokio::sync::Mutex::new(link), tokio::sync::Mutex::default());
+        Self { endpoint, options, connect_timeout, link, logins: AtomicUsize::new(0), login }
     }
 
     /// Sends a request; again after a new login if the token is not valid any more. A token ends by
@@ -367,15 +404,31 @@ impl Member {
 
     /// The connection; a new one if there is none or it is silent.
     async fn connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
-        let mut connection = self.connection.lock().await;
-        if let Some(open) = &*connection
+        let mut link = self.link.lock().await;
+        let Link { open, attempt } = &mut *link;
+        if let Some(open) = open
             && (!open.is_silent() || self.options.is_none())
         {
             return Ok(open.clone());
         }
-        let client = etcd_client::Client::connect([&self.endpoint], self.options.clone()).await?;
-        Ok(connection.insert(Connection::new(client)).clone())
+        attempt.take_if(|attempt| !is_within(attempt.begun, self.connect_timeout));
+        let connecting = &mut attempt.get_or_insert_with(|| self.attempt()).connecting;
+        // A call that is dropped here leaves the attempt to the next one.
+        let connected = connecting.await;
+        *attempt = None;
+        Ok(open.insert(Connection::new(connected?, self.connect_timeout)).clone())
     }
+
+    fn attempt(&self) -> Attempt {
+        let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
+        let connecting = async { etcd_client::Client::connect([endpoint], options).await };
+        Attempt { begun: monotonic_now(), connecting: connecting.boxed() }
+    }
+}
+
+/// True until so much time has passed.
+fn is_within(begun: Instant, limit: Duration) -> bool {
+    monotonic_now().saturating_duration_since(begun) < limit
 }
 
 /// Exchanges of one request that run at the same time: each waits for the members' disks. The next

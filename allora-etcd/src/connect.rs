@@ -1,7 +1,7 @@
 //! Opening a store: by the members' addresses, with a builder, or over an existing client.
 
 use crate::{
-    client::{Client, Endpoints, gets, kv},
+    client::{Client, Endpoints, Timeouts, gets, kv},
     error::unexpected_response,
     store::{Etcd, Store},
 };
@@ -149,7 +149,8 @@ impl Builder {
         self
     }
 
-    /// The deadline of connecting. Default: 5 s. Range: 50 ms to 10 min.
+    /// The deadline of connecting, TLS and the login included. A connection that takes longer than a
+    /// call is there for a later one. Default: 5 s. Range: 50 ms to 10 min.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -198,7 +199,7 @@ impl Builder {
         check_endpoints(&endpoints, self.tls.is_some())?;
         let mut options = ConnectOptions::new()
             .with_require_leader(true)
-            .with_connect_timeout(self.connect_timeout.min(self.timeout))
+            .with_connect_timeout(self.connect_timeout)
             // Members reject pings that come more often than every five seconds. A call that times out
             // closes a silent connection sooner.
             .with_keep_alive(Duration::from_secs(10), Duration::from_secs(3))
@@ -227,7 +228,8 @@ impl Builder {
     }
 
     async fn open(self, endpoints: Endpoints) -> Result<Etcd> {
-        let client = Client::new(endpoints, self.timeout, self.operations, self.handle)?;
+        let timeouts = Timeouts { call: self.timeout, connect: self.connect_timeout };
+        let client = Client::new(endpoints, timeouts, self.operations, self.handle)?;
         let store = Store::new(client, self.prefix, self.history);
         store.check_version(self.connect_timeout).await.map_err(|error| {
             let all: Vec<&str> = store.client.endpoints().collect();

@@ -4,6 +4,7 @@ use crate::{
     faults::members::{Members, Papers},
     stores::{Single, members, patient, pause, runtime},
 };
+use allora_conformance::faults::Proxy;
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{Action, Batch, NewSchedule, Operation, Reply, TimeSource},
@@ -168,6 +169,36 @@ fn a_certificate_that_is_not_trusted_is_refused() {
         let Some(urls) = members::<Single>() else { return };
         let (kind, said) = unreachable(Etcd::builder(), &urls[0].replace("http", "https")).await;
         assert_eq!(kind, ErrorKind::Unavailable, "TLS to plain text: {said}");
+    });
+}
+
+/// With a login, and without one, where the first call opens the connection.
+#[test]
+fn a_connection_that_takes_longer_than_a_call_is_there_for_a_later_one() {
+    runtime().block_on(async {
+        for has_login in [false, true] {
+            let Some(members) = Members::start(1, &[]).await else { return };
+            let mut builder = Etcd::builder().prefix("mine").timeout(Duration::from_millis(500));
+            if has_login {
+                require_login(&members).await;
+                builder = builder.login("jobs", SENTINEL);
+            }
+            let server = format!("127.0.0.1:{}", members.port(0));
+            let proxy = Proxy::new(server, Proxy::NEVER).unwrap();
+            let patience = Duration::from_secs(30);
+            let builder = builder.connect_timeout(patience);
+            let store = builder.connect([format!("http://127.0.0.1:{}", proxy.port())]).await;
+            let store = store.unwrap();
+            works(&store).await;
+            proxy.delay_first(Duration::from_millis(1_500));
+            proxy.fall_silent();
+            let mut calls = 0;
+            while let Err(error) = apply(&store, "job", Action::Read).await {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                calls += 1;
+                assert!(calls < 60, "with a login: {has_login}; {calls} calls");
+            }
+        }
     });
 }
 
