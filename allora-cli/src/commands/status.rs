@@ -1,6 +1,6 @@
 //! `allora status`: the daemons and the jobs of a store on one page.
 
-use super::history::past;
+use super::{history::past, state::OVERDUE};
 use crate::{
     clock,
     declared::Declared,
@@ -41,9 +41,6 @@ pub(crate) struct Status {
 
 /// The shortest time between two looks, which read the whole list.
 const SHORTEST: Duration = Duration::from_millis(200);
-
-/// The time for which an occurrence is due, without a lease, until it is overdue.
-const OVERDUE: TimeDelta = TimeDelta::minutes(1);
 
 /// The number of history entries among which the last lost run is looked for.
 const LOOKED_AT: usize = 1_000;
@@ -147,7 +144,8 @@ impl Page {
             lines.push(line);
         }
         for (what, count, example) in &self.counts {
-            let example = example.as_ref().map(|name| format!(", as {name}")).unwrap_or_default();
+            let example =
+                example.as_ref().map(|name| format!(", such as {name}")).unwrap_or_default();
             lines.push(format!("{what:<11}{count}{example}"));
         }
         lines.push(match &self.last_lost {
