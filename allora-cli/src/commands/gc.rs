@@ -4,7 +4,7 @@ use crate::{
     clock,
     declared::{Declared, written_at},
     failure::{Failure, Outcome},
-    output::counted,
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::duration,
@@ -69,10 +69,10 @@ impl Gc {
         })?;
         let mut out = io::stdout().lock();
         for name in &removed {
-            writeln!(out, "{name}")?;
+            writeln!(out, "{}", on_one_line(name))?;
         }
         let verb = if self.dry_run { "orphaned" } else { "removed" };
-        writeln!(out, "{} {verb}", counted(removed.len(), "record"))?;
+        writeln!(out, "{} {verb}.", counted(removed.len(), "record"))?;
         Ok(out.flush()?)
     }
 }
