@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failed for good,
-/// paused, unreadable, orphaned, and the last lost run.
+/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failing (the last
+/// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last lost run.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -104,6 +104,7 @@ async fn page(session: &Session) -> Outcome<Page> {
         count("running", &|state| Condition::Running.holds(state)),
         count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
         count("overdue", &|state| due(state, OVERDUE)),
+        count("failing", &|state| state.last.as_ref().is_some_and(|last| !last.error().is_empty())),
         count("dead", &|state| Condition::Dead.holds(state)),
         count("paused", &|state| Condition::Paused.holds(state)),
         count("unreadable", &|state| Condition::Broken.holds(state)),

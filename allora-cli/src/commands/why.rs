@@ -96,9 +96,13 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
     if !state.dead.is_empty() {
         let letters = counted(state.dead.len(), "dead letter");
         reasons.push(format!(
-            "it has {letters}, which are not tried again; `allora show {name}` lists \
-             them, `allora rerun {name} TIME` runs one"
+            "it has {letters}, to be run again by an operator alone; `allora show {name}` lists them, \
+             `allora rerun {name} TIME` runs one"
         ));
+    }
+    if let Some(outcome) = state.last.as_ref().filter(|outcome| !outcome.error().is_empty()) {
+        let (word, error) = (outcome.word(), outcome.error());
+        reasons.push(format!("its last run ended as {word}: {error}; `allora logs {name}` shows more"));
     }
     reasons.push(match (state.due_at, state.cursor) {
         (Some(due), _) if due > now && state.attempts > 0 => {

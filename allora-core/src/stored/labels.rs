@@ -98,7 +98,7 @@ impl FromStr for LabelSelector {
                 return wrong("a label is missing".into());
             }
             if !is_selectable(label) {
-                return wrong(format!("the label {label:?} has a character of !@,"));
+                return wrong(format!("the label {label:?} has one of the characters ! @ ,"));
             }
             check_name(label)?;
             set.insert(label);
