@@ -74,7 +74,9 @@ impl Gc {
         let verb = if self.dry_run { "orphaned" } else { "removed" };
         let young = match young {
             0 => String::new(),
-            _ => format!("; {} stay, used within the last {older_than:?}", counted(young, "orphan")),
+            _ => {
+                format!("; {} stay, used within the last {older_than:?}", counted(young, "orphan"))
+            }
         };
         writeln!(out, "{} {verb}{young}.", counted(removed.len(), "record"))?;
         Ok(out.flush()?)

@@ -59,13 +59,13 @@ pub(crate) struct List {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// What is due first comes first.
+    /// The first that is due comes first.
     Next,
     /// By name.
     Name,
     /// By state, in the order of the list below.
     State,
-    /// What was started last comes first.
+    /// The last that was started comes first.
     Last,
 }
 

@@ -102,7 +102,9 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
     }
     if let Some(outcome) = state.last.as_ref().filter(|outcome| !outcome.error().is_empty()) {
         let (word, error) = (outcome.word(), outcome.error());
-        reasons.push(format!("its last run ended as {word}: {error}; `allora logs {name}` shows more"));
+        reasons.push(format!(
+            "its last run ended as {word}: {error}; `allora logs {name}` shows more"
+        ));
     }
     reasons.push(match (state.due_at, state.cursor) {
         (Some(due), _) if due > now && state.attempts > 0 => {
