@@ -75,7 +75,7 @@ impl Gc {
         let young = match young {
             0 => String::new(),
             _ => {
-                format!("; {} stay, used within the last {older_than:?}", counted(young, "orphan"))
+                format!("; kept {} used within the last {older_than:?}", counted(young, "orphan"))
             }
         };
         writeln!(out, "{} {verb}{young}.", counted(removed.len(), "record"))?;
