@@ -1,8 +1,11 @@
 //! The jobs in code that live nodes have, and the records that none of them has any more.
 
-use crate::{failure::Outcome, session::Session};
-use allora_core::{NodeInfo, Time, backend::JobState, is_internal, stored::Definition};
+use crate::{daemon::kinds, failure::Outcome, output::complain, session::Session};
+use allora_core::{
+    NodeInfo, StoredSchedule, Time, backend::JobState, is_internal, stored::Definition,
+};
 use chrono::DateTime;
+use std::collections::BTreeSet;
 
 /// The jobs and kinds that the live nodes declare.
 pub(crate) struct Declared {
@@ -52,6 +55,21 @@ impl Declared {
     fn is_newer(&self, state: &JobState) -> bool {
         let seen = self.live.iter().map(|node| node.last_seen).min();
         DateTime::from_timestamp_micros(state.generation) >= seen
+    }
+}
+
+/// Warns of the kinds of these schedules that no live node handles. Without a live node, none is known,
+/// and nothing is said.
+pub(crate) async fn warn_of_unhandled<'a>(
+    session: &Session,
+    stored: impl IntoIterator<Item = &'a StoredSchedule>,
+) {
+    // The schedules are stored already: an error here is none of theirs.
+    let Ok(declared) = Declared::read(session).await else { return };
+    let kinds: BTreeSet<&str> = stored.into_iter().map(StoredSchedule::kind).collect();
+    for kind in kinds.into_iter().filter(|kind| declared.is_known() && !declared.handles(kind)) {
+        let remedy = kinds::remedy(kind);
+        complain("warning", &format!("no live node handles the kind {kind:?}; {remedy}"));
     }
 }
 

@@ -9,15 +9,18 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+mod line;
 #[cfg(test)]
 mod table;
+
+pub(crate) use line::log;
 
 /// A change that happened on this node.
 ///
 /// The scheduler passes each event to the closure of
 /// [`Builder::on_event`](crate::Builder::on_event), in the order in which the events happen, and
 /// logs it through `tracing` under the target `allora`; the start and the end of each run under
-/// `allora::run`.
+/// `allora::run`. `Display` writes the same line, without time, level and node.
 ///
 /// # What keeps jobs from running
 /// Each condition has one event when it starts and one when it ends, and between them a line in

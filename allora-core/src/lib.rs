@@ -49,6 +49,6 @@ pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};
 pub use scheduler::{Builder, Handle, Next, Scheduler, Stopped};
-pub use stored::{Pattern, Schedules, StoredSchedule};
+pub use stored::{LabelSelector, Pattern, Schedules, StoredSchedule};
 pub use time::Time;
 pub use trace::with_traceparent;

@@ -1,7 +1,8 @@
 //! The values of the status API as serde objects.
 //!
 //! Fields have the names of the values' own. Times are texts in the form of RFC 3339 with
-//! milliseconds, durations are seconds, claim ids are hexadecimal texts, and reasons are words.
+//! milliseconds. Durations are whole milliseconds, and their fields end in `_ms`. Claim ids are hexadecimal
+//! texts, and reasons are words.
 
 use crate::{
     backend::{
@@ -13,6 +14,7 @@ use crate::{
         KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
     },
     registry::NodeInfo,
+    scheduler::millis,
     stored::{DataRepr, Pattern, written as time},
     time::Time,
 };
@@ -91,13 +93,13 @@ object!(NodeInfo, node, {
     orphans: node.orphans,
     orphan_examples: node.orphan_examples,
     started_at: time(node.started_at),
-    heartbeat: node.heartbeat.as_secs_f64(),
+    heartbeat_ms: millis(node.heartbeat),
     last_seen: time(node.last_seen),
 });
 
 object!(StoreStatus, store, {
     last_reply: times(store.last_reply),
-    age: store.age.map(|age| age.as_secs_f64()),
+    age_ms: store.age.map(millis),
     failing: store.failing,
     durability_warning: store.durability_warning,
 });
@@ -493,7 +495,7 @@ mod tests {
                 "is_stopping": false,
                 "store": {
                     "last_reply": "2026-01-01T00:01:27.500Z",
-                    "age": 2.5,
+                    "age_ms": 2_500,
                     "failing": [{
                         "part": "claims",
                         "is_rejected": false,

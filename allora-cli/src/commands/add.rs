@@ -3,6 +3,7 @@
 use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
+    declared::warn_of_unhandled,
     failure::Outcome,
     output::complain,
     session::{self, Session, state_json},
@@ -62,7 +63,9 @@ impl Add {
             }
         }
         let state = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.add(&stored).await?)
+            let state = session.schedules.add(&stored).await?;
+            warn_of_unhandled(&session, [&stored]).await;
+            Ok(state)
         })?;
         if self.json {
             writeln!(io::stdout(), "{}", state_json(&state, false))?;

@@ -118,7 +118,8 @@ async fn clock_and_speed(session: &Session, report: Report) -> Outcome<bool> {
     let well = by <= CLOCK_OFF;
     let side = if ahead { "ahead of" } else { "behind" };
     let text = match well {
-        true => format!("this machine's clock agrees with the store's within {by:?} and a trip"),
+        true if by.is_zero() => "this machine's clock agrees with the store's".to_owned(),
+        true => format!("this machine's clock agrees with the store's within {by:?}"),
         false => format!("this machine's clock is {by:?} {side} the store's, which decides"),
     };
     report.said(well, "clock", &text)?;
@@ -163,16 +164,9 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     for kind in session.schedules.unhandled_kinds().await? {
         well = false;
         let UnhandledKind { kind, example, waiting, .. } = kind;
-        let start = match kind.split_once('@') {
-            Some((base @ (kinds::COMMAND | kinds::HTTP), label)) => {
-                format!("--stored={base} --node-label {label}")
-            }
-            _ if matches!(&*kind, kinds::COMMAND | kinds::HTTP) => format!("--stored={kind}"),
-            _ => "a handler for it".to_owned(),
-        };
+        let remedy = kinds::remedy(&kind);
         let text = format!(
-            "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; start \
-             one with {start}"
+            "no live node handles the kind {kind:?}; {waiting} waiting, such as {example:?}; {remedy}"
         );
         report.said(false, "kinds", &text)?;
     }

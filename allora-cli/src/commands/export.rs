@@ -2,7 +2,7 @@
 
 use crate::{
     failure::{Failure, Outcome, chain},
-    output::{Progress, complain},
+    output::{Progress, complain, counted},
     session::{self, Session},
     store::StoreArgs,
 };
@@ -73,7 +73,12 @@ impl Export {
         })?;
         match refused {
             0 => Ok(()),
-            many => Err(Failure::failed(format!("{many} schedules could not be exported"))),
+            many => {
+                let schedules = counted(many, "schedule");
+                Err(Failure::failed(format!(
+                    "{schedules} could not be exported; the lines above say why"
+                )))
+            }
         }
     }
 }

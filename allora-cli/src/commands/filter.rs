@@ -36,7 +36,7 @@ pub(crate) enum In {
     /// It has dead letters.
     Dead,
     /// Its record or its definition cannot be read.
-    Broken,
+    Unreadable,
     /// No live node has this line or job in code any more (with --all).
     Orphaned,
 }
@@ -51,7 +51,7 @@ impl In {
             Self::Paused => Condition::Paused,
             Self::Ended => Condition::Ended,
             Self::Dead => Condition::Dead,
-            Self::Broken => Condition::Broken,
+            Self::Unreadable => Condition::Broken,
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     clock,
     declared::{Declared, written_at},
     failure::{Failure, Outcome},
-    output::counted,
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::duration,
@@ -44,7 +44,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 impl Gc {
     pub(crate) fn run(self) -> Outcome {
         let older_than = self.older_than.max(YOUNG);
-        let removed = session::with(&self.place, async |session: Session| {
+        let (removed, young) = session::with(&self.place, async |session: Session| {
             let declared = Declared::read(&session).await?;
             if !declared.is_known() {
                 return Err(Failure::failed(
@@ -55,24 +55,30 @@ impl Gc {
             }
             let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
             let states = session.schedules.list(Filter::default(), None, usize::MAX).await?;
-            let old = |state: &&JobState| {
-                declared.is_orphaned(state) && is_unused(state, older_than, now)
-            };
+            let orphans = states.iter().filter(|state| declared.is_orphaned(state));
+            let is_old = |state: &&JobState| is_unused(state, older_than, now);
+            let (old, young): (Vec<_>, Vec<_>) = orphans.partition(is_old);
             let mut removed = Vec::new();
-            for state in states.iter().filter(old) {
+            for state in old {
                 if !self.dry_run {
                     session.schedules.delete(&state.name).await?;
                 }
                 removed.push(state.name.clone());
             }
-            Ok(removed)
+            Ok((removed, young.len()))
         })?;
         let mut out = io::stdout().lock();
         for name in &removed {
-            writeln!(out, "{name}")?;
+            writeln!(out, "{}", on_one_line(name))?;
         }
         let verb = if self.dry_run { "orphaned" } else { "removed" };
-        writeln!(out, "{} {verb}", counted(removed.len(), "record"))?;
+        let young = match young {
+            0 => String::new(),
+            _ => {
+                format!("; kept {} used within the last {older_than:?}", counted(young, "orphan"))
+            }
+        };
+        writeln!(out, "{} {verb}{young}.", counted(removed.len(), "record"))?;
         Ok(out.flush()?)
     }
 }

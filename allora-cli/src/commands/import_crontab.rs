@@ -3,6 +3,7 @@
 use crate::{
     crontab_files::{self, Defaults, Line, Notices, find, is_commands_own},
     daemon::kinds,
+    declared::warn_of_unhandled,
     failure::{Failure, Outcome},
     output::{complain, on_one_line},
     session::{self, Session},
@@ -77,6 +78,7 @@ pub(super) fn add_all(
     } else {
         session::with(place, async |session: Session| {
             let answers = session.schedules.add_all(stored).await?;
+            warn_of_unhandled(&session, stored).await;
             for (answer, schedule) in answers.into_iter().zip(stored) {
                 match answer {
                     Ok(_) => add(schedule)?,
@@ -110,11 +112,7 @@ fn converted(line: &Line, conversion: Conversion) -> Result<(StoredSchedule, Vec
     if line.settings.placement == Placement::EveryNode {
         return Err(format!("a stored schedule runs on one node, not on every one; {keep}"));
     }
-    let kind = match (&line.nodes.with[..], &line.nodes.without[..]) {
-        ([], []) => kinds::COMMAND.to_owned(),
-        ([label], []) => format!("{}@{label}", kinds::COMMAND),
-        _ => return Err(format!("a stored schedule has one label; {keep}")),
-    };
+    let kind = kinds::on_nodes(kinds::COMMAND, &line.nodes);
     let mut notes = Vec::new();
     if let Some(user) = &line.shell.user {
         if !conversion.as_daemon {

@@ -1,27 +1,54 @@
-//! `allora list`: the schedules of a store, those that are due first at the top.
+//! `allora list`: the schedules of a store, one row for each.
 
-use super::filter::FilterOptions;
+use super::{
+    filter::FilterOptions,
+    state::{Word, left},
+};
 use crate::{
+    clock,
     declared::{Declared, without_next},
     failure::Outcome,
-    output::{counted, on_one_line},
+    output::counted,
     session::{self, Described, Session, data, describe, state_json},
     store::StoreArgs,
+    table,
 };
 use allora_core::{Time, backend::JobState};
-use clap::Args;
-use std::io::{self, Write};
+use clap::{Args, ValueEnum};
+use std::{
+    cmp::Reverse,
+    io::{self, Write},
+};
 
-/// Lists the stored schedules, ordered by when they run next.
+/// Lists the stored schedules, with the state of each and the time that is left until it runs.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+STATES
+  The first of these that a job is in; --state and `allora show` have all:
+  unreadable  its record or its definition cannot be read
+  orphaned    no live node has this line or job in code any more
+  running     a run of it is alive
+  paused      an operator has paused it
+  overdue     due for more than a minute, and claimed by no node: `allora why NAME`
+  dead        it has dead letters, which are not tried again: `allora show NAME`
+  due         a node claims it any moment
+  waiting     it waits for its time
+  ended       it has nothing more to run")]
 pub(crate) struct List {
     #[command(flatten)]
     place: StoreArgs,
     #[command(flatten)]
     options: FilterOptions,
-    /// The first so many.
+    /// The first so many. Only these are read if they are sorted by name, or by next without another
+    /// option than --kind; otherwise all are.
     #[arg(long, short = 'n')]
     limit: Option<usize>,
+    /// The order.
+    #[arg(long, value_enum, default_value_t = Order::Next)]
+    sort: Order,
+    /// In the opposite order. All are read.
+    #[arg(long)]
+    reverse: bool,
     /// Jobs in code and in crontabs, too.
     #[arg(long)]
     all: bool,
@@ -30,77 +57,110 @@ pub(crate) struct List {
     json: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// The first that is due comes first.
+    Next,
+    /// By name.
+    Name,
+    /// By state, in the order of the list below.
+    State,
+    /// The last that was started comes first.
+    Last,
+}
+
+/// A row of the list.
+struct Row {
+    state: JobState,
+    is_orphaned: bool,
+    word: Word,
+}
+
 impl List {
     pub(crate) fn run(self) -> Outcome {
+        let (mut rows, now) =
+            session::with(&self.place, async |session: Session| self.read(&session).await)?;
+        match self.sort {
+            // The order in which they were read.
+            Order::Next | Order::Name => {}
+            Order::State => rows.sort_by_key(|row| row.word),
+            Order::Last => rows.sort_by_key(|row| Reverse(row.state.last_started)),
+        }
+        if self.reverse {
+            rows.reverse();
+        }
+        rows.truncate(self.limit.unwrap_or(usize::MAX));
+        if self.json {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            for Row { state, is_orphaned, word } in &rows {
+                let mut object = state_json(state, *is_orphaned);
+                object["state"] = word.text().into();
+                writeln!(out, "{object}")?;
+            }
+            return Ok(out.flush()?);
+        }
+        let shown: Vec<[String; 10]> = rows.iter().map(|row| row.cells(now)).collect();
+        table::print_right(COLUMNS, &shown)?;
+        Ok(writeln!(io::stdout(), "{}.", counted(rows.len(), "entry"))?)
+    }
+
+    /// The rows, ordered by due time or by name, and the store's time.
+    async fn read(&self, session: &Session) -> Outcome<(Vec<Row>, Time)> {
         let mut filter = self.options.filter();
         filter.stored_only = !self.all;
         let is_for_orphans = self.options.is_for_orphans();
-        let listed = session::with(&self.place, async |session: Session| {
-            // Of all jobs, orphans are found afterwards.
-            let limit = self.limit.filter(|_| !is_for_orphans).unwrap_or(usize::MAX);
-            let listed = session.schedules.list_by_due(filter, limit).await?;
-            let listed = listed.into_iter().map(|state| (state, false));
-            if !self.all {
-                return Ok(listed.collect());
-            }
-            let declared = Declared::read(&session).await?;
-            let marked = listed.map(|(state, _)| match declared.is_orphaned(&state) {
-                true => (without_next(state), true),
-                false => (state, false),
-            });
-            Ok(marked.collect::<Vec<_>>())
-        })?;
-        let wanted = listed.iter().filter(|(_, is_orphaned)| *is_orphaned || !is_for_orphans);
-        let wanted: Vec<&(JobState, bool)> =
-            wanted.take(self.limit.unwrap_or(usize::MAX)).collect();
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        if self.json {
-            for (state, is_orphaned) in &wanted {
-                writeln!(out, "{}", state_json(state, *is_orphaned))?;
-            }
-        } else {
-            writeln!(
-                out,
-                "{}",
-                row([
-                    "name",
-                    "kind",
-                    "schedule",
-                    "delay",
-                    "timezone",
-                    "scheduled_at",
-                    "due_at",
-                    "data"
-                ])
-            )?;
-            for (state, is_orphaned) in &wanted {
-                writeln!(out, "{}", shown(state, *is_orphaned))?;
-            }
-            writeln!(out, "{}.", counted(wanted.len(), "entry"))?;
-        }
-        Ok(out.flush()?)
+        // Orphans are found afterwards, among all jobs.
+        let is_read_whole =
+            is_for_orphans || self.reverse || matches!(self.sort, Order::State | Order::Last);
+        let limit = self.limit.filter(|_| !is_read_whole).unwrap_or(usize::MAX);
+        let states = match self.sort {
+            Order::Next => session.schedules.list_by_due(filter, limit).await?,
+            _ => session.schedules.list(filter, None, limit).await?,
+        };
+        let declared = if self.all { Some(Declared::read(session).await?) } else { None };
+        let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
+        let row = |state: JobState| {
+            let is_orphaned = declared.as_ref().is_some_and(|all| all.is_orphaned(&state));
+            let state = if is_orphaned { without_next(state) } else { state };
+            Row { word: Word::of(&state, is_orphaned, now), state, is_orphaned }
+        };
+        let rows = states.into_iter().map(row);
+        Ok((rows.filter(|row| row.is_orphaned || !is_for_orphans).collect(), now))
     }
 }
 
-/// The columns of PerfectSched, under the names that all commands use.
-fn row([name, kind, schedule, delay, zone, at, due, data]: [&str; 8]) -> String {
-    format!("{name:>30} {kind:>15} {schedule:>18} {delay:>7} {zone:>11} {at:>28} {due:>28}  {data}")
-}
+/// The columns of PerfectSched, under the names that all commands use, with the state.
+const COLUMNS: [&str; 10] = [
+    "name",
+    "kind",
+    "state",
+    "left",
+    "schedule",
+    "delay",
+    "timezone",
+    "scheduled_at",
+    "due_at",
+    "data",
+];
 
-fn shown(state: &JobState, is_orphaned: bool) -> String {
-    let Described { schedule, zone, delay, .. } = describe(state);
-    let time = |at: Option<Time>| {
-        at.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S +0000").to_string())
-    };
-    let (name, due) = (on_one_line(&state.name), time(state.due_at));
-    row([
-        &name,
-        if state.kind.is_empty() { "-" } else { &state.kind },
-        &schedule,
-        &delay.as_secs_f64().to_string(),
-        &zone,
-        &time(state.cursor.map(|next| next.scheduled_at)),
-        if is_orphaned { "orphaned" } else { &due },
-        &data(state),
-    ])
+impl Row {
+    fn cells(&self, now: Time) -> [String; 10] {
+        let Self { state, word, .. } = self;
+        let Described { schedule, zone, delay, .. } = describe(state);
+        let time = |at: Option<Time>| {
+            at.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S +0000").to_string())
+        };
+        [
+            state.name.clone(),
+            if state.kind.is_empty() { "-".into() } else { state.kind.clone() },
+            word.text().into(),
+            left(*word, state.due_at, now),
+            schedule,
+            delay.as_secs_f64().to_string(),
+            zone,
+            time(state.cursor.map(|next| next.scheduled_at)),
+            time(state.due_at),
+            data(state),
+        ]
+    }
 }

@@ -28,6 +28,7 @@ pub(crate) mod reset;
 pub(crate) mod run;
 mod selection;
 pub(crate) mod show;
+mod state;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;

@@ -3,6 +3,7 @@
 use super::options::{Options, payload};
 use crate::{
     daemon::kinds,
+    declared::warn_of_unhandled,
     failure::Outcome,
     session::{self, Session, state_json},
     store::StoreArgs,
@@ -55,7 +56,10 @@ impl Modify {
             if self.kind.is_some() || data.is_some() {
                 kinds::check(stored.kind(), &stored.data_as()?)?;
             }
-            Ok(session.schedules.modify(&self.options.apply(stored)).await?)
+            let stored = self.options.apply(stored);
+            let state = session.schedules.modify(&stored).await?;
+            warn_of_unhandled(&session, [&stored]).await;
+            Ok(state)
         })?;
         if self.json {
             writeln!(io::stdout(), "{}", state_json(&state, false))?;

@@ -71,10 +71,11 @@ pub(crate) struct Options {
     /// A tag, in place of those that it has; repeated for several, '' for none.
     #[arg(long)]
     tag: Vec<String>,
-    /// Runs on nodes with this label, which becomes a part of the kind, as command@gpu; '' for any
-    /// node. For the kinds command and http.
-    #[arg(long)]
-    label: Option<String>,
+    /// Runs on nodes with these labels, and without those that have ! in front: 'gpu,!spot'. They
+    /// become a part of the kind, as command@gpu,!spot; '' for any node. For the kinds command and
+    /// http.
+    #[arg(long = "label", value_name = "LABELS")]
+    labels: Option<String>,
     /// Ends runs that take longer.
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
@@ -93,14 +94,14 @@ fn concurrency_key(text: &str) -> Result<GivenKey, String> {
 }
 
 impl Options {
-    /// The kind with the label that was given.
+    /// The kind with the labels that were given, in its canonical form.
     ///
     /// # Errors
-    /// A kind that has no labels, and a label that cannot be one.
+    /// A kind that has no labels, and malformed labels.
     pub(crate) fn kind(&self, kind: &str) -> Outcome<String> {
-        match &self.label {
-            None => Ok(kind.to_owned()),
-            Some(label) => kinds::with_label(kind, label),
+        match &self.labels {
+            None => Ok(kinds::canonical(kind)?),
+            Some(labels) => kinds::with_labels(kind, labels),
         }
     }
 

@@ -61,9 +61,9 @@ pub(crate) struct Run {
     /// on every node; another one for each daemon [default: the host's].
     #[arg(long)]
     node_name: Option<String>,
-    /// A label of this node: lines below `ALLORA_LABEL=LABEL` run on nodes that have it. May be
-    /// given several times.
-    #[arg(long = "node-label", value_name = "LABEL")]
+    /// A label of this node: lines below `ALLORA_LABEL=LABEL`, and stored schedules that were added
+    /// with `--label LABEL`, run on nodes that have it. May be given several times.
+    #[arg(long = "node-label", value_name = "LABEL", value_parser = node_label)]
     node_labels: Vec<String>,
     /// Runs an occurrence again if its node dies, instead of recording it as lost.
     #[arg(long)]
@@ -184,8 +184,8 @@ STORED SCHEDULES
               \"timeout\": \"30s\"}, with the headers Idempotency-Key (the same for every attempt),
               Allora-Job, Allora-Scheduled-At, Allora-Attempt and Allora-Fence; a status of 200 to
               299 is success, and redirects are not followed
-  One that was added with --label gpu has the kind command@gpu or http@gpu, and runs on nodes with
-  --node-label gpu.
+  One that was added with --label 'gpu,!spot' has the kind command@gpu,!spot or http@gpu,!spot, and
+  runs on nodes with --node-label gpu and without spot.
   A value of env or headers may be {\"secret\": \"NAME\"}: the file NAME of --secrets, or the variable
   ALLORA_SECRET_NAME of the daemon.
 
@@ -403,6 +403,14 @@ impl Run {
             environment: environment.collect(),
         }
     }
+}
+
+/// A label that a selector can name.
+fn node_label(text: &str) -> Result<String, String> {
+    if text.contains([',', '!', '@']) {
+        return Err("one label, without commas, ! and @; repeat the option for several".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// True unless the variable is the daemon's alone: its store's address may hold a password, and its

@@ -3,7 +3,7 @@
 use crate::{
     declared::{Declared, without_next},
     failure::Outcome,
-    output::on_one_line,
+    output::{counted, on_one_line},
     session::{self, Described, Session, data, describe, state_json},
     store::StoreArgs,
     values::shown,
@@ -129,7 +129,7 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
         ("due at", time(state.due_at)),
     ];
     if state.attempts > 0 {
-        lines.push(("tried", format!("{} times", state.attempts)));
+        lines.push(("tried", counted(state.attempts as usize, "time")));
     }
     if let Some(last) = state.last_started {
         lines.push(("last started", shown(last)));
@@ -151,8 +151,9 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
         lines.push(("paused", format!("since {}{note}", shown(pause.since))));
     }
     for dead in &state.dead {
-        let (at, attempts) = (shown(dead.occurrence.scheduled_at), dead.attempts);
-        lines.push(("dead letter", format!("{at} after {attempts} attempts: {}", dead.error)));
+        let at = shown(dead.occurrence.scheduled_at);
+        let attempts = counted(dead.attempts as usize, "attempt");
+        lines.push(("dead letter", format!("{at} after {attempts}: {}", dead.error)));
     }
     if let Some(reason) = &state.unreadable {
         lines.push(("unreadable", reason.clone()));

@@ -1,6 +1,6 @@
 //! `allora status`: the daemons and the jobs of a store on one page.
 
-use super::history::past;
+use super::{history::past, state::OVERDUE};
 use crate::{
     clock,
     declared::Declared,
@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failed for good,
-/// paused, unreadable, orphaned, and the last lost run.
+/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failing (the last
+/// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last lost run.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -41,9 +41,6 @@ pub(crate) struct Status {
 
 /// The shortest time between two looks, which read the whole list.
 const SHORTEST: Duration = Duration::from_millis(200);
-
-/// The time for which an occurrence is due, without a lease, until it is overdue.
-const OVERDUE: TimeDelta = TimeDelta::minutes(1);
 
 /// The number of history entries among which the last lost run is looked for.
 const LOOKED_AT: usize = 1_000;
@@ -107,6 +104,7 @@ async fn page(session: &Session) -> Outcome<Page> {
         count("running", &|state| Condition::Running.holds(state)),
         count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
         count("overdue", &|state| due(state, OVERDUE)),
+        count("failing", &|state| state.last.as_ref().is_some_and(|last| !last.error().is_empty())),
         count("dead", &|state| Condition::Dead.holds(state)),
         count("paused", &|state| Condition::Paused.holds(state)),
         count("unreadable", &|state| Condition::Broken.holds(state)),
@@ -147,7 +145,8 @@ impl Page {
             lines.push(line);
         }
         for (what, count, example) in &self.counts {
-            let example = example.as_ref().map(|name| format!(", as {name}")).unwrap_or_default();
+            let example =
+                example.as_ref().map(|name| format!(", such as {name}")).unwrap_or_default();
             lines.push(format!("{what:<11}{count}{example}"));
         }
         lines.push(match &self.last_lost {

@@ -3,6 +3,7 @@
 use super::file::{self, shown_as};
 use crate::{
     daemon::kinds,
+    declared::warn_of_unhandled,
     failure::{Failure, Outcome},
     output::{Progress, on_one_line},
     session::{self, Session},
@@ -62,7 +63,7 @@ impl Sync {
         let zone = self.place.settings()?.timezone;
         let text = file::text(&self.file)?;
         let wrong = |what: String| Failure::failed(format!("{}: {what}", shown_as(&self.file)));
-        let stored = declared(&text, zone.as_deref()).map_err(|error| {
+        let mut stored = declared(&text, zone.as_deref()).map_err(|error| {
             wrong(match seems_yaml(&self.file, &text) {
                 true => "this is YAML, and JSON is read here; write an array of objects, as `allora sync --help` \
                          shows"
@@ -70,8 +71,8 @@ impl Sync {
                 false => error.to_string(),
             })
         })?;
-        for stored in &stored {
-            kinds::check_stored(stored)
+        for stored in &mut stored {
+            *stored = kinds::checked(stored.clone())
                 .map_err(|what| wrong(format!("{:?}: {what}", stored.name())))?;
         }
         let mut declared = DesiredState::new(&stored).grace(self.grace);
@@ -90,7 +91,10 @@ impl Sync {
         };
         declared = declared.on_progress(&report);
         let differences = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.sync(declared).await?)
+            let differences = session.schedules.sync(declared).await?;
+            progress.lock().unwrap_or_else(PoisonError::into_inner).0.clear();
+            warn_of_unhandled(&session, &stored).await;
+            Ok(differences)
         })?;
         drop(progress);
         let mut out = io::BufWriter::new(io::stdout().lock());

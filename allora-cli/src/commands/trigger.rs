@@ -7,7 +7,7 @@ use super::{
 use crate::{
     declared::Declared,
     failure::{Failure, Outcome},
-    output::{complain, on_one_line},
+    output::{complain, counted, on_one_line},
     session::{self, Session, exit_status},
     store::StoreArgs,
     values::{duration, instant, shown},
@@ -178,6 +178,13 @@ impl Backfill {
         let filled = session::with(&self.place, async |session: Session| {
             Ok(session.schedules.backfill(&self.name, self.from, self.until).await?)
         })?;
+        if filled.is_empty() {
+            let what = format!(
+                "the schedule of {:?} has no time in this range: nothing is run",
+                self.name
+            );
+            complain("warning", &what);
+        }
         let mut out = io::stdout().lock();
         for occurrence in filled {
             writeln!(out, "{}", shown(occurrence.scheduled_at))?;
@@ -229,7 +236,9 @@ impl Rerun {
                     false => schedules.rerun(name, occurrence).await?,
                 };
             }
-            Ok(())
+            let letters = counted(occurrences.len(), "dead letter");
+            let done = if self.dismiss { "dismissed" } else { "to be run again" };
+            Ok(writeln!(io::stdout(), "{letters} {done}.")?)
         })
     }
 }

@@ -3,6 +3,7 @@
 use super::history::past_of;
 use crate::{
     clock,
+    daemon::kinds,
     declared::Declared,
     failure::Outcome,
     output::{counted, on_one_line},
@@ -73,15 +74,13 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
                 .to_owned(),
         );
     } else if !state.kind.is_empty() && !declared.handles(&state.kind) {
-        let kind = &state.kind;
-        reasons.push(format!(
-            "no live daemon handles its kind {kind:?}; start one with `--stored={kind}`"
-        ));
+        let (kind, remedy) = (&state.kind, kinds::remedy(&state.kind));
+        reasons.push(format!("no live node handles its kind {kind:?}; {remedy}"));
     }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
         reasons.push(format!(
-            "it is paused since {}{note}; `allora resume {name}` ends that",
+            "it has been paused since {}{note}; `allora resume {name}` ends that",
             shown(pause.since)
         ));
     }
@@ -97,8 +96,14 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
     if !state.dead.is_empty() {
         let letters = counted(state.dead.len(), "dead letter");
         reasons.push(format!(
-            "it has {letters}, which are not tried again; `allora show {name}` lists \
-             them, `allora rerun {name} TIME` runs one"
+            "it has {letters}, to be run again by an operator alone; `allora show {name}` lists them, \
+             `allora rerun {name} TIME` runs one"
+        ));
+    }
+    if let Some(outcome) = state.last.as_ref().filter(|outcome| !outcome.error().is_empty()) {
+        let (word, error) = (outcome.word(), outcome.error());
+        reasons.push(format!(
+            "its last run ended as {word}: {error}; `allora logs {name}` shows more"
         ));
     }
     reasons.push(match (state.due_at, state.cursor) {
@@ -114,10 +119,10 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         }
         (Some(due), _) if due > now => format!("it is due at {}", shown(due)),
         (Some(due), _) if due + TimeDelta::minutes(1) > now => {
-            format!("it is due since {}, and a node claims it any moment", shown(due))
+            format!("it has been due since {}, and a node claims it any moment", shown(due))
         }
         (Some(due), _) => format!(
-            "it is overdue since {}: no node has claimed it; look at the logs of its nodes, and at \
+            "it has been overdue since {}: no node has claimed it; look at the logs of its nodes, and at \
              `allora doctor`",
             shown(due)
         ),

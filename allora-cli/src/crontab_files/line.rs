@@ -6,7 +6,7 @@ use super::{
     settings::{Defaults, LABEL, SettingError, settings},
 };
 use allora_core::{
-    AnySchedule, MAX_NAME, Settings, check_name,
+    AnySchedule, LabelSelector, MAX_NAME, Settings, check_name,
     crontab::{Entry, When},
 };
 use std::{fmt, path::PathBuf, sync::Arc};
@@ -21,38 +21,10 @@ pub(crate) struct Line {
     /// `None`: at the start of the daemon.
     pub(crate) schedule: Option<AnySchedule>,
     pub(crate) settings: Settings,
-    pub(crate) nodes: Nodes,
+    /// The nodes that the line is for.
+    pub(crate) nodes: LabelSelector,
     pub(crate) notices: Notices,
     pub(crate) shell: Arc<Shell>,
-}
-
-/// The nodes that a line is for: those that have all labels of one list and none of the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Nodes {
-    pub(crate) with: Vec<String>,
-    pub(crate) without: Vec<String>,
-}
-
-impl Nodes {
-    /// Reads labels with commas between them, `!` in front of those that a node must not have.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut nodes = Self::default();
-        for word in text.split(',').map(str::trim) {
-            let (label, list) = match word.strip_prefix('!') {
-                Some(label) => (label, &mut nodes.without),
-                None => (word, &mut nodes.with),
-            };
-            check_name(label).map_err(|error| error.to_string())?;
-            list.push(label.to_owned());
-        }
-        Ok(nodes)
-    }
-
-    /// True if a node with these labels is one of them.
-    pub(crate) fn include(&self, labels: &[String]) -> bool {
-        self.with.iter().all(|label| labels.contains(label))
-            && !self.without.iter().any(|label| labels.contains(label))
-    }
 }
 
 /// A command for the shell, and its surroundings. `Debug` shows no values: they may be secrets.
@@ -94,8 +66,8 @@ pub(super) fn line(
         SettingError::line(format!("{error}{advice}"))
     })?;
     let settings = settings(entry, &defaults.settings)?;
-    let labels = entry.variable(LABEL).filter(|labels| !labels.is_empty());
-    let nodes = labels.map(Nodes::parse).transpose().map_err(SettingError::line)?;
+    let nodes = entry.variable(LABEL).map(str::parse).transpose();
+    let nodes = nodes.map_err(|error: allora_core::Error| SettingError::line(error.to_string()))?;
     let schedule = match entry.when.clone() {
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),
@@ -125,23 +97,4 @@ pub(super) fn line(
             user: entry.user.clone().or_else(|| source.owner.clone()),
         }),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Nodes;
-
-    #[test]
-    fn a_line_runs_on_nodes_with_all_its_labels_and_none_of_those_it_excludes() {
-        let nodes = Nodes::parse("gpu, big,!spot").unwrap();
-        let include = |labels: &[&str]| {
-            nodes.include(&labels.iter().map(ToString::to_string).collect::<Vec<_>>())
-        };
-        assert!(include(&["gpu", "big"]) && include(&["big", "other", "gpu"]));
-        assert!(!include(&["gpu"]) && !include(&[]) && !include(&["gpu", "big", "spot"]));
-        assert!(Nodes::parse("!spot").unwrap().include(&[]));
-        for wrong in ["gpu,", "!", ",", "gpu,,big"] {
-            assert!(Nodes::parse(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,10 +1,9 @@
 //! Settings of a line: the defaults of the command line, and the variables of the crontab that
 //! change them for the lines below.
 
-use super::line::Nodes;
 use crate::values::duration;
 use allora_core::{
-    Delivery, Placement, Retry, Settings,
+    Delivery, LabelSelector, Placement, Retry, Settings,
     crontab::Entry,
     schedule::{ParseError, parse_instant},
 };
@@ -112,7 +111,7 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
                 }
             }
             "LABEL" => {
-                Nodes::parse(value).map_err(wrong)?;
+                value.parse::<LabelSelector>().map_err(|error| wrong(error.to_string()))?;
             }
             // Of the alerts.
             "ON_FAILURE" | "PING" => {}

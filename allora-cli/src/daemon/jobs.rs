@@ -50,11 +50,12 @@ impl Jobs {
     /// A line that the scheduler refuses; those before it are in force.
     pub(crate) fn apply(&mut self, lines: Vec<Line>) -> allora_core::Result<Difference> {
         let mut difference = Difference::default();
-        let here = |line: &Line| line.nodes.include(&self.labels);
+        let here = |line: &Line| line.nodes.includes(&self.labels);
         // Lines that run on nodes with a label: if no live node has it, all nodes report that.
         let elsewhere = lines.iter().filter(|line| !here(line));
-        let needed = elsewhere.flat_map(|line| &line.nodes.with);
-        self.handle.need_labels(needed.filter(|label| !self.labels.contains(label)).cloned())?;
+        let needed = elsewhere.flat_map(|line| line.nodes.required());
+        self.handle
+            .need_labels(needed.filter(|label| !self.labels.iter().any(|own| own == label)))?;
         let wanted: BTreeMap<String, Line> = lines
             .into_iter()
             .filter(|line| line.schedule.is_some() && here(line))
@@ -94,7 +95,7 @@ impl Jobs {
     /// # Errors
     /// A line that the scheduler refuses.
     pub(crate) fn start_up(&self, lines: &[Line]) -> allora_core::Result {
-        let here = |line: &&Line| line.schedule.is_none() && line.nodes.include(&self.labels);
+        let here = |line: &&Line| line.schedule.is_none() && line.nodes.includes(&self.labels);
         for line in lines.iter().filter(here) {
             let soon = self.context.runtime.wall() + Duration::from_secs(1);
             let placement = Placement::EveryNode;

@@ -117,7 +117,7 @@ fn names_that_could_harm_a_terminal_are_shown_harmless() {
     let site = Site::new("");
     allora(&site, &["init"]);
     allora(&site, &["add", "--", "--help", "t", "@daily", "{\"a\": \"\\u001b[31m\"}"]);
-    assert!(allora(&site, &["list"]).contains("                        --help "));
+    assert!(allora(&site, &["list"]).contains("--help     t  "));
     assert!(!allora(&site, &["show", "--", "--help"]).contains('\u{1b}'));
     let said =
         site.allora(&["add", "a\u{1b}[31mb", "t", "@daily", "{}", "--url", "sqlite:store.db"]);
@@ -132,51 +132,6 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
-}
-
-#[test]
-fn bash_completes_the_names_of_jobs() {
-    let site = Site::new("");
-    allora(&site, &["init"]);
-    for name in ["jobs:backup", "jobs:report", "other"] {
-        allora(&site, &["add", name, "t", "@every 1h", "{}"]);
-    }
-    let completions = site.allora(&["completions", "bash"]).fine();
-    site.write("completions", &completions);
-    let complete = |line: &str, words: &str| -> Vec<String> {
-        let script = format!(
-            ". ./completions; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMPREPLY=(); \
-             _allora_with_names allora \"${{COMP_WORDS[COMP_CWORD]}}\" show; \
-             printf '%s\\n' \"${{COMPREPLY[@]}}\""
-        );
-        let mut bash = std::process::Command::new("bash");
-        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_allora")).parent().unwrap();
-        let path = format!("{}:/usr/bin:/bin", bin.display());
-        bash.args(["--norc", "-c", &script]).current_dir(site.path("")).env("PATH", path);
-        bash.env("ALLORA_URL", "sqlite:store.db");
-        let output = bash.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(str::to_owned).collect()
-    };
-    // A colon is a word of its own.
-    assert_eq!(complete("allora show jobs:b", "allora show jobs : b"), ["backup"]);
-    assert_eq!(complete("allora show jobs:", "allora show jobs :"), ["backup", "report"]);
-    let all = complete("allora show o", "allora show o");
-    assert!(
-        all.contains(&"other".to_owned()) && !all.contains(&"jobs:backup".to_owned()),
-        "{all:?}"
-    );
-    let add = complete("allora add o", "allora add o");
-    assert!(!add.contains(&"other".to_owned()), "a new job has a new name: {add:?}");
-}
-
-#[test]
-fn shells_get_completions() {
-    for shell in ["bash", "zsh", "fish"] {
-        let said = crate::allora::allora(&["completions", shell]).fine();
-        assert!(said.contains("backfill") && !said.contains("__as-user -"), "{shell}");
-    }
 }
 
 #[test]
@@ -237,4 +192,42 @@ fn one_command_changes_all_schedules_that_options_select() {
     let both =
         site.allora(&[&["delete", "beta/mail", "--kind", "mail"], &url[..]].concat()).refused(2);
     assert!(both.contains("cannot be used with"), "{both}");
+}
+
+#[test]
+fn a_list_has_the_state_and_the_time_left_and_is_sorted() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    for (name, schedule, more) in [
+        ("b", "@every 3h", &[][..]),
+        ("c", "@every 5h", &[]),
+        ("a", "0 15 * * *", &["-s", "2012-12-31T15:00:00Z"]),
+        ("d", "30 15 * * *", &["-s", "2012-12-31T15:00:00Z"]),
+    ] {
+        allora(&site, &[&["add", name, "t", schedule, "{}"], more].concat());
+    }
+    allora(&site, &["pause", "c"]);
+    let list = |more: &[&str]| allora(&site, &[&["list"], more].concat());
+    let sorted = |more: &[&str]| -> String {
+        let json = json(&site, &[&["list"], more].concat());
+        json.iter().map(|job| job["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(sorted(&[]), "adbc", "due first");
+    assert_eq!(sorted(&["--reverse"]), "cbda");
+    assert_eq!(sorted(&["--sort", "name"]), "abcd");
+    assert_eq!(sorted(&["--sort", "name", "-n", "2"]), "ab");
+    assert_eq!(sorted(&["--sort", "name", "--reverse", "-n", "2"]), "dc");
+    assert_eq!(sorted(&["--sort", "state"]), "cadb", "by urgency");
+    assert_eq!(sorted(&["--sort", "next", "-n", "1"]), "a");
+    let cells = |name: &str| -> Vec<String> {
+        let list = list(&[]);
+        let row = list.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        row.split("  ").map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+    };
+    assert_eq!(cells("a")[2..4], ["overdue", ">99d ago"]);
+    assert_eq!(cells("c")[2..4], ["paused", "-"]);
+    let b = cells("b");
+    assert_eq!(b[2], "waiting");
+    assert!(b[3].starts_with("2h 5") || b[3] == "3h 0m", "{b:?}");
+    assert_eq!(json(&site, &["list", "--name", "c"])[0]["state"], "paused");
 }

@@ -3,8 +3,8 @@
 
 use crate::site::Site;
 
-const HEADER: &str = "                          name            kind           schedule   delay    \
-                      timezone                 scheduled_at                       due_at  data\n";
+const HEADER: &str =
+    "name  kind  state  left  schedule  delay  timezone  scheduled_at  due_at  data\n";
 
 /// A place where `allora` is used with a store of its own.
 struct Desk(Site);
@@ -75,15 +75,15 @@ fn schedules_are_added_listed_and_deleted() {
         assert_eq!(desk.say(args), "");
     }
     // The data as JSON, not as Ruby writes it.
-    let expected = [
-        "                            s1       user_task          * * * * *       0         UTC    2012-05-18 22:04:00 +0000    2012-05-18 22:04:00 +0000  {}",
-        "                    app.hourly             app            @hourly       0         UTC    2012-12-31 15:00:00 +0000    2012-12-31 15:00:00 +0000  {}",
-        "                      sched-id           type1          0 * * * *      30  Asia/Tokyo    2012-12-31 15:00:00 +0000    2012-12-31 15:00:30 +0000  {\"key\":\"value\"}",
-        "                          x.at           type1          0 * * * *       0         UTC    2012-12-31 16:00:00 +0000    2012-12-31 16:06:40 +0000  {\"key\":\"value\",\"n\":[1,2]}",
-        "                         nulld               t          0 0 * * *       0         UTC    2013-01-01 00:00:00 +0000    2013-01-01 00:00:00 +0000  {}",
-        "5 entries.\n",
-    ];
-    assert_eq!(desk.say(&["list"]), format!("{HEADER}{}", expected.join("\n")));
+    let expected = "      name       kind    state      left   schedule  delay    timezone               scheduled_at                     due_at  data
+        s1  user_task  overdue  >99d ago  * * * * *      0         UTC  2012-05-18 22:04:00 +0000  2012-05-18 22:04:00 +0000  {}
+app.hourly        app  overdue  >99d ago    @hourly      0         UTC  2012-12-31 15:00:00 +0000  2012-12-31 15:00:00 +0000  {}
+  sched-id      type1  overdue  >99d ago  0 * * * *     30  Asia/Tokyo  2012-12-31 15:00:00 +0000  2012-12-31 15:00:30 +0000  {\"key\":\"value\"}
+      x.at      type1  overdue  >99d ago  0 * * * *      0         UTC  2012-12-31 16:00:00 +0000  2012-12-31 16:06:40 +0000  {\"key\":\"value\",\"n\":[1,2]}
+     nulld          t  overdue  >99d ago  0 0 * * *      0         UTC  2013-01-01 00:00:00 +0000  2013-01-01 00:00:00 +0000  {}
+5 entries.
+";
+    assert_eq!(desk.say(&["list"]), expected);
     assert_eq!(desk.say(&["delete", "s1"]), "");
     assert!(desk.refused(1, &["delete", "s1"]).contains("\"s1\""));
     assert!(desk.say(&["list"]).ends_with("4 entries.\n"));

@@ -55,7 +55,7 @@ fn the_status_has_the_daemons_and_what_the_jobs_do() {
     let text = allora(&site, &["status"]).fine();
     assert!(text.starts_with("1 live daemon, 3 jobs\n"), "{text}");
     assert!(
-        text.contains("\npaused     1, as jobs:good\n") && text.contains("labels gpu"),
+        text.contains("\npaused     1, such as jobs:good\n") && text.contains("labels gpu"),
         "{text}"
     );
 

@@ -31,7 +31,8 @@ fn a_live_line_is_not_deleted_and_an_orphan_is_shown_and_removed() {
     let said = allora(&["trigger", "jobs:old"]).refused(1);
     assert!(said.contains("is orphaned") && said.contains("allora gc"), "{said}");
     // It was used a moment ago.
-    assert_eq!(allora(&["gc"]).fine(), "0 records removed\n");
+    let kept = "0 records removed; kept 1 orphan used within the last 60s.\n";
+    assert_eq!(allora(&["gc"]).fine(), kept);
     assert_eq!(allora(&["delete", "jobs:old"]).fine(), "");
     assert!(allora(&["show", "jobs:old"]).refused(1).contains("jobs:old"));
     daemon.stop_well();

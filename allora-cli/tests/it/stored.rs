@@ -237,10 +237,12 @@ fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
     site.more_lines("any", 2);
     assert!(site.read("gpu").lines().all(|node| node.starts_with("gpu-")), "{}", site.read("gpu"));
     let modify = |label: &str| {
-        site.allora(&[&["modify", "gpu", "--label", label], &URL[..]].concat()).fine();
+        let said = site.allora(&[&["modify", "gpu", "--label", label], &URL[..]].concat());
+        assert_eq!(said.code, 0, "{said:?}");
         show(&site, "gpu")["kind"].clone()
     };
     assert_eq!((modify("big"), modify("")), ("command@big".into(), "command".into()));
+    assert_eq!(modify("!spot,gpu,gpu"), "command@gpu,!spot", "equal labels are one kind");
     let add = ["add", "app", "report", "@daily", "{}", "--label", "gpu"];
     let said = site.allora(&[&add, &URL[..]].concat()).refused(2);
     assert!(said.contains("--label is of the kinds command and http"), "{said}");
@@ -248,4 +250,61 @@ fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
     let said = site.allora(&[&said, &URL[..]].concat()).refused(1);
     assert!(said.contains("`command` is the program"), "the data of the kind is checked: {said}");
     gpu.stop_well();
+}
+
+#[test]
+fn a_schedule_runs_on_nodes_with_all_of_its_labels_and_none_that_it_excludes() {
+    let site = site();
+    let data = r#"{"command": ["sh", "-c", "echo $ALLORA_NODE >> DIR/NAME"]}"#;
+    let add_on = |name: &str, labels: &str| {
+        add(&site, name, "command", &data.replace("NAME", name), &["--label", labels]);
+    };
+    add_on("both", "gpu,big,!spot");
+    add_on("not_spot", "!spot");
+    let begin = |name: &str, labels: &[&str]| {
+        let mut args = vec!["--stored", "--node-name", name];
+        labels.iter().for_each(|label| args.extend(["--node-label", label]));
+        site.begin(&args)
+    };
+    let daemons = [begin("spot", &["gpu", "big", "spot"]), begin("gpu", &["gpu"])];
+    site.more_lines("not_spot", 2);
+    assert_eq!(site.lines("both"), 0, "no node has both labels and lacks the third");
+    let firm = begin("firm", &["big", "gpu"]);
+    site.more_lines("both", 2);
+    assert!(
+        site.read("both").lines().all(|node| node.starts_with("firm-")),
+        "{}",
+        site.read("both")
+    );
+    let ran = site.read("not_spot");
+    assert!(ran.lines().all(|node| !node.starts_with("spot-")), "{ran}");
+    daemons.into_iter().for_each(Daemon::stop_well);
+    firm.stop_well();
+}
+
+#[test]
+fn a_kind_that_no_live_node_handles_is_reported_when_it_is_added() {
+    let site = site();
+    let data = r#"{"command": ["true"]}"#;
+    let add_with = |name: &str, label: &str| {
+        let add = ["add", name, "command", "@daily", data, "--label", label];
+        site.allora(&[&add, &URL[..]].concat())
+    };
+    let said = add_with("early", "gpu");
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "no node lives, and so none is missed");
+    let daemon = site.begin(&["--stored", "--node-name", "spot", "--node-label", "spot"]);
+    daemon.says("has reached its store");
+    patiently("the node is in the registry", || {
+        let nodes = site.allora(&[&["nodes"], &URL[..]].concat());
+        nodes.out.contains("spot")
+    });
+    let said = add_with("late", "big,!spot");
+    assert_eq!(said.code, 0);
+    let warning = "warning: no live node handles the kind \"command@big,!spot\"; start one with `allora run \
+                   --stored=command --node-label big`, without the label spot\n";
+    assert_eq!(said.err, warning);
+    assert_eq!(add_with("here", "spot").err, "");
+    let why = site.allora(&[&["why", "late"], &URL[..]].concat()).fine();
+    assert!(why.contains("--node-label big`, without the label spot"), "{why}");
+    daemon.stop_well();
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// `Display` writes one line for each fact: a summary, then everything that does not work or does
 /// not run, with its reason, its beginning and its remedy. A condition that starts or ends is also
 /// an [`Event`](crate::Event). With the feature `json`, the value is `Serialize`: times are texts in
-/// the form of RFC 3339, and durations are seconds.
+/// the form of RFC 3339, and durations are whole milliseconds in fields that end in `_ms`, as
+/// `store.age_ms`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Health {

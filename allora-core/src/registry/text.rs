@@ -186,6 +186,8 @@ mod tests {
                 "report".into(),
                 Pattern::prefix("sync. 100%"),
                 Pattern::regex("^(sms|fax)$").unwrap(),
+                Pattern::labelled("command", ["gpu", "big"]),
+                Pattern::labelled("http@v2", [""; 0]),
             ],
             labels: vec!["gpu".into(), "a=b".into()],
             needed_labels: vec!["tape".into()],

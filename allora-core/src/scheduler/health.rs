@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind},
-    event::Event,
+    event::{Event, log},
     health::{
         CapacityStatus, Health, JobProblem, JobStatus, KeyWait, KindCapacity, NodesStatus,
         Notifications, OrphansStatus, Place, ProblemReason, StoreStatus,
@@ -24,7 +24,7 @@ impl Node {
     /// Logs and publishes events, and hands them to the user's closure.
     pub(crate) fn emit(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            super::log::log(&event, &self.id);
+            log(&event, &self.id);
             self.metrics.observe(&event);
             self.board.observe(&event, || self.now(&self.shared()));
             if let Some(on_event) = &self.on_event {

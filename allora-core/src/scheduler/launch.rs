@@ -220,7 +220,7 @@ fn run_span(run: &Run, late: Duration) -> Span {
     )
 }
 
-/// A duration for a log field.
-pub(super) fn millis(duration: Duration) -> u64 {
+/// A duration for a field of a log line or of an object.
+pub(crate) fn millis(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }

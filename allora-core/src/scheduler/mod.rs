@@ -24,7 +24,6 @@ mod lane;
 mod launch;
 mod local;
 mod local_claimer;
-mod log;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod middleware;
@@ -51,6 +50,7 @@ mod watcher;
 pub use builder::Builder;
 pub use handle::Handle;
 pub use instance::Scheduler;
+pub(crate) use launch::millis;
 pub use middleware::Next;
 pub use supervisor::Stopped;
 pub(crate) use trigger_waits::{fence_before, no_history, not_ended};

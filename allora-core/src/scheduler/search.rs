@@ -241,7 +241,7 @@ impl Search {
     }
 
     pub(super) fn stored_kinds(&self, node: &Node) -> impl Iterator<Item = Arc<str>> {
-        node.router.exact().map(Arc::from).chain(self.kinds.all.iter().cloned())
+        node.router.certain().map(Arc::from).chain(self.kinds.all.iter().cloned())
     }
 
     /// Leaves out the kinds of limited handlers without capacity. When one has capacity again, its kinds
@@ -279,7 +279,7 @@ impl Search {
                 Some(Ok(kinds)) => matching(&node, kinds),
                 _ => known_kinds,
             };
-            let stored = node.router.exact().chain(matching.iter().map(|kind| &**kind));
+            let stored = node.router.certain().chain(matching.iter().map(|kind| &**kind));
             let is_left_out = |kind: &str| {
                 let limited = node.router.limit_of(kind).and_then(|one| left_out.get(one));
                 limited.is_some_and(|is_left_out| *is_left_out)
@@ -386,8 +386,8 @@ impl Kinds {
 
 /// The kinds among these that match this node's patterns, and have no code of their own.
 fn matching(node: &Node, kinds: &[String]) -> Vec<Arc<str>> {
-    let exact = |kind: &str| node.router.exact().any(|exact| exact == kind);
-    let mine = |kind: &&String| node.router.matches(kind) && !exact(kind);
+    let is_certain = |kind: &str| node.router.certain().any(|certain| certain == kind);
+    let mine = |kind: &&String| node.router.matches(kind) && !is_certain(kind);
     kinds.iter().filter(mine).map(|kind| Arc::from(kind.as_str())).collect()
 }
 

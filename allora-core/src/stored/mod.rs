@@ -39,6 +39,7 @@ mod definition;
 mod export;
 #[cfg(feature = "json")]
 mod json;
+mod labels;
 mod list;
 mod nodes;
 mod operate;
@@ -56,6 +57,7 @@ pub use client::Schedules;
 pub use definition::Definition;
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
+pub use labels::LabelSelector;
 pub use list::{Condition, Filter};
 pub use operate::{Gap, MAX_BACKFILL};
 pub use planned::Creation;

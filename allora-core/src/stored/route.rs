@@ -1,6 +1,9 @@
 //! The choice of code for the kinds of stored schedules.
 
-use super::Definition;
+use super::{
+    Definition,
+    labels::{is_selectable, selects},
+};
 use crate::{
     backend::JobState,
     error::{BoxError, Error, Result},
@@ -39,6 +42,16 @@ enum Is {
     Exact(String),
     Prefix(String),
     Regex(Regex),
+    Labelled(Labelled),
+}
+
+/// A kind with selectors of nodes, and the labels of the node.
+#[derive(Clone, Debug)]
+struct Labelled {
+    kind: String,
+    labels: Vec<String>,
+    /// Both, with `@` between them.
+    text: String,
 }
 
 impl Pattern {
@@ -60,6 +73,30 @@ impl Pattern {
         Ok(Self { is: Is::Regex(read) })
     }
 
+    /// This kind, and the kind with `@` and a [`LabelSelector`](super::LabelSelector) after it that
+    /// includes a node with these labels. Labels that no selector can name are left out: those with
+    /// `@`, `!` or a comma.
+    ///
+    /// ```
+    /// use allora_core::Pattern;
+    ///
+    /// let here = Pattern::labelled("command", ["gpu", "big"]);
+    /// assert!(here.matches("command") && here.matches("command@gpu") && here.matches("command@!spot"));
+    /// assert!(!here.matches("command@gpu,fast") && !here.matches("command@!gpu"));
+    /// ```
+    pub fn labelled<L: Into<String>>(
+        kind: impl Into<String>,
+        labels: impl IntoIterator<Item = L>,
+    ) -> Self {
+        let mut labels: Vec<String> = labels.into_iter().map(Into::into).collect();
+        labels.retain(|label| is_selectable(label));
+        labels.sort();
+        labels.dedup();
+        let kind = kind.into();
+        let text = format!("{kind}@{}", labels.join(","));
+        Self { is: Is::Labelled(Labelled { kind, labels, text }) }
+    }
+
     /// Every kind. Declare it last, for the kinds without another handler.
     pub fn any() -> Self {
         Self::prefix("")
@@ -71,6 +108,7 @@ impl Pattern {
             Is::Exact(exact) => exact == kind,
             Is::Prefix(prefix) => kind.starts_with(prefix.as_str()),
             Is::Regex(regex) => regex.is_match(kind),
+            Is::Labelled(labelled) => labelled.matches(kind),
         }
     }
 
@@ -80,6 +118,7 @@ impl Pattern {
             Is::Exact(exact) => ("kind", exact),
             Is::Prefix(prefix) => ("prefix", prefix),
             Is::Regex(regex) => ("regex", regex.as_str()),
+            Is::Labelled(labelled) => ("labelled", &labelled.text),
         }
     }
 
@@ -89,15 +128,31 @@ impl Pattern {
             "kind" => Some(text.into()),
             "prefix" => Some(Self::prefix(text)),
             "regex" => Self::regex(text).ok(),
+            "labelled" => {
+                let (kind, labels) = text.rsplit_once('@')?;
+                Some(Self::labelled(kind, labels.split(',').filter(|label| !label.is_empty())))
+            }
             _ => None,
         }
     }
 
-    fn exact(&self) -> Option<&str> {
+    /// A kind that it matches in any case.
+    fn certain(&self) -> Option<&str> {
         match &self.is {
             Is::Exact(exact) => Some(exact),
+            Is::Labelled(labelled) => Some(&labelled.kind),
             Is::Prefix(_) | Is::Regex(_) => None,
         }
+    }
+}
+
+impl Labelled {
+    fn matches(&self, kind: &str) -> bool {
+        let rest = kind.strip_prefix(&*self.kind);
+        rest.is_some_and(|rest| match rest.strip_prefix('@') {
+            Some(selector) => selects(selector, &self.labels),
+            None => rest.is_empty(),
+        })
     }
 }
 
@@ -108,13 +163,18 @@ impl PartialEq for Pattern {
     }
 }
 
-/// `report`, `sync.*` for a prefix, `/^(sms|fax)$/` for a regular expression.
+/// `report`, `sync.*` for a prefix, `/^(sms|fax)$/` for a regular expression, `report[@big,gpu]` for a kind
+/// and selectors of these labels.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.is {
             Is::Exact(exact) => f.write_str(exact),
             Is::Prefix(prefix) => write!(f, "{prefix}*"),
             Is::Regex(regex) => write!(f, "/{}/", regex.as_str()),
+            Is::Labelled(Labelled { kind, labels, .. }) if labels.is_empty() => f.write_str(kind),
+            Is::Labelled(Labelled { kind, labels, .. }) => {
+                write!(f, "{kind}[@{}]", labels.join(","))
+            }
         }
     }
 }
@@ -234,7 +294,7 @@ impl Router {
             }
         }
         for (i, (pattern, _)) in self.routes.iter().enumerate() {
-            let Some(kind) = pattern.exact() else { continue };
+            let Some(kind) = pattern.certain() else { continue };
             check_name(kind)?;
             if self.routes[..i].iter().any(|(before, _)| before.matches(kind)) {
                 return Err(Error::invalid(format!(
@@ -246,14 +306,14 @@ impl Router {
         Ok(())
     }
 
-    /// The kinds that need not be read from the store: those of exact patterns.
-    pub(crate) fn exact(&self) -> impl Iterator<Item = &str> {
-        self.routes.iter().filter_map(|(pattern, _)| pattern.exact())
+    /// The kinds that need not be read from the store.
+    pub(crate) fn certain(&self) -> impl Iterator<Item = &str> {
+        self.routes.iter().filter_map(|(pattern, _)| pattern.certain())
     }
 
     /// `true` if the store's kinds must be read to select those that this node runs.
     pub(crate) fn has_patterns(&self) -> bool {
-        self.routes.iter().any(|(pattern, _)| pattern.exact().is_none())
+        self.routes.iter().any(|(pattern, _)| !matches!(pattern.is, Is::Exact(_)))
     }
 
     pub(crate) fn matches(&self, kind: &str) -> bool {
