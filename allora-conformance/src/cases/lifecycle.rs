@@ -194,7 +194,7 @@ pub(super) async fn the_record_of_a_calendar_is_kept_whole_and_is_in_no_list_and
     assert!(second.generation > first.generation);
     // Of two changes of one generation, one succeeds.
     let refused = node.apply(t(2), &[Operation::new(record, edit(&short))]).await.single();
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::AlreadyExists));
     for name in ["a", "z"] {
         node.register(t(3), name, t(60)).await;
     }

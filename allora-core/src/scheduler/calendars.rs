@@ -99,7 +99,7 @@ impl CalendarCache {
         }
         let of_name = |name: &str| found.get(name).cloned().unwrap_or_else(|| Err(String::new()));
         match definition.with_calendars(of_name) {
-            Ok(definition) => Resolved::Ready(definition),
+            Ok(definition) => Resolved::Ready(Box::new(definition)),
             Err(error) => Resolved::Missing(error.to_string()),
         }
     }

@@ -207,11 +207,8 @@ impl Schedules {
         while users.len() < limit {
             let states = self.page(Filter::default(), after.as_deref(), PAGE).await?;
             let is_last = states.len() < PAGE;
-            users.extend(
-                states
-                    .iter()
-                    .filter_map(|state| uses(state, name).is_some().then(|| state.name.clone())),
-            );
+            let users_of = states.iter().filter(|state| uses(state, name).is_some());
+            users.extend(users_of.map(|state| state.name.clone()));
             if is_last {
                 break;
             }

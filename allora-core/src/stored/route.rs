@@ -185,7 +185,7 @@ pub(crate) enum Routed {
 /// A definition with its named calendars, as far as this node has them.
 pub(crate) enum Resolved {
     /// It has all of them.
-    Ready(Definition),
+    Ready(Box<Definition>),
     /// The node reads one of them.
     Later,
     /// One of them is missing, for this reason.
