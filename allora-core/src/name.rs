@@ -53,12 +53,15 @@ const MAX_KEY: usize = 200;
 /// The prefix of the records in which nodes report that they live.
 pub(crate) const NODE: &str = "allora:node:";
 
-/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes and
-/// concurrency keys. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
+/// The prefix of the records of named calendars.
+pub(crate) const CALENDAR: &str = "allora:calendar:";
+
+/// `true` if it is the name, or the beginning of names, of records of the scheduler's own: nodes,
+/// concurrency keys and calendars. They are no jobs. [`Queries::list`](crate::backend::Queries::list) leaves them out,
 /// unless its prefix asks for them; the lists of a [`RecordStore`](crate::store::RecordStore) do so by
 /// themselves.
 pub fn is_internal(name: &str) -> bool {
-    is_key_record(name) || name.starts_with(NODE)
+    is_key_record(name) || name.starts_with(NODE) || is_calendar_record(name)
 }
 
 /// Checks the name of a job to be added: as [`check_name`], and not one of the scheduler's own
@@ -72,11 +75,14 @@ pub(crate) fn check_free(name: &str) -> Result {
         );
         return Err(Error::invalid(own));
     }
-    if name.starts_with(NODE) {
-        let own = format!(
-            "the job name {name:?} begins with {NODE:?}, which is reserved for nodes; use another name"
-        );
-        return Err(Error::invalid(own));
+    for (prefix, what) in [(NODE, "nodes"), (CALENDAR, "calendars")] {
+        if name.starts_with(prefix) {
+            let own = format!(
+                "the job name {name:?} begins with {prefix:?}, which is reserved for {what}; use another \
+                 name"
+            );
+            return Err(Error::invalid(own));
+        }
     }
     Ok(())
 }
@@ -115,6 +121,25 @@ pub(crate) fn check_word(what: &str, word: &str) -> Result {
          commas and semicolons",
         shown(word)
     )))
+}
+
+/// The name of the record of a calendar, whose name is one visible word.
+pub(crate) fn calendar_record(name: &str) -> Result<String> {
+    check_word("calendar name", name)?;
+    let longest = MAX_NAME - CALENDAR.len();
+    if name.len() > longest {
+        let len = name.len();
+        return Err(Error::invalid(format!(
+            "the calendar name {:?} is {len} bytes long; use 1 to {longest} bytes",
+            shown(name)
+        )));
+    }
+    Ok(format!("{CALENDAR}{name}"))
+}
+
+/// `true` if it is the name of a calendar's record.
+pub(crate) fn is_calendar_record(name: &str) -> bool {
+    name.starts_with(CALENDAR)
 }
 
 /// The name of the record of a concurrency key. Of a key that is too long for a name, it is the

@@ -1,10 +1,10 @@
 //! Any schedule that has a text: what stored schedules and the command line read.
 
 use crate::{
-    At, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule, ScheduleError,
-    Time, Warning, calendar, phrase,
+    At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule,
+    ScheduleError, Time, Warning, calendar, phrase,
 };
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 /// Reads the text of any schedule: a cron expression or macro, `@every 90m`, `@at` and an
 /// instant, `@quartz` and an expression, or a phrase that has exactly one reading.
@@ -101,6 +101,31 @@ impl AnySchedule {
         calendar::RULES.contains(&first)
     }
 
+    /// `true` if a part of a text, between two semicolons, is a rule that names a calendar:
+    /// `except calendar:holidays-de`.
+    pub fn is_named_calendar(part: &str) -> bool {
+        let mut all = crate::schedule::words(part).map(|(_, word)| word);
+        all.next() == Some("except") && all.next().is_some_and(|word| word.starts_with("calendar:"))
+    }
+
+    /// The names of the calendars that it needs, as in `except calendar:holidays-de`.
+    pub fn calendars(&self) -> BTreeSet<&str> {
+        match self {
+            Self::Filtered(filtered) => filtered.calendars(),
+            Self::Cron(_) | Self::Every(_) | Self::At(_) | Self::Quartz(_) => BTreeSet::new(),
+        }
+    }
+
+    /// The same schedule with its [named calendars](Calendar). One for which `find` returns `None` stays
+    /// unknown, so that the schedule has no occurrence and [`check`](Schedule::check) rejects it.
+    #[must_use]
+    pub fn with_calendars(self, find: impl FnMut(&str) -> Option<Arc<Calendar>>) -> Self {
+        match self {
+            Self::Filtered(filtered) => Self::Filtered(Box::new(filtered.with_calendars(find))),
+            other => other,
+        }
+    }
+
     /// The zone that the text names, or that was set with [`in_zone`](Self::in_zone).
     pub fn zone(&self) -> Option<&str> {
         match self {
@@ -188,6 +213,9 @@ impl Schedule for AnySchedule {
     }
     fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
         self.inner().excluded(after, until)
+    }
+    fn is_excluded(&self, at: Time) -> bool {
+        self.inner().is_excluded(at)
     }
     fn definition(&self) -> Option<String> {
         self.inner().definition()

@@ -110,6 +110,12 @@ impl ParseError {
         self
     }
 
+    /// The same error in a text of several lines; lines count from 1.
+    pub(crate) fn on_line(mut self, line: usize) -> Self {
+        self.reason = format!("{} (line {line})", self.reason).into();
+        self
+    }
+
     /// The part of the text.
     pub fn field(&self) -> Field {
         self.field

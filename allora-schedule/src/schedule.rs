@@ -81,6 +81,16 @@ pub trait Schedule: Send + Sync + 'static {
         None
     }
 
+    /// `true` if a [named calendar](crate::Calendar) excludes this scheduled time. Such a calendar may
+    /// have changed since the time was planned. The scheduler then does not run it, and records it as
+    /// skipped with the reason `Calendar`.
+    ///
+    /// Default: `false`.
+    fn is_excluded(&self, at: Time) -> bool {
+        let _ = at;
+        false
+    }
+
     /// A text that changes when the schedule changes. `None`: changes are not noticed.
     fn definition(&self) -> Option<String> {
         None
@@ -278,6 +288,9 @@ impl Schedule for Box<dyn Schedule> {
     fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
         (**self).excluded(after, until)
     }
+    fn is_excluded(&self, at: Time) -> bool {
+        (**self).is_excluded(at)
+    }
     fn definition(&self) -> Option<String> {
         (**self).definition()
     }
@@ -313,6 +326,9 @@ impl<S: Schedule + ?Sized> Schedule for Arc<S> {
     }
     fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
         (**self).excluded(after, until)
+    }
+    fn is_excluded(&self, at: Time) -> bool {
+        (**self).is_excluded(at)
     }
     fn definition(&self) -> Option<String> {
         (**self).definition()

@@ -30,6 +30,10 @@ pub(crate) struct Add {
     schedule: String,
     /// The data of its runs: a JSON object.
     data: String,
+    /// Leaves out dates, the times of a schedule, or what a named calendar excludes, as
+    /// calendar:holidays-de; may be given several times.
+    #[arg(long, value_name = "RULE")]
+    except: Vec<String>,
     #[command(flatten)]
     options: Options,
     #[command(flatten)]
@@ -48,12 +52,13 @@ impl Add {
         let kind = self.options.kind(kind)?;
         let data = payload(&self.data)?;
         kinds::check(&kind, &data)?;
-        let stored = StoredSchedule::new(&self.name, &kind, &self.schedule).data(&data);
+        let rules = self.except.iter().map(|rule| format!("; except {rule}"));
+        let schedule = self.schedule.clone() + &rules.collect::<String>();
+        let stored = StoredSchedule::new(&self.name, &kind, &schedule).data(&data);
         let mut stored = self.options.apply(stored);
         let default = self.place.settings()?.timezone;
         if let (None, Some(zone)) = (&self.options.timezone, default)
-            && AnySchedule::for_job(&self.name, &self.schedule)
-                .is_ok_and(|given| given.lacks_zone())
+            && AnySchedule::for_job(&self.name, &schedule).is_ok_and(|given| given.lacks_zone())
         {
             stored = stored.zone(zone);
         }

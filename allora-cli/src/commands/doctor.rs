@@ -210,8 +210,10 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             && state.due_at.is_some_and(|at| since(now, at) >= OVERDUE)
             && !declared.is_orphaned(state)
     };
+    let broken = Filter::default().condition(Condition::Broken);
+    let broken = session.schedules.list(broken, None, usize::MAX).await?;
     let (broken, dead, overdue) = (
-        named(&|state| Condition::Broken.holds(state)),
+        broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
         named(&|state| Condition::Dead.holds(state)),
         named(&is_overdue),
     );
@@ -220,7 +222,8 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "unreadable",
             &broken,
             "that cannot be read",
-            "use a build that can, or delete them with `allora delete`",
+            "`allora why NAME` says why; use a build that can, put the missing calendar with `allora \
+             calendar put`, or delete them with `allora delete`",
         ),
         (
             "dead",

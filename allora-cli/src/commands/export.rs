@@ -1,5 +1,6 @@
 //! `allora export`: stored schedules as lines of JSON, with their progress.
 
+use super::calendar;
 use crate::{
     failure::{Failure, Outcome, chain},
     output::{Progress, complain, counted},
@@ -10,7 +11,7 @@ use allora_core::stored::{Filter, ScheduleExport};
 use clap::Args;
 use std::io::{self, Write};
 
-/// Prints the stored schedules, one a line, as `allora import` reads them.
+/// Prints the named calendars and the stored schedules, one a line, as `allora import` reads them.
 ///
 /// Each line has the next time, the pause, the counters and the dead letters of its schedule, but
 /// no pending triggers. To move schedules to another store, stop the nodes that run them first.
@@ -42,6 +43,16 @@ impl Export {
             let mut out = io::BufWriter::new(io::stdout());
             let mut progress = Progress::new("schedules exported");
             let (mut refused, mut after) = (0_usize, None::<String>);
+            // Before the schedules, which need them.
+            for (name, calendar) in calendar::all(&session).await? {
+                match calendar {
+                    Ok(calendar) => writeln!(out, "{}", calendar::export_line(&name, &calendar))?,
+                    Err(error) => {
+                        complain("error", &chain(&error));
+                        refused += 1;
+                    }
+                }
+            }
             loop {
                 let states = session.schedules.list(filter, after.as_deref(), PAGE).await?;
                 let mut written = 0;
@@ -74,9 +85,9 @@ impl Export {
         match refused {
             0 => Ok(()),
             many => {
-                let schedules = counted(many, "schedule");
+                let records = counted(many, "record");
                 Err(Failure::failed(format!(
-                    "{schedules} could not be exported; the lines above say why"
+                    "{records} could not be exported; the lines above say why"
                 )))
             }
         }

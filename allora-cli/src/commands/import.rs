@@ -1,6 +1,7 @@
 //! `allora import`: the lines of `allora export`, into another store.
 
 use super::{
+    calendar,
     file::{self, shown_as},
     import_crontab::{self, Conversion},
     import_perfectsched,
@@ -12,14 +13,17 @@ use crate::{
     session::{self, Session},
     store::StoreArgs,
 };
-use allora_core::{ErrorKind, Schedules, backend::JobState, stored::ScheduleExport};
+use allora_core::{
+    ErrorKind, Schedules, backend::JobState, schedule::Calendar as Rules, stored::ScheduleExport,
+};
 use clap::{Args, ValueEnum};
 use std::{
     io::{self, BufRead, Write},
     path::{Path, PathBuf},
 };
 
-/// Adds the schedules of an export, each with its next time, pause, counters and dead letters.
+/// Adds the calendars and the schedules of an export, each schedule with its next time, pause, counters and
+/// dead letters.
 ///
 /// Good lines are imported, and each bad line is reported with its number. An interrupted import is
 /// repeated with --skip-existing.
@@ -130,6 +134,10 @@ impl Import {
             if line.trim().is_empty() {
                 continue;
             }
+            if let Some(read) = calendar::of_export(&line) {
+                self.calendar(number, read, into, &mut tally, &mut progress).await?;
+                continue;
+            }
             match serde_json::from_str::<ScheduleExport>(&line) {
                 Ok(exported) => {
                     numbers.push(number);
@@ -143,6 +151,48 @@ impl Import {
         }
         self.send(&mut numbers, &mut states, into, &mut tally, &mut progress).await?;
         Ok(tally)
+    }
+
+    /// Adds a calendar. One of its name that is there already stays, and is an error if it differs.
+    async fn calendar(
+        &self,
+        number: usize,
+        read: Result<(String, Rules), String>,
+        into: Option<&Schedules>,
+        tally: &mut Tally,
+        progress: &mut Progress,
+    ) -> Outcome {
+        let (name, calendar) = match read {
+            Ok(read) => read,
+            Err(what) => {
+                tally.refuse(progress, &self.file, number, &what);
+                return Ok(());
+            }
+        };
+        let Some(schedules) = into else {
+            tally.imported += 1;
+            return Ok(());
+        };
+        let present = match schedules.calendar(&name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            present => Some(present?),
+        };
+        match present {
+            None => {
+                schedules.upsert_calendar(&name, &calendar).await?;
+                tally.imported += 1;
+            }
+            Some(present) if present == calendar => tally.imported += 1,
+            Some(_) if self.skip_existing => tally.skipped += 1,
+            Some(_) => {
+                let what = format!(
+                    "the store has another calendar {name:?}; keep that with --skip-existing, or delete it"
+                );
+                tally.refuse(progress, &self.file, number, &what);
+            }
+        }
+        progress.more(1);
+        Ok(())
     }
 
     async fn send(

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod add;
+pub(crate) mod calendar;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod delete;

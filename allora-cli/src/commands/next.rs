@@ -13,14 +13,15 @@ use allora_core::{
     AnySchedule, Dst, Every, Schedule, Settings, Time,
     backend::NextRun,
     schedule::{Explained, explain},
-    stored::Definition,
 };
 use chrono::TimeDelta;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::{
+    collections::HashMap,
     io::{self, Write},
     path::PathBuf,
+    sync::Arc,
 };
 
 /// Shows the next times of a schedule, one RFC 3339 instant a line, in UTC.
@@ -192,7 +193,7 @@ impl Next {
         let is_name = !self.schedule.starts_with('@') && !self.schedule.contains([' ', '\t']);
         if !is_name || self.name.is_some() {
             let name = self.name.clone().unwrap_or_default();
-            let (schedule, settings) = (self.schedule()?, Settings::default());
+            let (schedule, settings) = (self.given()?, Settings::default());
             return Ok(Job { name, schedule, settings, coming: None, after });
         }
         let name = self.schedule.clone();
@@ -204,25 +205,27 @@ impl Next {
                 None => Some(session.schedules.next(&name, count).await?),
                 Some(_) => None,
             };
-            Ok((state, coming))
+            let definition = session.schedules.definition(&state).await?;
+            Ok((state, definition, coming))
         });
-        let (state, coming) = state.map_err(|failure| match failure {
+        let (state, definition, coming) = state.map_err(|failure| match failure {
             Failure::Failed(what) => Failure::failed(format!(
                 "`{name}` is one word, and so the name of a stored schedule: {what}"
             )),
             other => other,
         })?;
-        let definition = Definition::parse(&name, &state.definition)?;
         if self.zone.is_some() || self.dst.is_some() {
             let what = "--zone and --dst are for schedules on the command line";
             return Err(Failure::Usage(what.into()));
         }
         let (schedule, settings) = (definition.schedule().clone(), definition.settings().clone());
         let coming = coming.map(|coming| {
-            let next = |NextRun { scheduled_at, due_at }| Coming {
-                scheduled_at,
-                due_at,
-                reasons: Vec::new(),
+            let mut before = after;
+            let next = |NextRun { scheduled_at, due_at }| {
+                let notes = schedule.notes(before, scheduled_at);
+                before = scheduled_at;
+                let reasons = notes.into_iter().map(|note| note.message).collect();
+                Coming { scheduled_at, due_at, reasons }
             };
             coming.into_iter().map(next).collect()
         });
@@ -272,6 +275,23 @@ impl Next {
             }
         }
         Ok(out.flush()?)
+    }
+
+    /// The schedule on the command line, with the named calendars of the store.
+    fn given(&self) -> Outcome<AnySchedule> {
+        let schedule = self.schedule()?;
+        if schedule.calendars().is_empty() {
+            return Ok(schedule);
+        }
+        let calendars = session::with(&self.place, async |session: Session| {
+            let mut calendars = HashMap::new();
+            for name in schedule.calendars() {
+                let calendar = session.schedules.calendar(name).await?;
+                calendars.insert(name.to_owned(), Arc::new(calendar));
+            }
+            Ok(calendars)
+        })?;
+        Ok(schedule.with_calendars(|name| calendars.get(name).cloned()))
     }
 
     fn schedule(&self) -> Outcome<AnySchedule> {

@@ -5,16 +5,16 @@ use crate::{
     clock,
     daemon::kinds,
     declared::Declared,
-    failure::Outcome,
+    failure::{Outcome, chain},
     output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
     values::{instant, shown},
 };
 use allora_core::{
-    Schedule, Time,
+    ErrorKind, Schedule, Time,
     backend::{HistoryEntry, JobState, NotRunReason, Outcome as RunOutcome},
-    stored::Definition,
+    schedule::NoteReason,
 };
 use chrono::TimeDelta;
 use clap::Args;
@@ -63,6 +63,12 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
              delete {name}`"
         );
         return Ok(vec![text]);
+    }
+    if !state.kind.is_empty()
+        && let Err(error) = session.schedules.definition(state).await
+        && error.kind() == ErrorKind::Invalid
+    {
+        reasons.push(format!("its definition cannot be read: {}", chain(&error)));
     }
     let declared = Declared::read(session).await?;
     if !declared.is_known() {
@@ -142,11 +148,19 @@ async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Ou
         let first = past.occurrence.scheduled_at;
         first <= at && at <= past.last.unwrap_or(first)
     };
-    if let Some(entry) = past.iter().find(holds) {
-        return Ok(told(entry, &time));
-    }
-    let schedule = Definition::parse(name, &state.definition).ok();
+    let schedule = session.schedules.definition(state).await.ok();
     let before = at - TimeDelta::milliseconds(1);
+    let excluded = schedule.as_ref().and_then(|definition| {
+        let mut notes = definition.schedule().notes(before, at).into_iter();
+        notes.find(|note| note.reason == NoteReason::Excluded).map(|note| note.message)
+    });
+    if let Some(entry) = past.iter().find(holds) {
+        let told = told(entry, &time);
+        return Ok(match excluded.filter(|_| entry.reason == Some(NotRunReason::Calendar)) {
+            Some(rule) => format!("{told}: {rule}"),
+            None => told,
+        });
+    }
     let next = schedule.as_ref().map(|definition| definition.schedule().next_at(before));
     let is_scheduled = next.map(|next| next == Some(at));
     Ok(match (at > now, is_scheduled) {
@@ -155,7 +169,10 @@ async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Ou
                 || "; it has no later one".to_owned(),
                 |next| format!("; the next one after it is {}", shown(next)),
             );
-            format!("{time} is no scheduled time of its schedule{next}")
+            match excluded {
+                Some(rule) => format!("{rule}{next}"),
+                None => format!("{time} is no scheduled time of its schedule{next}"),
+            }
         }
         (true, _) => format!("{time} has not come yet"),
         (false, _) => match past.last() {

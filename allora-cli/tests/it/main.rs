@@ -4,6 +4,7 @@
 
 mod alerts;
 mod allora;
+mod calendars;
 mod check;
 mod clock_set_back;
 mod cluster;

@@ -2,10 +2,10 @@
 
 use crate::{Capability, cluster::*};
 use allora_core::{
-    Backend,
+    Backend, ErrorKind,
     backend::{
-        Action, Advance, Claim, Completion, Cursor, NotRun, NotRunReason, Page, Replan, Reply,
-        Sharing,
+        Action, Advance, Claim, Completion, Cursor, Edit, NotRun, NotRunReason, Operation, Page,
+        Replan, Reply, Sharing,
     },
 };
 
@@ -173,4 +173,37 @@ pub(super) async fn the_records_of_nodes_are_in_no_list_and_no_search(w: &Cluste
     assert_eq!(node.list(Page::first(9).prefix("allora:node:")).await, [record]);
     assert_eq!(node.found(&["", "kind"], t(999), 9).await, (vec![], None));
     assert!(fine(node.queries().kinds().await).is_empty());
+}
+
+pub(super) async fn the_record_of_a_calendar_is_kept_whole_and_is_in_no_list_and_no_search(
+    w: &Cluster,
+) {
+    let (node, other) = (w.node(), w.join("other").await);
+    let record = "allora:calendar:holidays-é";
+    let dates = |n: i64| (0..n).map(|day| format!("{}\n", t(day * 86_400).date_naive()));
+    let (short, long) = (dates(1).collect::<String>(), dates(10_000).collect::<String>());
+    let first = Action::Register { definition: &short, version: 0, first: None };
+    let first = state(node.act(t(0), record, first).await);
+    let edit = |definition| {
+        let mut edit = Edit::of(first.generation);
+        edit.definition = Some((definition, Replan::default()));
+        Action::Modify(edit)
+    };
+    let second = state(other.act(t(1), record, edit(&long)).await);
+    assert_eq!((&second.definition, second.cursor), (&long, None));
+    assert!(second.generation > first.generation);
+    // Of two changes of one generation, one succeeds.
+    let refused = node.apply(t(2), &[Operation::new(record, edit(&short))]).await.single();
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::AlreadyExists));
+    for name in ["a", "z"] {
+        node.register(t(3), name, t(60)).await;
+    }
+    assert_eq!(node.read(record).await, second);
+    assert_eq!(node.list(Page::first(9)).await, ["a", "z"]);
+    assert_eq!(node.list(Page::first(9).prefix("allora:calendar:")).await, [record]);
+    assert_eq!(node.found(&["", "kind"], t(999), 9).await, (vec![], None));
+    assert!(fine(node.queries().kinds().await).is_empty());
+    assert_eq!(node.act(t(4), record, Action::Delete).await, Reply::Deleted);
+    let again = Action::Register { definition: &short, version: 0, first: None };
+    assert!(state(other.act(t(5), record, again).await).fence > second.fence);
 }

@@ -21,6 +21,7 @@ macro_rules! __cases {
                 nodes_that_register_at_once_see_one_job: [];
                 a_record_is_pruned_only_as_it_was_read_and_if_nothing_waits_in_it: [];
                 the_records_of_nodes_are_in_no_list_and_no_search: [Queries];
+                the_record_of_a_calendar_is_kept_whole_and_is_in_no_list_and_no_search: [Queries];
             }
             names {
                 no_two_names_are_the_same: [];

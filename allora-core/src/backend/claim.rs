@@ -173,7 +173,8 @@ pub enum NotRunReason {
     /// Skipped: they came due while the job waited for its concurrency key, or the longest wait was
     /// over.
     ConcurrencyKey,
-    /// Skipped: the calendar of the schedule excludes them. Only the history has them: no counter
+    /// Skipped: the calendar of the schedule excludes them. Only the history has them, unless a named
+    /// calendar has excluded them after they were planned: no counter
     /// counts them, and no event reports them.
     Calendar,
     /// Cancelled: an operator requested it.

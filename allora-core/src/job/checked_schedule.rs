@@ -104,6 +104,11 @@ impl<'a> CheckedSchedule<'a> {
         guarded(|| self.job.excluded(after, until))
     }
 
+    /// `true` if a named calendar excludes this scheduled time.
+    pub(crate) fn is_excluded(&self, at: Time) -> Planned<bool> {
+        guarded(|| self.job.is_excluded(at))
+    }
+
     /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.
     pub(crate) fn has(&self, at: Time) -> bool {
         self.instant_after(at - TimeDelta::milliseconds(1)) == Ok(Some(at))

@@ -109,6 +109,10 @@ where
         self.schedule.excluded(after, until)
     }
 
+    fn is_excluded(&self, at: Time) -> bool {
+        self.schedule.is_excluded(at)
+    }
+
     fn definition(&self) -> Option<String> {
         self.schedule.definition()
     }

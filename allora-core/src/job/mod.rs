@@ -100,6 +100,12 @@ pub trait Job: Send + Sync + 'static {
         None
     }
 
+    /// As [`Schedule::is_excluded`](crate::Schedule::is_excluded).
+    fn is_excluded(&self, at: Time) -> bool {
+        let _ = at;
+        false
+    }
+
     /// As [`Schedule::definition`](crate::Schedule::definition). The store keeps the text of a type
     /// of yours as `@code` and the text: other nodes compare it and never parse it.
     fn definition(&self) -> Option<String> {

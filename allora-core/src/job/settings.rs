@@ -182,7 +182,9 @@ pub(crate) fn unkeyed_lease(definition: &str) -> Option<Duration> {
     for part in parts {
         match part.split_once(' ').unwrap_or((part, "")) {
             ("at-least-once", period) => lease = Some(parse_period(period.trim()).ok()?),
-            (name, _) if LATER.contains(&name) || AnySchedule::is_rule(part) => {}
+            (name, _) if LATER.contains(&name) => {}
+            // What a named calendar excludes, a node looks up before it claims.
+            _ if AnySchedule::is_rule(part) && !AnySchedule::is_named_calendar(part) => {}
             _ => return None,
         }
     }

@@ -11,6 +11,9 @@ use crate::{
 /// the stricter applies. `None` if this build cannot read the whole text.
 pub(super) fn adopted(name: &str, own: &JobSpec, text: &str) -> Option<JobSpec> {
     let definition = Definition::parse(name, text).ok()?;
+    if !definition.calendars().is_empty() {
+        return None;
+    }
     let code = own.job.clone();
     let stored = definition.settings().clone();
     let mut settings = Settings {

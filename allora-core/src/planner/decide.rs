@@ -232,6 +232,9 @@ struct Due<'a> {
 
 impl Due<'_> {
     fn decide(&self, claimant: Claimant) -> Result<Decision, InvalidNextAt> {
+        if self.schedule.is_excluded(self.first)? {
+            return self.leave_out();
+        }
         let Some(latest) = self.latest()? else { return Ok(Decision::Walk) };
         if let Some(too_late) = self.too_late(latest)? {
             return self.advance(too_late, NotRunReason::Window);
@@ -377,6 +380,23 @@ impl Due<'_> {
         };
         let advance = Advance::new(self.known.generation, self.first, not_run, then);
         Ok(Decision::Advance(advance.excluded(excluded)))
+    }
+
+    /// Moves the cursor past an occurrence that a calendar excludes since it was planned, and past the
+    /// excluded ones after it.
+    fn leave_out(&self) -> Result<Decision, InvalidNextAt> {
+        let then = self.after(self.first, 0)?;
+        let more = match then {
+            Some(next) => self.schedule.excluded(self.first, next.scheduled_at)?,
+            None => None,
+        };
+        let (count, last) = match more {
+            Some(more) => (more.count.map(|count| count + 1), more.last),
+            None => (Some(1), self.first),
+        };
+        let not_run = NotRun { count, last, reason: NotRunReason::Calendar };
+        let advance = Advance::new(self.known.generation, self.first, not_run, then);
+        Ok(Decision::Advance(advance))
     }
 
     fn after(&self, at: Time, more: u64) -> Result<Option<NextRun>, InvalidNextAt> {

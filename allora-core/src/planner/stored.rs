@@ -6,6 +6,7 @@ use super::{
     slot::{Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::NOW,
+    working_set::{WAITING, resumed},
 };
 use crate::{
     backend::{Cursor, JobState, Reply},
@@ -84,12 +85,16 @@ impl Planner {
             Some(reason) => Event::JobUnreadable { name: name.clone(), reason: reason.clone() },
             None => match route(state) {
                 Routed::Here(spec) => {
-                    if self.stored.broken.remove(&name).is_some() {
+                    if self.stored.broken.remove(&name).is_some_and(|why| why != WAITING) {
                         events.push(Event::JobResumed { name });
                     }
                     return Some(spec);
                 }
                 Routed::Elsewhere => return None,
+                Routed::Later => {
+                    self.stored.waits_for_calendar(name, events);
+                    return None;
+                }
                 Routed::Broken(reason) => Event::JobInvalid { name: name.clone(), reason },
             },
         };
@@ -107,7 +112,21 @@ impl Planner {
         }
         let found: HashSet<&str> = found.iter().map(|state| state.name.as_str()).collect();
         let ended = self.stored.broken.extract_if(|name, _| !found.contains(&**name));
-        events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
+        events.extend(ended.filter_map(resumed));
+    }
+
+    /// A calendar that this node has read is new, changed or gone: the code for each stored schedule is
+    /// chosen again, and what is due is searched.
+    pub(crate) fn on_calendars(&mut self) {
+        let stored = self.slots.iter().filter(|(_, slot)| slot.is_stored());
+        let ids: Vec<SlotId> = stored.map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.agreed = None;
+            }
+            self.mark_dirty(id);
+        }
+        self.stored.read_by(NOW);
     }
 
     /// The present slot of the job of a run.

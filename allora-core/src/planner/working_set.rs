@@ -14,7 +14,8 @@ pub(super) struct WorkingSet {
     pub(super) idle: Vec<SlotId>,
     /// The earliest due time of the evicted schedules.
     pub(super) read_at: Option<Time>,
-    /// The schedules that no node can run, by the generation that was reported.
+    /// The schedules that no node can run, by the generation that was reported; those that wait for the
+    /// first read of a calendar, by [`WAITING`].
     pub(super) broken: HashMap<Arc<str>, i64>,
     /// The number of occupied slots.
     pub(super) placed: usize,
@@ -22,6 +23,14 @@ pub(super) struct WorkingSet {
 
 /// The largest number of reported broken schedules that are remembered. Others are reported again.
 const BROKEN: usize = 10_000;
+
+/// In place of a generation: not reported.
+pub(super) const WAITING: i64 = i64::MIN;
+
+/// The end of the report of a broken schedule.
+pub(super) fn resumed((name, generation): (Arc<str>, i64)) -> Option<Event> {
+    (generation != WAITING).then_some(Event::JobResumed { name })
+}
 
 impl WorkingSet {
     /// Notes that no node can run this generation of a schedule. Returns whether that is new.
@@ -31,11 +40,20 @@ impl WorkingSet {
         generation: i64,
         events: &mut Vec<Event>,
     ) -> bool {
-        if self.broken.len() >= BROKEN {
-            let ended = self.broken.drain();
-            events.extend(ended.map(|(name, _)| Event::JobResumed { name }));
-        }
+        self.make_room(events);
         self.broken.insert(name, generation) != Some(generation)
+    }
+
+    /// Notes that a schedule waits for the first read of a calendar. What was reported stays so.
+    pub(super) fn waits_for_calendar(&mut self, name: Arc<str>, events: &mut Vec<Event>) {
+        self.make_room(events);
+        self.broken.entry(name).or_insert(WAITING);
+    }
+
+    fn make_room(&mut self, events: &mut Vec<Event>) {
+        if self.broken.len() >= BROKEN {
+            events.extend(self.broken.drain().filter_map(resumed));
+        }
     }
 
     /// Notes that a record that is not in memory is due at `at`.

@@ -81,8 +81,8 @@ impl Ahead {
 
 /// The time until which a stored schedule waits that this node runs.
 fn waits(node: &Node, state: &JobState, now: Time) -> Option<Time> {
-    match node.router.route(state) {
+    match node.route(state) {
         Routed::Here(spec) => waits_until(&state.name, &spec, state, now),
-        Routed::Elsewhere | Routed::Broken(_) => None,
+        Routed::Elsewhere | Routed::Broken(_) | Routed::Later => None,
     }
 }

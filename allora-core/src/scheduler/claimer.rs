@@ -22,7 +22,7 @@ use crate::{
     event::Event,
     health::Notifications,
     job::Placement,
-    name::{is_internal, is_key_record},
+    name::{is_calendar_record, is_internal, is_key_record},
     planner::{Planner, Request, Tick},
     time::{Time, since, whole_millis},
 };
@@ -262,6 +262,7 @@ impl Claimer {
             Notification::Job(name) if is_key_record(&name) => {
                 self.node.key_is_free(Some(&Arc::from(name)));
             }
+            Notification::Job(name) if is_calendar_record(&name) => self.node.calendars.on_change(),
             Notification::Job(name) if is_internal(&name) => {}
             Notification::Job(name) | Notification::Cancel(name) => {
                 self.search.on_change();

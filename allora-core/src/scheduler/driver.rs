@@ -76,6 +76,7 @@ impl Driver {
                 self.planner.on_failed_update(slot, run.name(), now);
             }
             Input::Ranking(ranking) => self.planner.set_ranking(ranking),
+            Input::Calendars => self.planner.on_calendars(),
             Input::ClockSetBack if self.placement == Placement::OneNode => {
                 self.planner.on_clock_set_back();
             }

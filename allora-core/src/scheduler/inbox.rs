@@ -32,6 +32,8 @@ pub(crate) enum Input {
     ClockSetBack,
     /// The order of the nodes has changed.
     Ranking(Ranking),
+    /// A named calendar has changed.
+    Calendars,
 }
 
 impl Input {
@@ -41,7 +43,7 @@ impl Input {
             Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
             Input::Update(update) => Some(update.run.shared_name()),
             Input::Failed(_, run) => Some(run.shared_name()),
-            Input::KeyFree(_) | Input::ClockSetBack | Input::Ranking(_) => None,
+            Input::KeyFree(_) | Input::ClockSetBack | Input::Ranking(_) | Input::Calendars => None,
         }
     }
 }

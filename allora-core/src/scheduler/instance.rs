@@ -1,6 +1,7 @@
 //! One scheduler, from its start to its end.
 
 use super::{
+    calendars,
     claimer::Claimer,
     config::Config,
     handle::Handle,
@@ -11,7 +12,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{event::Event, planner::Planner};
-use futures::future::{Either, join4, pending, select};
+use futures::future::{Either, join5, pending, select};
 use std::{
     fmt,
     pin::pin,
@@ -69,8 +70,8 @@ impl Scheduler {
         let has_claimed = supervisor.has_claimed.clone();
         let mut planner = self.planner();
         if !node.router.is_empty() {
-            let router = node.router.clone();
-            planner = planner.with_route(Arc::new(move |state| router.route(state)));
+            let of_node = node.clone();
+            planner = planner.with_route(Arc::new(move |state| of_node.route(state)));
         }
         if node.backend.queries().is_some_and(|queries| queries.claims_due()) {
             let router = node.router.clone();
@@ -81,7 +82,8 @@ impl Scheduler {
         let watcher = Watcher::new(node.clone());
         let registry = Registry::new(node.clone());
         let claim = async {
-            join4(claimer.run(), local.run(), watcher.run(), registry.run()).await;
+            let calendars = calendars::read(node.clone());
+            join5(claimer.run(), local.run(), watcher.run(), registry.run(), calendars).await;
             has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };

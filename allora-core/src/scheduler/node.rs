@@ -3,6 +3,7 @@
 use super::{
     active_run::{ActiveRun, RunId, Turn},
     board::Board,
+    calendars::CalendarCache,
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,
@@ -15,7 +16,7 @@ use super::{
     trigger_waits::TriggerWaits,
 };
 use crate::{
-    backend::Backend,
+    backend::{Backend, JobState},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{JobSpec, Placement},
@@ -24,7 +25,7 @@ use crate::{
     runtime::Runtime,
     schedule::Warning,
     store_clock::StoreClock,
-    stored::Router,
+    stored::{Routed, Router},
     time::Time,
 };
 use allora_schedule::stable_hash;
@@ -75,6 +76,8 @@ pub(crate) struct Node {
     pub(super) watcher: Notify,
     /// Wakes the registry: the scheduler stops.
     pub(super) registry: Notify,
+    /// The named calendars of stored schedules.
+    pub(super) calendars: CalendarCache,
     pub(super) store: StoreHealth,
     pub(super) board: Board,
     pub(super) metrics: Metrics,
@@ -230,6 +233,7 @@ impl Node {
             set_back: Notify::default(),
             watcher: Notify::default(),
             registry: Notify::default(),
+            calendars: CalendarCache::default(),
             store: StoreHealth::default(),
             board: Board::default(),
             metrics: Metrics::new(),
@@ -243,6 +247,11 @@ impl Node {
     /// lock is poisoned.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The choice of code for a stored schedule.
+    pub(super) fn route(&self, state: &JobState) -> Routed {
+        self.router.route(state, |definition| self.calendars.resolve(definition))
     }
 
     /// The estimate of the store's time.
@@ -444,6 +453,7 @@ impl Node {
         self.supervisor.notify();
         self.watcher.notify();
         self.registry.notify();
+        self.calendars.notify();
     }
 
     /// Rejects further jobs, and frees those that no claimer has.

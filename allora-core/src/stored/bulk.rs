@@ -2,7 +2,7 @@
 
 use super::{
     Gap, Schedules,
-    list::{Filter, PAGE, is_in},
+    list::{Filter, PAGE},
 };
 use crate::{
     backend::{Action, JobState, Operation},
@@ -108,10 +108,8 @@ impl Schedules {
             let states = self.page(filter, after.as_deref(), PAGE).await?;
             let is_last = states.len() < PAGE;
             after = states.last().map(|state| state.name.clone());
-            let selected: Vec<JobState> = states
-                .into_iter()
-                .filter(|state| is_in(filter, state) && change.concerns(state))
-                .collect();
+            let mut selected = self.select(filter, states).await?;
+            selected.retain(|state| change.concerns(state));
             self.bulk_page(&selected, change, &mut report).await?;
             if is_last {
                 return Ok(report);

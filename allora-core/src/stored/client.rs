@@ -1,7 +1,7 @@
 //! The client for the stored schedules of a store: add, read, change, remove.
 
 use super::{
-    StoredSchedule,
+    Definition, StoredSchedule,
     planned::{Planned, replanned},
 };
 use crate::{
@@ -152,8 +152,15 @@ impl Schedules {
         stored: &[StoredSchedule],
         now: Time,
     ) -> Result<Vec<Result<JobState>>> {
-        let planned: Vec<Result<Planned<'_>>> =
-            stored.iter().map(|stored| Planned::first(stored, now)).collect();
+        let definitions: Vec<Result<Definition>> =
+            stored.iter().map(|stored| stored.definition()).collect();
+        let calendars = self.calendars_of(definitions.iter().flatten()).await?;
+        let planned = stored.iter().zip(definitions).map(|(stored, definition)| {
+            let definition = definition.and_then(|definition| calendars.give(definition));
+            let definition = definition.map_err(|error| stored.refused(error))?;
+            Planned::first(stored, &definition, now)
+        });
+        let planned: Vec<Result<Planned<'_>>> = planned.collect();
         let new: Vec<Operation<'_>> = planned.iter().flatten().map(Planned::operation).collect();
         let mut created = self.create(&new).await?.into_iter();
         let reply = |planned: Result<Planned<'_>>| match planned {
@@ -228,19 +235,24 @@ impl Schedules {
         let text = definition.to_string();
         let mut seen = self.get(&stored.name).await?;
         loop {
-            let plan = replanned(stored, &definition, &seen, self.recent_store_time().await?)?;
+            let former = Definition::parse(&stored.name, &seen.definition).ok();
+            let calendars = self.calendars_of(former.iter().chain([&definition])).await?;
+            let former = former.and_then(|former| calendars.give(former).ok());
+            let new = calendars.give(definition.clone())?;
+            let now = self.recent_store_time().await?;
+            let plan = replanned(stored, &new, former.as_ref(), &seen, now)?;
             let kind = (seen.kind != stored.kind).then_some(stored.kind.as_str());
-            let definition = (seen.definition != text || stored.first_run.is_some())
+            let changed = (seen.definition != text || stored.first_run.is_some())
                 .then_some((text.as_str(), plan));
             let data = (seen.data != data).then_some(data);
             if kind.is_none()
-                && definition.is_none()
+                && changed.is_none()
                 && data.is_none()
                 && seen.generation == generation
             {
                 return Ok(seen);
             }
-            let edit = Edit { generation, kind, definition, data };
+            let edit = Edit { generation, kind, definition: changed, data };
             let error = match self.change(&stored.name, Action::Modify(edit)).await {
                 Err(error) if error.kind() == ErrorKind::Invalid => error,
                 answer => return answer,

@@ -1,17 +1,25 @@
 //! The definition of a stored schedule as one line of text: its schedule, then the settings that
 //! differ from the defaults.
 
-use super::settings_parser::{Read, parts};
+use super::{
+    calendars::Found,
+    settings_parser::{Read, parts},
+};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
     job::{CODE, CheckedSchedule, IntoOutcome, JobSpec, Settings, job},
+    name::calendar_record,
     run::Run,
-    schedule::{AnySchedule, Field, ParseError, Schedule},
+    schedule::{AnySchedule, Calendar, Field, ParseError, Schedule},
     time::Time,
 };
 use chrono::TimeDelta;
-use std::fmt;
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 /// The definition of a stored schedule: its schedule and its settings.
 ///
@@ -34,10 +42,11 @@ use std::fmt;
 /// | `concurrency-key tapes`, `concurrency-key tapes:2` | the concurrency key, whose jobs have one or two active runs together |
 /// | `max-key-wait 1h` | the longest wait for the key |
 /// | `except 2026-12-25 2026-12-26`, `except 0 9 1 1 *` | dates or times on which it does not run |
+/// | `except calendar:holidays-de` | a calendar in the store: [`Schedules::upsert_calendar`](super::Schedules::upsert_calendar) |
 /// | `only-within 9:00-17:30` | the hours within which it runs |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | a period in which it does not run |
 ///
-/// The last three are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
+/// The last four are the rules of a calendar; see [`Filtered`](crate::schedule::Filtered). They
 /// belong to the schedule, and a schedule may have several of each.
 ///
 /// A definition in a later format begins with `@v` and a number. This build rejects it, and names
@@ -76,7 +85,13 @@ impl Definition {
         if let Some(zone) = zone {
             schedule = in_zone(schedule, zone)?;
         }
-        schedule.check()?;
+        for calendar in schedule.calendars() {
+            calendar_record(calendar)?;
+        }
+        // A schedule with a named calendar is checked when it has the calendar.
+        if schedule.calendars().is_empty() {
+            schedule.check()?;
+        }
         settings.check()?;
         let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ").replace(" ;", ";");
         Ok(Self { text, zone: zone.map(str::to_owned), schedule, settings })
@@ -122,6 +137,28 @@ impl Definition {
     /// The schedule.
     pub fn schedule(&self) -> &AnySchedule {
         &self.schedule
+    }
+
+    /// The names of the calendars in the store that its schedule needs. Without them, the schedule has no
+    /// occurrence: [`Schedules::definition`](super::Schedules::definition) reads them.
+    pub fn calendars(&self) -> BTreeSet<&str> {
+        self.schedule.calendars()
+    }
+
+    /// The definition with its named calendars.
+    ///
+    /// # Errors
+    /// `Invalid` with the reason why there is no such calendar, or if they exclude everything.
+    pub(crate) fn with_calendars(self, find: impl Fn(&str) -> Found) -> Result<Self> {
+        if self.calendars().is_empty() {
+            return Ok(self);
+        }
+        let found = self.calendars().into_iter().map(|name| Ok((name.to_owned(), find(name)?)));
+        let found: HashMap<String, Arc<Calendar>> =
+            found.collect::<Result<_, String>>().map_err(Error::invalid)?;
+        let schedule = self.schedule.with_calendars(|name| found.get(name).cloned());
+        schedule.check()?;
+        Ok(Self { schedule, ..self })
     }
 
     /// The settings.

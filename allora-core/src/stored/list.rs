@@ -7,7 +7,7 @@ use crate::{
     time::{Time, end_of_time},
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 /// The schedules to list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,13 +40,14 @@ pub enum Condition {
     Ended,
     /// It has dead letters.
     Dead,
-    /// Its record or its definition cannot be read.
+    /// Its record or its definition cannot be read, or the store lacks a calendar that it names.
     Broken,
 }
 
 impl Condition {
     /// `true` if the schedule is in this condition. Conditions overlap: a paused schedule may be
-    /// running, and have dead letters.
+    /// running, and have dead letters. The state does not show a missing calendar:
+    /// [`Schedules::list`] and [`Schedules::definition`] find it.
     pub fn holds(self, state: &JobState) -> bool {
         let idle = state.unreadable.is_none() && state.leases.is_empty() && state.paused.is_none();
         match self {
@@ -138,7 +139,7 @@ impl Schedules {
             let states = self.page(filter, after.as_deref(), size).await?;
             let is_last = states.len() < size;
             after = states.last().map(|state| state.name.clone());
-            listed.extend(states.into_iter().filter(|state| is_in(filter, state)));
+            listed.extend(self.select(filter, states).await?);
             if is_last {
                 break;
             }
@@ -171,7 +172,7 @@ impl Schedules {
             let states = self.page(filter, after.as_deref(), PAGE).await?;
             let is_last = states.len() < PAGE;
             after = states.last().map(|state| state.name.clone());
-            for state in states.into_iter().filter(|state| is_in(filter, state)) {
+            for state in self.select(filter, states).await? {
                 first.push(ByDue(state));
                 if first.len() > limit {
                     first.pop();
@@ -236,6 +237,23 @@ impl Schedules {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             read => read.map(Some),
         }
+    }
+
+    /// The states of a page that pass the filter.
+    pub(super) async fn select(
+        &self,
+        filter: Filter<'_>,
+        states: Vec<JobState>,
+    ) -> Result<Vec<JobState>> {
+        let lacking = match filter.condition {
+            Some(Condition::Broken) => self.lacking_calendars(&states).await?,
+            _ => HashSet::new(),
+        };
+        let otherwise = Filter { condition: None, ..filter };
+        let is_selected = |state: &JobState| {
+            is_in(filter, state) || lacking.contains(&state.name) && is_in(otherwise, state)
+        };
+        Ok(states.into_iter().filter(is_selected).collect())
     }
 
     pub(super) async fn page(

@@ -27,12 +27,17 @@
 //! With [`Schedules::list`] there and [`Schedules::import`] here, or through a file of
 //! `ScheduleExport`.
 //!
+//! # How do several schedules share holidays?
+//! With a named calendar: [`Schedules::upsert_calendar`] stores it, and `except calendar:NAME` in the text
+//! of a schedule uses it.
+//!
 //! # Can I list them by due time?
 //! [`Schedules::list_by_due`] does. The stores keep lists by name, and an index of the stored schedules
 //! by due time: with [`Filter::stored_only`], the first ones are read from that.
 //! A list of the schedules in one [`Condition`] also reads them all.
 
 mod bulk;
+mod calendars;
 mod client;
 mod definition;
 #[cfg(feature = "json")]
@@ -53,6 +58,7 @@ mod transfer;
 mod value;
 
 pub use bulk::{Bulk, BulkReport};
+pub(crate) use calendars::{AT_ONCE, Found, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
 #[cfg(feature = "json")]
@@ -64,6 +70,6 @@ pub use planned::Creation;
 #[cfg(feature = "json")]
 pub(crate) use repr::{DataRepr, written};
 pub use route::{Handler, Pattern};
-pub(crate) use route::{Route, Routed, Router};
+pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
 pub use value::StoredSchedule;

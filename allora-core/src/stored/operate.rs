@@ -1,6 +1,6 @@
 //! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
-use super::{Definition, Schedules};
+use super::Schedules;
 use crate::{
     backend::{
         Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
@@ -61,7 +61,7 @@ impl Schedules {
     /// The range of occurrences that came due and were not started.
     async fn gap(&self, seen: &JobState) -> Result<Option<Advance>> {
         let name = seen.name.as_str();
-        let definition = Definition::parse(name, &seen.definition)?;
+        let definition = self.definition(seen).await?;
         let now = self.recent_store_time().await?;
         let started = seen.counters.started;
         let first = match seen.cursor {
@@ -186,7 +186,7 @@ impl Schedules {
     /// A dropped call may have triggered some of the runs. Repeat it with the same range.
     pub async fn backfill(&self, name: &str, from: Time, until: Time) -> Result<Vec<Occurrence>> {
         let seen = self.get(name).await?;
-        let definition = Definition::parse(name, &seen.definition)?;
+        let definition = self.definition(&seen).await?;
         let now = self.recent_store_time().await?;
         if until > now {
             let until = until.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -220,7 +220,7 @@ impl Schedules {
     /// Nothing is changed.
     pub async fn next(&self, name: &str, n: usize) -> Result<Vec<NextRun>> {
         let seen = self.get(name).await?;
-        let definition = Definition::parse(name, &seen.definition)?;
+        let definition = self.definition(&seen).await?;
         let mut next = seen.cursor;
         let mut started = seen.counters.started;
         let mut coming = Vec::new();
@@ -260,7 +260,7 @@ impl Schedules {
     pub async fn reset(&self, name: &str) -> Result<JobState> {
         loop {
             let seen = self.get(name).await?;
-            let definition = Definition::parse(name, &seen.definition)?;
+            let definition = self.definition(&seen).await?;
             let now = self.recent_store_time().await?;
             let first = definition.following(name, now, seen.counters.started)?;
             let incarnation = seen.incarnation;

@@ -20,9 +20,12 @@ pub(super) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn first(stored: &'a StoredSchedule, now: Time) -> Result<Self> {
-        let definition =
-            stored.definition().map_err(|error| error.within(format_args!("{:?}", stored.name)))?;
+    /// `definition`: that of the schedule, with its calendars.
+    pub(super) fn first(
+        stored: &'a StoredSchedule,
+        definition: &Definition,
+        now: Time,
+    ) -> Result<Self> {
         let next = definition.first(&stored.name, now)?;
         if next.is_none() {
             let from = definition.settings().start.unwrap_or(now);
@@ -73,22 +76,36 @@ impl StoredSchedule {
     /// [`Schedules::add`](super::Schedules::add), or `Sql::add_in` in a transaction of their own.
     ///
     /// # Errors
-    /// `Invalid` with the rejected part.
+    /// `Invalid` with the rejected part, or if it names a calendar of the store, which only
+    /// [`Schedules::add`](super::Schedules::add) reads.
     pub fn creation(&self, now: Time) -> Result<Creation<'_>> {
-        Planned::first(self, now).map(Creation)
+        let named = |name: &str| {
+            Err(format!(
+                "the calendar {name:?} is in the store; add the schedule with `Schedules::add`"
+            ))
+        };
+        let definition = self.definition().and_then(|definition| definition.with_calendars(named));
+        let definition = definition.map_err(|error| self.refused(error))?;
+        Planned::first(self, &definition, now).map(Creation)
+    }
+
+    /// The error with the name of the schedule.
+    pub(super) fn refused(&self, error: Error) -> Error {
+        error.within(format_args!("{:?}", self.name))
     }
 }
 
-/// The cursor under another definition.
+/// The cursor under another definition. `former`: the definition in the state that was read, if it can be
+/// read; both with their calendars.
 pub(super) fn replanned(
     stored: &StoredSchedule,
     definition: &Definition,
+    former: Option<&Definition>,
     seen: &JobState,
     now: Time,
 ) -> Result<Replan> {
     let name = stored.name.as_str();
-    let former = Definition::parse(name, &seen.definition).ok();
-    let same_schedule = former.as_ref().is_some_and(|former| {
+    let same_schedule = former.is_some_and(|former| {
         (former.schedule(), former.settings().start)
             == (definition.schedule(), definition.settings().start)
     });
@@ -134,9 +151,13 @@ mod tests {
         let start = now - chrono::TimeDelta::microseconds(1_500);
         let once = StoredSchedule::new("once", "kind", at(start));
         let bounded = once.clone().starting(start);
-        let first = Planned::first(&bounded, now).unwrap().first.map(|next| next.scheduled_at);
+        let planned = |stored: &StoredSchedule| {
+            let definition = stored.definition().unwrap();
+            Planned::first(stored, &definition, now).map(|planned| planned.first)
+        };
+        let first = planned(&bounded).unwrap().map(|next| next.scheduled_at);
         assert_eq!(first, Some(whole_millis(start)), "both are cut");
-        let without = Planned::first(&once, now).map(|_| ()).unwrap_err().to_string();
+        let without = planned(&once).unwrap_err().to_string();
         assert!(without.contains("no occurrence from 2026-01-01T00:00:00.000Z on"), "{without}");
     }
 }

@@ -238,6 +238,18 @@ pub(crate) enum Routed {
     Elsewhere,
     /// No node can run it, for this reason.
     Broken(String),
+    /// It names a calendar that this node has not read yet.
+    Later,
+}
+
+/// A definition with its named calendars, as far as this node has them.
+pub(crate) enum Resolved {
+    /// It has all of them.
+    Ready(Box<Definition>),
+    /// The node reads one of them.
+    Later,
+    /// One of them is missing, for this reason.
+    Missing(String),
 }
 
 /// Makes that decision from the schedule's state in the store. Pure.
@@ -320,13 +332,18 @@ impl Router {
         self.routes.iter().any(|(pattern, _)| pattern.matches(kind))
     }
 
-    pub(crate) fn route(&self, state: &JobState) -> Routed {
+    pub(crate) fn route(
+        &self,
+        state: &JobState,
+        resolve: impl FnOnce(Definition) -> Resolved,
+    ) -> Routed {
         let route = self.routes.iter().find(|(pattern, _)| pattern.matches(&state.kind));
         let Some((_, work)) = route.filter(|_| !state.kind.is_empty()) else {
             return Routed::Elsewhere;
         };
-        match Definition::parse(&state.name, &state.definition) {
-            Ok(definition) => {
+        let broken = |why: String| Routed::Broken(format!("its definition cannot be read: {why}"));
+        match Definition::parse(&state.name, &state.definition).map(resolve) {
+            Ok(Resolved::Ready(definition)) => {
                 let work = work.clone();
                 let spec = definition.spec(async move |run: Run| work(run).await);
                 let limited = self.limit_of(&state.kind);
@@ -334,7 +351,9 @@ impl Router {
                 let payload = Payload { kind, data, limited };
                 Routed::Here(spec.carrying(payload))
             }
-            Err(error) => Routed::Broken(format!("its definition cannot be read: {error}")),
+            Ok(Resolved::Later) => Routed::Later,
+            Ok(Resolved::Missing(reason)) => broken(reason),
+            Err(error) => broken(error.to_string()),
         }
     }
 }

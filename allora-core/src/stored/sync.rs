@@ -171,6 +171,7 @@ impl Schedules {
     pub async fn sync(&self, declared: DesiredState<'_>) -> Result<Vec<Difference>> {
         let now = self.recent_store_time().await?;
         let mut wanted = checked(declared)?;
+        let calendars = self.calendars_of(wanted.values().map(|wanted| &wanted.definition)).await?;
         let mut work = Work::default();
         match declared.complete {
             Some(prefix) => {
@@ -205,8 +206,9 @@ impl Schedules {
                 }
             }
         }
-        for wanted in wanted.into_values() {
-            work.add(wanted.stored, now)?;
+        for Wanted { stored, definition } in wanted.into_values() {
+            let definition = calendars.give(definition).map_err(|error| stored.refused(error))?;
+            work.add(stored, &definition, now)?;
         }
         if !declared.dry_run {
             self.carry_out(&mut work, declared).await?;
@@ -324,9 +326,9 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn add(&mut self, stored: &StoredSchedule, now: Time) -> Result {
+    fn add(&mut self, stored: &StoredSchedule, definition: &Definition, now: Time) -> Result {
         // Also rejects a schedule that would never run.
-        let definition = Planned::first(stored, now)?.definition().to_owned();
+        let definition = Planned::first(stored, definition, now)?.definition().to_owned();
         self.adds.push(stored.clone());
         self.add_step(&stored.name, Step::Add { definition });
         Ok(())

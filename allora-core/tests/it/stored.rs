@@ -1,6 +1,7 @@
 //! Stored schedules and the nodes that run them, on simulated machines.
 
 mod bulk;
+mod calendars;
 mod client;
 mod control;
 mod files;

@@ -1,9 +1,11 @@
 //! Schedules without the occurrences that a calendar excludes: dates, hours, blackout periods, or
 //! the times of another schedule.
 
+mod named;
 mod rule;
 mod text;
 
+pub use named::Calendar;
 pub(crate) use rule::Rule;
 pub use rule::{Dates, Exclusion};
 pub(crate) use text::{RULES, filtered, hours, parse};
@@ -14,7 +16,7 @@ use crate::{
 };
 use chrono::TimeDelta;
 use rule::{Clock, Stretch};
-use std::fmt;
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// A schedule without what is excluded; made by [`Schedule::except`], [`Schedule::only_within`]
 /// and [`Schedule::blackout`].
@@ -30,8 +32,12 @@ use std::fmt;
 /// |---|---|
 /// | `except 2026-12-25 2026-12-26` | occurrences of these dates; up to 64 |
 /// | `except 0 9 1 1 *` | occurrences at an instant of this schedule |
+/// | `except calendar:holidays-de` | occurrences that the [`Calendar`] of this name excludes |
 /// | `only-within 9:00-17:30` | occurrences before 9:00 and from 17:30 on |
 /// | `blackout 2026-12-20T00:00:00Z/2027-01-07T00:00:00Z` | occurrences from the first instant until before the second |
+///
+/// A named calendar has no rules until [`AnySchedule::with_calendars`] gives it to the schedule. Without
+/// them, the schedule has no occurrence, and [`check`](Schedule::check) rejects it.
 ///
 /// Dates and hours are in the schedule's zone, or in UTC if it follows no wall clock. A zone after
 /// them applies to them alone.
@@ -95,6 +101,12 @@ impl<S: Schedule> Filtered<S> {
         last.filter(|last| (at..=until).contains(last)).unwrap_or(at)
     }
 
+    /// `true` if a named calendar is not known yet.
+    fn lacks_calendar(&self) -> bool {
+        let lacks = |rule: &Rule| matches!(rule, Rule::Named(named) if named.calendar.is_none());
+        self.rules.iter().any(lacks)
+    }
+
     fn inner_next(&self, after: Time) -> Option<Time> {
         self.schedule.next_at(after).map(whole_millis).filter(|next| *next > after)
     }
@@ -126,6 +138,9 @@ impl<S: Schedule> Filtered<S> {
 
 impl<S: Schedule> Schedule for Filtered<S> {
     fn next_at(&self, after: Time) -> Option<Time> {
+        if self.lacks_calendar() {
+            return None;
+        }
         let mut at = self.inner_next(after)?;
         for _ in 0..MOST_STRETCHES {
             let Some((_, stretch)) = self.excluded_by(at) else { return Some(at) };
@@ -135,6 +150,9 @@ impl<S: Schedule> Schedule for Filtered<S> {
     }
 
     fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+        if self.lacks_calendar() {
+            return Some(from);
+        }
         let mut until = until;
         for _ in 0..MOST_STEPS {
             let latest = self.schedule.latest_at(from, until)?;
@@ -175,6 +193,14 @@ impl<S: Schedule> Schedule for Filtered<S> {
             (all.first, all.last) = (all.first.min(inner.first), all.last.max(inner.last));
         }
         Some(all)
+    }
+
+    fn is_excluded(&self, at: Time) -> bool {
+        let excludes = |rule: &Rule| match rule {
+            Rule::Named(named) => named.excludes(at, &self.clock).is_some(),
+            _ => false,
+        };
+        self.rules.iter().any(excludes) || self.schedule.is_excluded(at)
     }
 
     fn definition(&self) -> Option<String> {
@@ -293,6 +319,24 @@ impl Filtered<AnySchedule> {
             return Err(ParseError::new(Field::Zone, 0, name, reason).remedy("leave it away"));
         }
         Ok(Self::new(schedule, rules))
+    }
+
+    /// The names of its calendars.
+    pub(crate) fn calendars(&self) -> BTreeSet<&str> {
+        named::names(&self.rules)
+    }
+
+    /// With these calendars.
+    pub(crate) fn with_calendars(
+        mut self,
+        mut find: impl FnMut(&str) -> Option<Arc<Calendar>>,
+    ) -> Self {
+        for rule in &mut self.rules {
+            if let Rule::Named(named) = rule {
+                named.calendar = find(&named.name);
+            }
+        }
+        self
     }
 
     /// `true` if a zone that a program applies would mean something.

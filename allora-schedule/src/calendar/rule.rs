@@ -1,5 +1,6 @@
 //! One rule of a calendar: what it excludes, and why.
 
+use super::named::Named;
 use crate::{
     AnySchedule, At, Cron, Every, Quartz, Schedule, ScheduleError, Time, at::shown, english::list,
     zone::Zone,
@@ -100,6 +101,7 @@ pub(crate) enum Rule {
     Times(Box<AnySchedule>),
     Hours(Hours),
     Blackout(Time, Time),
+    Named(Named),
 }
 
 /// The hours within which occurrences are kept, in minutes of the day; the end is exclusive, and
@@ -154,6 +156,7 @@ impl Rule {
                 let is_excluded = schedule.next_at(at - millisecond) == Some(at);
                 is_excluded.then_some(Stretch { since: at, until: at + millisecond })
             }
+            Self::Named(named) => named.excludes(at, clock),
         }
     }
 
@@ -185,6 +188,7 @@ impl Rule {
                 )
             }
             Self::Times(schedule) => format!("`{schedule}` excludes its own times"),
+            Self::Named(named) => named.reason(first, last, clock),
         }
     }
 
@@ -205,6 +209,9 @@ impl Rule {
                 let description = schedule.describe();
                 format!("except {}", description.unwrap_or_else(|| schedule.to_string()))
             }
+            Self::Named(named) => {
+                format!("except by the calendar {}{}", named.name, in_zone(&named.zone))
+            }
         }
     }
 
@@ -216,6 +223,7 @@ impl Rule {
                 shown(*until)
             ))),
             Self::Times(schedule) => schedule.check(),
+            Self::Named(named) => named.check(),
             _ => Ok(()),
         }
     }
@@ -224,6 +232,7 @@ impl Rule {
         match self {
             Self::Dates(dates) => Some(&mut dates.zone),
             Self::Hours(hours) => Some(&mut hours.zone),
+            Self::Named(named) => Some(&mut named.zone),
             Self::Blackout(..) | Self::Times(_) => None,
         }
     }
@@ -232,6 +241,7 @@ impl Rule {
         match self {
             Self::Dates(dates) => dates.zone.is_none(),
             Self::Hours(hours) => hours.zone.is_none(),
+            Self::Named(named) => named.zone.is_none(),
             Self::Blackout(..) | Self::Times(_) => false,
         }
     }
@@ -299,6 +309,10 @@ impl fmt::Display for Rule {
             Self::Times(schedule) => {
                 write!(f, "except {schedule}")?;
                 &None
+            }
+            Self::Named(named) => {
+                write!(f, "{named}")?;
+                &named.zone
             }
         };
         zone.as_ref().map_or(Ok(()), |zone| write!(f, " {}", zone.0.name()))

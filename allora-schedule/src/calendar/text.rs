@@ -1,11 +1,14 @@
 //! The text of a calendar's rules.
 
-use super::rule::{Clock, Dates, Hours, Rule};
+use super::{
+    named::{Named, PREFIX},
+    rule::{Clock, Dates, Hours, Rule},
+};
 use crate::{AnySchedule, Field, ParseError, any, schedule::words, zone::Zone};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;
 
-/// The most dates of one rule.
+/// The most dates of one rule of a schedule. A calendar has more.
 const MOST_DATES: usize = 64;
 
 /// The words with which the rules of a calendar begin.
@@ -25,7 +28,10 @@ pub(crate) fn parse(part: &str, job: Option<&str>) -> Result<Vec<Rule>, ParseErr
         return Err(wrong(*at, name, "has no value", "write dates, hours or instants after it"));
     };
     match *name {
-        "except" if looks_like_a_date(first) => dates(values).map(|dates| vec![Rule::Dates(dates)]),
+        "except" if looks_like_a_date(first) => {
+            dates(values, MOST_DATES).map(|dates| vec![Rule::Dates(dates)])
+        }
+        "except" if first.starts_with(PREFIX) => named(values).map(|rule| vec![rule]),
         "except" => {
             let excluded = any::read_one(&part[first_at..], job);
             let excluded = excluded.map_err(|error| error.shifted(first_at))?;
@@ -56,20 +62,60 @@ impl Dates {
     /// No date, more than 64, other notations, days that do not exist, and unknown zones.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let all: Vec<(usize, &str)> = words(text).collect();
-        dates(&all)
+        dates(&all, MOST_DATES)
     }
 }
 
-fn dates(values: &[(usize, &str)]) -> Result<Dates, ParseError> {
+/// Reads a line of a calendar: dates, or a rule. An empty line has none.
+pub(super) fn line(line: &str) -> Result<Vec<Rule>, ParseError> {
+    let all: Vec<(usize, &str)> = words(line).collect();
+    match all.first() {
+        None => Ok(Vec::new()),
+        Some((_, word)) if looks_like_a_date(word) => {
+            dates(&all, usize::MAX).map(|dates| vec![Rule::Dates(dates)])
+        }
+        Some((at, word)) if !RULES.contains(word) => {
+            let remedy = "write dates such as 2026-12-25, except, only-within or blackout";
+            Err(wrong(*at, word, "is neither a date nor a rule of a calendar", remedy))
+        }
+        _ => {
+            let rules = parse(line, None)?;
+            let has_name = rules.iter().any(|rule| matches!(rule, Rule::Named(_)));
+            match all.get(1).filter(|_| has_name) {
+                Some((at, word)) => {
+                    let reason = "is another calendar, which a calendar cannot have";
+                    Err(wrong(*at, word, reason, "write its lines, or give the schedule both"))
+                }
+                None => Ok(rules),
+            }
+        }
+    }
+}
+
+/// Reads `calendar:NAME`, and perhaps a zone.
+fn named(values: &[(usize, &str)]) -> Result<Rule, ParseError> {
+    let (at, word) = values.first().copied().unwrap_or((0, ""));
+    let name = word.strip_prefix(PREFIX).unwrap_or_default();
+    if name.is_empty() {
+        let remedy = "write its name after the colon, as in calendar:holidays";
+        return Err(wrong(at, word, "names no calendar", remedy));
+    }
+    let zone = zone(&values[1..])?;
+    Ok(Rule::Named(Named { name: name.into(), zone, calendar: None }))
+}
+
+fn dates(values: &[(usize, &str)], most: usize) -> Result<Dates, ParseError> {
     let count = values.iter().take_while(|(_, word)| looks_like_a_date(word)).count();
     let (dates, rest) = values.split_at(count);
     if dates.is_empty() {
         let (at, word) = values.first().copied().unwrap_or((0, ""));
         return Err(wrong(at, word, "is not a date", "write dates such as 2026-12-25"));
     }
-    if let Some((at, word)) = dates.get(MOST_DATES) {
+    if let Some((at, word)) = dates.get(most) {
         let reason = "is one date more than the 64 of a rule";
-        return Err(wrong(*at, word, reason, "write another except for the others"));
+        let remedy = "put them into a calendar of the store, with `allora calendar put`, and write \
+                      except calendar:NAME";
+        return Err(wrong(*at, word, reason, remedy));
     }
     let date = |(at, word): &(usize, &str)| {
         let date = NaiveDate::parse_from_str(word, "%Y-%m-%d").ok();
@@ -139,7 +185,12 @@ fn blackout(at: usize, word: &str) -> Result<Rule, ParseError> {
     Ok(Rule::Blackout(from, to))
 }
 
-fn wrong(at: usize, word: &str, reason: &'static str, remedy: &'static str) -> ParseError {
+pub(super) fn wrong(
+    at: usize,
+    word: &str,
+    reason: &'static str,
+    remedy: &'static str,
+) -> ParseError {
     ParseError::new(Field::Setting, at, word, reason).remedy(remedy)
 }
 

@@ -1,8 +1,8 @@
 //! Calendars: what is left out, and how it is said.
 
 use allora_schedule::{
-    AnySchedule, Dates, Field, NoteReason, Schedule, Time, at, between, cron, every, explain,
-    next_n, parse,
+    AnySchedule, Calendar, Dates, Field, NoteReason, Schedule, Time, at, between, cron, every,
+    explain, next_n, parse,
 };
 use chrono::{TimeDelta, Timelike};
 use std::{
@@ -327,7 +327,9 @@ fn a_rule_that_cannot_be_read_is_rejected_where_it_stands() {
         .collect();
     assert!(Dates::parse(&dates[..64].join(" ")).is_ok());
     let error = Dates::parse(&dates.join(" ")).unwrap_err();
-    assert!(error.to_string().contains("one date more than the 64"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("one date more than the 64"), "{text}");
+    assert!(text.contains("`allora calendar put`, and write except calendar:NAME"), "{text}");
     let hashed = AnySchedule::for_job("job", "0 9 * * *; except H 9 * * *");
     assert!(hashed.is_ok() && parse("0 9 * * *; except H 9 * * *").is_err());
 }
@@ -365,4 +367,132 @@ fn mutated_rules_are_read_back_or_rejected() {
         }
     }
     assert!(read > 30 && rejected > 1_000, "{read} read, {rejected} rejected");
+}
+
+/// The schedule of a text with one calendar.
+fn with(text: &str, calendar: &str) -> AnySchedule {
+    let calendar = Arc::new(Calendar::parse(calendar).unwrap());
+    let schedule = parse(text).unwrap();
+    assert_eq!(schedule.calendars().into_iter().collect::<Vec<_>>(), ["x"]);
+    schedule.with_calendars(|name| (name == "x").then(|| calendar.clone()))
+}
+
+#[test]
+fn a_named_calendar_excludes_what_its_rules_exclude() {
+    let calendar = "# Holidays\n2026-01-02 2026-01-01 # two\n\nonly-within 8:00-17:30\n\
+                    blackout 2026-01-04T00:00:00Z/2026-01-05T00:00:00Z\nexcept 0 9 6 1 *\n";
+    let inline = "except 2026-01-01 2026-01-02; only-within 8:00-17:30; \
+                  blackout 2026-01-04T00:00:00Z/2026-01-05T00:00:00Z; except 0 9 6 1 *";
+    let (from, until) = (time("2025-12-30T00:00:00Z"), time("2026-01-20T00:00:00Z"));
+    for schedule in ["0 9 * * *", "*/30 * * * * Europe/Rome", "@every 7h"] {
+        let named = with(&format!("{schedule}; except calendar:x"), calendar);
+        let plain = parse(&format!("{schedule}; {inline}")).unwrap();
+        let times: Vec<Time> = between(&plain, from, until).collect();
+        assert_eq!(between(&named, from, until).collect::<Vec<_>>(), times, "{schedule}");
+        assert_eq!(named.latest_at(from, until), plain.latest_at(from, until));
+        assert_eq!(named.excluded(from, until), plain.excluded(from, until));
+        assert!(times.iter().all(|at| !named.is_excluded(*at)));
+        assert!(named.is_excluded(time("2026-01-01T09:00:00Z")));
+        assert!(!plain.is_excluded(time("2026-01-01T09:00:00Z")), "it is in the text");
+        assert!(named.check().is_ok());
+    }
+    let named = with("0 9 * * *; except calendar:x", calendar);
+    let mut explained = explain(&named, time("2025-12-31T12:00:00Z"), until);
+    let first = explained.next().unwrap();
+    assert_eq!((first.notes.len(), first.notes[0].reason), (1, NoteReason::Excluded));
+    let message = &first.notes[0].message;
+    assert!(
+        message.ends_with(
+            "the dates from 2026-01-01 to 2026-01-02 in UTC are excluded (calendar \"x\")"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_text_of_a_named_calendar_comes_back() {
+    for (text, canonical) in [
+        ("0 9 * * * UTC;  except  calendar:de", "0 9 * * * UTC; except calendar:de"),
+        (
+            "@every 1h; except calendar:\u{e9} Europe/Rome; except 2026-01-01 UTC",
+            "@every 1h; except calendar:\u{e9} Europe/Rome; except 2026-01-01 UTC",
+        ),
+    ] {
+        let read = parse(text).unwrap();
+        assert_eq!(read.to_string(), canonical);
+        assert_eq!(parse(canonical).unwrap(), read);
+    }
+    assert_eq!(
+        parse("0 9 * * *; except calendar:x").unwrap().describe().unwrap(),
+        "every day at 9:00 UTC, except by the calendar x"
+    );
+    let in_rome = parse("@every 1h; except calendar:x").unwrap().in_zone("Europe/Rome").unwrap();
+    assert_eq!(in_rome.to_string(), "@every 1h; except calendar:x Europe/Rome");
+    // Its dates are in the zone that is given where it is named, unless they have one of their own.
+    let calendar = "2026-01-02\n2026-01-03 UTC";
+    let zoned = with("30 23 * * *; except calendar:x Asia/Tokyo", calendar);
+    let times = next_n(&zoned, time("2025-12-31T00:00:00Z"), 4);
+    let days: Vec<String> = times.iter().map(|at| at.format("%m-%d").to_string()).collect();
+    assert_eq!(days, ["12-31", "01-02", "01-04", "01-05"]);
+    for (text, says) in [
+        ("@daily; except calendar:", "names no calendar"),
+        ("@daily; except calendar:x Mars/X", "Mars/X"),
+        ("@daily; except calendar:x UTC y", "one word too many"),
+    ] {
+        let error = parse(text).expect_err(text).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_schedule_without_its_calendar_never_runs_and_says_so() {
+    let unknown = parse("* * * * *; except calendar:none").unwrap();
+    let (from, until) = (time("2026-01-01T00:00:00Z"), time("2026-01-02T00:00:00Z"));
+    assert_eq!((unknown.next_at(from), unknown.latest_at(from, until)), (None, Some(from)));
+    assert_eq!((unknown.count(from, until), unknown.excluded(from, until)), (Some(0), None));
+    let error = unknown.check().unwrap_err().to_string();
+    assert!(error.contains("the calendar \"none\" is known by its name alone"), "{error}");
+    let error = with("0 9 * * *; except calendar:x", "except 0 9 * * *").check().unwrap_err();
+    assert!(error.to_string().contains("every occurrence is excluded"), "{error}");
+}
+
+#[test]
+fn a_calendar_is_read_line_by_line() {
+    let text = "# dates\n2026-12-26 2026-12-25\n  2026-12-31 Europe/Rome # in Rome\r\n\
+                2027-01-01\nexcept 2026-12-24\nexcept 0 12 * * * UTC\nonly-within 9:00-17:30";
+    let calendar = Calendar::parse(text).unwrap();
+    assert_eq!((calendar.dates(), calendar.rules()), (5, 2));
+    let canonical = calendar.to_string();
+    assert_eq!(
+        canonical,
+        "2026-12-24\n2026-12-25\n2026-12-26\n2027-01-01\n2026-12-31 Europe/Rome\n\
+         except 0 12 * * * UTC\nonly-within 9:00-17:30"
+    );
+    assert_eq!(canonical.parse(), Ok(calendar));
+    for (text, says) in [
+        ("", "has no date and no rule"),
+        ("# nothing\n\n", "has no date and no rule"),
+        (
+            "2026-12-25\nchristmas",
+            "\"christmas\" is neither a date nor a rule of a calendar (line 2)",
+        ),
+        ("2026-12-25\n\n2026-02-30", "is not a day of the calendar (line 3)"),
+        ("only-within 9-17", "is not a span of hours (line 1)"),
+        ("except calendar:other", "is another calendar"),
+        ("except H 9 * * *", "(line 1)"),
+    ] {
+        let error = Calendar::parse(text).expect_err(text).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let dates = |count: i64| -> String {
+        let first = time("2000-01-01T00:00:00Z");
+        (0..count).map(|day| format!("{}\n", (first + TimeDelta::days(day)).date_naive())).collect()
+    };
+    let many = Calendar::parse(&dates(10_000)).unwrap();
+    assert_eq!((many.dates(), many.to_string() + "\n"), (10_000, dates(10_000)));
+    let error = Calendar::parse(&dates(10_001)).unwrap_err().to_string();
+    assert!(error.contains("the 10,000 of a calendar (line 10001)"), "{error}");
+    let rules = "only-within 9:00-17:30\n".repeat(1_001);
+    let error = Calendar::parse(&rules).unwrap_err().to_string();
+    assert!(error.contains("the 1,000 of a calendar (line 1001)"), "{error}");
 }

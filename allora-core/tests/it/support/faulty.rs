@@ -71,6 +71,8 @@ pub(crate) struct Faults {
     pub(crate) deaf_to_registry: AtomicBool,
     /// Every write of a node's record is refused.
     pub(crate) refuses_registry: AtomicBool,
+    /// No read of a named calendar is answered, if its name begins so.
+    pub(crate) deaf_to_calendars: Mutex<Option<String>>,
     /// No subscription to notifications is answered.
     pub(crate) deaf_to_subscriptions: AtomicBool,
     /// The time that a subscription takes, in milliseconds.
@@ -204,6 +206,12 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
             if self.faults.refuses_registry.load(Relaxed) {
                 return Err(Error::new(ErrorKind::Other, "this role may not write"));
             }
+        }
+        let deaf_to = self.faults.deaf_to_calendars.lock().unwrap().clone();
+        if let Some(calendars) = deaf_to.map(|name| format!("allora:calendar:{name}"))
+            && batch.operations.iter().any(|one| one.name.starts_with(&calendars))
+        {
+            return pending().await;
         }
         let claims = batch
             .operations
