@@ -53,4 +53,4 @@ pub use handle::Handle;
 pub use instance::Scheduler;
 pub use middleware::Next;
 pub use supervisor::Stopped;
-pub(crate) use trigger_waits::{fence_before, no_history, not_ended};
+pub(crate) use trigger_waits::{end_unknown, no_history, not_ended, not_triggered};

@@ -78,7 +78,7 @@ async fn once(
     let scheduler = scheduler.unwrap();
     let handle = scheduler.handle();
     let working = async {
-        let trigger = Action::Trigger { id: "now", scheduled_at: None };
+        let trigger = Action::trigger("now");
         let now = TimeSource::Store { fallback: allora_core::time::end_of_time() };
         // The job is registered by the scheduler; until then there is nothing to pull.
         while change(&store, "job", trigger.clone(), now).await.is_err() {
