@@ -6,7 +6,7 @@ use allora_core::{
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
         HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
-        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
+        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource, Triggered,
     },
     time::from_millis,
 };
@@ -216,7 +216,21 @@ impl Node {
     }
 
     pub(crate) async fn trigger(&self, now: Time, name: &str, id: &str) -> JobState {
-        fine(self.modify(now, name, Action::Trigger { id, scheduled_at: None }).await)
+        fine(self.modify(now, name, Action::trigger(id)).await)
+    }
+
+    /// The reply to a trigger whose id is remembered for so many seconds.
+    pub(crate) async fn trigger_for(
+        &self,
+        now: Time,
+        name: &str,
+        id: &str,
+        retention: u64,
+    ) -> Triggered {
+        let retention = Duration::from_secs(retention);
+        let trigger = [Operation::new(name, Action::Trigger { id, scheduled_at: None, retention })];
+        let reply = fine(self.apply_as(OPERATOR, now, &trigger).await.single());
+        reply.clone().triggered().unwrap_or_else(|| panic!("expected a trigger, got {reply:?}"))
     }
 
     pub(crate) async fn pause(&self, now: Time, name: &str) -> JobState {
@@ -301,6 +315,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) fn state(reply: Reply) -> JobState {
     match reply {
         Reply::State(state) => *state,
+        Reply::Triggered(triggered) => triggered.state,
         other => panic!("expected the state of a job, got {other:?}"),
     }
 }

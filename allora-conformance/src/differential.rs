@@ -249,7 +249,8 @@ impl Walk {
                 let id = ["t1", "t2", "bad\n"][self.random.below(3)];
                 let scheduled_at = (self.random.below(4) == 0).then_some(next);
                 let scheduled_at = scheduled_at.flatten().map(|next| next.scheduled_at);
-                Action::Trigger { id, scheduled_at }
+                let retention = Duration::from_secs([0, 60, 86_400][self.random.below(3)]);
+                Action::Trigger { id, scheduled_at, retention }
             }
         }
     }

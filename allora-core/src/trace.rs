@@ -13,8 +13,8 @@ const LENGTH: usize = 55;
 /// [`Run::trigger`](crate::Run::trigger) and [`Run::traceparent`](crate::Run::traceparent), on whatever
 /// node it runs, and its span has the field `traceparent`.
 ///
-/// The trace context is no part of the trigger's identity: the same id with another one, while the
-/// trigger waits or runs, changes nothing. Lists and the history show both, with a blank between them.
+/// The trace context is no part of the trigger's identity: the same id with another one changes nothing,
+/// as without one. Lists and the history show both, with a blank between them.
 ///
 /// `traceparent` is the header of that name of [W3C Trace Context](https://www.w3.org/TR/trace-context/),
 /// version 00.

@@ -3,7 +3,7 @@
 use crate::{
     cache::Place,
     client::{Pipeline, gets},
-    encoding::{Stored, dead, hot},
+    encoding::{Stored, cold, has_same_cold, hot},
     error::unexpected_response,
     keys::IndexKey,
     records::{OP, Version, View},
@@ -69,7 +69,8 @@ impl Change<'_> {
         let (Some(there), after) = (stored.record(), &self.after) else { return false };
         let is_drawn =
             Some(after.generation) != self.generation && there.generation == after.generation;
-        // Without a new generation the data has not changed; dead letters change with an outcome.
+        // Without a new generation the data has not changed. Dead letters change with an outcome, and
+        // remembered triggers with those that wait.
         let is_same = || hot(&mut there.clone()) == hot(&mut after.clone());
         (is_drawn && there.definition == after.definition && there.kind == after.kind) || is_same()
     }
@@ -233,13 +234,12 @@ impl Store {
                 false => TxnOp::put(keys.data(name), data, None),
             });
         }
-        if before.map_or(&[][..], |before| &before.dead) != after.dead {
-            ops.push(match after.dead.is_empty() {
-                true => TxnOp::delete(keys.dead(name), None),
-                false => {
-                    let value = dead(&after);
+        if !has_same_cold(before, &after) {
+            ops.push(match cold(&after) {
+                None => TxnOp::delete(keys.cold(name), None),
+                Some(value) => {
                     bytes += value.len();
-                    TxnOp::put(keys.dead(name), value, None)
+                    TxnOp::put(keys.cold(name), value, None)
                 }
             });
         }
@@ -366,15 +366,15 @@ impl Store {
             };
             let stored = Stored::decode(&job, &data);
             let at = Place { timeline: by.timeline, revision: stored.revision };
-            let complete = stored.record().filter(|_| !stored.lacks_dead());
+            let complete = stored.record().filter(|_| !stored.lacks_cold());
             self.cache.replace(change.name, complete.cloned(), at);
             if resent && change.is_in(&stored) {
                 outcomes.push(written);
                 continue;
             }
-            // Without a record, the minimum fence is needed, too, and with dead letters these: the
+            // Without a record, the minimum fence is needed, too, and with cold parts these: the
             // next load reads them.
-            let is_complete = stored.record().is_some() && !stored.lacks_dead();
+            let is_complete = stored.record().is_some() && !stored.lacks_cold();
             let current = is_complete.then(|| Box::new(view.loaded(stored, None, Some(&live))));
             outcomes.push(Ok(Outcome::Conflict(current)));
         }

@@ -1,12 +1,12 @@
 //! Records as the values of keys.
 //!
-//! A record has up to three keys: the job's, which every claim writes; the data's; and that of the
-//! dead letters, which is read only for those who want them.
+//! A record has up to three keys: the job's, which every claim writes; the data's; and that of the cold
+//! parts (dead letters and remembered triggers), which is read only for those who want them.
 
 use allora_core::{
     Time,
     backend::{DeadLetter, Occurrence},
-    record::{Record, codec},
+    record::{Record, RememberedTrigger, codec},
 };
 use etcd_client::{GetResponse, KeyValue};
 
@@ -25,7 +25,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// From the replies for the job's key and its data's. It may lack its dead letters.
+    /// From the replies for the job's key and its data's. It may lack its cold parts.
     pub(crate) fn decode(job: &GetResponse, data: &GetResponse) -> Self {
         match job.kvs().first() {
             None => Self { record: Ok(None), revision: 0 },
@@ -36,34 +36,34 @@ impl Stored {
         }
     }
 
-    /// With the dead letters of this reply, which was read in the same transaction.
-    pub(crate) fn with_dead(mut self, dead: &GetResponse) -> Self {
+    /// With the cold parts of this reply, which was read in the same transaction.
+    pub(crate) fn with_cold(mut self, cold: &GetResponse) -> Self {
         if let Ok(Some(record)) = &mut self.record
-            && has_dead_elsewhere(record)
+            && has_cold_elsewhere(record)
         {
-            match dead.kvs().first().map(|kv| codec::decode(kv.value())) {
-                Some(Ok(rest)) => record.dead = rest.dead,
+            match cold.kvs().first().map(|kv| codec::decode(kv.value())) {
+                Some(Ok(rest)) => (record.dead, record.remembered) = (rest.dead, rest.remembered),
                 Some(Err(why)) => {
-                    let reason = format!("its dead letters: {why}");
+                    let reason = format!("its dead letters and remembered triggers: {why}");
                     self.record = Err(Unreadable { reason, fence: record.fence });
                 }
-                None => record.dead.clear(),
+                None => remove_cold(record),
             }
         }
         self
     }
 
-    /// For those who want no dead letters.
-    pub(crate) fn without_dead(mut self) -> Self {
+    /// For those who want no cold parts.
+    pub(crate) fn without_cold(mut self) -> Self {
         if let Ok(Some(record)) = &mut self.record {
-            record.dead.clear();
+            remove_cold(record);
         }
         self
     }
 
-    /// True if its dead letters were not read with it.
-    pub(crate) fn lacks_dead(&self) -> bool {
-        self.record().is_some_and(has_dead_elsewhere)
+    /// True if its cold parts were not read with it.
+    pub(crate) fn lacks_cold(&self) -> bool {
+        self.record().is_some_and(has_cold_elsewhere)
     }
 
     /// From the job's key, with this data.
@@ -82,30 +82,56 @@ impl Stored {
     }
 }
 
-/// The value of the job's key: the record without its data, and with one dead letter without a text
-/// for all of them.
+/// The value of the job's key: the record without its data, with one dead letter without a text for all
+/// of them, and with one remembered trigger without an id.
 pub(crate) fn hot(record: &mut Record) -> Vec<u8> {
     let data = std::mem::take(&mut record.data);
-    let for_all = record.dead.iter().take(1).map(|_| elsewhere()).collect();
+    let for_all = record.dead.iter().take(1).map(|_| dead_elsewhere()).collect();
     let dead = std::mem::replace(&mut record.dead, for_all);
+    let for_all = record.remembered.iter().take(1).map(|_| remembered_elsewhere()).collect();
+    let remembered = std::mem::replace(&mut record.remembered, for_all);
     let value = codec::encode(record);
-    (record.data, record.dead) = (data, dead);
+    (record.data, record.dead, record.remembered) = (data, dead, remembered);
     value
 }
 
-/// The value of the key of the dead letters.
-pub(crate) fn dead(record: &Record) -> Vec<u8> {
-    codec::encode(&Record { dead: record.dead.clone(), ..Record::default() })
+/// The value of the key of the cold parts; `None` if there are none.
+pub(crate) fn cold(record: &Record) -> Option<Vec<u8>> {
+    let Record { dead, remembered, .. } = record;
+    if dead.is_empty() && remembered.is_empty() {
+        return None;
+    }
+    let (dead, remembered) = (dead.clone(), remembered.clone());
+    Some(codec::encode(&Record { dead, remembered, ..Record::default() }))
+}
+
+/// True if both records have the same cold parts.
+pub(crate) fn has_same_cold(one: Option<&Record>, other: &Record) -> bool {
+    let of = |record: &Record| (record.dead.is_empty(), record.remembered.is_empty());
+    match one {
+        Some(one) => one.dead == other.dead && one.remembered == other.remembered,
+        None => of(other) == (true, true),
+    }
 }
 
 /// The dead letter that stands for all of them in the value of the job's key.
-fn elsewhere() -> DeadLetter {
+fn dead_elsewhere() -> DeadLetter {
     let occurrence = Occurrence::from(Time::UNIX_EPOCH);
     DeadLetter { occurrence, attempts: 0, died_at: Time::UNIX_EPOCH, error: String::new() }
 }
 
-fn has_dead_elsewhere(record: &Record) -> bool {
-    record.dead == [elsewhere()]
+/// The remembered trigger that stands for all of them. Any other has an id.
+fn remembered_elsewhere() -> RememberedTrigger {
+    RememberedTrigger { occurrence: Occurrence::from(Time::UNIX_EPOCH), until: Time::UNIX_EPOCH }
+}
+
+fn has_cold_elsewhere(record: &Record) -> bool {
+    record.dead == [dead_elsewhere()] || record.remembered == [remembered_elsewhere()]
+}
+
+fn remove_cold(record: &mut Record) {
+    record.dead.clear();
+    record.remembered.clear();
 }
 
 /// The fence of a record that cannot be read, such as one of a newer version; 0 if unknown.

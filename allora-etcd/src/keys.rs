@@ -78,10 +78,10 @@ impl Keys {
         self.under(&format!("data/{name}"))
     }
 
-    /// The dead letters of a job, if it has any. They have a key of their own, so that a claim neither
-    /// reads nor writes them.
-    pub(crate) fn dead(&self, name: &str) -> String {
-        self.under(&format!("dead/{name}"))
+    /// The dead letters and remembered triggers of a job, if it has any. They have a key of their own, so
+    /// that a claim neither reads nor writes them.
+    pub(crate) fn cold(&self, name: &str) -> String {
+        self.under(&format!("cold/{name}"))
     }
 
     /// The session of a node that is alive: bound to its etcd lease, and removed with it.

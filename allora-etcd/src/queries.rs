@@ -105,10 +105,10 @@ impl Store {
     ) -> Result<Vec<(Option<JobState>, i64)>> {
         let raised = self.due_index.raise(FIND_DUE, parts, query.until, names.len());
         let (rows, ()) =
-            futures::try_join!(self.read_parts(FIND_DUE, names, Parts::WithoutDead), raised)?;
+            futures::try_join!(self.read_parts(FIND_DUE, names, Parts::WithoutCold), raised)?;
         let states = names.iter().zip(rows).map(|(name, row)| {
             let revision = row.stored.revision;
-            let loaded = view.loaded(row.stored.without_dead(), None, Some(&row.live));
+            let loaded = view.loaded(row.stored.without_cold(), None, Some(&row.live));
             let state = match &loaded.record {
                 Err(unreadable) => Some(JobState::unreadable(*name, &*unreadable.reason)),
                 Ok(record) => {

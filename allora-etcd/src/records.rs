@@ -123,7 +123,7 @@ pub(crate) struct Row {
 /// The parts of a record that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
-    WithoutDead,
+    WithoutCold,
     All,
 }
 
@@ -161,10 +161,10 @@ impl Store {
     }
 
     /// Reads the records of these names with their data, the minimum fence and the sessions; those
-    /// with dead letters a second time, together with these.
+    /// with cold parts a second time, together with these.
     pub(crate) async fn read(&self, op: &'static str, names: &[&str]) -> Result<Vec<Row>> {
-        let mut rows = self.read_parts(op, names, Parts::WithoutDead).await?;
-        let incomplete = |(_, row): &(usize, &Row)| row.stored.lacks_dead();
+        let mut rows = self.read_parts(op, names, Parts::WithoutCold).await?;
+        let incomplete = |(_, row): &(usize, &Row)| row.stored.lacks_cold();
         let incomplete = rows.iter().enumerate().filter(incomplete);
         let incomplete: Vec<usize> = incomplete.map(|(at, _)| at).collect();
         if !incomplete.is_empty() {
@@ -192,7 +192,7 @@ impl Store {
                 ops.push(TxnOp::get(self.keys.job(name), None));
                 ops.push(TxnOp::get(self.keys.data(name), None));
                 if parts == Parts::All {
-                    ops.push(TxnOp::get(self.keys.dead(name), None));
+                    ops.push(TxnOp::get(self.keys.cold(name), None));
                 }
             }
             pipeline.push(self.client.txn(op, Txn::new().and_then(ops))).await?;
@@ -209,12 +209,12 @@ impl Store {
                 let mut stored = Stored::decode(&job, &data);
                 if parts == Parts::All {
                     stored =
-                        stored.with_dead(&replies.next().ok_or_else(|| unexpected_response(op))?);
+                        stored.with_cold(&replies.next().ok_or_else(|| unexpected_response(op))?);
                 }
                 rows.push(Row { stored, min_fence, live: live.clone() });
             }
         }
-        let complete = |(_, row): &(&&str, &Row)| !row.stored.lacks_dead();
+        let complete = |(_, row): &(&&str, &Row)| !row.stored.lacks_cold();
         for (name, row) in names.iter().zip(&rows).filter(complete) {
             let at = Place { timeline, revision: row.stored.revision };
             self.cache.put(name, row.stored.record().cloned(), at);

@@ -1,5 +1,5 @@
 //! A record in four parts: what every claim and completion changes (the hot record), the definition
-//! with kind and data, what few records have, and the dead letters.
+//! with kind and data, what few records have, and the cold parts: dead letters and remembered triggers.
 //!
 //! The hot record is text, so that an operator can read it, and so that a script can compare it as a
 //! whole. It contains a version stamp that no other write has: equal hot records mean that neither the
@@ -36,8 +36,9 @@ pub(crate) struct Fields {
     pub(crate) definition: Vec<u8>,
     /// The parts that have no place elsewhere, as a record whose other parts are empty. Often empty.
     pub(crate) rare: Vec<u8>,
-    /// The dead letters, as a record whose other parts are empty. Often empty.
-    pub(crate) dead: Vec<u8>,
+    /// The dead letters and the remembered triggers, as a record whose other parts are empty. Often
+    /// empty.
+    pub(crate) cold: Vec<u8>,
 }
 
 /// The number of parts beside the hot record.
@@ -46,7 +47,7 @@ pub(crate) const PARTS: usize = 3;
 impl Fields {
     /// The parts beside the hot record, in the order of their keys.
     pub(crate) fn parts(&self) -> [&[u8]; PARTS] {
-        [&self.definition, &self.rare, &self.dead]
+        [&self.definition, &self.rare, &self.cold]
     }
 
     /// The parts of a record that is written with this version stamp at this time.
@@ -56,10 +57,7 @@ impl Fields {
                 .concat(),
             definition: definition(record),
             rare: rare(record),
-            dead: match record.dead.as_slice() {
-                [] => Vec::new(),
-                dead => codec::encode(&Record { dead: dead.to_vec(), ..Record::default() }),
-            },
+            cold: cold(record),
         }
     }
 
@@ -76,6 +74,7 @@ impl Fields {
             part => codec::decode(part).map_err(|why| why.to_string()),
         };
         let [kind, definition, data] = self.split_definition()?;
+        let Record { dead, remembered, .. } = part(&self.cold)?;
         let mut record = Record {
             kind: text(kind, "kind")?.to_owned(),
             definition: text(definition, "definition")?.to_owned(),
@@ -85,7 +84,8 @@ impl Fields {
             fence: words.fence(None)?,
             cursor: words.cursor()?,
             last_started: words.time()?,
-            dead: part(&self.dead)?.dead,
+            dead,
+            remembered,
             ..part(&self.rare)?
         };
         record.counters.started = words.number()?;
@@ -286,6 +286,15 @@ fn rare(record: &Record) -> Vec<u8> {
     })
 }
 
+fn cold(record: &Record) -> Vec<u8> {
+    let Record { dead, remembered, .. } = record;
+    if dead.is_empty() && remembered.is_empty() {
+        return Vec::new();
+    }
+    let (dead, remembered) = (dead.clone(), remembered.clone());
+    codec::encode(&Record { dead, remembered, ..Record::default() })
+}
+
 /// A number and a blank, and what follows.
 fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b' ')?;
@@ -427,7 +436,7 @@ pub(crate) fn ms(at: Time) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allora_core::record::{MAX_FENCE, PendingRetry};
+    use allora_core::record::{MAX_FENCE, PendingRetry, RememberedTrigger};
 
     fn t(ms: i64) -> Time {
         from_millis(ms).unwrap()
@@ -485,6 +494,13 @@ mod tests {
                     not_before: t(6),
                 }],
                 triggers: vec![Occurrence { scheduled_at: t(1), trigger: Some("x".into()) }],
+                ..plain.clone()
+            },
+            Record {
+                remembered: vec![RememberedTrigger {
+                    occurrence: Occurrence { scheduled_at: t(1), trigger: Some("x".into()) },
+                    until: t(2),
+                }],
                 ..plain
             },
         ]

@@ -109,14 +109,14 @@ impl Shard {
         format!("{}:rare", self.tag)
     }
 
-    /// A hash of the dead letters of the jobs that have some.
-    pub(crate) fn dead(&self) -> String {
-        format!("{}:dead", self.tag)
+    /// A hash of the dead letters and remembered triggers of the jobs that have some.
+    pub(crate) fn cold(&self) -> String {
+        format!("{}:cold", self.tag)
     }
 
     /// The keys with which the scripts begin that read or write whole records.
     pub(crate) fn records(&self) -> [String; 5] {
-        [self.state(), self.hot(), self.definitions(), self.rare(), self.dead()]
+        [self.state(), self.hot(), self.definitions(), self.rare(), self.cold()]
     }
 }
 

@@ -203,8 +203,8 @@ impl Store {
         ) else {
             return Ok(None);
         };
-        let dead = Value::Array(vec![Value::Nil; names.len()]);
-        let read = self.stored(op, names.iter().map(String::as_str), values.chain([dead]))?;
+        let cold = Value::Array(vec![Value::Nil; names.len()]);
+        let read = self.stored(op, names.iter().map(String::as_str), values.chain([cold]))?;
         let of_each = kinds.iter().zip(counts);
         let kinds = of_each.flat_map(|(kind, count)| std::iter::repeat_n(*kind, count));
         let entries = kinds.zip(read);

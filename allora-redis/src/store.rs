@@ -111,12 +111,12 @@ impl Store {
             0 => None,
             _ => next().zip(next()).zip(next()).zip(next()),
         };
-        let Some((((hot, definition), rare), dead)) = lists else {
+        let Some((((hot, definition), rare), cold)) = lists else {
             return if count == 0 { Ok(Vec::new()) } else { Err(self.unexpected_response(op)) };
         };
-        let records = names.zip(hot.zip(definition).zip(rare.zip(dead)));
-        let record = |(name, ((hot, definition), (rare, dead)))| {
-            StoredRecord::new(name, hot, [definition, rare, dead])
+        let records = names.zip(hot.zip(definition).zip(rare.zip(cold)));
+        let record = |(name, ((hot, definition), (rare, cold)))| {
+            StoredRecord::new(name, hot, [definition, rare, cold])
         };
         Ok(records.map(record).collect())
     }
@@ -174,7 +174,7 @@ impl Store {
         self.connection.ask::<bool>(&set).await.map_err(failed)?;
         // No job has the empty name. While a slot moves to another server, a call fails if one of its
         // keys does not exist.
-        for key in [keys.rare(), keys.dead()] {
+        for key in [keys.rare(), keys.cold()] {
             let mut set = redis::cmd("HSETNX");
             set.arg(key).arg("").arg("");
             self.connection.ask::<bool>(&set).await.map_err(failed)?;
@@ -245,9 +245,9 @@ impl StoredRecord {
         if hot == Value::Nil && !has_definition {
             return stored;
         }
-        let [definition, rare, dead] = parts.map(|part| bytes(part).unwrap_or_default());
+        let [definition, rare, cold] = parts.map(|part| bytes(part).unwrap_or_default());
         let hot = bytes(hot).unwrap_or_default();
-        let fields = Fields { hot, definition, rare, dead };
+        let fields = Fields { hot, definition, rare, cold };
         stored.record = Some(match has_definition {
             true => fields.record(),
             false => Err("its definition is missing".to_owned()),

@@ -35,7 +35,7 @@ pub(crate) const STATE: &[(&str, Type)] = &[
     // The time at which a node should read the record; later than `index_at` after a claim.
     ("wake_at", Type::IntOrNull),
     ("kind", Type::Name),
-    // 0: no other parts, 1: dead letters, 2: others too, or a tombstone.
+    // 0: no other parts, 1: cold parts, 2: others too, or a tombstone.
     ("rare", Type::Int),
     ("incarnation", Type::Int),
     ("cursor_scheduled_at", Type::IntOrNull),
@@ -70,8 +70,12 @@ pub(crate) const STATE: &[(&str, Type)] = &[
 ];
 
 /// The columns of the table of rare parts. The first is the key, the job's.
-pub(crate) const RARE: &[(&str, Type)] =
-    &[("id", Type::Int), ("more", Type::BytesOrNull), ("dead", Type::BytesOrNull)];
+pub(crate) const RARE: &[(&str, Type)] = &[
+    ("id", Type::Int),
+    ("more", Type::BytesOrNull),
+    // The dead letters and the remembered triggers: neither claims nor queries read them.
+    ("cold", Type::BytesOrNull),
+];
 
 /// The number of cells of a record without its data: the columns of three tables.
 pub(crate) const CELLS: usize = JOB.len() + STATE.len() + RARE.len() - 2;
@@ -220,12 +224,17 @@ fn wake_at(record: &Record) -> Option<Time> {
 fn rarity(record: &Record) -> i64 {
     match () {
         () if record.deleted_at.is_some() || has_more(record) => 2,
-        () if !record.dead.is_empty() => 1,
+        () if has_cold(record) => 1,
         () => 0,
     }
 }
 
-/// True if there are parts, apart from dead letters, without columns of their own.
+/// True if there are dead letters or remembered triggers.
+fn has_cold(record: &Record) -> bool {
+    !record.dead.is_empty() || !record.remembered.is_empty()
+}
+
+/// True if there are parts, apart from the cold ones, without columns of their own.
 fn has_more(record: &Record) -> bool {
     record.leases.len() > usize::from(inline(record).is_some())
         || !record.lost.is_empty()
@@ -250,9 +259,11 @@ pub(crate) fn rare_columns(record: &Record) -> [Value; 2] {
             ..Record::default()
         })
     });
-    let dead = (!record.dead.is_empty())
-        .then(|| codec::encode(&Record { dead: record.dead.clone(), ..Record::default() }));
-    [Value::Bytes(more), Value::Bytes(dead)]
+    let cold = has_cold(record).then(|| {
+        let (dead, remembered) = (record.dead.clone(), record.remembered.clone());
+        codec::encode(&Record { dead, remembered, ..Record::default() })
+    });
+    [Value::Bytes(more), Value::Bytes(cold)]
 }
 
 /// True if both records have the same rare parts.
@@ -267,6 +278,7 @@ pub(crate) fn has_same_rare(one: &Record, other: &Record) -> bool {
         && one.triggers == other.triggers
         && one.waiters == other.waiters
         && one.dead == other.dead
+        && one.remembered == other.remembered
         && one.paused == other.paused
 }
 
@@ -376,7 +388,8 @@ impl Cells {
             return Err("the row of its retries and triggers is missing: restore it".to_owned());
         }
         let more = more.unwrap_or_default();
-        let dead = part("its dead letters are", self.bytes())?.unwrap_or_default().dead;
+        let cold = part("its dead letters and remembered triggers are", self.bytes())?;
+        let cold = cold.unwrap_or_default();
         let data = self.bytes();
         if has_data && data.is_none() {
             return Err(too_long("its data is missing, or"));
@@ -391,8 +404,9 @@ impl Cells {
             lost: more.lost,
             retries: more.retries,
             triggers: more.triggers,
+            remembered: cold.remembered,
             waiters: more.waiters,
-            dead,
+            dead: cold.dead,
             paused: more.paused,
             ended,
             last,

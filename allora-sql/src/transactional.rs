@@ -2,7 +2,8 @@
 
 use crate::{
     Sql,
-    client::{decides, read_rows, retry},
+    client::{ReadRows, decides, read_rows, retry},
+    dialect::Write,
     driver::{Conn, Statement, Value},
     encoding::{history_columns, plausible},
     records::{Version, write_of},
@@ -130,45 +131,89 @@ impl Sql {
     ) -> sqlx::Result<Result> {
         let (client, name) = (&*self.client, schedule.name());
         let read = read_rows(conn.rows(client.dialect.load(&[name])).await?);
-        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
-        let creation = match schedule.creation(now) {
+        let (write, notify) = match self.creation_of(read, schedule) {
             Ok(creation) => creation,
             Err(error) => return Ok(Err(error)),
         };
-        let operation = creation.operation();
-        let mut context = OpContext::new(OPERATOR, now);
-        context.min_fence = read.beside.and_then(plausible).unwrap_or_default();
-        let (before, version) = match read.rows.into_iter().next() {
-            None => (None, Version::default()),
-            Some(row) => {
-                let version = Version::of(&row);
-                match row.record {
-                    Ok(record) => (Some(record), version),
-                    Err(reason) => {
-                        let reply = apply_unreadable(&reason, &operation, context, &mut None);
-                        return Ok(reply.map(drop));
-                    }
-                }
-            }
-        };
-        let mut slot = before.clone();
-        if let Err(error) = apply(&mut slot, &operation, context, &mut HistoryBuffer::off()) {
-            return Ok(Err(error));
-        }
-        let Some(after) = slot else { return Ok(Ok(())) };
-        let write = write_of(name, version, before.as_ref(), &after);
         if client.write_in(conn, &[write]).await?.is_empty() {
             let taken = format!("{name:?} was created or changed at the same time; roll back");
             return Ok(Err(Error::new(ErrorKind::AlreadyExists, taken).op("add_in")));
         }
-        if let Some(at) = after.index_at() {
-            let payload = Notification::DueAt(at).to_string();
-            let notify = client.dialect.flavour.notify(&client.dialect.prefix, &payload);
-            if let Some(statement) = notify {
-                conn.rows(statement).await?;
-            }
+        if let Some(statement) = notify {
+            conn.rows(statement).await?;
         }
         Ok(Ok(()))
+    }
+
+    /// The write that creates a schedule, by what was read of its name, and the notification of the nodes,
+    /// if the database has one.
+    fn creation_of(
+        &self,
+        read: ReadRows,
+        schedule: &StoredSchedule,
+    ) -> Result<(Write, Option<Statement>)> {
+        let (dialect, name) = (&self.client.dialect, schedule.name());
+        let now = decides(TimeSource::Store { fallback: end_of_time() }, read.clock);
+        let creation = schedule.creation(now)?;
+        let operation = creation.operation();
+        let mut context = OpContext::new(OPERATOR, now);
+        context.min_fence = read.beside.and_then(plausible).unwrap_or_default();
+        let (mut slot, mut version) = (None, Version::default());
+        if let Some(row) = read.rows.into_iter().next() {
+            version = Version::of(&row);
+            match row.record {
+                Ok(record) => slot = Some(record),
+                // Always an error.
+                Err(reason) => drop(apply_unreadable(&reason, &operation, context, &mut slot)?),
+            }
+        }
+        let before = slot.clone();
+        apply(&mut slot, &operation, context, &mut HistoryBuffer::off())?;
+        let after = slot.unwrap_or_default();
+        let notify = after.index_at().and_then(|at| {
+            let payload = Notification::DueAt(at).to_string();
+            dialect.flavour.notify(&dialect.prefix, &payload)
+        });
+        Ok((write_of(name, version, before.as_ref(), &after), notify))
+    }
+
+    /// The statement that creates a stored schedule, for a transaction of a driver other than `sqlx`: what
+    /// [`add_in`](Self::add_in) does on a connection of `sqlx`. On PostgreSQL only: on the other databases
+    /// a later statement needs the id that an earlier one has given.
+    ///
+    /// Run the statement in the transaction. If it returns a row, run the statements of
+    /// [`then`](RawStatement::then): they notify the nodes with the commit. If it returns no row, the name
+    /// was taken since the call: call this again. `AlreadyExists` ends this.
+    ///
+    /// ```no_run
+    /// # async fn sign_up(store: allora_sql::Sql) -> allora_core::Result {
+    /// use allora_core::StoredSchedule;
+    ///
+    /// let report = StoredSchedule::new("acme/report", "report", "0 9 * * MON-FRI");
+    /// let creation = store.creation(&report).await?;
+    /// println!("{} with {} parameters", creation.sql, creation.params.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken; `Invalid` with the rejected part; `Unsupported` on MySQL and
+    /// SQLite; `Unavailable`.
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    pub async fn creation(&self, schedule: &StoredSchedule) -> Result<RawStatement> {
+        const OP: &str = "creation";
+        let client = &*self.client;
+        let read = client.read(OP, client.dialect.load(&[schedule.name()])).await?;
+        let (write, notify) = self.creation_of(read, schedule).map_err(|error| error.op(OP))?;
+        let Some(statement) = client.dialect.flavour.write(&client.dialect, &[write]) else {
+            let what = "no single statement creates a schedule on this database; use `add_in` with a \
+                        connection of sqlx, or `Schedules::add` after the commit";
+            return Err(Error::new(ErrorKind::Unsupported, what).op(OP));
+        };
+        let then = notify.map(RawStatement::of).into_iter().collect();
+        Ok(RawStatement { then, ..RawStatement::of(statement) })
     }
 
     /// The statements that complete a run, for a transaction of a driver other than `sqlx`, such as
@@ -352,7 +397,8 @@ pub struct RawStatement {
     pub sql: String,
     /// The values of the parameters, in their order.
     pub params: Vec<Param>,
-    /// The statements to run after it if it returns a row. They return none. Empty on PostgreSQL.
+    /// The statements to run after it if it returns a row. What they return has no meaning. Of a completion:
+    /// none on PostgreSQL.
     pub then: Vec<RawStatement>,
 }
 

@@ -4,7 +4,7 @@ use allora::{Error, ErrorKind, Schedules, StoredSchedule, backend::JobState, sto
 use axum::{
     Json, Router,
     extract::{Path, State as Shared},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -47,13 +47,21 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// A client that repeats its request with the same key runs the schedule once.
 async fn trigger(
     Shared(schedules): Shared<Schedules>,
     Path(name): Path<String>,
+    headers: HeaderMap,
 ) -> Result<StatusCode, Refused> {
-    // Asked twice before it has run, it runs once.
-    schedules.trigger(&name, "api").await?;
-    Ok(StatusCode::ACCEPTED)
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let key = key.ok_or_else(|| {
+        let what = "the header idempotency-key is missing; send one text for each run";
+        Error::new(ErrorKind::Invalid, what)
+    })?;
+    match schedules.trigger(&name, key).await?.is_new() {
+        true => Ok(StatusCode::ACCEPTED),
+        false => Ok(StatusCode::OK),
+    }
 }
 
 fn shown(state: &JobState) -> Value {

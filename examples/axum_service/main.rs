@@ -5,7 +5,7 @@
 //! $ curl -d '{"name":"acme/ping","kind":"greet","schedule":"@every 5s","data":{"whom":"Ann"}}' \
 //!        -H 'content-type: application/json' localhost:3000/schedules
 //! $ curl localhost:3000/schedules
-//! $ curl -X POST localhost:3000/trigger/acme/ping
+//! $ curl -X POST -H 'idempotency-key: order-7' localhost:3000/trigger/acme/ping
 //! $ curl -X DELETE localhost:3000/schedules/acme/ping
 //! $ curl localhost:3000/health localhost:3000/jobs
 //! ```
@@ -62,7 +62,8 @@ mod tests {
     /// The status of a request, and the body of its answer.
     async fn ask(at: std::net::SocketAddr, request: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let head = "Host: here\r\nConnection: close\r\nContent-Type: application/json";
+        let head = "Host: here\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                    Idempotency-Key: order-7";
         let len = body.len();
         let text = format!("{request} HTTP/1.1\r\n{head}\r\nContent-Length: {len}\r\n\r\n{body}");
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -102,6 +103,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(body.contains("\"succeeded\":1"), "{body}");
+        assert_eq!(ask(at, "POST /trigger/acme/ping", "").await.0, 200, "not again");
 
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 204);
         assert_eq!(ask(at, "DELETE /schedules/acme/ping", "").await.0, 404);

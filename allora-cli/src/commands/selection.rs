@@ -3,7 +3,7 @@
 use super::filter::FilterOptions;
 use crate::{
     failure::{Failure, Outcome},
-    output::{counted, on_one_line},
+    output::{complain, counted, on_one_line},
     session::Session,
 };
 use allora_core::stored::{Bulk, Filter};
@@ -60,11 +60,14 @@ impl Selection {
         change: Bulk<'_>,
         DryRun { dry_run }: DryRun,
     ) -> Outcome {
-        let (changed, failed) = match dry_run {
-            true => (session.schedules.bulk_preview(self.filter()?, change).await?, Vec::new()),
+        let (changed, before, failed) = match dry_run {
+            true => {
+                let names = session.schedules.bulk_preview(self.filter()?, change).await?;
+                (names, Vec::new(), Vec::new())
+            }
             false => {
                 let report = session.schedules.bulk(self.filter()?, change).await?;
-                (report.changed, report.failed)
+                (report.changed, report.triggered_before, report.failed)
             }
         };
         let mut out = io::BufWriter::new(io::stdout().lock());
@@ -74,6 +77,11 @@ impl Selection {
         let end = if dry_run { "would be changed" } else { "changed" };
         writeln!(out, "{} {end}.", counted(changed.len(), "job"))?;
         out.flush()?;
+        if !before.is_empty() {
+            let jobs = counted(before.len(), "job");
+            let what = format!("{jobs} had a trigger with this id before, and are not run again");
+            complain("note", &what);
+        }
         match &failed[..] {
             [] => Ok(()),
             [(name, error)] => Err(Failure::failed(format!("{name:?} was not changed: {error:#}"))),

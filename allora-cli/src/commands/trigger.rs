@@ -14,7 +14,9 @@ use crate::{
 };
 use allora_core::{
     Time,
-    backend::{HistoryEntry, HistoryQuery, Occurrence, Outcome as RunOutcome},
+    backend::{
+        HistoryEntry, HistoryQuery, Occurrence, Outcome as RunOutcome, TriggerStatus, Triggered,
+    },
     runtime::{Runtime, Tokio},
     stored::Bulk,
 };
@@ -32,12 +34,17 @@ pub(crate) struct Trigger {
     jobs: Selection,
     #[command(flatten)]
     dry_run: DryRun,
-    /// The trigger's own id: the same one again while it waits or runs changes nothing [default:
-    /// the time].
+    /// The trigger's own id: the same one again within the retention, and while its run waits or is
+    /// active, runs nothing, and says so [default: the time].
     #[arg(long)]
     id: Option<String>,
+    /// The time for which the id is remembered, at most 30 days; 0: while its run waits or is active
+    /// [default: 1 day].
+    #[arg(long, requires = "id", value_parser = duration)]
+    retention: Option<Duration>,
     /// Waits until the run has ended, and ends with the exit status of its command: 1 if it failed
-    /// otherwise, 3 if it was lost, cancelled or skipped, 4 after --wait-timeout.
+    /// otherwise, 3 if it was lost, cancelled or skipped, 4 after --wait-timeout. With an id whose run has
+    /// ended, that run's end.
     #[arg(long)]
     wait: bool,
     /// The longest time to wait [default: for ever].
@@ -57,7 +64,10 @@ const WAITED_TOO_LONG: u8 = 4;
 
 impl Trigger {
     pub(crate) fn run(self) -> Outcome {
-        session::with(&self.place, async |session: Session| {
+        session::with(&self.place, async |mut session: Session| {
+            if let Some(retention) = self.retention {
+                session.schedules = session.schedules.trigger_retention(retention);
+            }
             let id = match self.id {
                 Some(id) => id,
                 None => format!(
@@ -74,13 +84,17 @@ impl Trigger {
                 return self.jobs.change(&session, Bulk::Trigger { id: &id }, self.dry_run).await;
             };
             refuse_orphan(&session, name).await?;
-            let before = newest(&session, name).await?;
-            session.schedules.trigger(name, &id).await?;
+            if self.wait {
+                // A store without a history is reported before anything is triggered.
+                past(&session, HistoryQuery::new(1).name(name)).await?;
+            }
+            let triggered = session.schedules.trigger(name, &id).await?;
             writeln!(io::stdout(), "{id}")?;
+            report(name, &id, triggered.status);
             if !self.wait {
                 return Ok(());
             }
-            let wait = wait(&session, name, &id, before);
+            let wait = wait(&session, name, &triggered);
             let limit = self.wait_timeout.unwrap_or(Duration::MAX);
             match tokio::time::timeout(limit, wait).await {
                 Ok(ended) => result(&ended?),
@@ -99,18 +113,24 @@ impl Trigger {
     }
 }
 
-/// The fence of the newest entry.
-async fn newest(session: &Session, name: &str) -> Outcome<i64> {
-    let Some(history) = session.store.history() else { return Ok(0) };
-    let entries = history.entries(HistoryQuery::new(1).name(name)).await?;
-    Ok(entries.first().map_or(0, |entry| entry.fence))
+/// Says that an id was triggered before.
+fn report(name: &str, id: &str, status: TriggerStatus) {
+    let end = match status {
+        TriggerStatus::New => return,
+        TriggerStatus::Pending => "its run waits or is active",
+        TriggerStatus::Ended => "its run has ended; to run the job again, use another --id",
+    };
+    let what =
+        format!("{name:?} was triggered with the id {id:?} before, and is not run again: {end}");
+    complain("note", &what);
 }
 
-/// Waits for the final entry of the run of a trigger that began after this fence.
-async fn wait(session: &Session, name: &str, id: &str, before: i64) -> Outcome<HistoryEntry> {
+/// Waits for the final entry of a triggered occurrence.
+async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<HistoryEntry> {
+    let after = triggered.entries_after();
     let is_it = |entry: &HistoryEntry| {
-        entry.fence > before
-            && entry.occurrence.trigger.as_deref() == Some(id)
+        entry.fence > after
+            && entry.occurrence == triggered.occurrence
             && entry.outcome != RunOutcome::Running
             && entry.is_final()
     };
@@ -119,6 +139,12 @@ async fn wait(session: &Session, name: &str, id: &str, before: i64) -> Outcome<H
         let entries = past(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
         if let Some(entry) = entries.into_iter().find(is_it) {
             return Ok(entry);
+        }
+        if triggered.status == TriggerStatus::Ended {
+            return Err(Failure::failed(format!(
+                "the run of {name:?} has ended, and its end is not in the history any more; \
+                 `allora run --history N` keeps more entries"
+            )));
         }
         runtime.sleep_until(runtime.now() + LOOK).await;
     }

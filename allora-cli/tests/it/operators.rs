@@ -184,6 +184,10 @@ fn one_command_changes_all_schedules_that_options_select() {
     assert!(allora(&site, &["show", "acme/mail"]).contains("tags eu,gold"));
     allora(&site, &["trigger", "--kind", "mail", "--id", "now"]);
     assert_eq!(json(&site, &["show", "beta/mail"])[0]["trigger"], "now");
+    let args = ["trigger", "--name", "", "--id", "now", "--url", "sqlite:store.db"];
+    let again = site.allora(&args);
+    assert!(again.err.contains("2 jobs had a trigger with this id before"), "{again:?}");
+    assert_eq!(again.fine(), "acme/report\n1 job changed.\n");
     allora(&site, &["delete", "--state", "paused"]);
     assert_eq!(json(&site, &["list"]).len(), 2);
     let url = ["--url", "sqlite:store.db"];

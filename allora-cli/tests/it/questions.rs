@@ -162,7 +162,13 @@ fn a_trigger_is_waited_for_and_gives_its_exit_status() {
     assert_eq!((failed.code, failed.out.as_str()), (7, "one\nsaid\n"), "{failed:?}");
     assert!(failed.err.contains("failed: exit status: 7"), "{failed:?}");
     site.write("well", "");
-    assert_eq!(trigger("one").fine(), "one\nsaid\n", "the same id again is another run");
+    let again = trigger("one");
+    assert_eq!((again.code, again.out.as_str()), (7, "one\nsaid\n"), "the end of that run");
+    assert!(again.err.contains("with the id \"one\" before"), "{again:?}");
+    assert!(again.err.contains("use another --id"), "{again:?}");
+    assert_eq!(trigger("two").fine(), "two\nsaid\n", "another id is another run");
+    let at_once = [&["trigger", "jobs:rare", "--wait", "--id", "two"][..], &["--retention", "0"]];
+    assert_eq!(allora(&site, &at_once.concat()).fine(), "two\nsaid\n", "it is remembered");
     allora(&site, &["pause", "jobs:rare"]).fine();
     daemon.stop_well();
     let late =

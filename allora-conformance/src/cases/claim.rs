@@ -286,7 +286,7 @@ pub(super) async fn each_operation_of_a_batch_is_decided_alone(w: &Cluster) {
 
 pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster) {
     let first = Some(t(60).into());
-    let trigger = || Action::Trigger { id: "id", scheduled_at: None };
+    let trigger = || Action::trigger("id");
     let register = || Action::Register { definition: "every 1m", version: 0, first };
     let operations = [
         Action::Read,
@@ -305,6 +305,9 @@ pub(super) async fn operations_on_one_job_are_applied_in_their_order(w: &Cluster
         .iter()
         .map(|reply| match reply {
             Reply::State(state) => Ok((state.due_at, state.paused.is_some())),
+            Reply::Triggered(triggered) => {
+                Ok((triggered.state.due_at, triggered.state.paused.is_some()))
+            }
             other => Err(other),
         })
         .collect();

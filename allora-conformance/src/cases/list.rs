@@ -181,6 +181,16 @@ macro_rules! __cases {
                 the_number_of_dead_letters_is_limited: [];
                 a_reset_job_continues_from_now_under_a_new_incarnation: [];
             }
+            triggers {
+                a_trigger_is_not_run_again_within_its_retention: [];
+                after_the_retention_a_trigger_is_a_new_one: [];
+                a_trigger_without_retention_is_a_new_one_when_it_has_ended: [];
+                two_clients_that_trigger_at_once_run_the_job_once: [];
+                the_oldest_triggers_are_forgotten_first: [];
+                a_trigger_is_remembered_beside_runs_and_dead_letters: [];
+                a_job_is_not_pruned_while_it_remembers_triggers: [];
+                a_deleted_job_forgets_its_triggers: [];
+            }
             cancel {
                 a_run_learns_of_its_cancellation_when_it_is_extended: [Expiry];
                 a_run_that_is_cancelled_is_neither_retried_nor_released: [Expiry];

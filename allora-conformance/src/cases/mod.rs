@@ -18,6 +18,7 @@ mod notifications;
 mod operators;
 mod redefine;
 mod stored;
+mod triggers;
 
 use crate::{Capability, cluster::Cluster};
 use futures::future::LocalBoxFuture;

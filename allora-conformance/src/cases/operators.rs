@@ -9,6 +9,7 @@ use allora_core::{
     },
     record::MAX_DEAD,
 };
+use std::time::Duration;
 
 pub(super) async fn a_paused_schedule_offers_nothing(w: &Cluster) {
     let seen = w.node().add(t(0), "job", "mail", t(60)).await;
@@ -283,7 +284,7 @@ pub(super) async fn a_bad_trigger_id_is_refused(w: &Cluster) {
     let seen = w.node().register(t(0), "job", t(60)).await;
     let long = "x".repeat(201);
     for id in ["", " x", "a\nb", &long] {
-        let bad = w.node().modify(t(1), "job", Action::Trigger { id, scheduled_at: None }).await;
+        let bad = w.node().modify(t(1), "job", Action::trigger(id)).await;
         assert_eq!(bad.expect_err("a bad id").kind(), ErrorKind::Invalid);
     }
     assert_eq!(w.node().read("job").await, seen);
@@ -295,8 +296,7 @@ pub(super) async fn the_number_of_waiting_triggers_is_limited(w: &Cluster) {
     for i in 0..MAX_TRIGGERS {
         w.node().trigger(t(1), "job", &format!("id {i}")).await;
     }
-    let full =
-        w.node().modify(t(1), "job", Action::Trigger { id: "one more", scheduled_at: None }).await;
+    let full = w.node().modify(t(1), "job", Action::trigger("one more")).await;
     assert_eq!(full.expect_err("there are too many").kind(), ErrorKind::Invalid);
     w.node().trigger(t(1), "job", "id 7").await;
 }
@@ -305,7 +305,8 @@ pub(super) async fn a_trigger_stands_for_the_instant_it_is_given(w: &Cluster) {
     let node = w.node();
     let seen = node.add(t(0), "job", "mail", t(600)).await;
     for at in [30, 10, 20, 10, 700] {
-        let change = Action::Trigger { id: "backfill", scheduled_at: Some(t(at)) };
+        let (scheduled_at, retention) = (Some(t(at)), Duration::ZERO);
+        let change = Action::Trigger { id: "backfill", scheduled_at, retention };
         fine(node.modify(t(60), "job", change).await);
     }
     for (claim, at) in (1..).zip([10, 20, 30]) {
@@ -386,7 +387,8 @@ pub(super) async fn a_reset_job_continues_from_now_under_a_new_incarnation(w: &C
     let node = w.node();
     let seen = node.add(t(0), "job", "mail", t(60)).await;
     let ahead = won(node.lease(t(3_660), "job", 1).await);
-    let later = Action::Trigger { id: "hand", scheduled_at: Some(t(3_700)) };
+    let (scheduled_at, retention) = (Some(t(3_700)), Duration::ZERO);
+    let later = Action::Trigger { id: "hand", scheduled_at, retention };
     fine(node.modify(t(3_661), "job", later).await);
     let then = Some(t(120).into());
     let stale = Action::Reset { incarnation: seen.incarnation - 1, first: then };

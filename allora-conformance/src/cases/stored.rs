@@ -115,7 +115,7 @@ pub(super) async fn a_missing_schedule_is_not_found(w: &Cluster) {
         for change in [
             Action::Pause { note: "" },
             Action::Resume { skip: None },
-            Action::Trigger { id: "x", scheduled_at: None },
+            Action::trigger("x"),
             edit(0, None, None, None),
         ] {
             assert_eq!(error_of(node.modify(t(2), name, change).await).await, ErrorKind::NotFound);

@@ -70,6 +70,7 @@ impl Exactness {
                 *until = Time::UNIX_EPOCH;
             }
             Reply::State(state) => self.blank_state(state),
+            Reply::Triggered(triggered) => self.blank_state(&mut triggered.state),
             _ => {}
         }
     }

@@ -372,7 +372,8 @@ impl Walker {
                 let id = ["x", "y", "z"][random.below(3) as usize];
                 let next = self.next(random);
                 let scheduled_at = next.map(|next| next.scheduled_at).filter(|_| random.one_in(3));
-                Planned::same(Action::Trigger { id, scheduled_at })
+                let retention = Duration::from_secs([0, 60, 3_600][random.below(3) as usize]);
+                Planned::same(Action::Trigger { id, scheduled_at, retention })
             }
             StepKind::Delete if random.one_in(3) => Planned::same(Action::Delete),
             StepKind::Cancel => return Ok(Some((name, self.cancel(random, name)))),

@@ -8,7 +8,7 @@ use allora_core::{
         ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
     },
     record::HistoryBuffer,
-    time::{saturating_add, whole_millis},
+    time::{end_of_time, saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
 use std::time::Duration;
@@ -185,9 +185,39 @@ impl Defect for LosesATrigger {
         let Some(record) = &mut *step.record else { return reply };
         record.triggers.truncate(1);
         match reply {
+            Ok(Reply::Triggered(mut triggered)) => {
+                if let Reply::State(state) = step.read()? {
+                    triggered.state = *state;
+                }
+                Ok(Reply::Triggered(triggered))
+            }
             Ok(Reply::State(_)) => step.read(),
             reply => reply,
         }
+    }
+}
+
+/// Knows only the triggers that wait or run.
+pub(crate) struct ForgetsTriggers;
+impl Defect for ForgetsTriggers {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        if let Some(record) = step.record {
+            record.remembered.clear();
+        }
+        reply
+    }
+}
+
+/// Never forgets a trigger.
+pub(crate) struct RemembersTriggersForEver;
+impl Defect for RemembersTriggersForEver {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        let reply = step.apply();
+        for remembered in step.record.iter_mut().flat_map(|record| &mut record.remembered) {
+            remembered.until = end_of_time();
+        }
+        reply
     }
 }
 

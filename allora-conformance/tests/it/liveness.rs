@@ -235,7 +235,7 @@ fn triggers_before_a_due_occurrence_are_a_breach() {
         let scene = Scene::new();
         for n in 0..triggers {
             let id = format!("t{n}");
-            scene.until(1).act(Action::Trigger { id: &id, scheduled_at: None });
+            scene.until(1).act(Action::trigger(&id));
         }
         for n in 0..triggers {
             let state = scene.until(12 + n).state();

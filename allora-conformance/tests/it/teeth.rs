@@ -97,6 +97,8 @@ teeth! {
     forgets_the_deleted: ForgetsTheDeleted;
     completes_once: CompletesOnce;
     loses_a_trigger: LosesATrigger;
+    forgets_triggers: ForgetsTriggers;
+    remembers_triggers_for_ever: RemembersTriggersForEver;
     shrinks_leases: ShrinksLeases;
     trusts_the_clock: TrustsTheClock;
     leases_at_most_once_never_end: LeasesAtMostOnceNeverEnd;

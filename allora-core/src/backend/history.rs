@@ -1,10 +1,9 @@
 //! The history: one entry for each attempt and for each range that was not run.
 
-use super::{NotRunReason, Occurrence, Outcome};
+use super::{NotRunReason, Occurrence, Outcome, Triggered};
 use crate::{
     error::Result,
     time::{Time, since},
-    trace,
 };
 use async_trait::async_trait;
 use std::time::Duration;
@@ -73,20 +72,20 @@ impl<'a> HistoryQuery<'a> {
     }
 }
 
-/// The outcome of a manual trigger, if it has ended: of the entries of its job above the fence `after`.
+/// The outcome of a triggered occurrence, if it has ended.
 pub(crate) async fn outcome_of_trigger(
     history: &dyn History,
-    (name, id): (&str, &str),
-    after: i64,
+    triggered: &Triggered,
 ) -> Result<Option<Outcome>> {
     const PAGE: usize = 100;
+    let Triggered { occurrence, state, .. } = triggered;
+    let after = triggered.entries_after();
     let mut before = None;
     loop {
-        let query = HistoryQuery { name: Some(name), before: before.as_ref(), limit: PAGE };
+        let query = HistoryQuery { name: Some(&state.name), before: before.as_ref(), limit: PAGE };
         let entries = history.entries(query).await?;
         for entry in entries.iter().take_while(|entry| entry.fence > after) {
-            let trigger = entry.occurrence.trigger.as_deref();
-            if entry.is_final() && trigger.is_some_and(|other| trace::is_same(other, id)) {
+            if entry.is_final() && entry.occurrence == *occurrence {
                 return Ok(Some(entry.outcome.clone()));
             }
         }

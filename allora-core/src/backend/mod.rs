@@ -27,7 +27,7 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Queries};
-pub use reply::{Applied, Reply};
+pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,
     Sharing,
@@ -161,6 +161,15 @@ use std::{fmt, sync::Arc};
 ///    `operators::the_same_trigger_counts_once_and_two_of_one_millisecond_twice`,
 ///    `operators::a_trigger_stands_for_the_instant_it_is_given`,
 ///    `operators::a_silent_trigger_at_a_nominal_instant_is_not_that_instant`.
+///    Its id is accepted once for as long as it is remembered, by any number of clients at once. Cases:
+///    `triggers::a_trigger_is_not_run_again_within_its_retention`,
+///    `triggers::after_the_retention_a_trigger_is_a_new_one`,
+///    `triggers::a_trigger_without_retention_is_a_new_one_when_it_has_ended`,
+///    `triggers::two_clients_that_trigger_at_once_run_the_job_once`,
+///    `triggers::the_oldest_triggers_are_forgotten_first`,
+///    `triggers::a_trigger_is_remembered_beside_runs_and_dead_letters`,
+///    `triggers::a_job_is_not_pruned_while_it_remembers_triggers`,
+///    `triggers::a_deleted_job_forgets_its_triggers`.
 /// 20. *A pause holds back the schedule*, started or not, but neither active runs nor triggers.
 ///    Cases: `operators::a_paused_schedule_offers_nothing`,
 ///    `operators::a_failed_run_is_not_retried_while_paused`,

@@ -1,7 +1,7 @@
 //! Operations on records: the request of [`Backend::reschedule`](super::Backend::reschedule).
 
 use super::{Claim, ClaimKey, Cursor, ImportedProgress, NextRun, NotRun, Occurrence};
-use crate::time::Time;
+use crate::{record::TRIGGER_RETENTION, time::Time};
 use allora_schedule::Excluded;
 use std::time::Duration;
 
@@ -219,14 +219,19 @@ pub enum Action<'a> {
         /// cursor stays, and the catch-up policy decides.
         skip: Option<Advance>,
     },
-    /// Adds one run beside the schedule. The same id (and time, if given) again changes nothing
-    /// while the record remembers it: until the run has ended.
+    /// Adds one run beside the schedule. The same id (and time, if given) again changes nothing while
+    /// its run waits or is active, and for the retention of the first trigger with it, which begins with
+    /// that trigger. Of more than [`MAX_REMEMBERED`](crate::record::MAX_REMEMBERED) ids of one job, the
+    /// oldest is forgotten first.
     Trigger {
         /// The trigger's own id; the same rules as for a name.
         id: &'a str,
         /// The scheduled time that the trigger stands for, at which it is due (a backfill). `None`:
         /// now.
         scheduled_at: Option<Time>,
+        /// The time for which the id is remembered. 0: while its run waits or is active. Range: 0 to
+        /// [30 days](crate::record::MAX_TRIGGER_RETENTION).
+        retention: Duration,
     },
     /// Runs a dead letter again as the same occurrence, with attempts counted from 1.
     Rerun {
@@ -280,6 +285,13 @@ pub enum Action<'a> {
         /// The cursor that was read.
         cursor: Option<Time>,
     },
+}
+
+impl<'a> Action<'a> {
+    /// A trigger now, whose id is remembered for [24 h](TRIGGER_RETENTION).
+    pub fn trigger(id: &'a str) -> Self {
+        Action::Trigger { id, scheduled_at: None, retention: TRIGGER_RETENTION }
+    }
 }
 
 /// The result of a run. An error is kept up to a length of 1 KiB.

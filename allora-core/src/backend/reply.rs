@@ -1,6 +1,6 @@
 //! Replies to operations.
 
-use super::{Claimed, HistoryEntry, JobState};
+use super::{Claimed, HistoryEntry, JobState, Occurrence};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -76,8 +76,53 @@ pub enum Reply {
     /// The operation contradicts the record, and nothing was changed: the cursor would not move
     /// forward.
     Invalid,
+    /// The triggered occurrence, and the record.
+    Triggered(Box<Triggered>),
     /// The record after the change, or the unchanged record if the condition did not hold.
     State(Box<JobState>),
+}
+
+/// The reply to a trigger: the occurrence of its id, which was added now or by an earlier trigger with
+/// the same id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Triggered {
+    /// The occurrence. Its [`scheduled_at`](Occurrence::scheduled_at) is the time of the first trigger
+    /// with the id.
+    pub occurrence: Occurrence,
+    /// The effect of this trigger.
+    pub status: TriggerStatus,
+    /// The job.
+    pub state: JobState,
+}
+
+impl Triggered {
+    /// `false` if the id was triggered before, and this trigger has changed nothing. If the reply to an
+    /// earlier copy of the same request was lost, that copy was the first.
+    pub fn is_new(&self) -> bool {
+        self.status == TriggerStatus::New
+    }
+
+    /// The fence above which the history has the entries of the occurrence: all of them if its run has
+    /// ended, else those from the present attempt on. A dead letter that is run again has an earlier end.
+    pub fn entries_after(&self) -> i64 {
+        if self.status == TriggerStatus::Ended {
+            // Fences are drawn by the store's clock, and no claim comes before the occurrence's time.
+            return self.occurrence.scheduled_at.timestamp_micros() - 1;
+        }
+        let lease = self.state.leases.iter().find(|lease| lease.occurrence == self.occurrence);
+        lease.map_or(self.state.fence, |lease| lease.fence - 1)
+    }
+}
+
+/// The effect of a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerStatus {
+    /// It has added the occurrence.
+    New,
+    /// None: the occurrence was added before. It waits, or its run is active.
+    Pending,
+    /// None: the occurrence was added before, and its run has ended.
+    Ended,
 }
 
 impl Reply {
@@ -85,6 +130,15 @@ impl Reply {
     pub fn state(self) -> Option<JobState> {
         match self {
             Reply::State(state) => Some(*state),
+            Reply::Triggered(triggered) => Some(triggered.state),
+            _ => None,
+        }
+    }
+
+    /// The triggered occurrence.
+    pub fn triggered(self) -> Option<Triggered> {
+        match self {
+            Reply::Triggered(triggered) => Some(*triggered),
             _ => None,
         }
     }

@@ -146,6 +146,7 @@ impl Planner {
             | Reply::CancelRequested(_)
             | Reply::Accepted
             | Reply::LeaseLost
+            | Reply::Triggered(_)
             | Reply::Invalid => {
                 if let (RequestAction::GiveUp(given_up), Reply::Accepted) = (request.action, reply)
                     && !given_up.is_cancelled

@@ -1,8 +1,10 @@
 //! The one entry point of the state machine: an operation applied to a record.
 
-use super::{HistoryBuffer, OpContext, Record, claim, complete, define, key, live, operate};
+use super::{
+    HistoryBuffer, OpContext, Record, claim, complete, define, key, live, operate, trigger,
+};
 use crate::{
-    backend::{Action, JobState, NewSchedule, Operation, Reply},
+    backend::{Action, JobState, NewSchedule, Operation, Reply, Triggered},
     error::{Error, ErrorKind, Result},
 };
 
@@ -44,12 +46,19 @@ pub fn apply(
         }
         Action::Pause { .. }
         | Action::Resume { .. }
-        | Action::Trigger { .. }
         | Action::Rerun { .. }
         | Action::Dismiss { .. }
         | Action::Cancel { .. }
         | Action::Reset { .. } => {
             operate::operate(live(record, name)?, operation, context, history)?;
+        }
+        Action::Trigger { id, scheduled_at, retention } => {
+            let record = live(record, name)?;
+            let (scheduled_at, retention) = (*scheduled_at, *retention);
+            let new = trigger::NewTrigger { id, scheduled_at, retention };
+            let (occurrence, status) = record.trigger(name, &new, context.now)?;
+            let triggered = Triggered { occurrence, status, state: record.state(name) };
+            return Ok(Reply::Triggered(Box::new(triggered)));
         }
         Action::Extend { fence, .. }
         | Action::Complete { fence, .. }

@@ -8,7 +8,7 @@ mod entry;
 
 pub use entry::{decode_entry, encode_entry};
 
-use super::{Accepted, How, PendingRetry, Record};
+use super::{Accepted, How, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
@@ -99,6 +99,8 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<WireOccurrence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remembered: Vec<WireRemembered>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     waiters: Vec<WireWaiter>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dead: Vec<WireLetter>,
@@ -165,6 +167,10 @@ struct WireRetry {
     not_before: i64,
 }
 
+/// The time of the occurrence, the end of the retention, and the id: there may be many of them.
+#[derive(Serialize, Deserialize)]
+struct WireRemembered(i64, i64, Option<String>);
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireWaiter {
@@ -215,6 +221,7 @@ impl From<&Record> for Wire {
             lost: record.lost.iter().map(WireLease::from).collect(),
             retries: record.retries.iter().map(WireRetry::from).collect(),
             triggers: record.triggers.iter().map(WireOccurrence::from).collect(),
+            remembered: record.remembered.iter().map(WireRemembered::from).collect(),
             waiters: record.waiters.iter().map(WireWaiter::from).collect(),
             dead: record.dead.iter().map(WireLetter::from).collect(),
             paused: record
@@ -247,6 +254,7 @@ impl Wire {
             lost: all(self.lost, WireLease::lease)?,
             retries: all(self.retries, WireRetry::retry)?,
             triggers: all(self.triggers, WireOccurrence::occurrence)?,
+            remembered: all(self.remembered, WireRemembered::remembered)?,
             waiters: all(self.waiters, WireWaiter::waiter)?,
             dead: all(self.dead, WireLetter::letter)?,
             paused: self.paused.map(pause).transpose()?,
@@ -367,6 +375,21 @@ impl WireRetry {
         let Self { occurrence, attempts, not_before } = self;
         let occurrence = occurrence.occurrence()?;
         Ok(PendingRetry { occurrence, attempts, not_before: time(not_before)? })
+    }
+}
+
+impl From<&RememberedTrigger> for WireRemembered {
+    fn from(remembered: &RememberedTrigger) -> Self {
+        let RememberedTrigger { occurrence, until } = remembered;
+        Self(ms(occurrence.scheduled_at), ms(*until), occurrence.trigger.clone())
+    }
+}
+
+impl WireRemembered {
+    fn remembered(self) -> Result<RememberedTrigger, Unreadable> {
+        let Self(scheduled_at, until, trigger) = self;
+        let occurrence = Occurrence { scheduled_at: time(scheduled_at)?, trigger };
+        Ok(RememberedTrigger { occurrence, until: time(until)? })
     }
 }
 
@@ -505,6 +528,7 @@ mod tests {
             lost: vec![Lease { sharing: Sharing::Shared, ..lost }],
             retries: vec![PendingRetry { occurrence: run.clone(), attempts: 3, not_before: at(9) }],
             triggers: vec![run.clone()],
+            remembered: vec![RememberedTrigger { occurrence: run.clone(), until: at(10) }],
             waiters: vec![Waiter::new("j\0", at(3), at(4), end_of_time())],
             dead: vec![DeadLetter {
                 occurrence: run,
@@ -530,6 +554,7 @@ mod tests {
             lost: Vec::new(),
             retries: Vec::new(),
             triggers: Vec::new(),
+            remembered: Vec::new(),
             waiters: Vec::new(),
             dead: Vec::new(),
             paused: None,

@@ -179,6 +179,7 @@ impl Record {
             && self.lost.is_empty()
             && self.retries.is_empty()
             && self.triggers.is_empty()
+            && self.has_forgotten_triggers(now)
             && self.dead.is_empty()
             && self.paused.is_none()
     }

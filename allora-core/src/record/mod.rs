@@ -13,13 +13,16 @@ mod define;
 mod history;
 mod key;
 mod operate;
+mod trigger;
 
 pub use apply::{apply, apply_unreadable};
 pub use claim::{KEEP_LOST, MAX_LEASES, MAX_LOST, due_claim, due_lease};
 pub use define::{MAX_DATA, MAX_DEAD, TOMBSTONE};
 pub use history::HistoryBuffer;
 pub use key::{KEEP_WAITER, MAX_WAITERS};
-pub use operate::MAX_TRIGGERS;
+pub use trigger::{
+    MAX_REMEMBERED, MAX_TRIGGER_RETENTION, MAX_TRIGGERS, RememberedTrigger, TRIGGER_RETENTION,
+};
 
 pub(crate) use apply::unreadable;
 pub(crate) use complete::bounded;
@@ -63,6 +66,10 @@ pub struct Record {
     pub retries: Vec<PendingRetry>,
     /// Manual triggers that wait, in the order in which they were made.
     pub triggers: Vec<Occurrence>,
+    /// The last triggers that were accepted, the oldest first. Their ids are not accepted again for a
+    /// while. Only a trigger and a reset change them, so that a store may keep them apart, as the dead
+    /// letters.
+    pub remembered: Vec<RememberedTrigger>,
     /// Of a concurrency key: the jobs that wait for it, in the order of their due times and names.
     pub waiters: Vec<Waiter>,
     /// The dead letters, the oldest first.

@@ -1,5 +1,5 @@
-//! Operators' changes of a job: pause, resume, trigger, cancel, dead letters, and reset; and the
-//! cancellation of runs that a later occurrence replaces.
+//! Operators' changes of a job: pause, resume, cancel, dead letters, and reset; and the cancellation of
+//! runs that a later occurrence replaces. Triggers are in `trigger.rs`.
 
 use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
@@ -8,13 +8,8 @@ use crate::{
         Operation, Pause,
     },
     error::{Error, ErrorKind, Result},
-    name::check_name,
     time::{Time, whole_millis},
-    trace,
 };
-
-/// The largest number of waiting triggers of one job.
-pub const MAX_TRIGGERS: usize = 1_000;
 
 /// Applies such an operation to a record that was not deleted.
 pub(super) fn operate(
@@ -39,10 +34,9 @@ pub(super) fn operate(
             }
             record.paused = None;
         }
-        Action::Trigger { id, scheduled_at } => record.trigger(name, id, *scheduled_at, now)?,
         Action::Rerun { occurrence } => {
             let letter = record.remove_dead_letter(name, occurrence)?;
-            if !record.waits_or_runs(|other| *other == letter.occurrence) {
+            if !record.started().any(|other| *other == letter.occurrence) {
                 let occurrence = letter.occurrence;
                 record.retries.push(PendingRetry { occurrence, attempts: 0, not_before: now });
             }
@@ -72,28 +66,6 @@ pub(super) fn operate(
 }
 
 impl Record {
-    fn trigger(&mut self, name: &str, id: &str, of: Option<Time>, now: Time) -> Result {
-        check_name(id)?;
-        let of = of.map(whole_millis);
-        let is_same = |other: &str| trace::is_same(other, id);
-        let is_known = |occurrence: &Occurrence| {
-            occurrence.trigger.as_deref().is_some_and(is_same)
-                && of.is_none_or(|of| occurrence.scheduled_at == of)
-        };
-        if self.triggers.iter().any(is_known) || self.waits_or_runs(is_known) {
-            return Ok(());
-        }
-        if self.triggers.len() >= MAX_TRIGGERS {
-            let full = format!(
-                "{MAX_TRIGGERS} triggers of {name:?} wait already; trigger it again when they have run"
-            );
-            return Err(Error::invalid(full));
-        }
-        let scheduled_at = of.unwrap_or(now);
-        self.triggers.push(Occurrence { scheduled_at, trigger: Some(id.to_owned()) });
-        Ok(())
-    }
-
     /// Requests the cancellation of the active at-most-once runs, if the cursor's occurrence is offered
     /// and due. A request that was made before keeps its reason.
     fn replace_runs(&mut self, generation: i64, expected: Time, by: Time, now: Time) {
@@ -108,12 +80,6 @@ impl Record {
         for lease in self.leases.iter_mut().filter(may_be_replaced) {
             (lease.cancel_requested, lease.replaced_by) = (true, Some(whole_millis(by)));
         }
-    }
-
-    /// `true` if such an occurrence runs, may still run, or waits to be retried.
-    fn waits_or_runs(&self, is_it: impl Fn(&Occurrence) -> bool) -> bool {
-        self.retries.iter().any(|retry| is_it(&retry.occurrence))
-            || self.leases.iter().chain(&self.lost).any(|lease| is_it(&lease.occurrence))
     }
 
     /// Checks that the skipped range begins at this cursor.
@@ -185,6 +151,7 @@ impl Record {
         for retry in &mut self.retries {
             retry.not_before = retry.not_before.min(whole_millis(now));
         }
+        self.forget_triggers_ahead(now);
         self.last_started = self.last_started.filter(|last| *last <= now);
         self.cursor = first;
         self.incarnation = self.draw_fence(now);

@@ -12,6 +12,7 @@ use crate::{
     event::Event,
     job::{Delivery, IntoOutcome, JobSpec, Placement, Settings, job},
     planner::EXTRA_ATTEMPTS,
+    record::{MAX_TRIGGER_RETENTION, TRIGGER_RETENTION},
     run::Run,
     runtime::{Runtime, detect},
     schedule::Schedule,
@@ -49,6 +50,7 @@ impl Builder {
             labels: Vec::new(),
             prune_orphans_after: None,
             prune_finished_after: Some(Duration::from_secs(7 * 24 * 60 * 60)),
+            trigger_retention: TRIGGER_RETENTION,
             no_data: Arc::from([]),
         };
         Self {
@@ -101,6 +103,14 @@ impl Builder {
     /// Sets the longest duration of one request to the store. Default: 1 s. Range: 10 ms to 1 min.
     pub fn store_timeout(mut self, deadline: Duration) -> Self {
         self.config.store_timeout = deadline;
+        self
+    }
+
+    /// Sets the time for which the id of a [trigger](crate::Handle::trigger) of this node is remembered:
+    /// until then the same id does not run the job again. Default: 24 h. Range: 0 to 30 days; 0: while
+    /// its run waits or is active.
+    pub fn trigger_retention(mut self, retention: Duration) -> Self {
+        self.config.trigger_retention = retention;
         self
     }
 
@@ -379,6 +389,7 @@ fn check_config(config: &Config) -> Result {
         ("abandoned_after", config.abandoned_after, ms(1_000), 24 * hour),
         ("grace", config.grace, ms(0), 24 * hour),
         ("heartbeat", config.heartbeat, ms(1_000), hour / 12),
+        ("trigger_retention", config.trigger_retention, ms(0), MAX_TRIGGER_RETENTION),
         ("prune_orphans_after", config.prune_orphans_after.unwrap_or(hour), hour, 87_600 * hour),
         ("prune_finished_after", config.prune_finished_after.unwrap_or(hour), hour, 87_600 * hour),
     ] {

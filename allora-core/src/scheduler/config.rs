@@ -38,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) prune_orphans_after: Option<Duration>,
     /// The time for which finished one-off schedules are kept; `None` is for ever.
     pub(crate) prune_finished_after: Option<Duration>,
+    /// The time for which the ids of triggers are remembered.
+    pub(crate) trigger_retention: Duration,
     /// The payload of jobs in code.
     pub(crate) no_data: Arc<[u8]>,
 }

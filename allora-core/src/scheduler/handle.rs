@@ -5,19 +5,18 @@ use super::{
     monotonic::later,
     node::{Node, Stop},
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
-    trigger_waits::{fence_before, no_history, not_ended},
+    trigger_waits::{end_unknown, no_history, not_ended, not_triggered},
 };
 use crate::{
     backend::{
-        Action, Batch, HistoryEntry, HistoryQuery, JobState, OPERATOR, Occurrence, Operation,
-        Outcome, TimeSource, outcome_of_trigger,
+        Action, Batch, HistoryEntry, HistoryQuery, OPERATOR, Operation, Outcome, Reply, TimeSource,
+        TriggerStatus, Triggered, outcome_of_trigger,
     },
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
     job::JobSpec,
     name::check_name,
     registry::{Fleet, NodeInfo, read_nodes},
-    trace,
 };
 use futures::future::{Either, select};
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
@@ -182,8 +181,13 @@ impl Handle {
         self.node.remove(name)
     }
 
-    /// Triggers one run of a job, now and independently of its schedule, on the first node with
-    /// capacity. `id` identifies the trigger: the same id again, while it waits, changes nothing.
+    /// Triggers one run of a job, now and independently of its schedule, on the first node with capacity.
+    /// `id` identifies the trigger: the same id again, within 24 h
+    /// ([`trigger_retention`](super::Builder::trigger_retention)), and while its run waits or is active,
+    /// changes nothing, whatever node sends it, and whatever the run's end was. To run the job again, use
+    /// another id. A job remembers 1,000 ids. With more of them within the retention, it forgets the
+    /// oldest first.
+    ///
     /// Jobs that run on every node cannot be triggered. A job in code of this node that is not registered
     /// yet, because the scheduler has just begun, is waited for, for at most 10 s.
     ///
@@ -193,22 +197,17 @@ impl Handle {
     ///
     /// # Cancel safety
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
-    pub async fn trigger(&self, name: &str, id: &str) -> Result<Occurrence> {
-        let node = &self.node;
-        let state = self.change(name, Action::Trigger { id, scheduled_at: None }).await?;
-        let is_it = |other: &str| trace::is_same(other, id);
-        let triggered = |run: &Occurrence| run.trigger.as_deref().is_some_and(is_it);
-        Ok(state.head.filter(triggered).unwrap_or_else(|| Occurrence {
-            scheduled_at: node.now(&node.shared()),
-            trigger: Some(id.to_owned()),
-        }))
+    pub async fn trigger(&self, name: &str, id: &str) -> Result<Triggered> {
+        let retention = self.node.config.trigger_retention;
+        let action = Action::Trigger { id, scheduled_at: None, retention };
+        self.change(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
     /// at most `timeout`. Returns its outcome, when the store has it.
     ///
-    /// A run on this node ends the wait at once. The end of a run on another node is found in the store's
-    /// history, if it keeps one, within a second.
+    /// A run on this node ends the wait at once. The end of a run on another node, or of one that the same
+    /// id has triggered before, is found in the store's history, if it keeps one, within a second.
     ///
     /// ```
     /// use allora_core::{Run, Scheduler, backend::Outcome, every, runtime::Tokio};
@@ -230,7 +229,8 @@ impl Handle {
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger). `Unavailable` also if it has not ended in time: it may still wait,
-    /// run, or have run on another node of a store without a history.
+    /// run, or have run on another node of a store without a history. `NotFound` also if it ended before,
+    /// and no history has its end.
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
@@ -242,10 +242,10 @@ impl Handle {
     ) -> Result<Outcome> {
         let node = &self.node;
         let mut ended = node.trigger_waits.add(name, id);
-        let state = self.change(name, Action::Trigger { id, scheduled_at: None }).await?;
-        let after = fence_before(&state, id);
+        let triggered = self.trigger(name, id).await?;
+        let has_ended = triggered.status == TriggerStatus::Ended;
         let until = later(node.runtime.now(), timeout);
-        let mut wait = MIN_BACKOFF;
+        let mut wait = if has_ended { Duration::ZERO } else { MIN_BACKOFF };
         loop {
             let next = later(node.runtime.now(), wait).min(until);
             match select(&mut ended, node.runtime.sleep_until(next)).await {
@@ -253,19 +253,24 @@ impl Handle {
                 Either::Left((Err(_), rest)) => rest.await,
                 Either::Right(_) => {}
             }
-            if let Some(history) = node.backend.history() {
-                let read = outcome_of_trigger(history, (name, id), after);
-                // A store that is down for a moment does not end the wait.
-                if let Ok(Some(outcome)) = within(node, "history", read).await {
-                    return Ok(outcome);
+            let found = match node.backend.history() {
+                Some(history) => {
+                    within(node, "history", outcome_of_trigger(history, &triggered)).await
                 }
+                None => Ok(None),
+            };
+            match found {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) if has_ended => return Err(end_unknown(name, id)),
+                // A store that is down for a moment does not end the wait.
+                Ok(None) | Err(_) => {}
             }
             if node.runtime.now() >= until {
                 let remedy = "wait longer, or look at `Handle::health`; the end of a run on another \
                               node is found if the store keeps a history";
                 return Err(not_ended(name, id, timeout, remedy));
             }
-            wait = (wait * 2).min(MAX_BACKOFF);
+            wait = (wait * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
         }
     }
 
@@ -336,12 +341,13 @@ impl Handle {
     /// A dropped call may or may not have cancelled the runs. Cancel them again.
     pub async fn cancel(&self, name: &str) -> Result<usize> {
         check_name(name)?;
-        let state = self.apply(name, Action::Cancel { fence: None }).await?;
+        let reply = self.apply(name, Action::Cancel { fence: None }).await?;
+        let state = reply.state().unwrap_or_default();
         self.node.extend_now(name);
         Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
     }
 
-    async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
+    async fn change(&self, name: &str, action: Action<'_>) -> Result<Reply> {
         let node = &self.node;
         check_name(name)?;
         if node.backend.queries().is_none() {
@@ -368,15 +374,15 @@ impl Handle {
         }
     }
 
-    async fn apply(&self, name: &str, action: Action<'_>) -> Result<JobState> {
+    async fn apply(&self, name: &str, action: Action<'_>) -> Result<Reply> {
         let node = &self.node;
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let operations = [Operation::new(name, action)];
         let batch = Batch::new(OPERATOR, time, &operations);
         let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
-        let state = applied.single()?.state().unwrap_or_default();
+        let reply = applied.single()?;
         node.changed(name);
-        Ok(state)
+        Ok(reply)
     }
 }
 

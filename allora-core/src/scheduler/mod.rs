@@ -55,4 +55,4 @@ pub use instance::Scheduler;
 pub(crate) use launch::millis;
 pub use middleware::Next;
 pub use supervisor::Stopped;
-pub(crate) use trigger_waits::{fence_before, no_history, not_ended};
+pub(crate) use trigger_waits::{end_unknown, no_history, not_ended, not_triggered};

@@ -1,7 +1,7 @@
 //! Callers that wait for the end of a manual trigger.
 
 use crate::{
-    backend::{JobState, Outcome},
+    backend::Outcome,
     error::{Error, ErrorKind},
     run::Run,
     trace,
@@ -50,18 +50,26 @@ impl TriggerWaits {
     }
 }
 
-/// The fence above which the entries of a trigger are in the history, by the reply to the trigger.
-pub(crate) fn fence_before(state: &JobState, id: &str) -> i64 {
-    let is_it = |other: &str| trace::is_same(other, id);
-    let mut leases = state.leases.iter();
-    let lease = leases.find(|lease| lease.occurrence.trigger.as_deref().is_some_and(is_it));
-    lease.map_or(state.fence, |lease| lease.fence - 1)
-}
-
 /// The error of a wait that has lasted this long.
 pub(crate) fn not_ended(name: &str, id: &str, timeout: Duration, remedy: &str) -> Error {
     let text = format!("the trigger {id:?} of {name:?} has not ended within {timeout:?}; {remedy}");
     Error::new(ErrorKind::Unavailable, text).op("trigger_and_wait")
+}
+
+/// The error of a wait for a run that ended before, and whose end is not in the history.
+pub(crate) fn end_unknown(name: &str, id: &str) -> Error {
+    let text = format!(
+        "the run of the trigger {id:?} of {name:?} has ended, and its end is not in the history (any \
+         more); to run the job again, use another id"
+    );
+    Error::new(ErrorKind::NotFound, text).op("trigger_and_wait")
+}
+
+/// The error of a backend that replies to a trigger with something else.
+pub(crate) fn not_triggered() -> Error {
+    let wrong =
+        "the backend's reply to a trigger does not say what it did; report it to its author";
+    Error::new(ErrorKind::Other, wrong).op("trigger")
 }
 
 /// The error of a call that needs a history.

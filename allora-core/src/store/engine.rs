@@ -7,7 +7,7 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, History, HistoryEntry, Notification, Notifier, Operation,
-        Outcome as RunOutcome, Queries, Reply, TimeSource,
+        Outcome as RunOutcome, Queries, Reply, TimeSource, TriggerStatus,
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
@@ -448,6 +448,11 @@ fn notification_of(
         // A job waits for the place.
         (Action::ReleaseKey { .. }, Ok(Reply::Accepted)) => {
             record.filter(|record| !record.waiters.is_empty()).map(|_| job())
+        }
+        (Action::Trigger { .. }, Ok(Reply::Triggered(triggered)))
+            if triggered.status == TriggerStatus::Ended =>
+        {
+            None
         }
         (Action::Create(_), Ok(_)) => head_due_at().map(Notification::DueAt),
         (

@@ -5,9 +5,10 @@ use super::{
     list::{Filter, PAGE},
 };
 use crate::{
-    backend::{Action, JobState, Operation},
+    backend::{Action, JobState, Operation, Reply},
     error::{Error, Result},
 };
+use std::time::Duration;
 
 /// A change of many schedules, for [`Schedules::bulk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Bulk<'a> {
     },
     /// Resumes those that are paused.
     Resume(Gap),
-    /// Triggers one run of each.
+    /// Triggers one run of each. Those that were triggered with the id before are not changed.
     Trigger {
         /// The id of each trigger, as in [`Schedules::trigger`].
         id: &'a str,
@@ -39,7 +40,10 @@ pub enum Bulk<'a> {
 pub struct BulkReport {
     /// The names of the schedules that were changed, in their order.
     pub changed: Vec<String>,
-    /// The names of those that were not, each with the reason.
+    /// The names of those whose trigger had this id before, within its retention: see
+    /// [`Schedules::trigger`].
+    pub triggered_before: Vec<String>,
+    /// The names of those that were not changed, each with the reason.
     pub failed: Vec<(String, Error)>,
 }
 
@@ -57,14 +61,14 @@ impl Bulk<'_> {
 
     /// The operations on a schedule in this state. Of a resumption that skips, there are none: it is
     /// made by a call of its own.
-    fn operations<'s>(&'s self, state: &'s JobState) -> Vec<Operation<'s>> {
+    fn operations<'s>(&'s self, state: &'s JobState, retention: Duration) -> Vec<Operation<'s>> {
         let one = |action| vec![Operation::new(&state.name, action)];
         let letters = state.dead.iter().map(|letter| &letter.occurrence);
         match self {
             Bulk::Pause { note } => one(Action::Pause { note }),
             Bulk::Resume(Gap::CatchUp) => one(Action::Resume { skip: None }),
             Bulk::Resume(Gap::Missed) => Vec::new(),
-            Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None }),
+            Bulk::Trigger { id } => one(Action::Trigger { id, scheduled_at: None, retention }),
             Bulk::Rerun => letters
                 .map(|occurrence| Operation::new(&state.name, Action::Rerun { occurrence }))
                 .collect(),
@@ -143,18 +147,23 @@ impl Schedules {
             }
             return Ok(());
         }
-        let operations: Vec<Vec<Operation<'_>>> =
-            selected.iter().map(|state| change.operations(state)).collect();
+        let of = |state| change.operations(state, self.trigger_retention);
+        let operations: Vec<Vec<Operation<'_>>> = selected.iter().map(of).collect();
         let all: Vec<Operation<'_>> = operations.iter().flatten().cloned().collect();
         if all.is_empty() {
             return Ok(());
         }
         let mut replies = self.apply("bulk", &all).await?.replies.into_iter();
         for (state, operations) in selected.iter().zip(&operations) {
+            let replies: Vec<Result<Reply>> = replies.by_ref().take(operations.len()).collect();
+            if let [Ok(Reply::Triggered(triggered))] = &replies[..]
+                && !triggered.is_new()
+            {
+                report.triggered_before.push(state.name.clone());
+                continue;
+            }
             // Of several dead letters, the first error stands for all.
-            let errors: Vec<Error> =
-                replies.by_ref().take(operations.len()).filter_map(Result::err).collect();
-            report.add(&state.name, errors.into_iter().next());
+            report.add(&state.name, replies.into_iter().find_map(Result::err));
         }
         Ok(())
     }

@@ -7,9 +7,10 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, Edit, History, HistoryEntry, HistoryQuery, JobState,
-        OPERATOR, Operation, Queries, TimeSource,
+        OPERATOR, Operation, Queries, Reply, TimeSource,
     },
     error::{Error, ErrorKind, Result},
+    record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
     scheduler::no_history,
     store_clock::StoreClock,
@@ -52,6 +53,8 @@ pub struct Schedules {
     backend: Arc<dyn Backend>,
     runtime: Arc<dyn Runtime>,
     deadline: Duration,
+    /// The time for which the ids of triggers are remembered.
+    pub(super) trigger_retention: Duration,
     /// The store's time at its last reply.
     last_reply: Arc<Mutex<Option<LastReply>>>,
     /// The number of deletions.
@@ -104,7 +107,8 @@ impl Schedules {
     pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
         let deadline = Duration::from_secs(10);
         let (last_reply, deleted) = (Arc::default(), Arc::default());
-        let schedules = Self { backend, runtime, deadline, last_reply, deleted };
+        let trigger_retention = TRIGGER_RETENTION;
+        let schedules = Self { backend, runtime, deadline, trigger_retention, last_reply, deleted };
         schedules.queries()?;
         Ok(schedules)
     }
@@ -113,6 +117,15 @@ impl Schedules {
     #[must_use]
     pub fn store_timeout(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Sets the time for which the id of a [trigger](Self::trigger) is remembered: until then the same id
+    /// does not run the job again. Default: 24 h. Range: 0 to 30 days; 0: while its run waits or is
+    /// active.
+    #[must_use]
+    pub fn trigger_retention(mut self, retention: Duration) -> Self {
+        self.trigger_retention = retention;
         self
     }
 
@@ -326,8 +339,12 @@ impl Schedules {
 
     /// One change of one job. Returns the state after it.
     pub(super) async fn change(&self, name: &str, action: Action<'_>) -> Result<JobState> {
-        let applied = self.apply("modify", &[Operation::new(name, action)]).await?;
-        Ok(applied.single()?.state().unwrap_or_default())
+        Ok(self.change_one(name, action).await?.state().unwrap_or_default())
+    }
+
+    /// One change of one job. Returns the reply.
+    pub(super) async fn change_one(&self, name: &str, action: Action<'_>) -> Result<Reply> {
+        self.apply("modify", &[Operation::new(name, action)]).await?.single()
     }
 
     /// A page of the history of all nodes, the newest entry first.

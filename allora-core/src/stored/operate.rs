@@ -4,12 +4,12 @@ use super::Schedules;
 use crate::{
     backend::{
         Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
-        outcome_of_trigger,
+        TriggerStatus, Triggered, outcome_of_trigger,
     },
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     error::{Error, ErrorKind, Result},
     schedule::{Schedule as _, between},
-    scheduler::{fence_before, not_ended},
+    scheduler::{end_unknown, not_ended, not_triggered},
     time::Time,
 };
 use chrono::SecondsFormat;
@@ -111,20 +111,43 @@ impl Schedules {
         Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
     }
 
-    /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same
-    /// id again, while it waits or runs, changes nothing.
+    /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same id
+    /// again, within 24 h ([`trigger_retention`](Self::trigger_retention)), and while its run waits or is
+    /// active, changes nothing, whatever client sends it, and whatever the run's end was. To run the job
+    /// again, use another id.
+    ///
+    /// A job remembers 1,000 ids. With more of them within the retention, it forgets the oldest first. A
+    /// job that was deleted forgets all.
+    ///
+    /// ```
+    /// use allora_core::{Schedules, backend::TriggerStatus};
+    ///
+    /// # async fn example(schedules: Schedules, order: &str) -> allora_core::Result {
+    /// let triggered = schedules.trigger("acme/invoice", order).await?;
+    /// match triggered.status {
+    ///     TriggerStatus::New => println!("it will run"),
+    ///     TriggerStatus::Pending => println!("triggered before: it waits or runs"),
+    ///     TriggerStatus::Ended => println!("triggered before: it has run"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for a bad id, or if too many triggers wait; `Unavailable`.
+    /// `NotFound`; `Invalid` for a bad id or a retention of more than 30 days, or if too many triggers
+    /// wait; `Unavailable`.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
-    pub async fn trigger(&self, name: &str, id: &str) -> Result<JobState> {
-        self.change(name, Action::Trigger { id, scheduled_at: None }).await
+    pub async fn trigger(&self, name: &str, id: &str) -> Result<Triggered> {
+        let retention = self.trigger_retention;
+        let action = Action::Trigger { id, scheduled_at: None, retention };
+        self.change_one(name, action).await?.triggered().ok_or_else(not_triggered)
     }
 
     /// As [`trigger`](Self::trigger), and waits for the end of the occurrence with all its attempts, for
-    /// at most `timeout`. Returns its outcome, which it finds in the store's history within a second.
+    /// at most `timeout`. Returns its outcome, which it finds in the store's history within a second; at
+    /// once if the id was triggered before and its run has ended.
     ///
     /// ```
     /// use allora_core::{Schedules, backend::Outcome};
@@ -141,7 +164,8 @@ impl Schedules {
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger). `Unsupported`, before the trigger, if the store keeps no history.
-    /// `Unavailable` also if it has not ended in time.
+    /// `Unavailable` also if it has not ended in time. `NotFound` also if it ended before, and the history
+    /// has its end no more.
     ///
     /// # Cancel safety
     /// As [`trigger`](Self::trigger). A dropped call ends the wait; the occurrence goes on.
@@ -152,15 +176,18 @@ impl Schedules {
         timeout: Duration,
     ) -> Result<Outcome> {
         let history = self.needed_history("trigger_and_wait")?;
-        let state = self.trigger(name, id).await?;
-        let after = fence_before(&state, id);
+        let triggered = self.trigger(name, id).await?;
         let mut waited = Duration::ZERO;
         let mut wait = MIN_BACKOFF;
         loop {
-            let read = outcome_of_trigger(history, (name, id), after);
-            // A store that is down for a moment does not end the wait.
-            if let Ok(Some(outcome)) = self.within("history", read).await {
-                return Ok(outcome);
+            let read = outcome_of_trigger(history, &triggered);
+            match self.within("history", read).await {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) if triggered.status == TriggerStatus::Ended => {
+                    return Err(end_unknown(name, id));
+                }
+                // A store that is down for a moment does not end the wait.
+                Ok(None) | Err(_) => {}
             }
             if waited >= timeout {
                 let remedy = "wait longer, or look for a node that handles its kind";
@@ -176,7 +203,8 @@ impl Schedules {
     /// independently of the schedule. Returns the times. The run's
     /// [`scheduled_at`](crate::Run::scheduled_at) is the scheduled time, its
     /// [`trigger`](crate::Run::trigger) is `backfill`, and its occurrence key is the same for every
-    /// backfill. The same time again, while it waits or runs, changes nothing.
+    /// backfill. The same time again, while it waits or runs, changes nothing. A time whose run has ended
+    /// runs again: a backfill is repeated when an operator wants it.
     ///
     /// # Errors
     /// `Invalid`, before any change, if the range has more than [`MAX_BACKFILL`] scheduled times,
@@ -204,7 +232,9 @@ impl Schedules {
         }
         let mut filled = Vec::with_capacity(instants.len());
         for at in instants {
-            self.change(name, Action::Trigger { id: "backfill", scheduled_at: Some(at) }).await?;
+            // It is made again when an operator wants it.
+            let (scheduled_at, retention) = (Some(at), Duration::ZERO);
+            self.change(name, Action::Trigger { id: "backfill", scheduled_at, retention }).await?;
             filled.push(Occurrence { scheduled_at: at, trigger: Some("backfill".to_owned()) });
         }
         Ok(filled)

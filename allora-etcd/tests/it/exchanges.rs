@@ -137,7 +137,9 @@ fn a_schedule_is_created_and_deleted_by_a_read_and_a_write() {
         let new = NewSchedule::new("mail", "x", Some(at(60).into())).data(b"data");
         let created = node.apply(2, &[Operation::new("stored", Action::Create(new))]).await;
         assert!(matches!(created[..], [Reply::State(_)]));
-        let trigger = Action::Trigger { id: "once", scheduled_at: None };
+        // A remembered id has a key of its own, which one more exchange reads.
+        let retention = std::time::Duration::ZERO;
+        let trigger = Action::Trigger { id: "once", scheduled_at: None, retention };
         node.apply(2, &[Operation::new("stored", trigger)]).await;
         let before = members.transactions(0);
         let delete = [Operation::new("stored", Action::Delete)];

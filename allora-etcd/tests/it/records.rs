@@ -105,7 +105,7 @@ fn dead_letters_have_a_key_of_their_own_that_claims_do_not_write() {
             let reply = client.kv_client().get(key, None).await.unwrap();
             reply.kvs().first().map(|kv| (kv.value().len(), kv.version()))
         };
-        assert!(read("dead").await.unwrap().0 > 20_000);
+        assert!(read("cold").await.unwrap().0 > 20_000);
         // A node that has the record in its cache, and one that has not.
         for (store, minute) in [(&store, 1), (&connect().await.unwrap(), 2)] {
             let query = DueQuery::new(&["mail"], at(60 * minute + 1), 9);
@@ -128,11 +128,11 @@ fn dead_letters_have_a_key_of_their_own_that_claims_do_not_write() {
             let completion = Completion::Succeeded;
             let done = Action::Complete { fence, then: cursor, completion };
             assert_eq!(at_minute(done).await, Reply::Accepted);
-            assert_eq!(read("dead").await.unwrap().1, 1, "written once");
+            assert_eq!(read("cold").await.unwrap().1, 1, "written once");
             let state = store.queries().unwrap().get("job").await.unwrap();
             assert_eq!(state.dead, dead);
         }
-        let key = format!("{prefix}/dead/job");
+        let key = format!("{prefix}/cold/job");
         let value = client.kv_client().get(key.clone(), None).await.unwrap().kvs()[0].clone();
         client.kv_client().put(key.clone(), "{", None).await.unwrap();
         let damaged = connect().await.unwrap().queries().unwrap().get("job").await.unwrap();
@@ -142,7 +142,7 @@ fn dead_letters_have_a_key_of_their_own_that_claims_do_not_write() {
             let dismiss = Action::Dismiss { occurrence: &letter.occurrence };
             apply(&store, "job", dismiss).await.unwrap();
         }
-        assert_eq!(read("dead").await, None);
+        assert_eq!(read("cold").await, None);
     });
 }
 

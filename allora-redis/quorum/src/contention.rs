@@ -252,7 +252,7 @@ fn create_beside_triggers(seed: u64) -> Result<Reply> {
             let (runtime, node) = join(&sim, &memories);
             runtime.spawn(Box::pin(async move {
                 let id = format!("trigger {i}");
-                let action = Action::Trigger { id: &id, scheduled_at: None };
+                let action = Action::trigger(&id);
                 while ask(&node, t(1), &[Operation::new("job", action.clone())]).await[0].is_err() {
                 }
             }));

@@ -1,5 +1,5 @@
 -- Removes tombstones whose time is over; their fences stay below the lowest fence of the shard. KEYS:
--- state, hot, definitions, rare, dead, tombstones. ARGV: now in milliseconds.
+-- state, hot, definitions, rare, cold, tombstones. ARGV: now in milliseconds.
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
 local old = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', ARGV[1], 'LIMIT', 0, 1000)
 if #old == 0 then return 0 end

@@ -1,6 +1,6 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
 -- were computed by the caller, except for the time with which some begin.
--- KEYS: state, hot, definitions, rare, dead, kinds. ARGV: now, the first and the last time at which
+-- KEYS: state, hot, definitions, rare, cold, kinds. ARGV: now, the first and the last time at which
 -- the updates hold (empty: no limit), version stamp (empty: the new hot records are whole), prefix of
 -- due keys, the number of jobs; their names; the version stamps of the cached records, each with a
 -- blank (empty: not cached); the new hot records, or what follows the time in them; then the changes of the index, in groups of one kind and one length of

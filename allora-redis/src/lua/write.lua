@@ -1,5 +1,5 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
--- KEYS: state, hot, definitions, rare, dead, kinds, names, tombstones, history, history entries.
+-- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries.
 -- ARGV: prefix of due keys, the number of history entries to keep, prefix of the histories of single
 -- jobs, the number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last

@@ -108,7 +108,7 @@ impl Dialect {
         let text = format!(
             "SELECT c.min_fence, c.db_now, {columns}, {data} FROM ({beside}) c \
              LEFT JOIN {p}_job j ON {is_key} {states}",
-            columns = self.columns(Dead::Read),
+            columns = self.columns(Cold::Read),
             data = self.data(),
             p = self.prefix,
             states = self.states(),
@@ -143,7 +143,7 @@ impl Dialect {
         let mut text = format!(
             "SELECT {}, {} FROM {}_job j {} WHERE j.id = ",
             self.flavour.clock(),
-            self.columns(Dead::Read),
+            self.columns(Cold::Read),
             self.prefix,
             self.states(),
         );
@@ -211,7 +211,7 @@ impl Dialect {
         let text = format!(
             "WITH {common} SELECT c.db_now, {columns}, {data} \
              FROM c LEFT JOIN updated s ON TRUE {jobs}",
-            columns = self.columns(Dead::LeftOut),
+            columns = self.columns(Cold::LeftOut),
             data = self.data_up_to(LITTLE_DATA),
         );
         Statement::new(text, args, &LISTED_SHAPE)
@@ -231,7 +231,7 @@ impl Dialect {
             self.prefix
         );
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
-        let text = self.records(&beside, &keys, "1 = 1", Dead::LeftOut, "");
+        let text = self.records(&beside, &keys, "1 = 1", Cold::LeftOut, "");
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
@@ -276,7 +276,7 @@ impl Dialect {
 
     /// The cells of the job `j` with the state `s`. Values that are too long are not read: a server
     /// would refuse the whole result, or send it for minutes. Rare parts are read where there are some.
-    fn columns(&self, dead: Dead) -> String {
+    fn columns(&self, cold: Cold) -> String {
         let of = |table: &'static str| {
             move |(name, of): &(&str, Type)| {
                 let column = format!("{table}.{name}");
@@ -294,18 +294,18 @@ impl Dialect {
                 "CASE WHEN s.rare >= {from} THEN (SELECT {part} FROM {p}_rare r WHERE r.id = s.id) END"
             )
         };
-        let dead = match dead {
-            Dead::Read => rare("dead", 1),
-            Dead::LeftOut => "NULL".to_owned(),
+        let cold = match cold {
+            Cold::Read => rare("cold", 1),
+            Cold::LeftOut => "NULL".to_owned(),
         };
         let columns = JOB.iter().map(of("j")).chain(STATE[1..].iter().map(of("s")));
-        columns.chain([rare("more", 2), dead]).collect::<Vec<_>>().join(", ")
+        columns.chain([rare("more", 2), cold]).collect::<Vec<_>>().join(", ")
     }
 
     /// The records with these keys, from a `SELECT` that reads the keys alone, of those that meet a
     /// condition. `beside` is a row that is there also if nothing is found.
-    fn records(&self, beside: &str, keys: &str, condition: &str, dead: Dead, more: &str) -> String {
-        let columns = self.columns(dead);
+    fn records(&self, beside: &str, keys: &str, condition: &str, cold: Cold, more: &str) -> String {
+        let columns = self.columns(cold);
         let condition = format!("j.id = f.id AND {condition}");
         let jobs = self.flavour.rows_of(&format!("{}_job", self.prefix), "j", &condition);
         let (data, states) = (self.data(), self.states());
@@ -317,7 +317,7 @@ impl Dialect {
 
     /// The jobs of these kinds that are wanted before a time, the earliest first; and the first time
     /// of those that are left out: because they are wanted later, because their data would be too
-    /// much, or because too many are before them in the index. Dead letters are not read.
+    /// much, or because too many are before them in the index. Cold parts are not read.
     pub(crate) fn find_due(&self, due: &DueRange<'_>) -> Statement {
         let mut args = Vec::new();
         // Keys first: rows that are carried through derived tables are written to disk on the way by
@@ -351,7 +351,7 @@ impl Dialect {
         let mut fits = "f.before_it < ".to_owned();
         self.flavour.placeholder(&mut fits, args.len());
         let left_out = ", CASE WHEN j.id IS NULL THEN f.wanted_at END";
-        let text = self.records(&beside, &summed, &fits, Dead::LeftOut, left_out);
+        let text = self.records(&beside, &summed, &fits, Cold::LeftOut, left_out);
         Statement::new(text, args, &FOUND_SHAPE)
     }
 
@@ -399,7 +399,7 @@ impl Dialect {
         let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         also(" ORDER BY name LIMIT ", Value::int(limit));
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
-        let text = self.records(&beside, &keys, "1 = 1", Dead::Read, "") + " ORDER BY j.name";
+        let text = self.records(&beside, &keys, "1 = 1", Cold::Read, "") + " ORDER BY j.name";
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
@@ -472,9 +472,9 @@ impl Dialect {
     }
 }
 
-/// The dead letters of a record that is read.
+/// The dead letters and remembered triggers of a record that is read.
 #[derive(Clone, Copy)]
-enum Dead {
+enum Cold {
     Read,
     LeftOut,
 }

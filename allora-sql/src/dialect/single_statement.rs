@@ -4,7 +4,7 @@
 //! The common part of the statement is here; how a table of bound values is joined to an `UPDATE`
 //! is in the file of each database. The conditions are those of
 //! [`apply`](allora_core::record::apply) for a record with nothing but a cursor, at most one lease,
-//! and dead letters: no triggers, retries or pause, not a tombstone. Other records do not match, and
+//! and cold parts: no triggers, retries or pause, not a tombstone. Other records do not match, and
 //! take the general path. Only the state table is read and written.
 //!
 //! The clock is read once, in `c`, because each reading in a row and column is another, and the

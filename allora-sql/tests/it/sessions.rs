@@ -219,7 +219,7 @@ fn a_role_that_may_not_create_tables_works_once_they_are_there() {
 async fn works(sql: &Sql) {
     let new = NewSchedule::new("k", "d", None).data(b"x");
     create(sql, "a", new, STORE).await.unwrap();
-    let trigger = Action::Trigger { id: "t", scheduled_at: None };
+    let trigger = Action::trigger("t");
     change(sql, "a", trigger, STORE).await.unwrap();
     delete(sql, "a", STORE).await.unwrap();
 }

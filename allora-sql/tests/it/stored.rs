@@ -251,11 +251,11 @@ async fn bounds_pauses_and_triggers_hold(place: Place) {
     assert_eq!(kind_of(client.add(&never).await), Some(ErrorKind::Invalid));
 
     client.pause("times", "broken").await.unwrap();
-    let paused = client.trigger("times", "now").await.unwrap();
+    let paused = client.trigger("times", "now").await.unwrap().state;
     assert_eq!(paused.paused.as_ref().map(|pause| &*pause.note), Some("broken"));
     assert_eq!(paused.head.and_then(|head| head.trigger).as_deref(), Some("now"));
     let cursor = paused.cursor;
-    let again = client.trigger("times", "now").await.unwrap();
+    let again = client.trigger("times", "now").await.unwrap().state;
     assert_eq!(again.cursor, cursor, "a trigger does not move the schedule");
     let resumed = client.resume("times", Gap::Missed).await.unwrap();
     assert_eq!((resumed.paused, resumed.cursor), (None, cursor));

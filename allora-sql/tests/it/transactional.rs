@@ -6,12 +6,13 @@ use crate::{
     stores::{Place, on_every_database},
 };
 use allora_core::{
-    BoxError, ErrorKind, Result, Run, Scheduler, Schedules, StoredSchedule,
-    backend::{Action, Claim, JobState, Operation, Reply, TimeSource},
+    Backend as _, BoxError, ErrorKind, Result, Run, Scheduler, Schedules, StoredSchedule,
+    backend::{Action, Claim, JobState, Notification, Operation, Reply, TimeSource},
     every, job,
     runtime::Tokio,
 };
 use allora_sql::{Param, RawStatement, Sql};
+use futures::StreamExt as _;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +23,7 @@ on_every_database! {
     a_zombie_is_refused
     a_schedule_is_created_with_the_applications_own_transaction
     raw_statements_complete_a_run
+    a_raw_statement_creates_a_schedule_on_postgresql
 }
 
 /// A transaction of the job's own, with one effect in it and the finish.
@@ -78,7 +80,7 @@ async fn once(
     let scheduler = scheduler.unwrap();
     let handle = scheduler.handle();
     let working = async {
-        let trigger = Action::Trigger { id: "now", scheduled_at: None };
+        let trigger = Action::trigger("now");
         let now = TimeSource::Store { fallback: allora_core::time::end_of_time() };
         // The job is registered by the scheduler; until then there is nothing to pull.
         while change(&store, "job", trigger.clone(), now).await.is_err() {
@@ -252,6 +254,48 @@ async fn raw(place: &Place, run: &Run, raw: &RawStatement, end: &'static str) ->
         run_raw!(SqliteConnection, "BEGIN IMMEDIATE", place, fence, raw, end, query,
             Param::BigIntArray(_) | Param::ByteaArray(_) => panic!("it has no arrays"))
     }
+}
+
+async fn a_raw_statement_creates_a_schedule_on_postgresql(place: Place) {
+    let store = place.open().await;
+    run(&place, "CREATE TABLE {p}_effect (fence BIGINT PRIMARY KEY)").await.unwrap();
+    let report = StoredSchedule::new("acme", "report", "0 9 * * *").data_bytes(b"to ann".to_vec());
+    let creation = store.creation(&report).await;
+    if !place.url.starts_with("postgres") {
+        assert_eq!(creation.unwrap_err().kind(), ErrorKind::Unsupported);
+        return;
+    }
+    let mut news = store.notifier().unwrap().subscribe().await.unwrap();
+    let created = async |statement: &RawStatement, fence: i64, end: &'static str| {
+        assert_eq!(statement.then.len(), 1, "it notifies the nodes");
+        create_raw(&place, statement, fence, end).await
+    };
+    let creation = creation.unwrap();
+    assert_eq!(created(&creation, 1, "ROLLBACK").await, 1);
+    assert_eq!(get(&store, "acme").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(created(&creation, 2, "COMMIT").await, 1);
+    let state = get(&store, "acme").await.unwrap();
+    assert_eq!((&*state.kind, &*state.data), ("report", &b"to ann"[..]));
+    let told = tokio::time::timeout(Duration::from_secs(30), news.next()).await.unwrap();
+    assert_eq!(told, Some(Notification::DueAt(state.due_at.unwrap())));
+    // The name is taken since the call.
+    assert_eq!(created(&creation, 3, "COMMIT").await, 0);
+    let taken = store.creation(&report).await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+    let wrong = StoredSchedule::new("wrong", "report", "0 9 30 2 *");
+    assert_eq!(store.creation(&wrong).await.unwrap_err().kind(), ErrorKind::Invalid);
+    // It is what the client creates, and the name of a deleted schedule is free.
+    let schedules = Schedules::on(store.clone(), Tokio::current().unwrap()).unwrap();
+    schedules.delete("acme").await.unwrap();
+    let again = store.creation(&report).await.unwrap();
+    assert_eq!(created(&again, 4, "COMMIT").await, 1);
+    assert!(get(&store, "acme").await.unwrap().incarnation > state.incarnation);
+}
+
+async fn create_raw(place: &Place, raw: &RawStatement, fence: i64, end: &'static str) -> usize {
+    run_raw!(PgConnection, "BEGIN", place, fence, raw, end, query,
+        Param::BigIntArray(values) => query.bind(values),
+        Param::ByteaArray(values) => query.bind(values))
 }
 
 async fn raw_statements_complete_a_run(place: Place) {

@@ -67,7 +67,7 @@ fn a_notification_is_handled_after_an_unresolved_claim_that_is_too_late() {
     // Lost on its way there, and then too late.
     let requests = job.tick(at(60.0), 10);
     job.lose(requests, at(60.0));
-    job = job.operator(70.0, Action::Trigger { id: "mine", scheduled_at: None });
+    job = job.operator(70.0, Action::trigger("mine"));
     job.planner.on_notification("job");
     job.at(71.0).at(71.0).expect(&[70.], &["missed 60-60 1"], 120.);
 }
@@ -77,7 +77,7 @@ fn a_notification_during_a_request_is_handled_after_its_reply() {
     let mut job = OneJob::new(minutely()).at(0.0);
     let mut requests = job.tick(at(60.0), 10);
     let answer = job.reply_to(&requests[0], at(60.0));
-    job = job.operator(60.0, Action::Trigger { id: "mine", scheduled_at: None });
+    job = job.operator(60.0, Action::trigger("mine"));
     job.answer(requests.remove(0), answer, at(60.0));
     job.at(60.0).expect(&[60., 60.], &[], 120.);
 }

@@ -172,7 +172,7 @@ fn a_run_that_ends_by_itself_is_not_replaced() {
 fn a_trigger_replaces_no_run_and_delays_no_replacement() {
     let mut job = OneJob::new(minutely().overlap(Overlap::Replace)).held().at(0.0).at(60.0);
     job.extend(600, 61.0);
-    let trigger = Action::Trigger { id: "x", scheduled_at: None };
+    let trigger = Action::trigger("x");
     let job = job.operator(70.0, trigger).at(70.0).at(100.0);
     assert_eq!(job.replaced(), None);
     let mut job = job.at(120.0).at(126.0);
@@ -225,7 +225,7 @@ fn a_released_occurrence_runs_before_later_ones() {
 #[test]
 fn a_trigger_runs_beside_the_schedule_also_when_paused() {
     let job = OneJob::new(minutely()).at(0.0).operator(5.0, Action::Pause { note: "" }).at(6.0);
-    let job = job.at(70.0).operator(75.5, Action::Trigger { id: "mine", scheduled_at: None });
+    let job = job.at(70.0).operator(75.5, Action::trigger("mine"));
     let job = job.at(76.0).expect(&[75.5], &[], 60.);
     job.operator(130.0, Action::Resume { skip: None }).at(130.0).expect(
         &[75.5, 120.],
@@ -246,7 +246,8 @@ fn triggers_and_schedule_take_turns() {
     let waits = minutely().overlap(Overlap::Wait);
     let mut job = OneJob::new(waits).held().at(0.0);
     for id in ["a", "b", "c"] {
-        job = job.operator(30.0, Action::Trigger { id, scheduled_at: Some(at(1.0)) });
+        let (scheduled_at, retention) = (Some(at(1.0)), Duration::ZERO);
+        job = job.operator(30.0, Action::Trigger { id, scheduled_at, retention });
     }
     for now in [60.0, 75.0, 90.0, 105.0, 120.0] {
         job = job.at(now);

@@ -380,7 +380,7 @@ impl World {
         let lab = &self.lab;
         let id = format!("pulled{}", self.seen.triggered);
         let change = match dice.below(6) {
-            0 | 1 => Action::Trigger { id: &id, scheduled_at: None },
+            0 | 1 => Action::trigger(&id),
             2 => Action::Pause { note: "" },
             3 => Action::Resume { skip: None },
             4 => {

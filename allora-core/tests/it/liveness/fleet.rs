@@ -207,7 +207,7 @@ impl Fleet {
     }
 
     pub(super) fn trigger(&self, name: &str, id: &str) -> bool {
-        self.operate(name, Action::Trigger { id, scheduled_at: None }).is_ok()
+        self.operate(name, Action::trigger(id)).is_ok()
     }
 
     /// Adds a job in code of a service without nodes, which is due from now on.

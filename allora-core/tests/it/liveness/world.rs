@@ -772,7 +772,7 @@ impl Playing<'_> {
         self.triggers += 1;
         let id = format!("pulled{}", self.triggers);
         let action = match self.dice.below(4) {
-            0 | 1 => Action::Trigger { id: &id, scheduled_at: None },
+            0 | 1 => Action::trigger(&id),
             2 => Action::Pause { note: "" },
             _ => Action::Resume { skip: None },
         };

@@ -121,7 +121,7 @@ fn another_service(lab: &Lab, jobs: usize) {
     for i in 0..jobs {
         let name = format!("other-{i}");
         lab.operate(&name, Action::Register { definition: "other", version: 0, first }).unwrap();
-        lab.operate(&name, Action::Trigger { id: "now", scheduled_at: None }).unwrap();
+        lab.operate(&name, Action::trigger("now")).unwrap();
     }
 }
 
@@ -141,7 +141,7 @@ fn due_records_of_another_service_cost_little_and_hide_nothing() {
         let calls = member.faults.calls() - calls;
         assert!(calls < 60, "{calls} requests in a minute");
         // Nothing tells the node.
-        lab.operate("mine", Action::Trigger { id: "go", scheduled_at: None }).unwrap();
+        lab.operate("mine", Action::trigger("go")).unwrap();
         lab.until(130.0);
         assert_eq!(lab.log.of("mine").len(), 1);
         assert!(lab.log.of("mine")[0].began < at(127.0), "within one poll and a page");
@@ -236,7 +236,8 @@ fn a_backfill_delays_the_schedule_by_at_most_one_of_its_runs() {
     for i in 0..900 {
         let (id, scheduled_at) = (format!("fill-{i}"), Some(at(-1e6 + f64::from(i))));
         // A record keeps only so many triggers at once.
-        if lab.operate("job", Action::Trigger { id: &id, scheduled_at }).is_err() {
+        let retention = Duration::ZERO;
+        if lab.operate("job", Action::Trigger { id: &id, scheduled_at, retention }).is_err() {
             break;
         }
     }

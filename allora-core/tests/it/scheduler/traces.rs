@@ -148,7 +148,7 @@ fn a_trigger_carries_its_trace_context_to_the_run_and_is_identified_without_it()
         for trace in [TRACE, OTHER] {
             let id = with_traceparent("order 7", trace).unwrap();
             let found = lab.sim.block_on(first.handle.trigger("acme", &id)).unwrap();
-            assert!(found.trigger.unwrap().ends_with(TRACE));
+            assert!(found.occurrence.trigger.unwrap().ends_with(TRACE));
         }
         lab.until(40.0);
     });

@@ -3,7 +3,7 @@
 use crate::support::{Lab, Over, ms, secs};
 use allora_core::{
     BoxError, ErrorKind, Result, Retry, Run, Schedules,
-    backend::{HistoryQuery, Outcome},
+    backend::{HistoryQuery, Outcome, TriggerStatus},
     every,
 };
 use allora_memory::Memory;
@@ -44,9 +44,9 @@ fn the_end_of_a_run_on_another_node_is_found_in_the_history() {
     lab.store("acme", "mail", "@every 1h");
     lab.until(10.0);
     let failed = Outcome::Failed("no luck".to_owned());
-    // The entry of an earlier trigger with the same id is not taken for this one.
-    for runs in 1..3 {
-        let wait = asks.handle.trigger_and_wait("remote", "a", secs(60));
+    // The entry of an earlier trigger is not taken for this one.
+    for (runs, id) in (1..).zip(["a", "b"]) {
+        let wait = asks.handle.trigger_and_wait("remote", id, secs(60));
         assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
         assert_eq!(lab.log.of("remote").len(), runs);
         assert!(
@@ -59,6 +59,67 @@ fn the_end_of_a_run_on_another_node_is_found_in_the_history() {
     let schedules = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
     let wait = schedules.trigger_and_wait("acme", "b", secs(60));
     assert_eq!(lab.sim.block_on(wait).unwrap(), Outcome::Succeeded);
+}
+
+#[test]
+fn an_id_that_has_run_is_not_run_again_and_has_the_outcome_of_that_run() {
+    let lab = Lab::new(1);
+    let fails = |_: &Run| -> std::result::Result<(), BoxError> { Err("no luck".into()) };
+    let member = lab.start(|seat, b| b.add("job", seat.work(every(HOUR), secs(3), fails)));
+    lab.until(10.0);
+    let failed = Outcome::Failed("no luck".to_owned());
+    let schedules = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+    for _ in 0..2 {
+        let wait = member.handle.trigger_and_wait("job", "order-7", secs(60));
+        assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
+        let wait = schedules.trigger_and_wait("job", "order-7", secs(60));
+        assert_eq!(lab.sim.block_on(wait).unwrap(), failed);
+    }
+    assert_eq!((lab.now() - crate::support::at(10.0)).num_seconds(), 3, "at once");
+    let again = lab.sim.block_on(schedules.trigger("job", "order-7")).unwrap();
+    assert_eq!(again.status, TriggerStatus::Ended);
+    assert_eq!(lab.log.of("job").len(), 1);
+    let wait = schedules.trigger_retention(Duration::ZERO);
+    assert!(!lab.sim.block_on(wait.trigger("job", "order-7")).unwrap().is_new(), "remembered");
+    lab.until(40.0 + 24.0 * 3_600.0);
+    assert!(lab.sim.block_on(schedules_of(&lab).trigger("job", "order-7")).unwrap().is_new());
+}
+
+fn schedules_of(lab: &Lab) -> Schedules {
+    Schedules::on(lab.store.clone(), lab.clock()).unwrap()
+}
+
+#[test]
+fn the_end_of_an_id_that_has_run_is_unknown_without_a_history() {
+    let lab = Lab::new(1);
+    let seat = lab.seat(lab.sim.node());
+    let builder = seat.builder_on(Memory::new()).add("job", seat.job(every(HOUR), secs(2)));
+    let member = seat.run(builder.build().unwrap());
+    lab.until(10.0);
+    let first = member.handle.trigger_and_wait("job", "order-7", secs(60));
+    assert_eq!(lab.sim.block_on(first).unwrap(), Outcome::Succeeded);
+    let again = member.handle.trigger_and_wait("job", "order-7", secs(60));
+    let error = lab.sim.block_on(again).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("use another id"), "{error}");
+    assert_eq!(lab.log.of("job").len(), 1);
+}
+
+#[test]
+fn a_node_remembers_the_ids_of_its_triggers_for_as_long_as_it_is_told() {
+    let lab = Lab::new(1);
+    let member = lab
+        .start(|seat, b| b.trigger_retention(secs(60)).add("job", seat.job(every(HOUR), secs(2))));
+    lab.until(10.0);
+    let trigger = || lab.sim.block_on(member.handle.trigger("job", "order-7")).unwrap().status;
+    assert_eq!((trigger(), trigger()), (TriggerStatus::New, TriggerStatus::Pending));
+    lab.until(60.0);
+    assert_eq!(trigger(), TriggerStatus::Ended);
+    lab.until(80.0);
+    assert_eq!(trigger(), TriggerStatus::New);
+    let long = lab.seat(lab.sim.node()).builder_on(Memory::new()).trigger_retention(31 * 24 * HOUR);
+    let error = long.build().unwrap_err();
+    assert!(error.to_string().contains("`trigger_retention` is"), "{error}");
 }
 
 #[test]

@@ -86,6 +86,8 @@ fn many_are_triggered_rerun_and_deleted_and_jobs_in_code_are_not_deleted() {
     assert_eq!(lab.sim.block_on(client.bulk(beta, trigger)).unwrap().changed, ["beta/mail"]);
     lab.until(10.0);
     assert_eq!(lab.state("beta/mail").dead.len(), 1);
+    let again = lab.sim.block_on(client.bulk(beta, trigger)).unwrap();
+    assert_eq!((again.changed, again.triggered_before), (vec![], vec!["beta/mail".to_owned()]));
     let dead = Filter::default().condition(Condition::Dead);
     assert_eq!(lab.sim.block_on(client.bulk(dead, Bulk::Rerun)).unwrap().changed, ["beta/mail"]);
     assert!(lab.state("beta/mail").dead.is_empty());

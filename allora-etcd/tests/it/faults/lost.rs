@@ -108,7 +108,7 @@ fn notifications_come_again_after_a_compaction_and_another_leader() {
             patiently("a notification comes", async || {
                 id += 1;
                 let trigger = format!("{turn}-{id}");
-                let trigger = Action::Trigger { id: &trigger, scheduled_at: None };
+                let trigger = Action::trigger(&trigger);
                 if apply(&store, 1, "job", trigger).await.is_err() {
                     return false;
                 }

@@ -20,7 +20,7 @@ fn operations_of_one_batch_are_applied_each_alone_and_those_of_one_name_in_their
         let Some(servers) = servers(3).await else { return };
         let node = join(&urls(&servers), "allora").await;
         let long = "x".repeat(100_000);
-        let trigger = Action::Trigger { id: "now", scheduled_at: None };
+        let trigger = Action::trigger("now");
         let operations = [
             create("a"),
             Operation::read(&long),

@@ -84,7 +84,7 @@ fn without_notifications_behind_a_pooler_the_poll_finds_work_and_an_event_says_s
             assert!(said.contains("pooler") && said.contains("only the poll finds"), "{said}");
             let schedules = Schedules::new(direct.clone()).unwrap();
             schedules.add(&StoredSchedule::new("a", "k", "@every 1h")).await.unwrap();
-            let trigger = Action::Trigger { id: "t", scheduled_at: None };
+            let trigger = Action::trigger("t");
             change(&direct, "a", trigger, STORE).await.unwrap();
             assert_eq!(ran.next().await.unwrap(), "a");
             // The direct store receives every notification and no warning.
