@@ -265,7 +265,7 @@ impl Dialect {
         let text = format!(
             "SELECT c.db_now, {columns}, {data} FROM (SELECT {clock} AS db_now) c \
              LEFT JOIN {p}_job j ON {is_id} {states}",
-            columns = self.columns(Dead::LeftOut),
+            columns = self.columns(Cold::LeftOut),
             data = self.data_up_to(LITTLE_DATA),
             clock = self.flavour.clock(),
             p = self.prefix,
