@@ -5,7 +5,7 @@ use allora_core::{
     Backend, Error, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
+        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
         Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
     },
     time::from_millis,
@@ -34,6 +34,12 @@ impl Cluster {
     /// One more node, with a connection of its own.
     pub(crate) async fn join(&self, id: &str) -> Node {
         Node { id: id.into(), backend: connected(&*self.stores).await }
+    }
+
+    /// One more node, which keeps a history within these limits, if the fixture can make one.
+    pub(crate) async fn join_with_history(&self, id: &str, limits: HistoryLimits) -> Option<Node> {
+        let backend = fine(self.stores.connect_with_history(limits).await)?;
+        Some(Node { id: id.into(), backend })
     }
 
     /// A store that has nothing to do with this one but the machine it is on.

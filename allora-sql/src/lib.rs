@@ -13,6 +13,7 @@ mod driver;
 mod encoding;
 mod error;
 mod fast_path;
+mod history;
 mod migrate;
 mod notifier;
 mod prune;

@@ -4,13 +4,12 @@ use crate::{
     client::{Client, ReadRows, decides, retry},
     dialect::{DueRange, KINDS, single_statement::RequestContext},
     driver::Value,
-    encoding::{StoredRow, history_entry},
+    encoding::StoredRow,
 };
 use allora_core::{
     Error, ErrorKind, Result, Time,
     backend::{
-        Batch, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, JobState,
-        Page, TimeSource,
+        Batch, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource,
     },
     record::{MAX_DATA, Record},
     time::from_millis,
@@ -80,7 +79,7 @@ impl Client {
 
     /// `true` if one statement finds and claims. The history is written in one step with the record.
     pub(crate) fn claims_due(&self) -> bool {
-        self.history_limit == 0 && self.dialect.flavour.claims_due()
+        !self.history.is_on() && self.dialect.flavour.claims_due()
     }
 
     /// Finds what is due and claims it; or finds what the same query has claimed.
@@ -173,17 +172,6 @@ impl Client {
                 return Ok(kinds);
             }
         }
-    }
-
-    /// A page of the history.
-    pub(crate) async fn history_entries(
-        &self,
-        query: HistoryQuery<'_>,
-    ) -> Result<Vec<HistoryEntry>> {
-        let statement = self.dialect.history_entries(query);
-        let rows = retry!(self, "entries", self.driver.rows(statement.clone()))?;
-        // An entry that cannot be read is left out.
-        Ok(rows.into_iter().filter_map(history_entry).collect())
     }
 }
 
