@@ -14,7 +14,7 @@ use allora_core::{
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
     time::end_of_time,
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 /// A connection in which a run can be completed: one to the store's database.
 pub trait Connection: sealed::Sealed {}

@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use super::{Dialect, Keys, names, shape};
+use super::{Dialect, Keys, shape};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DELETED, JOB, LONGEST, RARE, STATE},
