@@ -5,8 +5,9 @@ use allora_core::{
     Backend, Error, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
-        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource,
+        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier,
+        OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause, Sharing,
+        TimeSource,
     },
     time::from_millis,
 };

@@ -31,7 +31,10 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Any: the case fails with it.
-    async fn connect_with_history(&self, limits: HistoryLimits) -> Result<Option<Arc<dyn Backend>>> {
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
         let _ = limits;
         Ok(None)
     }

@@ -186,8 +186,9 @@ impl ReferenceModel {
         by_job.sort_by(|a, b| (&a.name, b.fence).cmp(&(&b.name, a.fence)));
         for entry in by_job {
             // The number of entries of its job before it, and of failures that are only kept as such.
-            let (name, number, mut failures) =
-                before.filter(|(name, ..)| *name == entry.name).unwrap_or((entry.name.as_str(), 0, 0));
+            let (name, number, mut failures) = before
+                .filter(|(name, ..)| *name == entry.name)
+                .unwrap_or((entry.name.as_str(), 0, 0));
             let record = self.records.get(name).and_then(Option::as_ref);
             let is_live = record.is_some_and(Record::is_live);
             let is_active = record.is_some_and(|record| record.run(entry.fence).is_some());

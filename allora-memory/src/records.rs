@@ -3,13 +3,9 @@
 use crate::Memory;
 use allora_core::{
     Result, Time,
-    backend::{
-        Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource,
-    },
+    backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
-    store::{
-        Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
-    },
+    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
 

@@ -18,7 +18,10 @@ impl Fixture for Store {
         Ok(Arc::new(self.0.clone()))
     }
 
-    async fn connect_with_history(&self, limits: HistoryLimits) -> Result<Option<Arc<dyn Backend>>> {
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
         Ok(Some(Arc::new(self.0.clone().with_history(limits))))
     }
 

@@ -10,9 +10,7 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{
-        ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource,
-    },
+    backend::{ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource},
     record::Record,
     time::from_millis,
 };

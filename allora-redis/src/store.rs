@@ -9,7 +9,9 @@ use crate::{
     unused::Unused,
 };
 use allora_core::{
-    Error, ErrorKind, Result, Time, backend::TimeSource, record::Record,
+    Error, ErrorKind, Result, Time,
+    backend::TimeSource,
+    record::Record,
     store::{HistoryPruning, Loaded},
 };
 use chrono::DateTime;

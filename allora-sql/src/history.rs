@@ -29,7 +29,8 @@ impl HistoryStore for Sql {
     }
 
     async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let rows = self.client.read_history("entries", self.dialect().history_entries(query)).await?;
+        let rows =
+            self.client.read_history("entries", self.dialect().history_entries(query)).await?;
         // An entry that cannot be read is left out.
         Ok(rows.into_iter().filter_map(history_entry).collect())
     }
@@ -42,7 +43,8 @@ impl HistoryStore for Sql {
         if let Some(last) = rows.into_iter().next().and_then(cursor) {
             return Ok(HistoryCount { entries: COUNTED, last: Some(last) });
         }
-        let rest = self.client.read_history(OP, self.dialect().history_count(below, COUNTED)).await?;
+        let rest =
+            self.client.read_history(OP, self.dialect().history_count(below, COUNTED)).await?;
         let entries = number(rest).and_then(|entries| entries.try_into().ok());
         Ok(HistoryCount::all(entries.unwrap_or_default()))
     }

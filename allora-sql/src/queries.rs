@@ -8,9 +8,7 @@ use crate::{
 };
 use allora_core::{
     Error, ErrorKind, Result, Time,
-    backend::{
-        Batch, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource,
-    },
+    backend::{Batch, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource},
     record::{MAX_DATA, Record},
     time::from_millis,
 };

@@ -16,9 +16,7 @@ use allora_core::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
     record::{MAX_DATA, Record},
-    store::{
-        Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot,
-    },
+    store::{Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
 use std::collections::HashMap;

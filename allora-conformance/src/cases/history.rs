@@ -5,8 +5,8 @@ use allora_core::{
     Time,
     backend::{
         Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryLimits,
-        HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome, Replan, Reply,
-        Sharing,
+        HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome,
+        Replan, Reply, Sharing,
     },
     schedule::Excluded,
 };

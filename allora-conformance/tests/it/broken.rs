@@ -5,8 +5,8 @@ use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryCursor,
-        HistoryEntry, HistoryLimits, HistoryQuery, HistorySize, JobState, Notification, Notifier, Operation, Page, Queries,
-        Reply, TimeSource,
+        HistoryEntry, HistoryLimits, HistoryQuery, HistorySize, JobState, Notification, Notifier,
+        Operation, Page, Queries, Reply, TimeSource,
     },
     record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
@@ -128,7 +128,10 @@ impl<D: Defect> Fixture for Broken<D> {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         Ok(Arc::new(self.limited(None)))
     }
-    async fn connect_with_history(&self, limits: HistoryLimits) -> Result<Option<Arc<dyn Backend>>> {
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
         Ok(Some(Arc::new(self.limited(Some(limits)))))
     }
     /// The model stands for a disk.

@@ -6,7 +6,8 @@ use allora_core::{
     Result, Time,
     backend::{
         Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry,
-        HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
+        HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
+        Reply, Sharing,
     },
     record::HistoryBuffer,
     time::{saturating_add, whole_millis},

@@ -404,7 +404,8 @@ impl<S: RecordStore> Turn<'_, S> {
         if !excess.takes_any {
             let names: BTreeSet<&str> = page.iter().map(|entry| &*entry.name).collect();
             let places: Vec<(&str, u64)> = names.iter().map(|name| (*name, LAST_KEPT)).collect();
-            last_kept = names.into_iter().zip(self.history.history_places(&places).await?).collect();
+            last_kept =
+                names.into_iter().zip(self.history.history_places(&places).await?).collect();
         }
         let is_removable = |entry: &&HistoryCursor| {
             let last_kept = last_kept.get(&*entry.name).copied().flatten();

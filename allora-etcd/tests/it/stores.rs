@@ -62,7 +62,10 @@ impl<C: Cluster> Fixture for Store<C> {
         Ok(Arc::new(patient(builder).connect(self.members.clone()).await?))
     }
 
-    async fn connect_with_history(&self, limits: HistoryLimits) -> Result<Option<Arc<dyn Backend>>> {
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
         let builder = Etcd::builder().prefix(&self.prefix).history(limits);
         Ok(Some(Arc::new(patient(builder).connect(self.members.clone()).await?)))
     }

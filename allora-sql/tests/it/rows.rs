@@ -9,7 +9,8 @@ use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
         Action, Batch, Claim, Completion, Cursor, DeadLetter, DueQuery, HistoryLimits,
-        HistoryQuery, ImportedProgress, NewSchedule, OnExpiry, Operation, Page, Reply, Sharing, TimeSource,
+        HistoryQuery, ImportedProgress, NewSchedule, OnExpiry, Operation, Page, Reply, Sharing,
+        TimeSource,
     },
     time::{end_of_time, from_millis},
 };

@@ -6,7 +6,8 @@ use allora_core::{
     Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Schedules,
     Stopped, StoredSchedule, Time,
     backend::{
-        Action, Batch, HistoryEntry, HistoryLimits, HistoryQuery, JobState, OPERATOR, Operation, Reply, TimeSource,
+        Action, Batch, HistoryEntry, HistoryLimits, HistoryQuery, JobState, OPERATOR, Operation,
+        Reply, TimeSource,
     },
     job,
     runtime::{Sim, SimNode},
