@@ -17,6 +17,8 @@
 
 use crate::{
     failure::{Failure, Outcome},
+    store::HistoryOptions,
+    values::duration,
     yaml::seems_yaml,
 };
 use allora_core::schedule::zone_name;
@@ -33,8 +35,8 @@ pub(crate) struct Environment {
     pub(crate) prefix: Option<String>,
     /// The zone of schedules that are added without one.
     pub(crate) timezone: Option<String>,
-    /// The number of history entries that are kept.
-    pub(crate) history: Option<u64>,
+    /// The limits of the history.
+    pub(crate) history: HistoryOptions,
 }
 
 /// The file that is read when none is named.
@@ -145,6 +147,10 @@ fn read(section: &Table) -> Result<Environment, String> {
         let text = || {
             value.as_str().map(str::to_owned).ok_or_else(|| format!("`{key}` is a text in quotes"))
         };
+        let number = || {
+            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+            number.ok_or_else(|| format!("`{key}` is a number from 0"))
+        };
         match key.as_str() {
             // The options of a command.
             _ if value.is_table() => {}
@@ -155,14 +161,16 @@ fn read(section: &Table) -> Result<Environment, String> {
                 zone_name(&zone).map_err(|error| format!("`timezone`: {error}"))?;
                 environment.timezone = Some(zone);
             }
-            "history" => {
-                let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-                environment.history = Some(number.ok_or("`history` is a number from 0")?);
+            "history" => environment.history.history = Some(number()?),
+            "history_per_job" => environment.history.history_per_job = Some(number()?),
+            "history_age" => {
+                let age = duration(&text()?).map_err(|wrong| format!("`history_age`: {wrong}"))?;
+                environment.history.history_age = Some(age);
             }
             _ => {
                 return Err(format!(
-                    "nothing is called `{key}`; there are url, prefix, timezone and history, and a \
-                     section for each command"
+                    "nothing is called `{key}`; there are url, prefix, timezone, history, \
+                     history_per_job and history_age, and a section for each command"
                 ));
             }
         }

@@ -4,7 +4,7 @@ use crate::{
     daemon::kinds::masked,
     failure::{Failure, Outcome},
     output::on_one_line,
-    store::{Store, StoreArgs, Tables},
+    store::{HistoryOptions, Store, StoreArgs, Tables},
     values::shown,
 };
 use allora_core::{
@@ -28,7 +28,7 @@ pub(crate) fn with<T>(
     work: impl AsyncFnOnce(Session) -> Outcome<T>,
 ) -> Outcome<T> {
     run(async {
-        let store = place.open(Tables::Keep, None).await?;
+        let store = place.open(Tables::Keep, HistoryOptions::default()).await?;
         if store.queries().is_none() {
             return Err(Failure::failed(
                 "this store runs the lines of crontabs only: it has no stored schedules, no list of \

@@ -5,8 +5,9 @@ use allora_core::{
     Backend, Error, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, Claimed, Completion, Cursor, DueQuery, Edit, History,
-        HistoryEntry, HistoryQuery, JobState, NewSchedule, NextRun, Notifier, OPERATOR, Occurrence,
-        Operation, Page, Queries, Replan, Reply, RetryCause, Sharing, TimeSource, Triggered,
+        HistoryEntry, HistoryLimits, HistoryQuery, JobState, NewSchedule, NextRun, Notifier,
+        OPERATOR, Occurrence, Operation, Page, Queries, Replan, Reply, RetryCause, Sharing,
+        TimeSource, Triggered,
     },
     time::from_millis,
 };
@@ -34,6 +35,12 @@ impl Cluster {
     /// One more node, with a connection of its own.
     pub(crate) async fn join(&self, id: &str) -> Node {
         Node { id: id.into(), backend: connected(&*self.stores).await }
+    }
+
+    /// One more node, which keeps a history within these limits, if the fixture can make one.
+    pub(crate) async fn join_with_history(&self, id: &str, limits: HistoryLimits) -> Option<Node> {
+        let backend = fine(self.stores.connect_with_history(limits).await)?;
+        Some(Node { id: id.into(), backend })
     }
 
     /// A store that has nothing to do with this one but the machine it is on.

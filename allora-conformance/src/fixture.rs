@@ -1,6 +1,6 @@
 //! The interface between the suite and a backend: a store to work on.
 
-use allora_core::{Backend, Error, ErrorKind, Result};
+use allora_core::{Backend, Error, ErrorKind, Result, backend::HistoryLimits};
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use std::{future::Future, sync::Arc};
@@ -25,6 +25,19 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// # Errors
     /// Any: the case fails with it.
     async fn connect(&self) -> Result<Arc<dyn Backend>>;
+
+    /// One more node, which keeps a history within these limits. `None` if the fixture cannot make it;
+    /// the cases of limits have nothing to check then. Default: `None`.
+    ///
+    /// # Errors
+    /// Any: the case fails with it.
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
+        let _ = limits;
+        Ok(None)
+    }
 
     /// Closes the store and opens it again with what it has kept, as when every process that uses it
     /// has ended. Backends that were connected before are dropped; nothing in the memory of this
@@ -88,7 +101,8 @@ pub trait Fixture: Sized + Send + Sync + 'static {
 pub enum Capability {
     /// [`Backend::queries`].
     Queries,
-    /// [`Backend::history`]; a fixture that has it keeps at least 10 000 entries.
+    /// [`Backend::history`]; a fixture that has it keeps at least 10 000 entries. The cases of its limits
+    /// also need [`Fixture::connect_with_history`].
     History,
     /// [`Backend::notifier`].
     Notifications,
@@ -130,6 +144,10 @@ impl Capability {
 /// A fixture whose type is forgotten, so that the cases are plain functions.
 pub(crate) trait Stores: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
+    fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> BoxFuture<'_, Result<Option<Arc<dyn Backend>>>>;
     fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>>;
     fn empty(&self) -> BoxFuture<'_, Result<bool>>;
     fn tear_down(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
@@ -143,6 +161,12 @@ pub(crate) trait Stores: Send + Sync {
 impl<F: Fixture> Stores for F {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Fixture::connect(self)
+    }
+    fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> BoxFuture<'_, Result<Option<Arc<dyn Backend>>>> {
+        Fixture::connect_with_history(self, limits)
     }
     fn reopen(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Stores>>> {
         async move { Ok(Box::new(Fixture::reopen(*self).await?) as Box<dyn Stores>) }.boxed()

@@ -4,15 +4,17 @@ use allora_core::{
     Result, Time,
     backend::{
         Applied, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryCursor,
-        HistoryEntry, HistoryQuery, JobState, Lease, Operation, Page, Reply,
+        HistoryEntry, HistoryLimits, HistoryQuery, JobState, LAST_KEPT, Lease, Operation, Page,
+        Reply,
     },
     is_internal,
     record::{HistoryBuffer, OpContext, Record, apply},
+    time::since,
 };
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A store without lock, index, clock or `async`, which removes nothing.
+/// A store without lock, index, clock or `async`, which removes nothing by itself.
 ///
 /// For differential tests of a backend, and as a start for backends that are broken on purpose.
 ///
@@ -168,6 +170,52 @@ impl ReferenceModel {
             .take(query.limit)
             .map(|(_, entry)| entry.clone())
             .collect()
+    }
+
+    /// Keeps the history entries for which this returns `true`.
+    pub fn retain_history(&mut self, mut keep: impl FnMut(&HistoryEntry) -> bool) {
+        self.history.retain(|_, entry| keep(entry));
+    }
+
+    /// Removes what is beyond the limits: as [`Backend::prune`](allora_core::Backend::prune), at once.
+    pub fn prune_history(&mut self, limits: &HistoryLimits, now: Time) {
+        let mut kept = BTreeSet::new();
+        let mut last = BTreeSet::new();
+        let mut before: Option<(&str, u64, u64)> = None;
+        let mut by_job: Vec<&HistoryEntry> = self.history.values().collect();
+        by_job.sort_by(|a, b| (&a.name, b.fence).cmp(&(&b.name, a.fence)));
+        for entry in by_job {
+            // The number of entries of its job before it, and of failures that are only kept as such.
+            let (name, number, mut failures) = before
+                .filter(|(name, ..)| *name == entry.name)
+                .unwrap_or((entry.name.as_str(), 0, 0));
+            let record = self.records.get(name).and_then(Option::as_ref);
+            let is_live = record.is_some_and(Record::is_live);
+            let is_active = record.is_some_and(|record| record.run(entry.fence).is_some());
+            let drawn_at = DateTime::from_timestamp_micros(entry.fence).unwrap_or_default();
+            let is_young = since(now, drawn_at) <= limits.age;
+            let is_last = is_live && number < LAST_KEPT;
+            let is_within = (number < limits.per_job && is_young) || is_last || is_active;
+            if !is_within && is_live && entry.outcome.is_failure() {
+                failures += 1;
+            }
+            let is_failure = is_live && entry.outcome.is_failure() && failures <= limits.per_job;
+            if is_within || is_failure {
+                kept.insert(entry.cursor());
+            }
+            if number < LAST_KEPT {
+                last.insert(entry.cursor());
+            }
+            before = Some((name, number + 1, failures));
+        }
+        self.history.retain(|cursor, _| kept.contains(cursor));
+        let total = limits.total.and_then(|total| total.try_into().ok()).unwrap_or(usize::MAX);
+        while self.history.len() > total {
+            let mut oldest = self.history.keys();
+            let first = oldest.find(|cursor| !last.contains(cursor));
+            let Some(oldest) = first.or(self.history.keys().next()).cloned() else { return };
+            self.history.remove(&oldest);
+        }
     }
 
     fn live(&self) -> impl Iterator<Item = (&str, &Record)> {

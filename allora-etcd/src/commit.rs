@@ -5,6 +5,7 @@ use crate::{
     client::{Pipeline, gets},
     encoding::{Stored, cold, has_same_cold, hot},
     error::unexpected_response,
+    history::FAILURE,
     keys::IndexKey,
     records::{OP, Version, View},
     store::Store,
@@ -17,10 +18,7 @@ use allora_core::{
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::FutureExt;
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    sync::atomic::Ordering,
-};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The most bytes of one transaction. The server's own limit is 1.5 MiB.
 const MAX_BYTES: usize = 1 << 20;
@@ -47,8 +45,6 @@ struct Change<'a> {
     /// The new key in the due index.
     index_key: Option<IndexKey>,
     notification: Option<Notification>,
-    /// The number of history entries.
-    entries: usize,
     /// The generation of the record before the change.
     generation: Option<i64>,
     /// The new record, without its data.
@@ -253,19 +249,27 @@ impl Store {
         }
         // A later entry replaces an earlier one with the same fence.
         let mut fences = HashSet::new();
+        let mut marks = Vec::new();
         for entry in history.iter().rev().filter(|entry| fences.insert(entry.fence)) {
             let value = codec::encode_entry(entry);
             bytes += value.len();
             ops.push(TxnOp::put(keys.history_entry(&entry.cursor()), value, None));
             let of_job = keys.history_of_up_to(name, entry.fence);
+            let is_failure = entry.outcome.is_failure();
             match before.and_then(|before| before.run(entry.fence)) {
+                None if is_failure => ops.push(TxnOp::put(of_job, FAILURE, None)),
                 None => ops.push(TxnOp::put(of_job, "", None)),
+                Some(_) if is_failure => marks.push(TxnOp::put(of_job, FAILURE, None)),
                 // It is there, unless the run was claimed by a node that keeps no history. A change
                 // that ends many runs has no room to look.
                 Some(_) if history.len() <= MAX_LOOKED_FOR => ops.push(unless_there(of_job)),
                 Some(_) => {}
             }
         }
+        // Of many runs that end at once, the failures are marked as far as there is room. Others are
+        // removed as any entry.
+        let room = (self.client.max_operations() / 4 * 3).saturating_sub(ops.len());
+        ops.extend(marks.into_iter().take(room));
         let leases = before.map_or(&[][..], |before| &before.leases);
         let is_new = |lease: &Lease| {
             !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
@@ -290,7 +294,6 @@ impl Store {
             left_kind,
             index_key,
             notification,
-            entries: fences.len(),
             generation: before.map(|before| before.generation),
             after,
         }
@@ -353,7 +356,6 @@ impl Store {
             };
             let written = Ok(Outcome::Written { notified: true });
             if reply.succeeded() {
-                self.appended.fetch_add(change.entries as u64, Ordering::Relaxed);
                 self.left_kinds().extend(change.left_kind);
                 let at = Place { timeline: by.timeline, revision };
                 self.cache.put(change.name, Some(change.after), at);

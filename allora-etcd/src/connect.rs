@@ -5,7 +5,7 @@ use crate::{
     error::unexpected_response,
     store::{Etcd, Store},
 };
-use allora_core::{Error, Result};
+use allora_core::{Error, Result, backend::HistoryLimits, store::HistoryPruning};
 use etcd_client::{
     Certificate, Compare, CompareOp, ConnectOptions, Identity, TlsOptions, Txn, TxnOp,
     TxnOpResponse,
@@ -14,6 +14,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The version of the layout of the keys.
 const VERSION: &str = "1";
+
+/// The default total of a history, and the largest one.
+const ENTRIES: u64 = 100_000;
 
 /// Opens a store; see [`Etcd::builder`].
 #[derive(Clone)]
@@ -24,7 +27,7 @@ pub struct Builder {
     tls: Option<Tls>,
     timeout: Duration,
     connect_timeout: Duration,
-    history: usize,
+    history: Option<HistoryLimits>,
     operations: usize,
     handle: Option<tokio::runtime::Handle>,
 }
@@ -95,7 +98,7 @@ impl Default for Builder {
             tls: None,
             timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(5),
-            history: 0,
+            history: None,
             operations: 128,
             handle: None,
         }
@@ -156,11 +159,12 @@ impl Builder {
         self
     }
 
-    /// The number of history entries to keep; 0 keeps none. A tenth more may exist for a while. etcd
-    /// keeps all data in memory, and every change until it is compacted: keep this small.
-    /// Default: 0. Range: 0 to 100 000.
-    pub fn history(mut self, entries: usize) -> Self {
-        self.history = entries;
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
+    /// `HistoryLimits::default()` has 100 000 entries, 1 000 of each job, and 30 days. etcd keeps all
+    /// data in memory, and every change until it is compacted: keep it small. Range of the total: 0,
+    /// which keeps no history, to 100 000. Default: none.
+    pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
+        self.history = Some(limits.into());
         self
     }
 
@@ -230,7 +234,8 @@ impl Builder {
     async fn open(self, endpoints: Endpoints) -> Result<Etcd> {
         let timeouts = Timeouts { call: self.timeout, connect: self.connect_timeout };
         let client = Client::new(endpoints, timeouts, self.operations, self.handle)?;
-        let store = Store::new(client, self.prefix, self.history);
+        let history = HistoryPruning::new(self.history, ENTRIES);
+        let store = Store::new(client, self.prefix, history);
         store.check_version(self.connect_timeout).await.map_err(|error| {
             let all: Vec<&str> = store.client.endpoints().collect();
             let text = format!("cannot open the store at {}", all.join(", "));
@@ -258,11 +263,8 @@ impl Builder {
                 ));
             }
         }
-        if self.history > 100_000 {
-            let asked = self.history;
-            return invalid(format!(
-                "a history of {asked} entries is too large; use at most 100000"
-            ));
+        if let Some(Err(text)) = self.history.map(|limits| limits.check(ENTRIES)) {
+            return invalid(text);
         }
         if !(16..=100_000).contains(&self.operations) {
             let asked = self.operations;

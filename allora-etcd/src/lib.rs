@@ -20,6 +20,7 @@ mod store;
 // The record layer: one file for each group of calls.
 mod commit;
 mod fast_path;
+mod history;
 mod notifier;
 mod prune;
 mod queries;

@@ -1,4 +1,4 @@
-//! Pruning: tombstones whose time is over, kinds without schedules, and history beyond its limit.
+//! Pruning: tombstones whose time is over, and kinds without schedules.
 //!
 //! All of it runs beside the batches, on the driver's thread, one at a time and a part of the work at a
 //! time: no reply waits for them.
@@ -7,7 +7,6 @@ use crate::{
     client::gets,
     encoding::{Stored, number},
     keys::{Keys, digits, end_of},
-    oldest_page::{OldestPage, Page},
     store::Store,
 };
 use allora_core::{
@@ -15,7 +14,7 @@ use allora_core::{
     record::{Record, TOMBSTONE},
     time::saturating_add,
 };
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use futures::{FutureExt, channel::oneshot};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,9 +23,6 @@ use std::{
 
 /// The number of tombstones that one call removes.
 const TOMBSTONES_PER_CALL: i64 = 20;
-
-/// The number of such transactions in one call.
-const PAGES_PER_CALL: usize = 10;
 
 const OP: &str = "prune";
 
@@ -50,7 +46,7 @@ impl Store {
                     return tracing::debug!(%error, "pruning failed; a later call tries again");
                 }
                 // A batch that ended meanwhile has started nothing.
-                let is_done = store.left_kinds().is_empty() && !store.has_excess();
+                let is_done = store.left_kinds().is_empty();
                 if is_done || store.is_pruning.swap(true, Ordering::Relaxed) {
                     return;
                 }
@@ -65,7 +61,7 @@ impl Store {
         for kind in left {
             self.forget_kind(&kind).await?;
         }
-        self.prune_history().await
+        Ok(())
     }
 
     pub(crate) fn left_kinds(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -144,88 +140,5 @@ impl Store {
         self.client.txn(OP, txn).await?;
         self.cache.remove(&entry.name);
         Ok(())
-    }
-
-    /// `true` if there may be a tenth more history than the limit.
-    fn has_excess(&self) -> bool {
-        let every = (self.history_limit as u64 / 10).max(1);
-        self.history_limit > 0 && self.appended.load(Ordering::Relaxed) >= every
-    }
-
-    /// Removes a part of the history beyond the limit; not every time.
-    async fn prune_history(&self) -> Result {
-        if !self.has_excess() {
-            return Ok(());
-        }
-        self.appended.store(0, Ordering::Relaxed);
-        let newest = GetOptions::new().with_prefix().with_keys_only().with_limit(1);
-        let op = TxnOp::get(self.keys.history(), Some(newest));
-        let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
-        let pages = gets(&reply);
-        let Some(page) = pages.first() else { return Ok(()) };
-        let all = self.keys.history();
-        let newest = page.kvs().first().and_then(|kv| Keys::fence_in(&all, kv.key()));
-        let mut excess = usize::try_from(page.count()).unwrap_or(0);
-        excess = excess.saturating_sub(self.history_limit);
-        for _ in 0..PAGES_PER_CALL {
-            let Some(newest) = newest.filter(|_| excess > 0) else { return Ok(()) };
-            let removed = self.prune_page(newest, excess).await?;
-            if removed == 0 {
-                return Ok(());
-            }
-            excess = excess.saturating_sub(removed);
-        }
-        if excess > 0 {
-            // The next call removes more.
-            let every = (self.history_limit as u64 / 10).max(1);
-            self.appended.fetch_add(every, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Removes some of the oldest entries, at most this number. Returns how many.
-    async fn prune_page(&self, newest: i64, excess: usize) -> Result<usize> {
-        let mut search = OldestPage::new(*self.oldest_page(), newest, excess);
-        while let Some(fence) = search.next() {
-            let counted = GetOptions::new().with_range(end_of(&self.keys.history()));
-            let op = TxnOp::get(self.keys.history_up_to(fence), Some(counted.with_count_only()));
-            let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
-            let count = gets(&reply).first().map_or(0, |page| page.count());
-            search.on_count(fence, usize::try_from(count).unwrap_or(0));
-        }
-        let Some((fence, count)) = search.found else {
-            *self.oldest_page() = Page::default();
-            return Ok(0);
-        };
-        self.prune_entries(fence).await?;
-        let mut page = self.oldest_page();
-        *page = page.up_to(fence);
-        Ok(count)
-    }
-
-    /// Removes the entries up to this fence. Their keys by job go first: what is left behind by a
-    /// process that ends meanwhile is found again.
-    async fn prune_entries(&self, fence: i64) -> Result {
-        let (from, end) = (self.keys.history_up_to(fence), end_of(&self.keys.history()));
-        let range = GetOptions::new().with_range(end.clone()).with_keys_only();
-        let op = TxnOp::get(from.clone(), Some(range));
-        let reply = self.client.txn(OP, Txn::new().and_then([op])).await?;
-        let pages = gets(&reply);
-        let keys = pages.iter().flat_map(|page| page.kvs()).map(|kv| kv.key());
-        let jobs: BTreeSet<String> = keys.filter_map(|key| self.keys.history_name(key)).collect();
-        let of_job = |job: &String| {
-            let rest = DeleteOptions::new().with_range(end_of(&self.keys.history_of(job)));
-            TxnOp::delete(self.keys.history_of_up_to(job, fence), Some(rest))
-        };
-        let mut deletes: Vec<TxnOp> = jobs.iter().map(of_job).collect();
-        deletes.push(TxnOp::delete(from, Some(DeleteOptions::new().with_range(end))));
-        for some in deletes.chunks(self.client.max_operations()) {
-            self.client.txn(OP, Txn::new().and_then(some)).await?;
-        }
-        Ok(())
-    }
-
-    fn oldest_page(&self) -> MutexGuard<'_, Page> {
-        self.pruned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

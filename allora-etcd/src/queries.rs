@@ -1,20 +1,17 @@
-//! Queries: due records, lists, kinds, history.
+//! Queries: due records, lists, kinds.
 
 use crate::{
     client::gets,
     due_index::Part,
     encoding::Stored,
-    error::unexpected_response,
     keys::{IndexEntry, Keys, end_of, escape},
     records::{Parts, View},
     store::Store,
 };
 use allora_core::{
     Result, Time,
-    backend::{
-        Due, DueQuery, HistoryCursor, HistoryEntry, HistoryQuery, JobState, Page, TimeSource,
-    },
-    record::{Record, codec},
+    backend::{Due, DueQuery, JobState, Page, TimeSource},
+    record::Record,
 };
 use chrono::TimeDelta;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, Txn, TxnOp};
@@ -23,12 +20,7 @@ use std::collections::BTreeSet;
 /// The number of records of a list that one exchange reads.
 const LIST_PAGE: usize = 500;
 
-/// The number of history entries that one exchange reads.
-const HISTORY_PAGE: usize = 1_000;
-
 const FIND_DUE: &str = "find due";
-
-const HISTORY: &str = "history";
 
 /// The entries of the index that a query has found.
 #[derive(Default)]
@@ -256,77 +248,4 @@ impl Store {
         };
         Ok(gets(&reply).iter().flat_map(|reply| reply.kvs()).filter_map(kind).collect())
     }
-
-    /// A page of the history.
-    pub(crate) async fn history_entries(
-        &self,
-        query: HistoryQuery<'_>,
-    ) -> Result<Vec<HistoryEntry>> {
-        match query.name {
-            Some(name) => self.entries_of(name, query).await,
-            None => self.entries_of_all(query).await,
-        }
-    }
-
-    async fn entries_of_all(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let HistoryQuery { before, limit, .. } = query;
-        let end = end_of(&self.keys.history());
-        let mut from = match before {
-            Some(before) => [self.keys.history_entry(before), vec![0]].concat(),
-            None => self.keys.history().into_bytes(),
-        };
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let op = history_page(from, &end, limit - found.len());
-            let page = self.client.get_all(HISTORY, vec![op]).await?;
-            let page = page.first().ok_or_else(|| unexpected_response(HISTORY))?;
-            let Some(last) = page.kvs().last() else { break };
-            from = [last.key(), &[0]].concat();
-            found.extend(page.kvs().iter().filter_map(readable));
-        }
-        Ok(found)
-    }
-
-    /// The fences of the job's entries, and then these entries.
-    async fn entries_of(&self, name: &str, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let HistoryQuery { before, limit, .. } = query;
-        let all = self.keys.history_of(name);
-        let mut from = match before {
-            // Of the entries with one fence, those of the lower names are below.
-            Some(before) => {
-                let at = self.keys.history_of_up_to(name, before.fence).into_bytes();
-                let is_below = name < before.name.as_str();
-                if is_below { at } else { [at, vec![0]].concat() }
-            }
-            None => all.clone().into_bytes(),
-        };
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let op = history_page(from, &end_of(&all), limit - found.len());
-            let fences = self.client.get_all(HISTORY, vec![op]).await?;
-            let fences = fences.first().ok_or_else(|| unexpected_response(HISTORY))?;
-            let Some(last) = fences.kvs().last() else { break };
-            from = [last.key(), &[0]].concat();
-            let fences = fences.kvs().iter().filter_map(|kv| Keys::fence_in(&all, kv.key()));
-            let keys = fences.map(|fence| {
-                self.keys.history_entry(&HistoryCursor { fence, name: name.to_owned() })
-            });
-            let reads = keys.map(|key| TxnOp::get(key, None)).collect();
-            // An entry that was removed meanwhile is left out.
-            let entries = self.client.get_all(HISTORY, reads).await?;
-            found.extend(entries.iter().flat_map(|entry| entry.kvs()).filter_map(readable));
-        }
-        Ok(found)
-    }
-}
-
-/// The first keys of a range, as many as are missing or as one exchange reads.
-fn history_page(from: Vec<u8>, end: &[u8], missing: usize) -> TxnOp {
-    let limit = i64::try_from(missing.min(HISTORY_PAGE)).unwrap_or(i64::MAX);
-    TxnOp::get(from, Some(GetOptions::new().with_range(end).with_limit(limit)))
-}
-
-/// An entry; one that cannot be read is left out.
-fn readable(kv: &etcd_client::KeyValue) -> Option<HistoryEntry> {
-    codec::decode_entry(kv.value()).ok()
 }

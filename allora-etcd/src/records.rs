@@ -14,9 +14,9 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notifier, Page, TimeSource},
+    backend::{Batch, Due, DueQuery, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
 use etcd_client::{GetOptions, Txn, TxnOp};
@@ -80,12 +80,8 @@ impl RecordStore for Etcd {
         &self.store.namespace
     }
 
-    fn history_limit(&self) -> u64 {
-        self.store.history_limit as u64
-    }
-
-    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        self.store.history_entries(query).await
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        self.store.history.is_on().then_some(self as _)
     }
 
     /// The work goes on beside the batches if the caller does not wait for it. It waits for no pruning

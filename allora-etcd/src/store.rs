@@ -2,15 +2,16 @@
 
 use crate::{
     cache::Cache, client::Client, due_index::DueIndex, keys::Keys, name_pages::NamePages,
-    oldest_page::Page, sessions::Sessions,
+    sessions::Sessions,
 };
+use allora_core::store::HistoryPruning;
 use chrono::TimeDelta;
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicI64},
     },
 };
 
@@ -29,16 +30,13 @@ pub(crate) struct Store {
     pub(crate) due_index: DueIndex,
     pub(crate) cache: Cache,
     pub(crate) name_pages: NamePages,
-    /// The number of history entries to keep.
-    pub(crate) history_limit: usize,
-    /// The number of history entries that were written since the last pruning.
-    pub(crate) appended: AtomicU64,
+    pub(crate) history: HistoryPruning,
     /// The kinds that may have lost their last schedule.
     pub(crate) left_kinds: Mutex<BTreeSet<String>>,
     /// A schedule of each kind that was looked for, to begin with the next time.
     pub(crate) examples: Mutex<HashMap<String, Vec<u8>>>,
-    /// The page of the history that was removed last.
-    pub(crate) pruned: Mutex<Page>,
+    /// The distance between the fences of the page of oldest history entries that was read last.
+    pub(crate) page_span: AtomicI64,
     pub(crate) is_pruning: AtomicBool,
 }
 
@@ -55,18 +53,17 @@ impl Etcd {
 }
 
 impl Store {
-    pub(crate) fn new(client: Client, namespace: String, history_limit: usize) -> Self {
+    pub(crate) fn new(client: Client, namespace: String, history: HistoryPruning) -> Self {
         let (client, keys) = (Arc::new(client), Keys::new(&namespace));
         Self {
             sessions: Arc::new(Sessions::new(client.clone(), keys.clone())),
             due_index: DueIndex::new(client.clone(), keys.clone()),
             cache: Cache::default(),
             name_pages: NamePages::default(),
-            history_limit,
-            appended: AtomicU64::new(0),
+            history,
             left_kinds: Mutex::default(),
             examples: Mutex::default(),
-            pruned: Mutex::default(),
+            page_span: AtomicI64::new(0),
             is_pruning: AtomicBool::new(false),
             client,
             keys,

@@ -11,11 +11,11 @@ use allora_core::{
 impl Memory {
     /// Applies a batch in place if it is about runs alone.
     pub(crate) fn apply_in_place(&self, batch: Batch<'_>) -> FastPath<u64> {
-        let mut index = self.index();
         // Operations on one name keep their order, and history is written by a commit.
-        if index.history_limit() > 0 || !batch.operations.iter().all(is_about_a_run) {
+        if self.pruning.is_on() || !batch.operations.iter().all(is_about_a_run) {
             return FastPath::none();
         }
+        let mut index = self.index();
         let now = self.now(batch.time);
         let context = OpContext::new(batch.node, now);
         let mut fast = FastPath::none();

@@ -28,7 +28,8 @@ pub(crate) struct Index {
     /// No fence at or below it is given to a name whose tombstone was purged.
     min_fence: i64,
     history: BTreeMap<HistoryCursor, HistoryEntry>,
-    history_limit: usize,
+    /// The fences of the entries of each job.
+    history_of: HashMap<String, BTreeSet<i64>>,
 }
 
 struct Stored {
@@ -122,13 +123,8 @@ impl Index {
         }
     }
 
-    pub(crate) fn keep_history(&mut self, limit: usize) {
-        self.history_limit = limit;
-        self.prune_history();
-    }
-
-    pub(crate) fn history_limit(&self) -> usize {
-        self.history_limit
+    pub(crate) fn history_len(&self) -> usize {
+        self.history.len()
     }
 
     /// History entries below this one, the newest first.
@@ -141,16 +137,55 @@ impl Index {
         self.history.range::<HistoryCursor, _>(below).rev().map(|(_, entry)| entry)
     }
 
-    pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
-        for entry in entries {
-            self.history.insert(entry.cursor(), entry);
-        }
-        self.prune_history();
+    /// The places of history entries above this one, the oldest first.
+    pub(crate) fn oldest_history(
+        &self,
+        above: Option<&HistoryCursor>,
+    ) -> impl Iterator<Item = &HistoryCursor> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let above = (above.map_or(Unbounded, Excluded), Unbounded);
+        self.history.range::<HistoryCursor, _>(above).map(|(place, _)| place)
     }
 
-    fn prune_history(&mut self) {
-        while self.history.len() > self.history_limit {
-            self.history.pop_first();
+    /// The history entries of one job below this fence, the newest first.
+    pub(crate) fn history_of<'a>(
+        &'a self,
+        name: &'a str,
+        below: i64,
+    ) -> impl Iterator<Item = &'a HistoryEntry> {
+        let fences = self.history_of.get(name).into_iter();
+        let fences = fences.flat_map(move |fences| fences.range(..below).rev());
+        fences.filter_map(move |fence| {
+            self.history.get(&HistoryCursor { fence: *fence, name: name.to_owned() })
+        })
+    }
+
+    /// The fence of the job's entry at this place; 1 is the newest one.
+    pub(crate) fn history_place(&self, name: &str, place: u64) -> Option<i64> {
+        let before = usize::try_from(place).ok()?.checked_sub(1)?;
+        self.history_of.get(name)?.iter().rev().nth(before).copied()
+    }
+
+    pub(crate) fn append_history(&mut self, entries: Vec<HistoryEntry>) {
+        for entry in entries {
+            if let Some(fences) = self.history_of.get_mut(&entry.name) {
+                fences.insert(entry.fence);
+            } else {
+                self.history_of.insert(entry.name.clone(), BTreeSet::from([entry.fence]));
+            }
+            self.history.insert(entry.cursor(), entry);
+        }
+    }
+
+    pub(crate) fn remove_history(&mut self, entries: &[HistoryCursor]) {
+        for entry in entries {
+            self.history.remove(entry);
+            if let Some(fences) = self.history_of.get_mut(&entry.name) {
+                fences.remove(&entry.fence);
+                if fences.is_empty() {
+                    self.history_of.remove(&entry.name);
+                }
+            }
         }
     }
 

@@ -17,6 +17,7 @@
 //! ```
 
 mod fast_path;
+mod history;
 mod index;
 mod notifier;
 mod queries;
@@ -24,7 +25,8 @@ mod records;
 
 use allora_core::{
     Time,
-    backend::{Notification, TimeSource},
+    backend::{HistoryLimits, Notification, TimeSource},
+    store::HistoryPruning,
 };
 use futures::channel::mpsc::UnboundedSender;
 use index::Index;
@@ -41,6 +43,7 @@ use std::{
 pub struct Memory {
     namespace: Arc<str>,
     clock: Option<Clock>,
+    pruning: Arc<HistoryPruning>,
     shared: Arc<Shared>,
 }
 
@@ -55,13 +58,16 @@ struct Shared {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        Self { namespace: "allora".into(), clock: None, shared: Arc::default() }
+        let pruning = Arc::new(HistoryPruning::new(None, history::TOTAL));
+        Self { namespace: "allora".into(), clock: None, pruning, shared: Arc::default() }
     }
 
-    /// Keeps the newest `limit` history entries, for all clones. Default: 0, which keeps none.
+    /// Keeps a history within these [limits](HistoryLimits), for this handle and its later clones. A
+    /// number alone is the total; 0 keeps no history. Default: none. No range is checked: the newest 20
+    /// entries of each job stay in any case.
     #[must_use]
-    pub fn with_history(self, limit: usize) -> Self {
-        self.index().keep_history(limit);
+    pub fn with_history(mut self, limits: impl Into<HistoryLimits>) -> Self {
+        self.pruning = Arc::new(HistoryPruning::new(Some(limits.into()), history::TOTAL));
         self
     }
 

@@ -3,11 +3,9 @@
 use crate::Memory;
 use allora_core::{
     Result, Time,
-    backend::{
-        Batch, Due, DueQuery, HistoryEntry, HistoryQuery, Notification, Notifier, Page, TimeSource,
-    },
+    backend::{Batch, Due, DueQuery, Notification, Notifier, Page, TimeSource},
     record::Record,
-    store::{Commit, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{Commit, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
 
@@ -66,15 +64,8 @@ impl RecordStore for Memory {
         &self.namespace
     }
 
-    fn history_limit(&self) -> u64 {
-        self.index().history_limit() as u64
-    }
-
-    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let index = self.index();
-        let of_name = |entry: &&HistoryEntry| query.name.is_none_or(|name| entry.name == name);
-        let entries = index.history(query.before).filter(of_name);
-        Ok(entries.take(query.limit).cloned().collect())
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        self.pruning.is_on().then_some(self as _)
     }
 
     async fn prune(&self, now: Time) -> Result {

@@ -1,7 +1,7 @@
 //! The memory backend proves the contract.
 
 use allora_conformance::{Capability, Fixture, suite};
-use allora_core::{Backend, Result};
+use allora_core::{Backend, Result, backend::HistoryLimits};
 use allora_memory::Memory;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -16,6 +16,13 @@ impl Fixture for Store {
 
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         Ok(Arc::new(self.0.clone()))
+    }
+
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
+        Ok(Some(Arc::new(self.0.clone().with_history(limits))))
     }
 
     fn unsupported() -> &'static [Capability] {

@@ -13,7 +13,7 @@ use crate::{
     store::Store,
     unused::Unused,
 };
-use allora_core::{Error, ErrorKind, Result};
+use allora_core::{Error, ErrorKind, Result, backend::HistoryLimits, store::HistoryPruning};
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use std::{
     collections::HashMap,
@@ -23,6 +23,10 @@ use std::{
 };
 
 const OP: &str = "connect";
+
+/// The default total of a history, and the largest one.
+const ENTRIES: u64 = 1_000_000;
+const MOST_ENTRIES: u64 = 10_000_000;
 
 /// Connects to a store.
 ///
@@ -45,7 +49,7 @@ const OP: &str = "connect";
 pub struct Builder {
     prefix: String,
     shards: u32,
-    history: u64,
+    history: Option<HistoryLimits>,
     timeout: Duration,
     replicas: u32,
     ephemeral: bool,
@@ -72,7 +76,7 @@ impl Default for Builder {
         Self {
             prefix: "allora".into(),
             shards: 1,
-            history: 0,
+            history: None,
             timeout: Duration::from_secs(1),
             replicas: 0,
             ephemeral: false,
@@ -100,11 +104,12 @@ impl Builder {
         self
     }
 
-    /// Keeps the newest `entries` of history; with several shards, each keeps this number. With
-    /// history, claims and completions cost two calls a batch instead of one. Default: 0, which keeps
-    /// none. Range: 0 to 10 million.
-    pub fn history(mut self, entries: u64) -> Self {
-        self.history = entries;
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
+    /// `HistoryLimits::default()` has 1 million entries, 1 000 of each job, and 30 days. The total is
+    /// that of all shards together. Range of the total: 0, which keeps no history, to 10 million.
+    /// Default: none. With history, claims and completions cost two calls a batch instead of one.
+    pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
+        self.history = Some(limits.into());
         self
     }
 
@@ -313,7 +318,7 @@ impl Builder {
             scripts: Scripts::default(),
             place,
             durability_warning,
-            history: self.history,
+            history: HistoryPruning::new(self.history, ENTRIES),
             unused: self.unused.map(Unused::new),
             confirm: (self.replicas > 0).then_some(Confirm { replicas: self.replicas, within }),
             store_ids: Mutex::new(HashMap::new()),
@@ -336,8 +341,8 @@ impl Builder {
         if !range.contains(&self.timeout) {
             return wrong(format!("a time-out of {:?}; give 10 ms to 1 min", self.timeout));
         }
-        if self.history > 10_000_000 {
-            return wrong(format!("{} entries of history; give at most 10 million", self.history));
+        if let Some(Err(text)) = self.history.map(|limits| limits.check(MOST_ENTRIES)) {
+            return wrong(text);
         }
         let range = Duration::from_secs(1)..=Duration::from_secs(10 * 366 * 86_400);
         if self.unused.is_some_and(|after| !range.contains(&after)) {

@@ -122,7 +122,7 @@ impl Store {
                 if let (Some(fence), Some(_)) = (claimed, self.confirm) {
                     again.push((i, fence));
                 }
-                if self.history == 0 {
+                if !self.history.is_on() {
                     seen.extend(stored.cached());
                 }
                 served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
@@ -195,9 +195,9 @@ impl Store {
                 Written::Unconfirmed(few) => {
                     let mut after = loaded.stored().cloned();
                     let release = Operation::new(targets[i].name, Action::Release { fence });
-                    let mut history = match self.history {
-                        0 => HistoryBuffer::off(),
-                        _ => HistoryBuffer::kept(),
+                    let mut history = match self.history.is_on() {
+                        false => HistoryBuffer::off(),
+                        true => HistoryBuffer::kept(),
                     };
                     let _ = apply(&mut after, &release, OpContext::new(node, now), &mut history);
                     let name = targets[i].name;
@@ -221,7 +221,7 @@ impl Store {
     fn updates(&self, targets: &[&Target<'_>], batch: Batch<'_>) -> Vec<Update> {
         // The history is written in one step with the record, and Lua's numbers cannot represent
         // every time.
-        if self.history > 0 || fixed_clock(batch.time).is_none() {
+        if self.history.is_on() || fixed_clock(batch.time).is_none() {
             return Vec::new();
         }
         let mut cache = Cache::lock(&self.cache);

@@ -79,6 +79,11 @@ impl Shard {
         format!("{}:history:{name}", self.tag)
     }
 
+    /// The failures among the history of one job: a sorted set as [`history`](Self::history).
+    pub(crate) fn failures_of(&self, name: &str) -> String {
+        format!("{}:failures:{name}", self.tag)
+    }
+
     /// The history: a hash of the entries by their names.
     pub(crate) fn history_entries(&self) -> String {
         format!("{}:entries", self.tag)

@@ -10,6 +10,7 @@ mod driver;
 mod encoding;
 mod error;
 mod fast_path;
+mod history;
 #[doc(hidden)]
 pub mod internal;
 mod keys;

@@ -1,8 +1,8 @@
-//! Queries: due jobs, lists, kinds and history, over all shards at the same time.
+//! Queries: due jobs, lists and kinds, over all shards at the same time.
 
 use crate::{
     client::Response,
-    encoding::{history, ms},
+    encoding::ms,
     keys::Shard,
     script::Call,
     shards::CHUNK,
@@ -10,11 +10,8 @@ use crate::{
 };
 use allora_core::{
     Result, Time,
-    backend::{
-        ClaimDue, Claimed, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page,
-        TimeSource,
-    },
-    record::{Record, codec},
+    backend::{ClaimDue, Claimed, ClaimedDue, Due, DueQuery, JobState, Page, TimeSource},
+    record::Record,
     time::from_millis,
 };
 use futures::future::{join_all, try_join_all};
@@ -23,9 +20,6 @@ use std::sync::PoisonError;
 
 /// The most jobs that one query finds in one shard: other clients wait for it.
 const MAX_FOUND: usize = 10 * CHUNK;
-
-/// The largest number of history entries that one call reads.
-const PAGE: usize = 500;
 
 /// The time after which a search is repeated that one of the shards has failed, in milliseconds. Nodes
 /// search a second ahead.
@@ -104,7 +98,7 @@ impl Store {
     /// `true` if one script finds and claims: not if there are shards, of which each has a part of what
     /// is due; nor if replicas must confirm a claim, or the history is written in one step with it.
     pub(crate) fn claims_due(&self) -> bool {
-        self.keys.shards == 1 && self.confirm.is_none() && self.history == 0
+        self.keys.shards == 1 && self.confirm.is_none() && !self.history.is_on()
     }
 
     /// Finds what is due and claims it; or finds what the node's last query has claimed.
@@ -305,59 +299,6 @@ impl Store {
         };
         known.insert(i, kinds.clone());
         Ok(kinds)
-    }
-
-    pub(crate) async fn history_entries(
-        &self,
-        query: HistoryQuery<'_>,
-    ) -> Result<Vec<HistoryEntry>> {
-        let shards: Vec<u32> = match query.name {
-            Some(name) => vec![self.keys.shard_of(name)],
-            None => (0..self.keys.shards).collect(),
-        };
-        let all = shards.into_iter().map(|shard| self.history_in(shard, query));
-        let mut all: Vec<HistoryEntry> = try_join_all(all).await?.into_iter().flatten().collect();
-        all.sort_by(|a, b| (b.fence, &b.name).cmp(&(a.fence, &a.name)));
-        all.truncate(query.limit);
-        Ok(all)
-    }
-
-    async fn history_in(
-        &self,
-        shard: u32,
-        HistoryQuery { name, before, limit, .. }: HistoryQuery<'_>,
-    ) -> Result<Vec<HistoryEntry>> {
-        let failed = |cause| self.failed("entries", cause);
-        let keys = self.keys.shard(shard);
-        let key = name.map_or_else(|| keys.history(), |name| keys.history_of(name));
-        let highest = before.map_or("+inf".to_owned(), |before| before.fence.to_string());
-        let mut before = before.cloned();
-        let mut all = Vec::new();
-        let mut skipped = 0;
-        while all.len() < limit {
-            let mut range = redis::cmd("ZREVRANGEBYSCORE");
-            range.arg(&key).arg(&highest).arg("-inf");
-            range.arg("LIMIT").arg(skipped).arg(PAGE.min(limit - all.len() + 1));
-            let members: Vec<Vec<u8>> = self.connection.ask(&range).await.map_err(failed)?;
-            if members.is_empty() {
-                break;
-            }
-            skipped += members.len();
-            // Entries that are written in between move the others back: they are read twice.
-            let mut cursors: Vec<_> = members.iter().filter_map(|m| history::cursor(m)).collect();
-            cursors.retain(|at| before.as_ref().is_none_or(|before| at < before));
-            before = cursors.last().cloned().or(before);
-            if cursors.is_empty() {
-                continue;
-            }
-            let members: Vec<_> = cursors.iter().map(history::member).collect();
-            let mut get = redis::cmd("HMGET");
-            get.arg(keys.history_entries()).arg(&members);
-            let texts: Vec<Option<Vec<u8>>> = self.connection.ask(&get).await.map_err(failed)?;
-            // An entry that was pruned in between, or cannot be read, is left out.
-            all.extend(texts.into_iter().filter_map(|text| codec::decode_entry(&text?).ok()));
-        }
-        Ok(all)
     }
 }
 

@@ -11,11 +11,11 @@ use crate::{
 use allora_core::{
     Result, Time,
     backend::{
-        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Lease,
-        Notification, Notifier, Page, TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier,
+        Page, TimeSource,
     },
     record::{Record, TOMBSTONE, codec},
-    store::{Commit, Draft, FastPath, Load, Outcome, RecordStore, Snapshot},
+    store::{Commit, Draft, FastPath, HistoryStore, Load, Outcome, RecordStore, Snapshot},
     time::saturating_add,
 };
 use async_trait::async_trait;
@@ -65,12 +65,8 @@ impl RecordStore for Redis {
         self.store.durability_warning.as_deref()
     }
 
-    fn history_limit(&self) -> u64 {
-        self.store.history
-    }
-
-    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        self.store.history_entries(query).await
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        self.store.history.is_on().then_some(self as _)
     }
 
     async fn prune(&self, now: Time) -> Result {
@@ -198,7 +194,7 @@ impl Store {
         all.extend([keys.kinds(), keys.names(), keys.tombstones(), keys.history()]);
         all.push(keys.history_entries());
         let mut call = Call::new(&self.scripts.write, &all);
-        call.arg(keys.due("")).arg(self.history).arg(keys.history_of("")).arg(writes.len());
+        call.arg(keys.due("")).arg(keys.failures_of("")).arg(keys.history_of("")).arg(writes.len());
         for write in writes {
             call.arg(write.name);
         }
@@ -319,6 +315,7 @@ impl<'a> Write<'a> {
         for entry in self.history {
             let member = history::member(&entry.cursor());
             call.arg(member).arg(entry.fence).arg(codec::encode_entry(entry));
+            call.arg(if entry.outcome.is_failure() { "1" } else { "" });
         }
         fields
     }

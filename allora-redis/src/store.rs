@@ -9,7 +9,10 @@ use crate::{
     unused::Unused,
 };
 use allora_core::{
-    Error, ErrorKind, Result, Time, backend::TimeSource, record::Record, store::Loaded,
+    Error, ErrorKind, Result, Time,
+    backend::TimeSource,
+    record::Record,
+    store::{HistoryPruning, Loaded},
 };
 use chrono::DateTime;
 use redis::Value;
@@ -29,8 +32,7 @@ pub(crate) struct Store {
     /// The server's address without its password, for errors.
     pub(crate) place: String,
     pub(crate) durability_warning: Option<String>,
-    /// The number of history entries that each shard keeps; 0 keeps none.
-    pub(crate) history: u64,
+    pub(crate) history: HistoryPruning,
     /// When unused jobs are deleted.
     pub(crate) unused: Option<Unused>,
     /// The replicas that a claim waits for.
@@ -188,7 +190,7 @@ impl Store {
 
     /// Caches records. With history there are no speculative updates, and nothing is cached.
     pub(crate) fn remember(&self, seen: impl IntoIterator<Item = (String, Box<CachedRecord>)>) {
-        if self.history == 0 {
+        if !self.history.is_on() {
             let mut cache = Cache::lock(&self.cache);
             seen.into_iter().for_each(|(name, cached)| cache.put(name, cached));
         }

@@ -4,17 +4,13 @@ use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
     driver::{Conn, Driver, Row, Statement, Value},
     encoding::{CELLS, StoredRow, stored},
-    prune::Pruning,
     url::Url,
 };
-use allora_core::{Result, Time, backend::TimeSource};
+use allora_core::{Result, Time, backend::TimeSource, store::HistoryPruning};
 use chrono::DateTime;
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64},
-    },
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
 };
 
 /// Number of attempts of a statement that conflicts with another node.
@@ -46,16 +42,11 @@ pub(crate) struct Client {
     pub(crate) dialect: Dialect,
     /// The database without its password, for errors.
     pub(crate) place: Url,
-    /// Number of history entries to keep; 0 keeps none.
-    pub(crate) history_limit: u64,
-    /// History entries written since the last pruning.
-    pub(crate) appended: AtomicU64,
+    pub(crate) history: HistoryPruning,
     /// The keys of the jobs that were read.
     pub(crate) ids: Ids,
     /// The most leased rows that a due query expects before the rows that it finds.
     pub(crate) leased: AtomicI64,
-    /// The progress of the pruning; `None` while a call continues it.
-    pub(crate) pruning: Mutex<Option<Pruning>>,
 }
 
 /// The keys of jobs by name, for statements that are about rows.

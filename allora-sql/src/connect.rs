@@ -7,17 +7,17 @@ use crate::{
     driver::{self, Connections, Driver},
     error::refused,
     migrate::Migrate,
-    prune::Pruning,
     url::System,
 };
-use allora_core::{Error, Result};
+use allora_core::{Error, Result, backend::HistoryLimits, store::HistoryPruning};
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicI64},
     time::Duration,
 };
+
+/// The default total of a history, and the largest one.
+const ENTRIES: u64 = 10_000_000;
+const MOST_ENTRIES: u64 = 1_000_000_000;
 
 /// Opens a store; see [`Sql::builder`].
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Builder {
     connections: u32,
     timeout: Duration,
     store_timeout: Duration,
-    history: u64,
+    history: Option<HistoryLimits>,
     migrate: Migrate,
 }
 
@@ -38,7 +38,7 @@ impl Default for Builder {
             connections: 5,
             timeout: Duration::from_secs(5),
             store_timeout: Duration::from_secs(1),
-            history: 0,
+            history: None,
             migrate: Migrate::Yes,
         }
     }
@@ -74,11 +74,20 @@ impl Builder {
         self
     }
 
-    /// Keeps the newest `entries` of history. Default: 0, which keeps none. A tenth more may be there
-    /// for a while. With history on, a batch of claims costs a read and a commit instead of one
-    /// statement.
-    pub fn history(mut self, entries: u64) -> Self {
-        self.history = entries;
+    /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
+    /// `HistoryLimits::default()` has 10 million entries, 1 000 of each job, and 30 days. Range of the
+    /// total: 0, which keeps no history, to 1 billion. Default: none. With history on, a batch of
+    /// claims costs a read and a commit instead of one statement.
+    ///
+    /// ```
+    /// use allora_core::backend::HistoryLimits;
+    /// use allora_sql::Sql;
+    ///
+    /// let builder = Sql::builder().history(100_000);
+    /// let builder = Sql::builder().history(HistoryLimits::default().per_job(200));
+    /// ```
+    pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
+        self.history = Some(limits.into());
         self
     }
 
@@ -204,11 +213,8 @@ impl Builder {
             let wrong = format!("a store timeout of {asked:?}; give 10 ms to 60 s");
             return Err(Error::invalid(wrong).op("connect"));
         }
-        if i64::try_from(self.history).is_err() {
-            let wrong = format!("{} history entries; give at most {}", self.history, i64::MAX);
-            return Err(Error::invalid(wrong).op("connect"));
-        }
-        Ok(())
+        let checked = self.history.map_or(Ok(()), |limits| limits.check(MOST_ENTRIES));
+        checked.map_err(|wrong| Error::invalid(wrong).op("connect"))
     }
 
     async fn open(
@@ -222,11 +228,9 @@ impl Builder {
             driver,
             dialect: Dialect { prefix: self.prefix, flavour },
             place,
-            history_limit: self.history,
-            appended: AtomicU64::new(0),
+            history: HistoryPruning::new(self.history, ENTRIES),
             ids: Ids::default(),
             leased: AtomicI64::new(0),
-            pruning: Mutex::new(Some(Pruning::default())),
         };
         client.open(self.migrate).await?;
         Ok(Sql { client: Arc::new(client), durability_warning })

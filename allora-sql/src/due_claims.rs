@@ -23,7 +23,7 @@ struct ClaimedRows {
 impl Client {
     /// `true` if queries claim. A claim with history is written in one step with its entry.
     pub(crate) fn claims_due(&self) -> bool {
-        self.history_limit == 0
+        !self.history.is_on()
     }
 
     /// Finds what is due and claims it; or finds what the same query has claimed.

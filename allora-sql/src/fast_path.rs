@@ -21,7 +21,7 @@ impl Client {
         let mut fast = FastPath::none();
         let Some(context) = RequestContext::of(&batch) else { return Ok(fast) };
         // The history is written in one step with the record.
-        if self.history_limit > 0 {
+        if self.history.is_on() {
             return Ok(fast);
         }
         let ids = self.ids.of(batch.operations.iter().map(|operation| operation.name));

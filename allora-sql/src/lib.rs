@@ -14,6 +14,7 @@ mod due_claims;
 mod encoding;
 mod error;
 mod fast_path;
+mod history;
 mod migrate;
 mod notifier;
 mod prune;

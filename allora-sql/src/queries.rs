@@ -4,11 +4,11 @@ use crate::{
     client::{Client, ReadRows, decides, retry},
     dialect::{DueRange, KINDS},
     driver::Value,
-    encoding::{StoredRow, history_entry},
+    encoding::StoredRow,
 };
 use allora_core::{
     Result, Time,
-    backend::{Due, DueQuery, HistoryEntry, HistoryQuery, JobState, Page, TimeSource},
+    backend::{Due, DueQuery, JobState, Page, TimeSource},
     record::{MAX_DATA, Record},
     time::from_millis,
 };
@@ -121,17 +121,6 @@ impl Client {
                 return Ok(kinds);
             }
         }
-    }
-
-    /// A page of the history.
-    pub(crate) async fn history_entries(
-        &self,
-        query: HistoryQuery<'_>,
-    ) -> Result<Vec<HistoryEntry>> {
-        let statement = self.dialect.history_entries(query);
-        let rows = retry!(self, "entries", self.driver.rows(statement.clone()))?;
-        // An entry that cannot be read is left out.
-        Ok(rows.into_iter().filter_map(history_entry).collect())
     }
 }
 

@@ -13,14 +13,13 @@ use crate::{
 use allora_core::{
     Error, Result, Time,
     backend::{
-        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Notification,
-        Notifier, Page, TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
     record::{MAX_DATA, Record},
-    store::{Commit, Draft, FastPath, Load, Loaded, Outcome, RecordStore, Snapshot},
+    store::{Commit, Draft, FastPath, HistoryStore, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
 use async_trait::async_trait;
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::collections::HashMap;
 
 /// The version of a row, as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,16 +85,12 @@ impl RecordStore for Sql {
         self.durability_warning.as_deref()
     }
 
-    fn history_limit(&self) -> u64 {
-        self.client.history_limit
-    }
-
-    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        self.client.history_entries(query).await
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        self.client.history.is_on().then_some(self as _)
     }
 
     async fn prune(&self, now: Time) -> Result {
-        self.client.prune(now).await
+        self.client.purge_tombstones(now).await
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {
@@ -172,9 +167,6 @@ impl Client {
                 let is_written = id.is_some();
                 if let (Some(id), None) = (id, write.id) {
                     self.ids.learn(std::iter::once((commit.drafts[*i].name, *id)));
-                }
-                if is_written {
-                    self.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
                 }
                 outcomes[*i] = Some(Ok(match is_written {
                     true => Outcome::Written { notified: false },

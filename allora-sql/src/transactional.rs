@@ -15,7 +15,7 @@ use allora_core::{
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
     time::end_of_time,
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 /// A connection in which a run can be completed: one to the store's database.
 pub trait Connection: sealed::Sealed {}
@@ -273,9 +273,9 @@ impl Sql {
         let before = row.record.map_err(|reason| {
             Error::invalid(format!("the record of {name:?} cannot be read: {reason}")).op(OP)
         })?;
-        let mut history = match client.history_limit {
-            0 => HistoryBuffer::off(),
-            _ => HistoryBuffer::kept(),
+        let mut history = match client.history.is_on() {
+            false => HistoryBuffer::off(),
+            true => HistoryBuffer::kept(),
         };
         let mut slot = Some(before.clone());
         completed(OP, run, apply(&mut slot, &operation, context, &mut history)?)?;
@@ -283,8 +283,9 @@ impl Sql {
             return Ok(RawStatement::repetition());
         };
         let mut write = write_of(name, version, Some(&before), &after);
-        write.history = history.take().iter().map(history_columns).collect();
-        client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
+        let entries = history.take();
+        write.history = entries.iter().map(history_columns).collect();
+        client.history.appended(&entries);
         let writes = [write];
         if let Some(statement) = client.dialect.flavour.write(&client.dialect, &writes) {
             return Ok(RawStatement::of(statement));
@@ -323,17 +324,18 @@ impl Sql {
             Ok(record) => record,
             Err(reason) => return Ok(apply_unreadable(&reason, operation, context, &mut None)),
         };
-        let mut history = match client.history_limit {
-            0 => HistoryBuffer::off(),
-            _ => HistoryBuffer::kept(),
+        let mut history = match client.history.is_on() {
+            false => HistoryBuffer::off(),
+            true => HistoryBuffer::kept(),
         };
         let mut slot = Some(before.clone());
         let reply = apply(&mut slot, operation, context, &mut history);
         if let Some(after) = slot.filter(|after| *after != before) {
             // The data was not read, on either side: it stays.
             let mut write = write_of(operation.name, version, Some(&before), &after);
-            write.history = history.take().iter().map(history_columns).collect();
-            client.appended.fetch_add(write.history.len() as u64, Ordering::Relaxed);
+            let entries = history.take();
+            write.history = entries.iter().map(history_columns).collect();
+            client.history.appended(&entries);
             client.put(conn, &[write]).await?;
         }
         Ok(reply)

@@ -11,13 +11,13 @@ use crate::{
 };
 use allora_core::{
     Error, ErrorKind, StoredSchedule, Time, UnhandledKind,
-    backend::JobState,
+    backend::{HistorySize, JobState},
     runtime::{Runtime, Tokio},
     stored::{Condition, Filter},
     time::since,
 };
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     io::{self, Write},
@@ -32,7 +32,8 @@ use std::{
 pub(crate) struct Doctor {
     #[command(flatten)]
     place: StoreArgs,
-    /// Prints JSON, one object a line: check, state (ok, bad or warning) and text.
+    /// Prints JSON, one object a line: check, state (ok, bad or warning) and text; for the history also
+    /// entries and limit.
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +64,8 @@ impl Doctor {
             let mut well = true;
             well &= writes(&session, report).await?;
             well &= clock_and_speed(&session, report).await?;
-            well &= can(&session, report)?;
+            well &= history(&session, report).await?;
+            wake_ups(&session, report)?;
             well &= fleet(&session, report).await?;
             well &= jobs(&session, report).await?;
             Ok(well)
@@ -131,19 +133,48 @@ fn difference(before: Time, store: Time, after: Time) -> (Duration, bool) {
     if store < before { (since(before, store), true) } else { (since(store, after), false) }
 }
 
-fn can(session: &Session, report: Report) -> Outcome<bool> {
-    let store = &session.store;
-    for (what, has) in
-        [("history", store.history().is_some()), ("wake-ups", store.notifier().is_some())]
-    {
-        let text = match (what, has) {
-            (_, true) => "yes",
-            ("wake-ups", false) => "no: changes are noticed by the poll, within 5 s",
-            (_, false) => "no",
-        };
-        report.said(true, what, text)?;
-    }
+/// The size of the history. Near the total, the oldest entries go before the limits of their jobs are
+/// reached.
+async fn history(session: &Session, report: Report) -> Outcome<bool> {
+    let Some(history) = session.store.history() else {
+        report.said(true, "history", "no")?;
+        return Ok(true);
+    };
+    let size = match history.size().await {
+        Ok(size) => size,
+        Err(error) => {
+            report.said(false, "history", &chain(&error))?;
+            return Ok(false);
+        }
+    };
+    let HistorySize { entries, total, .. } = size;
+    let text = format!("{entries} entries, of {total} at most");
+    let (mark, text) = match is_nearly_full(size) {
+        false => ("ok", text),
+        true => (
+            "!",
+            format!(
+                "{text}: the oldest are removed, also failures; raise --history, or lower \
+                 --history-per-job or --history-age"
+            ),
+        ),
+    };
+    let more = json!({ "entries": entries, "limit": total });
+    report.line_with(mark, "history", &text, more)?;
     Ok(true)
+}
+
+/// `true` for nine tenths of the total and more.
+fn is_nearly_full(size: HistorySize) -> bool {
+    size.entries >= size.total - size.total / 10
+}
+
+fn wake_ups(session: &Session, report: Report) -> Outcome {
+    let text = match session.store.notifier() {
+        Some(_) => "yes",
+        None => "no: changes are noticed by the poll, within 5 s",
+    };
+    report.said(true, "wake-ups", text)
 }
 
 /// The findings in the records of the nodes: dead nodes, and work that no live node does.
@@ -274,9 +305,17 @@ impl Report {
     }
 
     fn line(self, mark: &str, what: &str, text: &str) -> Outcome {
+        self.line_with(mark, what, text, Value::Null)
+    }
+
+    /// A line, and what its object has beside check, state and text.
+    fn line_with(self, mark: &str, what: &str, text: &str, more: Value) -> Outcome {
         if self.json {
             let state = if mark == "!" { "warning" } else { mark };
-            let object = json!({ "check": what, "state": state.to_lowercase(), "text": text });
+            let mut object = json!({ "check": what, "state": state.to_lowercase(), "text": text });
+            if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+                object.extend(more);
+            }
             return Ok(writeln!(io::stdout(), "{object}")?);
         }
         Ok(writeln!(io::stdout(), "{mark:<4}{what:<11}{}", on_one_line(text))?)
@@ -287,6 +326,13 @@ impl Report {
 mod tests {
     use super::*;
     use crate::values::instant;
+
+    #[test]
+    fn a_history_near_its_total_is_reported() {
+        for (entries, is) in [(0, false), (89, false), (90, true), (100, true), (110, true)] {
+            assert_eq!(is_nearly_full(HistorySize::new(entries, 100)), is, "{entries}");
+        }
+    }
 
     #[test]
     fn a_clock_that_is_off_is_told_from_a_long_trip() {

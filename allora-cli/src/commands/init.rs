@@ -3,7 +3,7 @@
 use crate::{
     failure::Outcome,
     session,
-    store::{StoreArgs, Tables},
+    store::{HistoryOptions, StoreArgs, Tables},
 };
 use clap::Args;
 
@@ -18,6 +18,7 @@ pub(crate) struct Init {
 
 impl Init {
     pub(crate) fn run(self) -> Outcome {
-        session::run(async { self.place.open(Tables::Initialise, None).await.map(drop) })
+        let history = HistoryOptions::default();
+        session::run(async { self.place.open(Tables::Initialise, history).await.map(drop) })
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     daemon::{Daemon, Log, LogFormat, init_process, kinds, user},
     failure::{Failure, Outcome},
     output::{complain, counted, on_one_line},
-    store::{StoreArgs, Tables},
+    store::{HistoryOptions, StoreArgs, Tables},
     values::{duration, shown},
 };
 use allora_core::{CatchUp, Delivery, Overlap, Schedule, Settings, schedule::explain};
@@ -104,10 +104,8 @@ pub(crate) struct Run {
     /// The largest number of commands at once on this node.
     #[arg(long, default_value_t = 1_000)]
     concurrency: usize,
-    /// Keeps so many entries of history in the store; 0 keeps none [default: the configuration's, or
-    /// 10000].
-    #[arg(long)]
-    history: Option<u64>,
+    #[command(flatten)]
+    history: HistoryOptions,
     /// Where what commands print goes.
     #[arg(long, default_value = "log")]
     output: Output,

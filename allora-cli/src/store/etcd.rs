@@ -5,9 +5,6 @@ use crate::failure::{Failure, Outcome};
 use allora_etcd::Etcd;
 use std::sync::Arc;
 
-/// etcd keeps all that it stores in memory, and so keeps less history than the others.
-const HISTORY: u64 = 10_000;
-
 /// Opens a store.
 ///
 /// # Errors
@@ -19,8 +16,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
             "the store URL has a path; what is kept apart in etcd is said with --prefix",
         ));
     }
-    let history = usize::try_from(wanted.history.min(HISTORY)).unwrap_or_default();
-    let mut builder = Etcd::builder().history(history);
+    let mut builder = Etcd::builder().history(wanted.history);
     if let Some(prefix) = wanted.prefix {
         builder = builder.prefix(prefix);
     }

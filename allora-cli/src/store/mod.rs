@@ -4,11 +4,14 @@
 mod absent;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod history;
 #[cfg(feature = "redis-quorum")]
 mod quorum;
 #[cfg(feature = "redis")]
 mod redis;
 mod sql;
+
+pub(crate) use history::HistoryOptions;
 
 #[cfg(not(feature = "etcd"))]
 use absent as etcd;
@@ -21,7 +24,7 @@ use crate::{
     config::{self, Environment},
     failure::{Failure, Outcome},
 };
-use allora_core::Backend;
+use allora_core::{Backend, backend::HistoryLimits};
 use allora_sql::Url;
 use clap::Args;
 use nix::unistd::geteuid;
@@ -59,9 +62,6 @@ pub(crate) type Store = Arc<dyn Backend>;
 const SCHEMES: &str = "sqlite, postgres, mysql, redis, rediss, redis+sentinel, redis+cluster, \
                        redis-quorum, rediss-quorum, etcd and etcds";
 
-/// The default number of history entries that are kept.
-const HISTORY: u64 = 10_000;
-
 /// The permission to create tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tables {
@@ -92,15 +92,15 @@ impl StoreArgs {
         Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
     }
 
-    /// Opens the store; keeps so many entries of history.
+    /// Opens the store, with these limits of its history.
     ///
     /// # Errors
     /// A URL of an unknown scheme, by its name; whatever the store says.
-    pub(crate) async fn open(&self, tables: Tables, history: Option<u64>) -> Outcome<Store> {
+    pub(crate) async fn open(&self, tables: Tables, history: HistoryOptions) -> Outcome<Store> {
         let settings = self.settings()?;
         let wanted = Wanted {
             prefix: self.prefix.clone().or(settings.prefix),
-            history: history.or(settings.history).unwrap_or(HISTORY),
+            history: history.or(settings.history).limits(),
             tables,
         };
         let Some(url) = self.url.clone().or(settings.url) else {
@@ -128,7 +128,7 @@ impl StoreArgs {
 )]
 struct Wanted {
     prefix: Option<String>,
-    history: u64,
+    history: HistoryLimits,
     tables: Tables,
 }
 

@@ -4,9 +4,9 @@ use crate::cluster::*;
 use allora_core::{
     Time,
     backend::{
-        Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryQuery,
-        NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome, Replan, Reply,
-        Sharing,
+        Action, Advance, Completion, Cursor, HistoryCursor, HistoryEntry, HistoryLimits,
+        HistoryQuery, NewSchedule, NextRun, NotRun, NotRunReason, Occurrence, Operation, Outcome,
+        Replan, Reply, Sharing,
     },
     schedule::Excluded,
 };
@@ -424,4 +424,136 @@ pub(super) async fn what_a_calendar_excludes_has_an_entry_with_its_range(w: &Clu
     let ranges: Vec<_> = past.iter().map(|past| (past.last, past.count, past.reason)).collect();
     assert_eq!(ranges[0], (Some(t(540)), None, Some(NotRunReason::Calendar)));
     assert_eq!(ranges[2], (Some(t(240)), Some(3), Some(NotRunReason::Calendar)));
+}
+
+const HOUR: i64 = 3_600;
+
+/// Runs a job, which may be new, so many times, once a second from `first` on.
+async fn run(node: &Node, name: &str, first: i64, runs: i64, completion: Completion<'_>) {
+    node.register(t(0), name, t(0)).await;
+    for second in first..first + runs {
+        let claim_id = u128::from(second.unsigned_abs()) + 1;
+        let run = won(node.lease(t(second), name, claim_id).await);
+        let then = Cursor::To(Some(t(second + 1).into()));
+        let end = RunAction::Complete { then, completion };
+        assert_eq!(node.end(t(second), name, run.fence, end).await, Reply::Accepted);
+    }
+}
+
+/// The number of all entries.
+async fn size(node: &Node) -> usize {
+    let all = fine(node.history().entries(HistoryQuery::new(1_000)).await).len();
+    let size = fine(node.history().size().await);
+    assert_eq!(size.entries, all as u64);
+    all
+}
+
+pub(super) async fn a_busy_job_evicts_no_entry_of_another(w: &Cluster) {
+    let limits = HistoryLimits::default().per_job(30).total(70);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    run(&node, "nightly", 10, 3, Completion::Succeeded).await;
+    let nightly = node.history_entries("nightly").await;
+    run(&node, "busy", 100, 100, Completion::Succeeded).await;
+    let busy = node.history_entries("busy").await;
+    node.prune(t(300)).await;
+    assert_eq!(node.history_entries("nightly").await, nightly);
+    let left = node.history_entries("busy").await;
+    assert!((30..=33).contains(&left.len()), "{} of at most 30 are left", left.len());
+    assert_eq!(left, busy[..left.len()], "the newest");
+    // Also where the total takes more than the limit of each job.
+    for name in ["busier", "busiest"] {
+        run(&node, name, 400, 40, Completion::Succeeded).await;
+    }
+    node.prune(t(500)).await;
+    assert_eq!(fine(node.history().size().await).total, 70);
+    let all = size(&node).await;
+    assert!((70..=77).contains(&all), "{all} of at most 70 are left");
+    assert_eq!(node.history_entries("nightly").await, nightly);
+    let busy = node.history_entries("busy").await.len();
+    assert!((20..30).contains(&busy), "the oldest go first: {busy} are left");
+}
+
+pub(super) async fn the_last_twenty_of_a_job_are_kept(w: &Cluster) {
+    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
+    let limits = HistoryLimits::default().per_job(20).age(hour).total(40);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    run(&node, "seldom", 10, 25, Completion::Succeeded).await;
+    let seldom = node.history_entries("seldom").await;
+    run(&node, "busy", 5 * HOUR, 50, Completion::Succeeded).await;
+    node.prune(t(6 * HOUR)).await;
+    assert_eq!(node.history_entries("seldom").await, seldom[..20]);
+    assert_eq!(size(&node).await, 40);
+    // Nothing else is there to remove.
+    run(&node, "another", 6 * HOUR, 10, Completion::Succeeded).await;
+    node.prune(t(7 * HOUR)).await;
+    let all = size(&node).await;
+    assert!((40..=44).contains(&all), "{all} of at most 40 are left");
+    assert_eq!(node.history_entries("another").await.len(), 10, "the oldest go first");
+}
+
+pub(super) async fn failures_are_kept_up_to_the_total(w: &Cluster) {
+    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
+    let limits = HistoryLimits::default().per_job(20).age(hour);
+    let Some(node) = w.join_with_history("limited", limits.total(1_000)).await else { return };
+    run(&node, "job", 10, 2, Completion::Failed("no")).await;
+    run(&node, "job", 12, 1, Completion::Dead("no more")).await;
+    run(&node, "job", 13, 40, Completion::Succeeded).await;
+    node.prune(t(5 * HOUR)).await;
+    let words = |past: &[HistoryEntry]| -> Vec<&'static str> {
+        past.iter().map(|past| past.outcome.word()).collect()
+    };
+    let kept = node.history_entries("job").await;
+    assert_eq!(kept.len(), 23, "{kept:?}");
+    assert_eq!(words(&kept[20..]), ["dead", "failed", "failed"]);
+    // Of a job that always fails, as many again.
+    run(&node, "fails", 5 * HOUR, 60, Completion::Failed("no")).await;
+    node.prune(t(6 * HOUR)).await;
+    let failures = node.history_entries("fails").await.len();
+    assert!((40..=42).contains(&failures), "{failures} of at most 40 are left");
+    let Some(node) = w.join_with_history("small", limits.total(45)).await else { return };
+    run(&node, "job", 7 * HOUR, 1, Completion::Succeeded).await;
+    node.prune(t(7 * HOUR)).await;
+    assert_eq!(words(&node.history_entries("job").await), ["succeeded"; 20]);
+    assert_eq!(size(&node).await, 45);
+}
+
+pub(super) async fn entries_older_than_the_age_are_removed(w: &Cluster) {
+    let hour = std::time::Duration::from_secs(HOUR.unsigned_abs());
+    let limits = HistoryLimits::default().age(hour).total(1_000);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    run(&node, "job", 0, 30, Completion::Succeeded).await;
+    run(&node, "deleted", 0, 5, Completion::Failed("no")).await;
+    node.delete(t(40), "deleted").await;
+    node.prune(t(HOUR / 2)).await;
+    assert_eq!(size(&node).await, 35, "nothing is old");
+    let before = node.history_entries("job").await;
+    run(&node, "job", HOUR + 10, 5, Completion::Succeeded).await;
+    // Twenty of the thirty are older, and the last twenty stay.
+    node.prune(t(HOUR + 20)).await;
+    let left = node.history_entries("job").await;
+    assert_eq!(left.len(), 20, "{left:?}");
+    assert_eq!(left[5..], before[..15]);
+    assert_eq!(node.history_entries("deleted").await, [], "of a deleted job nothing stays");
+    // The young ones stay beyond the last twenty.
+    run(&node, "job", HOUR + 30, 25, Completion::Succeeded).await;
+    node.prune(t(2 * HOUR)).await;
+    assert_eq!(node.history_entries("job").await.len(), 30);
+}
+
+pub(super) async fn the_entry_of_an_active_run_is_kept(w: &Cluster) {
+    let limits = HistoryLimits::default().per_job(20).total(1_000);
+    let Some(node) = w.join_with_history("limited", limits).await else { return };
+    let seen = node.register(t(0), "job", t(0)).await;
+    let active = won(node.claim(t(0), "job", marked(&seen, 1, t(1), Sharing::Shared)).await);
+    for second in 1..50 {
+        let seen = node.read("job").await;
+        let claim = marked(&seen, second as u128 + 1, t(second + 1), Sharing::Shared);
+        let run = won(node.claim(t(second), "job", claim).await);
+        node.end(t(second), "job", run.fence, ran_and_stay()).await;
+    }
+    node.prune(t(55)).await;
+    let left = node.history_entries("job").await;
+    assert!((21..=23).contains(&left.len()), "{} entries", left.len());
+    let last = &left[left.len() - 1];
+    assert_eq!((last.fence, &last.outcome), (active.fence, &Outcome::Running));
 }

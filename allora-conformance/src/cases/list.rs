@@ -244,6 +244,11 @@ macro_rules! __cases {
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
                 the_output_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
+                a_busy_job_evicts_no_entry_of_another: [History];
+                the_last_twenty_of_a_job_are_kept: [History];
+                failures_are_kept_up_to_the_total: [History];
+                entries_older_than_the_age_are_removed: [History];
+                the_entry_of_an_active_run_is_kept: [History];
             }
             durability {
                 acknowledged_writes_outlive_every_process: [Durability];

@@ -5,8 +5,8 @@ use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
         Action, Applied, Batch, Claim, ClaimDue, ClaimedDue, Due, DueQuery, History, HistoryCursor,
-        HistoryEntry, HistoryQuery, JobState, Notification, Notifier, Operation, Page, Queries,
-        Reply, TimeSource,
+        HistoryEntry, HistoryLimits, HistoryQuery, HistorySize, JobState, Notification, Notifier,
+        Operation, Page, Queries, Reply, TimeSource,
     },
     record::{HistoryBuffer, OpContext, Record, apply, due_claim, next_fence},
 };
@@ -79,6 +79,9 @@ pub(crate) trait Defect: Send + Sync + 'static {
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.cloned()
     }
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(limits, now);
+    }
     fn notifies() -> bool {
         true
     }
@@ -107,6 +110,7 @@ struct Shared {
 
 pub(crate) struct Broken<D> {
     shared: Arc<Shared>,
+    limits: Option<HistoryLimits>,
     defect: PhantomData<D>,
 }
 
@@ -119,10 +123,16 @@ impl<D> fmt::Debug for Broken<D> {
 #[async_trait]
 impl<D: Defect> Fixture for Broken<D> {
     async fn set_up(_: &str) -> Result<Self> {
-        Ok(Self { shared: Arc::default(), defect: PhantomData })
+        Ok(Self { shared: Arc::default(), limits: None, defect: PhantomData })
     }
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
-        Ok(Arc::new(Self { shared: self.shared.clone(), defect: PhantomData }))
+        Ok(Arc::new(self.limited(None)))
+    }
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
+        Ok(Some(Arc::new(self.limited(Some(limits)))))
     }
     /// The model stands for a disk.
     async fn reopen(self) -> Result<Self> {
@@ -130,7 +140,7 @@ impl<D: Defect> Fixture for Broken<D> {
         if D::is_durable() {
             *shared.model.lock().unwrap() = self.model().clone();
         }
-        Ok(Self { shared, defect: PhantomData })
+        Ok(Self { shared, limits: None, defect: PhantomData })
     }
     async fn empty(&self) -> Result<bool> {
         *self.model() = ReferenceModel::default();
@@ -142,6 +152,9 @@ impl<D: Defect> Fixture for Broken<D> {
 }
 
 impl<D: Defect> Broken<D> {
+    fn limited(&self, limits: Option<HistoryLimits>) -> Self {
+        Self { shared: self.shared.clone(), limits, defect: PhantomData }
+    }
     fn model(&self) -> MutexGuard<'_, ReferenceModel> {
         self.shared.model.lock().unwrap()
     }
@@ -181,6 +194,12 @@ impl<D: Defect> Backend for Broken<D> {
             self.notify();
         }
         Ok(Applied::new(now, replies).min_fence(self.shared.min_fence.load(Relaxed)))
+    }
+    async fn prune(&self, time: TimeSource) -> Result {
+        if let Some(limits) = &self.limits {
+            D::prune(&mut self.model(), limits, time.without_store_clock());
+        }
+        Ok(())
     }
     fn queries(&self) -> Option<&dyn Queries> {
         Some(self)
@@ -231,6 +250,11 @@ impl<D: Defect> History for Broken<D> {
             None => query,
         };
         Ok(D::entries(self.model().entries(query)))
+    }
+    async fn size(&self) -> Result<HistorySize> {
+        let entries = self.model().entries(HistoryQuery::new(usize::MAX)).len() as u64;
+        let total = self.limits.and_then(|limits| limits.total);
+        Ok(HistorySize::new(entries, total.unwrap_or(u64::MAX)))
     }
 }
 

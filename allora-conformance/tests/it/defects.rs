@@ -1,11 +1,13 @@
 //! The defects: each is a mistake that a store or its author has made.
 
 use crate::broken::{Defect, Step};
+use allora_conformance::reference::ReferenceModel;
 use allora_core::{
-    Result,
+    Result, Time,
     backend::{
         Action, Claim, ClaimDue, Claimed, Cursor, DueQuery, HistoryCursor, HistoryEntry,
-        ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome, Reply, Sharing,
+        HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
+        Reply, Sharing,
     },
     record::HistoryBuffer,
     time::{end_of_time, saturating_add, whole_millis},
@@ -535,6 +537,59 @@ pub(crate) struct PagesByFence;
 impl Defect for PagesByFence {
     fn history_cursor(before: Option<&HistoryCursor>) -> Option<HistoryCursor> {
         before.map(|before| HistoryCursor { name: String::new(), ..before.clone() })
+    }
+}
+
+/// Keeps the newest entries of all jobs together.
+pub(crate) struct EvictsTheOldestOfAll;
+impl Defect for EvictsTheOldestOfAll {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, _: Time) {
+        let total = usize::try_from(limits.total.unwrap_or(0)).unwrap();
+        let newest = model.entries(HistoryQuery::new(total));
+        model.retain_history(|entry| newest.contains(entry));
+    }
+}
+
+/// Removes what is too old, also the last entries of a job.
+pub(crate) struct ForgetsTheLastEntries;
+impl Defect for ForgetsTheLastEntries {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(limits, now);
+        let oldest = (now - limits.age).timestamp_micros();
+        model.retain_history(|entry| entry.fence >= oldest || entry.outcome.is_failure());
+    }
+}
+
+/// Removes failures as other entries.
+pub(crate) struct ForgetsFailures;
+impl Defect for ForgetsFailures {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(limits, now);
+        let all = model.entries(HistoryQuery::new(usize::MAX));
+        let newer = |entry: &HistoryEntry| {
+            all.iter().filter(|other| other.name == entry.name && other.fence > entry.fence).count()
+        };
+        let per_job = usize::try_from(limits.per_job).unwrap();
+        model.retain_history(|entry| !entry.outcome.is_failure() || newer(entry) < per_job);
+    }
+}
+
+/// Keeps entries however old they are.
+pub(crate) struct IgnoresTheAge;
+impl Defect for IgnoresTheAge {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(&limits.age(Duration::from_secs(100 * 365 * 86_400)), now);
+    }
+}
+
+/// Removes the entries of runs that are active.
+pub(crate) struct ForgetsActiveRuns;
+impl Defect for ForgetsActiveRuns {
+    fn prune(model: &mut ReferenceModel, limits: &HistoryLimits, now: Time) {
+        model.prune_history(limits, now);
+        let newest = model.entries(HistoryQuery::new(20));
+        let is_active = |entry: &HistoryEntry| entry.outcome == Outcome::Running;
+        model.retain_history(|entry| !is_active(entry) || newest.contains(entry));
     }
 }
 

@@ -122,6 +122,11 @@ teeth! {
     forgets_outcomes: ForgetsOutcomes;
     forgets_when_runs_started: ForgetsWhenRunsStarted;
     pages_by_fence: PagesByFence;
+    evicts_the_oldest_of_all: EvictsTheOldestOfAll;
+    forgets_the_last_entries: ForgetsTheLastEntries;
+    forgets_failures: ForgetsFailures;
+    ignores_the_age: IgnoresTheAge;
+    forgets_active_runs: ForgetsActiveRuns;
     never_notifies: NeverNotifies;
     forgets_kinds: ForgetsKinds;
     forgets_dead_letters: ForgetsDeadLetters;

@@ -8,7 +8,7 @@ use crate::{
 use async_trait::async_trait;
 use std::time::Duration;
 
-/// The history of all runs, within the size that the store keeps.
+/// The history of all runs, within the [limits](super::HistoryLimits) that the store keeps.
 ///
 /// # Promises
 /// Each names the cases of the conformance suite that check it.
@@ -29,6 +29,12 @@ use std::time::Duration;
 /// 5. *An entry has the times of its run*: when it was due, when it started, when it ended. Cases:
 ///    `history::an_entry_has_the_times_of_its_run`,
 ///    `history::an_ended_lease_has_an_entry_with_its_times`.
+/// 6. *The limits hold for each job*: [`Backend::prune`](super::Backend::prune) removes what is beyond the
+///    [limits](super::HistoryLimits), and no entry of another job in its place. Cases:
+///    `history::a_busy_job_evicts_no_entry_of_another`,
+///    `history::the_last_twenty_of_a_job_are_kept`,
+///    `history::failures_are_kept_up_to_the_total`,
+///    `history::entries_older_than_the_age_are_removed`, `history::the_entry_of_an_active_run_is_kept`.
 #[async_trait]
 pub trait History: Send + Sync {
     /// A page of the history, the newest entry first.
@@ -36,6 +42,32 @@ pub trait History: Send + Sync {
     /// # Errors
     /// `Unavailable`.
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>>;
+
+    /// The number of entries, and the largest number that this connection keeps. SQL databases count
+    /// for about a second for each million.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn size(&self) -> Result<HistorySize>;
+}
+
+/// The size of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HistorySize {
+    /// The number of entries.
+    pub entries: u64,
+    /// The number beyond which the oldest are removed: the
+    /// [total](super::HistoryLimits::total) that this connection was opened with. Others may be opened
+    /// with another one.
+    pub total: u64,
+}
+
+impl HistorySize {
+    /// This number of entries, of at most `total`.
+    pub fn new(entries: u64, total: u64) -> Self {
+        Self { entries, total }
+    }
 }
 
 /// A page of the history.

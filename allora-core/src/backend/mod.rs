@@ -7,6 +7,7 @@
 
 mod claim;
 mod history;
+mod history_limits;
 mod key;
 mod notifier;
 mod operation;
@@ -17,7 +18,9 @@ mod state;
 
 pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
 pub(crate) use history::outcome_of_trigger;
-pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery};
+pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, HistorySize};
+pub use history_limits::{HistoryLimits, HistoryMark, LAST_KEPT};
+pub(crate) use history_limits::{JobView, Removal};
 pub use key::{ClaimKey, Waiter};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
@@ -215,7 +218,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Removes old tombstones, and history beyond the limit. A scheduler sends it as a request of its
+    /// Removes old tombstones, and history beyond its [limits](HistoryLimits). A scheduler sends it as a request of its
     /// own, every ten seconds while it writes and once an hour, so that it delays and loses no
     /// reply. [`Schedules`](crate::Schedules) sends it after some deletions: each call removes at least
     /// ten tombstones, if there are so many. Default: nothing is removed.

@@ -76,6 +76,26 @@ impl Outcome {
         }
     }
 
+    /// `true` if a person should see it: a run failed for good, was lost or expired, or occurrences
+    /// were missed. Attempts that are retried are no failures, and neither is what a policy or an
+    /// operator decided.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Outcome::Failed(_)
+            | Outcome::Dead(_)
+            | Outcome::Lost
+            | Outcome::Expired
+            | Outcome::Missed => true,
+            Outcome::Running
+            | Outcome::Succeeded
+            | Outcome::Retried(_)
+            | Outcome::Interrupted
+            | Outcome::Cancelled
+            | Outcome::Released
+            | Outcome::Skipped => false,
+        }
+    }
+
     /// `true` if no other attempt at the occurrence follows.
     pub fn is_final(&self) -> bool {
         match self {

@@ -3,6 +3,7 @@
 use super::{
     RecordStore,
     batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot},
+    history,
 };
 use crate::{
     backend::{
@@ -39,7 +40,11 @@ impl<S: RecordStore> Backend for S {
 
     async fn prune(&self, time: TimeSource) -> Result {
         let now = RecordStore::now(self, time).await?;
-        RecordStore::prune(self, now).await
+        RecordStore::prune(self, now).await?;
+        match self.history_store() {
+            Some(history) => history::prune(self, history, now).await,
+            None => Ok(()),
+        }
     }
 
     fn queries(&self) -> Option<&dyn Queries> {
@@ -47,7 +52,7 @@ impl<S: RecordStore> Backend for S {
     }
 
     fn history(&self) -> Option<&dyn History> {
-        (self.history_limit() > 0).then_some(self as _)
+        self.history_store().map(|_| self as _)
     }
 
     fn notifier(&self) -> Option<&dyn Notifier> {
@@ -262,9 +267,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             before => before,
         };
         let mut slot = before.cloned();
-        let mut history = match self.store.history_limit() {
-            0 => HistoryBuffer::off(),
-            _ => HistoryBuffer::kept(),
+        let mut history = match self.store.history_store() {
+            None => HistoryBuffer::off(),
+            Some(_) => HistoryBuffer::kept(),
         };
         let mut notification = None;
         let mut reason = reason;
@@ -298,8 +303,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         let (mut replies, mut groups, mut drafts) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let mut after: VecDeque<Option<Notification>> = VecDeque::new();
         let mut lapsed = VecDeque::new();
+        let mut new = VecDeque::new();
         for (answer, Pending { group, draft }) in pending {
             lapsed.push_back(lapsed_in(&draft.history));
+            new.push_back(draft.history.iter().filter(|entry| history::is_new(entry)).count());
             after.push_back(draft.notification.clone());
             replies.push_back(answer);
             groups.push_back(group);
@@ -316,14 +323,21 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             return Err(Error::new(ErrorKind::Other, wrong));
         }
         for outcome in outcomes {
-            let (Some(answer), Some(mut group), Some(notification), Some(lapsed)) =
-                (replies.pop_front(), groups.pop_front(), after.pop_front(), lapsed.pop_front())
-            else {
+            let (Some(answer), Some(mut group), Some(notification), Some(lapsed), Some(new)) = (
+                replies.pop_front(),
+                groups.pop_front(),
+                after.pop_front(),
+                lapsed.pop_front(),
+                new.pop_front(),
+            ) else {
                 break;
             };
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
+                    if let Some(history) = self.store.history_store() {
+                        history.pruning().note(std::iter::repeat_n(group.name, new));
+                    }
                     self.notifications.extend(notification.filter(|_| !notified));
                     self.answer(&group.positions, answer);
                 }

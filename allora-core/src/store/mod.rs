@@ -5,19 +5,20 @@
 //! all capabilities: the engine in this module applies operations with
 //! [`record::apply`](crate::record::apply), retries conflicts, and derives the queries from `scan`.
 //! A store with an index overrides the queries; a store that can claim or complete in one round trip
-//! overrides `fast_path`.
+//! overrides `fast_path`; a store that keeps a history implements [`HistoryStore`].
 
 mod batch;
 mod engine;
+mod history;
 mod queries;
 
 pub use batch::{Commit, Draft, FastPath, Load, Loaded, Outcome, Snapshot};
 pub use engine::too_long;
+pub use history::{HistoryCount, HistoryPruning, HistoryStore};
 
 use crate::{
     backend::{
-        Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, HistoryQuery, Notification,
-        Notifier, Page, TimeSource,
+        Batch, ClaimDue, ClaimedDue, Due, DueQuery, Notification, Notifier, Page, TimeSource,
     },
     error::Result,
     record::Record,
@@ -106,25 +107,15 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The number of history entries that are kept. 0: the drafts carry none. Default: 0.
-    fn history_limit(&self) -> u64 {
-        0
-    }
-
-    /// A page of the history, the highest [cursor](HistoryEntry::cursor) first. Called only if
-    /// [`history_limit`](Self::history_limit) is not 0.
-    ///
-    /// # Errors
-    /// `Unavailable`.
-    async fn history_entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        let _ = query;
-        Ok(Vec::new())
+    /// The history, if the store keeps one. Without it the drafts carry no entries. Default: none.
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        None
     }
 
     /// Removes tombstones ([`Record::deleted_at`]) that are older than
-    /// [`TOMBSTONE`](crate::record::TOMBSTONE), and history beyond the limit, some at each call: a call
-    /// of its own, not a part of a batch. The highest fence of the removed tombstones stays, as
-    /// [`Snapshot::min_fence`].
+    /// [`TOMBSTONE`](crate::record::TOMBSTONE), some at each call: a call of its own, not a part of a
+    /// batch. The highest fence of the removed tombstones stays, as [`Snapshot::min_fence`]. After it,
+    /// the engine prunes the history.
     ///
     /// Default: removes nothing.
     ///

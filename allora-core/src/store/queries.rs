@@ -1,10 +1,11 @@
 //! Queries derived from a scan of the names, for stores without an index.
 
-use super::{Load, RecordStore};
+use super::{Load, RecordStore, history};
 use crate::{
     backend::{
         Backend, Batch, Claim, ClaimDue, Claimed, ClaimedDue, Due, DueQuery, History, HistoryEntry,
-        HistoryQuery, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply, TimeSource,
+        HistoryQuery, HistorySize, JobState, Lease, OnExpiry, Operation, Page, Queries, Reply,
+        TimeSource,
     },
     error::Result,
     name::is_internal,
@@ -69,7 +70,19 @@ impl<S: RecordStore> Queries for S {
 #[async_trait]
 impl<S: RecordStore> History for S {
     async fn entries(&self, query: HistoryQuery<'_>) -> Result<Vec<HistoryEntry>> {
-        self.history_entries(query).await
+        match self.history_store() {
+            Some(history) => history.history_entries(query).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn size(&self) -> Result<HistorySize> {
+        match self.history_store() {
+            Some(history) => {
+                Ok(HistorySize::new(history::count(history).await?, history.pruning().total()))
+            }
+            None => Ok(HistorySize::new(0, 0)),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod campaign;
 mod explain;
+mod history;
 mod liveness;
 mod many_nodes;
 #[cfg(feature = "tokio")]

@@ -53,7 +53,8 @@ async fn count(client: &mut Client) -> i64 {
 async fn fill(client: &mut Client, entries: i64) {
     let key = |age: i64| {
         let fence = at(0).timestamp_micros() - age;
-        format!("allora/history/{:016x}x", i64::MAX - fence)
+        let key = format!("allora/history/{:016x}", i64::MAX - fence).into_bytes();
+        [&key[..], &[!b'x', !0]].concat()
     };
     let puts: Vec<TxnOp> = (1..=entries).map(|age| TxnOp::put(key(age), "", None)).collect();
     for puts in puts.chunks(128) {

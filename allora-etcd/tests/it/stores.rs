@@ -2,7 +2,7 @@
 
 pub(crate) use allora_conformance::environment::patiently_async as patiently;
 use allora_conformance::{Fixture, environment};
-use allora_core::{Backend, Error, ErrorKind, Result};
+use allora_core::{Backend, Error, ErrorKind, Result, backend::HistoryLimits};
 use allora_etcd::{
     Etcd,
     etcd_client::{Client, DeleteOptions},
@@ -60,6 +60,14 @@ impl<C: Cluster> Fixture for Store<C> {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         let builder = Etcd::builder().prefix(&self.prefix).history(10_000);
         Ok(Arc::new(patient(builder).connect(self.members.clone()).await?))
+    }
+
+    async fn connect_with_history(
+        &self,
+        limits: HistoryLimits,
+    ) -> Result<Option<Arc<dyn Backend>>> {
+        let builder = Etcd::builder().prefix(&self.prefix).history(limits);
+        Ok(Some(Arc::new(patient(builder).connect(self.members.clone()).await?)))
     }
 
     async fn reopen(self) -> Result<Self> {

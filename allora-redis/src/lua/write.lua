@@ -1,12 +1,13 @@
 -- Writes the jobs that are still as they were read; replies for each whether it was written.
 -- KEYS: state, hot, definitions, rare, cold, kinds, names, tombstones, history, history entries.
--- ARGV: prefix of due keys, the number of history entries to keep, prefix of the histories of single
+-- ARGV: prefix of due keys, prefix of the failures of single jobs, prefix of the histories of single
 -- jobs, the number of jobs; their names; then for each job: the lowest
 -- fence that was read, the hot record that was read (empty: there was none), the new one, the last
 -- time at which it may be written, the number of other parts and those (the number of the key and the
 -- part; empty: none),
 -- the number of index changes and those, `+` or `-` for the list of names, when a tombstone may be
--- removed or `-`, the number of history entries and those. An empty word changes nothing.
+-- removed or `-`, the number of history entries and those: place, fence, text, and a word if it is a
+-- failure. An empty word changes nothing.
 local now, count = clock(''), tonumber(ARGV[4])
 local i = 4 + count
 local min_fence = redis.call('HGET', KEYS[1], 'min_fence') or '0'
@@ -38,14 +39,14 @@ local function add(command, key, first, second)
   if second then list[#list + 1] = second end
 end
 
-local hot, recorded = {}, 0
+local hot = {}
 for k = 1, count do
   local name = ARGV[4 + k]
   local fence, expected, new, not_after = word(), word(), word(), word()
   local parts = words(2 * word())
   local index = words(2 * word())
   local listed, tombstone = word(), word()
-  local history = words(3 * word())
+  local history = words(4 * word())
   local read = stored[k] or ''
   if read == new then
     -- An earlier copy of this write has arrived.
@@ -71,11 +72,11 @@ for k = 1, count do
     elseif tombstone ~= '' then
       add('ZADD', KEYS[8], tombstone, name)
     end
-    for e = 1, #history, 3 do
+    for e = 1, #history, 4 do
       add('ZADD', KEYS[9], history[e + 1], history[e])
       add('ZADD', ARGV[3] .. name, history[e + 1], history[e])
       add('HSET', KEYS[10], history[e], history[e + 2])
-      recorded = recorded + 1
+      if history[e + 3] ~= '' then add('ZADD', ARGV[2] .. name, history[e + 1], history[e]) end
     end
     for e = 1, #parts, 2 do
       local key = KEYS[tonumber(parts[e])]
@@ -92,18 +93,4 @@ end
 -- The index and the parts first: without a new hot record they do no harm if the rest fails.
 for _, list in ipairs(lists) do call_with(list[1], list[2], list[3]) end
 if #hot > 0 then call_with('HSET', KEYS[2], hot) end
-
--- A lowered limit leaves many entries to remove: each call removes some more than it adds.
-if recorded > 0 then
-  local excess = redis.call('ZCARD', KEYS[9]) - ARGV[2]
-  if excess > 0 then
-    local most = math.min(excess, 2 * recorded + 100)
-    local old = redis.call('ZRANGE', KEYS[9], 0, most - 1)
-    for _, entry in ipairs(old) do
-      redis.call('ZREM', ARGV[3] .. string.sub(entry, string.find(entry, ' ', 1, true) + 1), entry)
-    end
-    call_with('HDEL', KEYS[10], old)
-    call_with('ZREM', KEYS[9], old)
-  end
-end
 return reply

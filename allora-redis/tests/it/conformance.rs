@@ -2,7 +2,7 @@
 
 use crate::stores::{self, Kind, Place};
 use allora_conformance::{Capability, Fixture, suite};
-use allora_core::{Backend, Error, Result};
+use allora_core::{Backend, Error, Result, backend::HistoryLimits};
 use allora_redis::Redis;
 use async_trait::async_trait;
 use std::{future::Future, sync::Arc};
@@ -32,6 +32,14 @@ macro_rules! store {
                 async fn connect(&self) -> Result<Arc<dyn Backend>> {
                     let builder = Redis::builder().history($history);
                     Ok(Arc::new(self.0.connect(builder).await?))
+                }
+
+                async fn connect_with_history(
+                    &self,
+                    limits: HistoryLimits,
+                ) -> Result<Option<Arc<dyn Backend>>> {
+                    let builder = Redis::builder().history(limits);
+                    Ok(Some(Arc::new(self.0.connect(builder).await?)))
                 }
 
                 async fn reopen(self) -> Result<Self> {

@@ -14,7 +14,7 @@ fn walks(kind: Kind, history: u64) {
             let redis = place.connect(Redis::builder().history(history)).await.unwrap();
             let memory = match history {
                 0 => Memory::new(),
-                history => Memory::new().with_history(usize::try_from(history).unwrap()),
+                history => Memory::new().with_history(history),
             };
             walk(seed, &redis, &memory).await;
             place.clear().await;

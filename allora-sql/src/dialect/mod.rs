@@ -4,6 +4,7 @@
 //! These modules are the one place where SQL text is put together. It consists of a checked prefix,
 //! names of columns, and numbers of placeholders; every value from outside is bound.
 
+mod history;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
@@ -15,6 +16,7 @@ pub(crate) mod sqlite;
 mod tables;
 mod write;
 
+pub(crate) use history::PLACES;
 pub(crate) use read::{DueRange, KINDS};
 pub(crate) use tables::{Index, SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
@@ -46,8 +48,6 @@ pub(crate) trait Flavour: Send + Sync {
     }
     /// The tail of an `INSERT` that replaces these columns where the key exists.
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
-    /// Text that deletes the rows of a condition with an order and a limit.
-    fn delete_some(&self, table: &str, condition: &str) -> String;
     /// Text that reads one row of the number 1 if the index exists.
     fn index_exists(&self, table: &str, index: &str) -> String;
     /// Text that reads one row of the number 1 if the table exists.

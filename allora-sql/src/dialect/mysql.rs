@@ -53,10 +53,6 @@ impl Flavour for MySqlFlavour {
         format!(" ON DUPLICATE KEY UPDATE {}", set.join(", "))
     }
 
-    fn delete_some(&self, table: &str, condition: &str) -> String {
-        format!("DELETE FROM {table} {condition}")
-    }
-
     fn index_exists(&self, table: &str, index: &str) -> String {
         format!(
             "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() \

@@ -61,10 +61,6 @@ impl Flavour for PostgresFlavour {
         format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
     }
 
-    fn delete_some(&self, table: &str, condition: &str) -> String {
-        format!("DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} {condition}))")
-    }
-
     fn index_exists(&self, table: &str, index: &str) -> String {
         format!(
             "SELECT 1::BIGINT FROM pg_index WHERE indrelid = to_regclass('{table}') \

@@ -1,12 +1,11 @@
 //! Statements that read.
 
-use super::{Dialect, Keys, names, shape, single_statement::due_claim};
+use super::{Dialect, Keys, shape, single_statement::due_claim};
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DELETED, HISTORY, JOB, LONGEST, RARE, STATE},
-    prune::Place,
+    encoding::{DELETED, JOB, LONGEST, RARE, STATE},
 };
-use allora_core::backend::{HistoryQuery, Page};
+use allora_core::backend::Page;
 use std::sync::LazyLock;
 
 /// The shape of the cells of a record.
@@ -24,8 +23,6 @@ static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..
 
 /// The shape of a row without data: the clock, the columns.
 static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]].concat());
-
-static HISTORY_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| shape(HISTORY));
 
 /// The most bytes of data that are read with each of many claimed records. More are read after that.
 const LITTLE_DATA: usize = 16 << 10;
@@ -401,53 +398,6 @@ impl Dialect {
         let beside = format!("SELECT {} AS db_now", self.flavour.clock());
         let text = self.records(&beside, &keys, "1 = 1", Cold::Read, "") + " ORDER BY j.name";
         Statement::new(text, args, &LISTED_SHAPE)
-    }
-
-    /// A page of the history.
-    pub(crate) fn history_entries(&self, query: HistoryQuery<'_>) -> Statement {
-        let columns = names(HISTORY);
-        let mut text = format!("SELECT {columns} FROM {}_history WHERE 1 = 1", self.prefix);
-        let mut args = Vec::new();
-        if let Some(name) = query.name {
-            args.push(Value::bytes(name));
-            text.push_str(" AND name = ");
-            self.flavour.placeholder(&mut text, args.len());
-        }
-        if let Some(before) = query.before {
-            self.below(&mut text, &mut args, before.fence, before.name.as_bytes());
-        }
-        text.push_str(" ORDER BY fence DESC, name DESC LIMIT ");
-        args.push(Value::int(i64::try_from(query.limit).unwrap_or(i64::MAX)));
-        self.flavour.placeholder(&mut text, args.len());
-        Statement::new(text, args, &HISTORY_SHAPE)
-    }
-
-    /// The condition that an entry of the history is below this one, in the order of the key.
-    pub(super) fn below(&self, text: &mut String, args: &mut Vec<Value>, fence: i64, name: &[u8]) {
-        let mut and = |condition: &str, value: Value| {
-            args.push(value);
-            text.push_str(condition);
-            self.flavour.placeholder(text, args.len());
-        };
-        // The first condition is for the index.
-        and(" AND fence <= ", Value::int(fence));
-        and(" AND (fence < ", Value::int(fence));
-        and(" OR name < ", Value::bytes(name));
-        text.push(')');
-    }
-
-    /// The place of the entry that is so many entries below another, or of the newest ones the one of
-    /// this number.
-    pub(crate) fn history_place(&self, below: Option<&Place>, entries: u64) -> Statement {
-        let mut text = format!("SELECT fence, name FROM {}_history WHERE 1 = 1", self.prefix);
-        let mut args = Vec::new();
-        if let Some((fence, name)) = below {
-            self.below(&mut text, &mut args, *fence, name);
-        }
-        text.push_str(" ORDER BY fence DESC, name DESC LIMIT 1 OFFSET ");
-        args.push(Value::int(entries.saturating_sub(1).cast_signed()));
-        self.flavour.placeholder(&mut text, args.len());
-        Statement::new(text, args, b"ib")
     }
 
     /// Keys and fences of tombstones whose time is over; the rows are locked.

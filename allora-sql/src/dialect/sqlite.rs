@@ -43,10 +43,6 @@ impl Flavour for SqliteFlavour {
         format!(" ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", "))
     }
 
-    fn delete_some(&self, table: &str, condition: &str) -> String {
-        format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} {condition})")
-    }
-
     fn index_exists(&self, table: &str, index: &str) -> String {
         format!(
             "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = '{table}' \

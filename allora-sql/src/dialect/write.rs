@@ -4,7 +4,6 @@ use super::{CHUNK, Dialect, Keys, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DATA, HISTORY, JOB, RARE, STATE},
-    prune::Place,
 };
 
 /// One record to write in place of another.
@@ -126,18 +125,6 @@ impl Dialect {
     /// Removes records.
     pub(crate) fn purge_tombstones(&self, ids: &[i64]) -> Vec<Statement> {
         ["state", "rare", "data", "job"].map(|table| self.delete_rows(table, ids)).to_vec()
-    }
-
-    /// Removes the oldest history entries below this one, at most so many.
-    pub(crate) fn prune_history(&self, (fence, name): &Place, entries: u64) -> Statement {
-        let history = format!("{}_history", self.prefix);
-        let mut condition = "WHERE 1 = 1".to_owned();
-        let mut args = Vec::new();
-        self.below(&mut condition, &mut args, *fence, name);
-        condition.push_str(" ORDER BY fence, name LIMIT ");
-        args.push(Value::int(entries.cast_signed()));
-        self.flavour.placeholder(&mut condition, args.len());
-        Statement::new(self.flavour.delete_some(&history, &condition), args, b"")
     }
 
     /// Writes a number of the whole namespace.

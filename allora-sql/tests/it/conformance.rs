@@ -2,7 +2,7 @@
 
 use crate::stores::{self, Db, Place};
 use allora_conformance::{Capability, Fixture, suite};
-use allora_core::{Backend, Error, ErrorKind, Result};
+use allora_core::{Backend, Error, ErrorKind, Result, backend::HistoryLimits};
 use allora_sql::Sql;
 use async_trait::async_trait;
 use std::{future::Future, sync::Arc};
@@ -22,9 +22,8 @@ impl Store {
         Ok(Self { place, history })
     }
 
-    async fn connect(&self) -> Result<Arc<dyn Backend>> {
-        let builder =
-            Sql::builder().prefix(&self.place.prefix).history(self.history).connections(4);
+    async fn connect(&self, limits: HistoryLimits) -> Result<Arc<dyn Backend>> {
+        let builder = Sql::builder().prefix(&self.place.prefix).history(limits).connections(4);
         Ok(Arc::new(builder.connect(&self.place.url).await?))
     }
 }
@@ -45,7 +44,14 @@ macro_rules! store {
                 }
 
                 async fn connect(&self) -> Result<Arc<dyn Backend>> {
-                    self.0.connect().await
+                    self.0.connect(self.0.history.into()).await
+                }
+
+                async fn connect_with_history(
+                    &self,
+                    limits: HistoryLimits,
+                ) -> Result<Option<Arc<dyn Backend>>> {
+                    self.0.connect(limits).await.map(Some)
                 }
 
                 async fn reopen(self) -> Result<Self> {

@@ -9,7 +9,7 @@ use crate::{
 };
 use allora_core::{
     Backend, Runtime as _,
-    backend::{DueQuery, HistoryQuery, TimeSource},
+    backend::{DueQuery, HistoryLimits, HistoryQuery, TimeSource},
     runtime::Tokio,
     time::from_millis,
 };
@@ -114,8 +114,10 @@ pub(crate) async fn fill_history(place: &Place, entries: u32) {
     run(place, &fill).await.unwrap();
 }
 
+/// The entries of [`fill_history`] are from 1970.
 async fn opened(place: &Place, limit: u64) -> Sql {
-    place.builder().history(limit).connect(&place.url).await.unwrap()
+    let limits = HistoryLimits::from(limit).age(Duration::from_secs(36_500 * 86_400));
+    place.builder().history(limits).connect(&place.url).await.unwrap()
 }
 
 async fn a_page_of_the_history(place: Place) {

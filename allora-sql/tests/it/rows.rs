@@ -8,8 +8,9 @@ use crate::{
 use allora_core::{
     Backend, ErrorKind, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DeadLetter, DueQuery, HistoryQuery,
-        ImportedProgress, NewSchedule, OnExpiry, Operation, Page, Reply, Sharing, TimeSource,
+        Action, Batch, Claim, Completion, Cursor, DeadLetter, DueQuery, HistoryLimits,
+        HistoryQuery, ImportedProgress, NewSchedule, OnExpiry, Operation, Page, Reply, Sharing,
+        TimeSource,
     },
     time::{end_of_time, from_millis},
 };
@@ -278,7 +279,8 @@ pub(crate) async fn run_once(sql: &Sql, number: u32) {
 
 /// A statement that removed all of it would take longer than any reply may.
 async fn history_beyond_a_lowered_limit_is_removed_by_pruning(place: Place) {
-    let sql = place.builder().history(100).connect(&place.url).await.unwrap();
+    let old = HistoryLimits::from(100).age(Duration::from_secs(36_500 * 86_400));
+    let sql = place.builder().history(old).connect(&place.url).await.unwrap();
     crate::measurements::fill_history(&place, 10_000).await;
     begin_runs(&sql).await;
     let count = async || {

@@ -8,9 +8,10 @@ use crate::{
 use allora_core::{
     Backend,
     backend::{
-        Action, Claim, ClaimDue, Completion, Cursor, DueQuery, HistoryCursor, HistoryQuery,
-        NewSchedule, NextRun, Operation, Sharing,
+        Action, Claim, ClaimDue, Completion, Cursor, DueQuery, HistoryCursor, HistoryLimits,
+        HistoryQuery, NewSchedule, NextRun, Operation, Sharing,
     },
+    store::RecordStore as _,
     time::from_millis,
 };
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
@@ -165,7 +166,7 @@ fn a_history_page_of_one_job_reads_only_its_part_of_the_index() {
                     Db::Sqlite => page_on_sqlite(place, query.before.is_some()),
                     Db::Postgres | Db::MySql => LAST.take(),
                 };
-                let plan = plan(place, db, &statement).await;
+                let plan = plan(place, db, &statement, page_values(db, &statement)).await;
                 let has_index = plan.contains(&format!("{}_history_name", place.prefix));
                 assert!(has_index, "{db:?}: {plan}");
                 let reads_more = ["Sort", "filesort", "TEMP B-TREE", "Seq Scan", "Bitmap", "SCAN "];
@@ -184,16 +185,62 @@ fn page_on_sqlite(place: &Place, has_cursor: bool) -> String {
     )
 }
 
-/// The plan of a page of "job 7" whose cursor, if it has one, is there too.
-async fn plan(place: &Place, db: Db, statement: &str) -> String {
-    let (name, numbers) = match db {
-        Db::Postgres => ("convert_to('job 7', 'UTF8')", ["40007", "20"]),
-        Db::Sqlite | Db::MySql => ("X'6a6f622037'", ["40007", "20"]),
-    };
-    let mut values = match statement.contains("fence <=") {
+/// The values of a page of "job 7" whose cursor, if it has one, is there too.
+fn page_values(db: Db, statement: &str) -> Vec<&'static str> {
+    let (name, numbers) = (job_7(db), ["40007", "20"]);
+    match statement.contains("fence <=") {
         true => vec![name, numbers[0], numbers[0], name, numbers[1]],
         false => vec![name, numbers[1]],
-    };
+    }
+}
+
+fn job_7(db: Db) -> &'static str {
+    match db {
+        Db::Postgres => "convert_to('job 7', 'UTF8')",
+        Db::Sqlite | Db::MySql => "X'6a6f622037'",
+    }
+}
+
+/// Counting, finding, reading and removing: none of it costs what the history has.
+#[test]
+fn pruning_reads_only_parts_of_the_indexes() {
+    // The driver of SQLite logs on a thread of its own.
+    for db in [Db::Postgres, Db::MySql] {
+        counted(db, async |place| {
+            let limits = HistoryLimits::from(1_000_000).age(Duration::from_secs(36_500 * 86_400));
+            let sql = place.builder().history(limits).connect(&place.url).await.unwrap();
+            if db == Db::Postgres {
+                let fill = "ALTER TABLE {p}_history SET (autovacuum_enabled = off)";
+                connect::run(place, fill).await.unwrap();
+            }
+            crate::measurements::fill_history(place, 50_000).await;
+            let history = sql.history_store().unwrap();
+            let (at, job) = (HistoryCursor { fence: 7, name: "job 7".into() }, job_7(db));
+            let mut seen = Vec::new();
+            assert_eq!(history.history_places(&[("job 7", 20)]).await.unwrap(), [Some(30_007)]);
+            seen.push((LAST.take(), vec![job, "19"]));
+            let marks = history.history_marks("job 7", 40_007, 5).await.unwrap();
+            assert_eq!((marks.len(), marks[0].fence), (5, 39_007));
+            seen.push((LAST.take(), vec![job, "40007", "5"]));
+            let oldest = history.oldest_history(Some(&at), 5).await.unwrap();
+            assert_eq!((oldest.len(), oldest[0].fence), (5, 8));
+            seen.push((LAST.take(), vec!["7", "7", job, "5"]));
+            history.remove_history(std::slice::from_ref(&at)).await.unwrap();
+            let any = if db == Db::Postgres { "ARRAY[7::BIGINT]" } else { "7" };
+            seen.push((LAST.take(), vec![any, "7", job]));
+            assert_eq!(sql.history().unwrap().size().await.unwrap().entries, 49_999);
+            for (statement, values) in seen {
+                let plan = plan(place, db, &statement, values).await;
+                let reads_more = ["Sort", "filesort", "TEMP B-TREE", "Seq Scan", "SCAN "];
+                assert!(!reads_more.iter().any(|more| plan.contains(more)), "{db:?}: {plan}");
+            }
+            Vec::new()
+        });
+    }
+}
+
+/// The plan of a statement with these values.
+async fn plan(place: &Place, db: Db, statement: &str, mut values: Vec<&str>) -> String {
     let mut text = statement.to_owned();
     for (i, value) in values.drain(..).enumerate().rev() {
         let numbered = [format!("${}", i + 1), format!("?{}", i + 1)];

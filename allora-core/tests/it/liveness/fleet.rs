@@ -1,6 +1,6 @@
 //! A fleet of simulated nodes around one store, of which everything is written to a trace.
 
-use crate::support::{Faults, Faulty, Rates, ms, secs};
+use crate::support::{Faults, Faulty, Rates, ms, secs, whole_history};
 use allora_conformance::{
     faults::{PartialBackend, Shares, SlowBackend, Speed, TracedRequests, TracedStore},
     history::{
@@ -86,7 +86,7 @@ impl Fleet {
         let (truth, clock) = (sim.node(), sim.node());
         let trace = Trace::new(seed, move || truth.wall());
         let wall = clock.clone();
-        let memory = Memory::new().with_history(100_000).with_clock(move || wall.wall());
+        let memory = Memory::new().with_history(whole_history()).with_clock(move || wall.wall());
         let odd = Odd {
             inner: memory,
             work: Arc::new(Work {

@@ -6,7 +6,8 @@ use allora_core::{
     Backend, BoxError, Builder, Event, Handle, Run, Runtime, Schedule, Scheduler, Schedules,
     Stopped, StoredSchedule, Time,
     backend::{
-        Action, Batch, HistoryEntry, HistoryQuery, JobState, OPERATOR, Operation, Reply, TimeSource,
+        Action, Batch, HistoryEntry, HistoryLimits, HistoryQuery, JobState, OPERATOR, Operation,
+        Reply, TimeSource,
     },
     job,
     runtime::{Sim, SimNode},
@@ -25,6 +26,11 @@ pub(crate) const fn secs(n: u64) -> Duration {
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
+}
+
+/// Limits that no test reaches: what happened is judged by the history.
+pub(crate) fn whole_history() -> HistoryLimits {
+    HistoryLimits::from(1_000_000).per_job(1_000_000).age(36_500 * secs(86_400))
 }
 
 pub(crate) struct Lab {
@@ -66,7 +72,7 @@ impl Lab {
     pub(crate) fn starting(sim: Sim) -> Self {
         let clock = sim.node();
         let wall = clock.clone();
-        let store = Memory::new().with_history(1_000_000).with_clock(move || wall.wall());
+        let store = Memory::new().with_history(whole_history()).with_clock(move || wall.wall());
         Self { log: Log::new(clock.clone()), sim, store, clock }
     }
 

@@ -1,6 +1,7 @@
 //! A store that can be switched: emptied, with unreadable records, with claims that it never grants,
 //! and with a subscription that fails.
 
+use super::whole_history;
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
     backend::{
@@ -66,7 +67,7 @@ impl Switched {
 
 fn memory(clock: &Arc<dyn Fn() -> Time + Send + Sync>) -> Memory {
     let clock = clock.clone();
-    Memory::new().with_history(100_000).with_clock(move || clock())
+    Memory::new().with_history(whole_history()).with_clock(move || clock())
 }
 
 impl std::fmt::Debug for Switched {

@@ -5,7 +5,7 @@ use crate::stores::{pause, runtime};
 use allora_conformance::faults::{
     Fleet, NodeStore, a_node_runs_and_stops as runs_and_stops, is_node,
 };
-use allora_core::{Runtime, runtime::Tokio};
+use allora_core::{Runtime, backend::HistoryLimits, runtime::Tokio};
 use allora_etcd::Etcd;
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,8 @@ impl NodeStore for Cluster {
     async fn connect(&self) -> Etcd {
         // Members that are being stopped may need a second try, as in a deployment.
         for _ in 0..600 {
-            if let Ok(store) = Etcd::builder().history(50_000).connect(self.0.clone()).await {
+            let history = HistoryLimits::from(50_000).per_job(50_000);
+            if let Ok(store) = Etcd::builder().history(history).connect(self.0.clone()).await {
                 return store;
             }
             pause(100).await;

@@ -4,7 +4,7 @@ use crate::stores::{Db, Place, patiently_opened, runtime};
 use allora_conformance::faults::{
     Fleet, NodeStore, a_node_runs_and_stops as runs_and_stops, is_node,
 };
-use allora_core::{Runtime, runtime::Tokio};
+use allora_core::{Runtime, backend::HistoryLimits, runtime::Tokio};
 use allora_sql::Sql;
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,8 @@ impl NodeStore for Place {
     }
 
     async fn connect(&self) -> Sql {
-        patiently_opened(self.builder().history(100_000), &self.url).await
+        let history = HistoryLimits::from(100_000).per_job(100_000);
+        patiently_opened(self.builder().history(history), &self.url).await
     }
 
     fn block_on<T>(work: impl Future<Output = T>) -> T {
