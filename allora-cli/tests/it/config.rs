@@ -39,7 +39,7 @@ fn an_environment_has_a_store_and_a_zone_of_its_own() {
     site.allora(&["add", "-e", "production", "p1", "t", "0 9 * * *", "{}", "-s", "1356966000"])
         .fine();
     let listed = site.allora(&["list", "-e", "production"]).fine();
-    assert!(listed.contains("Asia/Tokyo    2013-01-01 00:00:00 +0000"), "{listed}");
+    assert!(listed.contains("Asia/Tokyo  2013-01-01 00:00:00 +0000"), "{listed}");
     assert!(listed.ends_with("1 entry.\n"));
     assert!(site.allora(&["list"]).fine().ends_with("\n0 entries.\n"));
     // What names a zone itself keeps it, and what follows no wall clock has none.

@@ -187,7 +187,7 @@ fn one_command_changes_all_schedules_that_options_select() {
     let args = ["trigger", "--name", "", "--id", "now", "--url", "sqlite:store.db"];
     let again = site.allora(&args);
     assert!(again.err.contains("2 jobs had a trigger with this id before"), "{again:?}");
-    assert_eq!(again.fine(), "acme/report\n1 job changed.\n");
+    assert_eq!((again.code, again.out.as_str()), (0, "acme/report\n1 job changed.\n"));
     allora(&site, &["delete", "--state", "paused"]);
     assert_eq!(json(&site, &["list"]).len(), 2);
     let url = ["--url", "sqlite:store.db"];

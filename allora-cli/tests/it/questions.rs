@@ -168,7 +168,8 @@ fn a_trigger_is_waited_for_and_gives_its_exit_status() {
     assert!(again.err.contains("use another --id"), "{again:?}");
     assert_eq!(trigger("two").fine(), "two\nsaid\n", "another id is another run");
     let at_once = [&["trigger", "jobs:rare", "--wait", "--id", "two"][..], &["--retention", "0"]];
-    assert_eq!(allora(&site, &at_once.concat()).fine(), "two\nsaid\n", "it is remembered");
+    let again = allora(&site, &at_once.concat());
+    assert_eq!((again.code, again.out.as_str()), (0, "two\nsaid\n"), "it is remembered");
     allora(&site, &["pause", "jobs:rare"]).fine();
     daemon.stop_well();
     let late =
