@@ -13,7 +13,6 @@ use allora_example_drivers::{PREFIX, check, database, newcomer, run_until_invoic
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ConnectionTrait, DatabaseConnection, DatabaseTransaction,
     DbBackend, DbErr, SqlxPostgresConnector, Statement, TransactionTrait, Value,
-    sea_query::value::Array,
 };
 use std::iter::once;
 
@@ -55,8 +54,8 @@ async fn apply(tx: &DatabaseTransaction, statement: &RawStatement) -> Result<boo
         let values = statement.params.iter().cloned().map(|param| match param {
             Param::BigInt(value) => Value::BigInt(value),
             Param::Bytea(value) => Value::Bytes(value),
-            Param::BigIntArray(values) => Value::Array(Array::BigInt(values.into())),
-            Param::ByteaArray(values) => Value::Array(Array::Bytes(values.into())),
+            Param::BigIntArray(values) => array(values, |value| value.to_string()),
+            Param::ByteaArray(values) => array(values, |value| hex(&value)),
         });
         let sql = statement.sql.as_str();
         let statement = Statement::from_sql_and_values(DbBackend::Postgres, sql, values);
@@ -65,6 +64,19 @@ async fn apply(tx: &DatabaseTransaction, statement: &RawStatement) -> Result<boo
         }
     }
     Ok(true)
+}
+
+/// An array as text, which the statement casts: an array of SeaORM has no NULL.
+fn array<T>(values: Vec<Option<T>>, text: fn(T) -> String) -> Value {
+    let element = |value: Option<T>| value.map_or("NULL".to_owned(), text);
+    let elements: Vec<String> = values.into_iter().map(element).collect();
+    Value::String(Some(format!("{{{}}}", elements.join(","))))
+}
+
+/// Bytes as an element of such a text.
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(r#""\\x{digits}""#)
 }
 
 /// The customer and the schedule of the invoice, or neither.
