@@ -6,9 +6,10 @@
 
 use crate::{
     Failure, Outcome,
-    command::{cargo, has_subcommand, run as run_step, step},
+    command::{cargo, has_subcommand, root, run as run_step, step, target},
     package, publish, test, tidy, versions,
 };
+use std::process::Command;
 
 pub(crate) fn run() -> Outcome {
     let mut failures = Vec::new();
@@ -18,6 +19,7 @@ pub(crate) fn run() -> Outcome {
         }
     };
     note(run_step("fmt", cargo(&["fmt", "--all", "--check"])));
+    note(run_step("fmt of the examples of other drivers", drivers(&["fmt", "--check"])));
     note(tidy::run());
     clippy(&mut note);
     note(docs());
@@ -27,7 +29,7 @@ pub(crate) fn run() -> Outcome {
     ));
     note(deny());
     note(publish::run(false));
-    let report = test::run(&test::Request::default());
+    let report = test::run(&test::Request::everything());
     failures.extend(report.failure());
     // The tests have installed the servers. A new release of one is no fault of a change.
     if let Err(Failure::Usage(what) | Failure::Check(what)) = versions::run() {
@@ -57,6 +59,15 @@ fn clippy(note: &mut impl FnMut(Outcome)) {
             note(run_step(title.trim_end(), command));
         }
     }
+    let args = ["clippy", "--locked", "--all-targets", "--no-deps", "--", "-D", "warnings"];
+    note(run_step("clippy of the examples of other drivers", drivers(&args)));
+}
+
+/// A command in the workspace of the examples with other drivers.
+fn drivers(args: &[&str]) -> Command {
+    let mut command = cargo(args);
+    command.current_dir(root().join("examples/drivers")).env("CARGO_TARGET_DIR", target());
+    command
 }
 
 fn docs() -> Outcome {

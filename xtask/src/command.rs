@@ -20,6 +20,11 @@ pub(crate) fn root() -> &'static Path {
     &ROOT
 }
 
+/// The folder of what cargo builds.
+pub(crate) fn target() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// The cargo that runs this program, in the workspace's folder, with the compiler of protocol files
 /// that allora-etcd needs to be built.
 pub(crate) fn cargo(args: &[&str]) -> Command {

@@ -29,7 +29,8 @@ cargo xtask COMMAND
                  servers that stay, so that single tests can be run by hand
   versions       the servers that the tests run on; an error if README names others
   tidy           the house rules a machine can check
-  ci             formatting, tidy, clippy, docs, examples, licences, packages, tests
+  ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
+                 examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--rounds N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
                  --quick   fewer rounds and smaller loads: about five minutes after the build

@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, Outcome,
-    command::{self, Watched, cargo, has_subcommand},
+    command::{self, Watched, cargo, has_subcommand, target},
     services::{self, Running},
     stores,
     totals::{Totals, from_libtest, from_nextest},
@@ -20,10 +20,20 @@ const LONG: &str = "ALLORA_TEST_LONG";
 pub(crate) struct Request {
     only: Option<String>,
     long: bool,
+    /// Also the examples of other drivers, which are a workspace of their own.
+    drivers: bool,
     filters: Vec<String>,
 }
 
+/// The workspace of the examples with other drivers.
+const DRIVERS: &str = "examples/drivers/Cargo.toml";
+
 impl Request {
+    /// All that a change must pass.
+    pub(crate) fn everything() -> Self {
+        Self { drivers: true, ..Self::default() }
+    }
+
     /// Reads the words after `cargo xtask test`.
     ///
     /// # Errors
@@ -123,16 +133,32 @@ pub(crate) fn run(request: &Request) -> Report {
         });
         close(&mut report, "nextest", last, ended);
     } else {
-        libtest(&mut report, "test", &["--tests"], (request, &running));
+        libtest(
+            &mut report,
+            "test",
+            &["--workspace", "--all-features", "--tests"],
+            (request, &running),
+        );
     }
-    libtest(&mut report, "doctests", &["--doc"], (request, &running));
+    libtest(
+        &mut report,
+        "doctests",
+        &["--workspace", "--all-features", "--doc"],
+        (request, &running),
+    );
+    if request.drivers {
+        let which = ["--manifest-path", DRIVERS, "--locked"];
+        libtest(&mut report, "examples of other drivers", &which, (request, &running));
+    }
     report.refuse_nothing()
 }
 
 fn libtest(report: &mut Report, title: &str, which: &[&str], told: (&Request, &Running)) {
     let mut sum = Totals::default();
-    let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(which);
+    // One folder for all workspaces: what they have in common is built once.
+    command.env("CARGO_TARGET_DIR", target());
     let ended = watch(title, command, told, Watched::Stdout, |line| {
         sum.add(from_libtest(line).unwrap_or_default());
     });
@@ -173,7 +199,7 @@ mod tests {
         assert_eq!(parse(""), Ok(Request::default()));
         assert_eq!(
             parse("--only memory --long -- cron --exact"),
-            Ok(Request { only, long: true, filters })
+            Ok(Request { only, long: true, drivers: false, filters })
         );
     }
 

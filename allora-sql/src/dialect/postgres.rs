@@ -289,7 +289,8 @@ impl Flavour for PostgresFlavour {
     }
 }
 
-/// A table of rows that are bound as one array a column.
+/// A table of rows that are bound as one array a column. The types are in the text, for drivers that have
+/// the server infer them.
 fn unnested(
     table: &str,
     columns: &Columns,
@@ -302,7 +303,11 @@ fn unnested(
     }
     let first = args.len() + 1;
     args.extend(arrays);
-    let arrays: Vec<String> = (first..=args.len()).map(|i| format!("${i}")).collect();
+    let array = |(i, (_, of)): (usize, &(&str, Type))| match of {
+        Type::Id | Type::Int | Type::IntOrNull => format!("${i}::BIGINT[]"),
+        Type::Name | Type::Bytes | Type::BytesOrNull => format!("${i}::BYTEA[]"),
+    };
+    let arrays: Vec<String> = (first..).zip(columns).map(array).collect();
     format!("unnest({}) AS {table} ({})", arrays.join(", "), super::names(columns))
 }
 

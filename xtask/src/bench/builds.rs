@@ -61,8 +61,7 @@ fn refuse_without_program(title: &str, commit: &str) -> Outcome {
 
 /// The folder of the comparison, which stays between calls.
 fn folder() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    root().join(target).join("compare")
+    command::target().join("compare")
 }
 
 /// A checkout of a revision; dropped, it is removed.

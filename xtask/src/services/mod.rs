@@ -14,7 +14,7 @@ mod redis;
 
 use crate::{
     Failure, Outcome,
-    command::{root, step},
+    command::{root, step, target},
     stores,
 };
 use std::{
@@ -351,9 +351,7 @@ struct Up {
 
 impl Up {
     fn path(service: &Service) -> PathBuf {
-        let target =
-            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-        target.join(format!("service-{}", service.name))
+        target().join(format!("service-{}", service.name))
     }
 
     fn read(service: &Service) -> Option<Self> {
