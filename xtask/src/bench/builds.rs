@@ -6,7 +6,7 @@ use crate::{
 };
 use serde_json::Value;
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };

@@ -14,7 +14,7 @@ mod redis;
 
 use crate::{
     Failure, Outcome,
-    command::{root, step, target},
+    command::{step, target},
     stores,
 };
 use std::{
