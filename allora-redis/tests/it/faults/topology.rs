@@ -173,10 +173,15 @@ fn jobs_whose_key_has_moved_before_its_slot_are_readable_again_after_the_move() 
         create(&store, now, "a", NewSchedule::new("mail", "def", None)).await;
         let moving = Moving::begin(&nodes[0], &nodes[1], "{allora}");
         moving.one_key("{allora}:definitions");
-        let error = store.queries().unwrap().get("a").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        let text = error.to_string();
-        assert!(text.contains("moving") && text.contains(&nodes[0].url()), "{text}");
+        let mut texts = Vec::new();
+        let is_said = |text: &String| text.contains("moving") && text.contains(&nodes[0].url());
+        // The last attempt of a call has no reply if its time is over before.
+        while !texts.iter().any(is_said) {
+            let error = store.queries().unwrap().get("a").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            texts.push(error.to_string());
+            assert!(texts.len() < 10, "{texts:?}");
+        }
         moving.end();
         assert_eq!(store.queries().unwrap().get("a").await.unwrap().kind, "mail");
     });
