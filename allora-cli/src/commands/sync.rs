@@ -68,6 +68,9 @@ impl Sync {
                 true => "this is YAML, and JSON is read here; write an array of objects, as `allora sync --help` \
                          shows"
                     .into(),
+                false if text.trim_start().starts_with('{') => {
+                    "one JSON array of all schedules is read here; `allora import` reads a JSON object in each line".into()
+                }
                 false => error.to_string(),
             })
         })?;

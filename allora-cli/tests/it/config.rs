@@ -128,7 +128,7 @@ fn a_section_of_a_command_holds_its_options_and_the_command_line_comes_before_it
 }
 
 #[test]
-fn yaml_is_named_with_the_format_that_is_read() {
+fn another_format_is_named_with_the_one_that_is_read() {
     let site = Site::new("");
     site.write("allora.yml", "development:\n  url: sqlite:dev.db\n");
     let said = site.allora(&["list", "-c", "allora.yml"]).refused(1);
@@ -136,4 +136,10 @@ fn yaml_is_named_with_the_format_that_is_read() {
     site.write("jobs.yaml", "- name: a\n  kind: command\n");
     let said = site.allora(&["sync", "jobs.yaml", "--url", "sqlite:dev.db"]).refused(1);
     assert!(said.contains("jobs.yaml: this is YAML, and JSON is read here"), "{said}");
+    site.write("jobs.jsonl", "{\"name\": \"a\"}\n{\"name\": \"b\"}\n");
+    let said = site.allora(&["sync", "jobs.jsonl", "--url", "sqlite:dev.db"]).refused(1);
+    assert!(
+        said.contains("jobs.jsonl: one JSON array") && said.contains("`allora import`"),
+        "{said}"
+    );
 }
