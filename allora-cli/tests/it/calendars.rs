@@ -48,7 +48,7 @@ fn a_calendar_is_put_listed_shown_and_deleted() {
     assert_eq!(json(list.lines().next().unwrap())["name"], "holidays-de");
     let shown = allora(&site, &["calendar", "show", "holidays-de"]).fine();
     assert_eq!(shown, "2099-12-25\n2099-12-26\n2100-01-01\n");
-    // What is shown is read again.
+    // `put` reads the output of `show`.
     site.write("again", &shown);
     allora(&site, &["calendar", "put", "copy", "again"]).fine();
     assert_eq!(allora(&site, &["calendar", "show", "copy"]).fine(), shown);

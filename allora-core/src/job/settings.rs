@@ -183,7 +183,7 @@ pub(crate) fn unkeyed_lease(definition: &str) -> Option<Duration> {
         match part.split_once(' ').unwrap_or((part, "")) {
             ("at-least-once", period) => lease = Some(parse_period(period.trim()).ok()?),
             (name, _) if LATER.contains(&name) => {}
-            // What a named calendar excludes, a node looks up before it claims.
+            // A node reads a named calendar before it claims.
             _ if AnySchedule::is_rule(part) && !AnySchedule::is_named_calendar(part) => {}
             _ => return None,
         }

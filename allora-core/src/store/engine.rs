@@ -16,7 +16,7 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// The largest number of loads of one batch after conflicts with other nodes. Each conflict means
 /// progress of another node, so that no wait is needed.
@@ -40,11 +40,11 @@ impl<S: RecordStore> Backend for S {
 
     async fn prune(&self, time: TimeSource) -> Result {
         let now = RecordStore::now(self, time).await?;
-        RecordStore::prune(self, now).await?;
-        match self.history_store() {
-            Some(history) => history::prune(self, history, now).await,
-            None => Ok(()),
+        let pruned = RecordStore::prune(self, now).await;
+        if let Some(history) = self.history_store() {
+            history::prune(self, history, now).await?;
         }
+        pruned
     }
 
     fn queries(&self) -> Option<&dyn Queries> {
@@ -300,16 +300,11 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         if pending.is_empty() {
             return Ok(());
         }
-        let (mut replies, mut groups, mut drafts) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let mut after: VecDeque<Option<Notification>> = VecDeque::new();
-        let mut lapsed = VecDeque::new();
-        let mut new = VecDeque::new();
+        let (mut uncommitted, mut drafts) = (Vec::new(), Vec::new());
         for (answer, Pending { group, draft }) in pending {
-            lapsed.push_back(lapsed_in(&draft.history));
-            new.push_back(draft.history.iter().filter(|entry| history::is_new(entry)).count());
-            after.push_back(draft.notification.clone());
-            replies.push_back(answer);
-            groups.push_back(group);
+            let lapsed = lapsed_in(&draft.history);
+            let new = draft.history.iter().filter(|entry| history::is_new(entry)).count();
+            uncommitted.push((answer, group, draft.notification.clone(), lapsed, new));
             drafts.push(draft);
         }
         let count = drafts.len();
@@ -322,16 +317,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             );
             return Err(Error::new(ErrorKind::Other, wrong));
         }
-        for outcome in outcomes {
-            let (Some(answer), Some(mut group), Some(notification), Some(lapsed), Some(new)) = (
-                replies.pop_front(),
-                groups.pop_front(),
-                after.pop_front(),
-                lapsed.pop_front(),
-                new.pop_front(),
-            ) else {
-                break;
-            };
+        for (outcome, uncommitted) in outcomes.into_iter().zip(uncommitted) {
+            let (answer, mut group, notification, lapsed, new) = uncommitted;
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);

@@ -2,13 +2,14 @@
 //!
 //! A store reads and removes entries; which ones go is decided here, by the rule of [`HistoryLimits`].
 
-use super::{Load, RecordStore};
+use super::{Load, Loaded, RecordStore};
 use crate::{
     backend::{
         HistoryCursor, HistoryEntry, HistoryLimits, HistoryMark, HistoryQuery, JobView, LAST_KEPT,
         Outcome, Removal, TimeSource,
     },
     error::Result,
+    record::Record,
     time::{Time, saturating_add},
 };
 use async_trait::async_trait;
@@ -307,19 +308,22 @@ impl<S: RecordStore> Turn<'_, S> {
     }
 
     /// Removes what is beyond the limits of these jobs.
-    async fn prune_jobs(&self, names: &[&str]) -> Result {
+    async fn prune_jobs<'n>(&self, names: &[&'n str]) -> Result {
         let limits = self.pruning.limits;
         let per_job = limits.per_job.max(LAST_KEPT);
         let time = TimeSource::Fixed(self.now);
         let load = Load { fresh: true, ..Load::new("client", time, names) };
-        let records = self.store.load(load).await?.records;
+        let loaded = names.iter().zip(self.store.load(load).await?.records);
+        // The active runs of a record that cannot be read are unknown: another time.
+        let readable = |(name, loaded): (&&'n str, Result<Loaded<S::Version>>)| {
+            Some((*name, loaded.ok()?.record.ok()?))
+        };
+        let records: Vec<(&str, Option<Record>)> = loaded.filter_map(readable).collect();
         let places: Vec<(&str, u64)> =
-            names.iter().flat_map(|name| [(*name, LAST_KEPT), (*name, per_job)]).collect();
+            records.iter().flat_map(|(name, _)| [(*name, LAST_KEPT), (*name, per_job)]).collect();
         let places = self.history.history_places(&places).await?;
-        for ((name, loaded), places) in names.iter().zip(records).zip(places.chunks(2)) {
+        for ((name, record), places) in records.into_iter().zip(places.chunks(2)) {
             let &[last_kept, limit] = places else { continue };
-            // Its active runs are unknown: another time.
-            let Ok(record) = loaded?.record else { continue };
             let (is_live, active) = record.map_or((false, Vec::new()), |record| {
                 let runs = record.leases.iter().chain(&record.lost);
                 (record.is_live(), runs.map(|lease| lease.fence).collect())

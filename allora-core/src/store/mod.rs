@@ -120,7 +120,7 @@ pub trait RecordStore: fmt::Debug + Send + Sync + 'static {
     /// Default: removes nothing.
     ///
     /// # Errors
-    /// `Unavailable`: a later call removes what is left.
+    /// `Unavailable`: a later call removes what is left. The history is pruned nevertheless.
     async fn prune(&self, now: Time) -> Result {
         let _ = now;
         Ok(())

@@ -380,7 +380,7 @@ fn uses(state: &JobState, calendar: &str) -> Option<Definition> {
 fn earlier(definition: &Definition, seen: &JobState, now: Time) -> Result<Option<Replan>> {
     let begun = seen.cursor.filter(|next| seen.last_started >= Some(next.scheduled_at));
     let open = seen.cursor.filter(|_| begun.is_none()).map(|next| next.scheduled_at);
-    // What has come due stays.
+    // An occurrence that is due stays.
     if open.is_some_and(|at| at <= now) {
         return Ok(None);
     }

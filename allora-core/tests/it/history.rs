@@ -1,14 +1,17 @@
 //! When the history is pruned: by requests of their own, from processes that write it.
 
 use allora_core::{
-    Backend, Time,
+    Backend, Error, ErrorKind, Result, Time,
     backend::{
         Action, Batch, Claim, Completion, Cursor, HistoryLimits, HistoryQuery, Operation, Reply,
         TimeSource,
     },
+    record::Record,
+    store::{Commit, HistoryStore, Load, Outcome, RecordStore, Snapshot},
     time::from_millis,
 };
 use allora_memory::Memory;
+use async_trait::async_trait;
 use futures::executor::block_on;
 use std::time::Duration;
 
@@ -16,24 +19,30 @@ fn at(seconds: i64) -> Time {
     from_millis(1_893_456_000_000 + seconds * 1_000).unwrap()
 }
 
-fn apply(store: &Memory, seconds: i64, action: Action<'_>) -> Reply {
-    let operations = [Operation::new("job", action)];
+fn apply(store: &Memory, (name, seconds): (&str, i64), action: Action<'_>) -> Reply {
+    let operations = [Operation::new(name, action)];
     let batch = Batch::new("n", TimeSource::Fixed(at(seconds)), &operations);
     block_on(store.reschedule(batch)).unwrap().single().unwrap()
 }
 
 /// Runs the job once a second, so many times.
 fn run(store: &Memory, seconds: std::ops::Range<i64>) {
+    run_job(store, "job", seconds);
+}
+
+fn run_job(store: &Memory, name: &str, seconds: std::ops::Range<i64>) {
     let first = Some(at(seconds.start).into());
-    apply(store, seconds.start, Action::Register { definition: "d", version: 0, first });
+    let register = Action::Register { definition: "d", version: 0, first };
+    apply(store, (name, seconds.start), register);
     for second in seconds {
-        let state = apply(store, second, Action::Read).state().unwrap();
+        let apply = |action| apply(store, (name, second), action);
+        let state = apply(Action::Read).state().unwrap();
         let lease = Duration::from_secs(60);
         let claim = Claim::at_least_once(1, state.fence, state.head.unwrap(), lease);
-        let fence = apply(store, second, Action::Claim(claim)).claimed().unwrap().fence;
+        let fence = apply(Action::Claim(claim)).claimed().unwrap().fence;
         let then = Cursor::To(Some(at(second + 1).into()));
         let end = Action::Complete { fence, then, completion: Completion::Succeeded };
-        assert!(apply(store, second, end).is_accepted());
+        assert!(apply(end).is_accepted());
     }
 }
 
@@ -89,4 +98,67 @@ fn the_size_is_counted_and_has_the_total_of_the_connection() {
     let store = Memory::new().with_history(HistoryLimits::default());
     assert_eq!(block_on(store.history().unwrap().size()).unwrap().total, 100_000);
     assert!(Memory::new().with_history(0).history().is_none());
+}
+
+/// A store one of whose parts does not answer.
+#[derive(Debug)]
+struct OneLost {
+    store: Memory,
+    lost: &'static str,
+}
+
+#[async_trait]
+impl RecordStore for OneLost {
+    type Version = <Memory as RecordStore>::Version;
+
+    async fn load(&self, load: Load<'_>) -> Result<Snapshot<Self::Version>> {
+        let mut snapshot = self.store.load(load).await?;
+        for (name, record) in load.names.iter().zip(&mut snapshot.records) {
+            if *name == self.lost {
+                *record = Err(Error::new(ErrorKind::Unavailable, "its part does not answer"));
+            }
+        }
+        Ok(snapshot)
+    }
+
+    async fn commit(
+        &self,
+        commit: Commit<'_, Self::Version>,
+    ) -> Result<Vec<Result<Outcome<Self::Version>>>> {
+        self.store.commit(commit).await
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Result<Record, String>)>> {
+        self.store.scan(prefix, after, limit).await
+    }
+
+    fn history_store(&self) -> Option<&dyn HistoryStore> {
+        self.store.history_store()
+    }
+
+    async fn prune(&self, _: Time) -> Result {
+        Err(Error::new(ErrorKind::Unavailable, "a part does not answer"))
+    }
+}
+
+/// Neither do the tombstones, which are removed before.
+#[test]
+fn a_record_that_cannot_be_loaded_keeps_no_other_history() {
+    let store = Memory::new().with_history(HistoryLimits::default().per_job(20));
+    for name in ["a", "b", "c"] {
+        run_job(&store, name, 0..100);
+    }
+    let store = OneLost { store, lost: "b" };
+    let pruned = block_on(Backend::prune(&store, TimeSource::Fixed(at(100))));
+    assert_eq!(pruned.unwrap_err().kind(), ErrorKind::Unavailable);
+    let of = |name| {
+        let query = HistoryQuery::new(1_000).name(name);
+        block_on(store.history().unwrap().entries(query)).unwrap().len()
+    };
+    assert_eq!(["a", "b", "c"].map(of), [20, 100, 20]);
 }

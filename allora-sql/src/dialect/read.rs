@@ -232,8 +232,8 @@ impl Dialect {
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
-    /// Locks the rows of this kind that may be claimed without a plan, as many as are needed, and reads
-    /// what a claim of each needs: key, fence, occurrence, length of the lease, place in the index.
+    /// Locks rows of this kind that may be claimed without a plan, at most `limit`, and reads their keys,
+    /// fences, occurrences, lengths of the lease, and places in the index.
     pub(crate) fn claimable(&self, kind: &str, now_ms: i64, limit: usize) -> Statement {
         let mut args = Vec::new();
         let mut bind = |value: Value| {
