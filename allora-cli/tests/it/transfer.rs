@@ -75,7 +75,8 @@ fn a_bad_file_changes_nothing_and_says_where() {
             "set.json: \"acme/a\": the data of the kind `command`",
         ),
         (DECLARED.replace("acme/b", "b"), "does not begin with \"acme/\""),
-        ("{".into(), "at line 1 column"),
+        ("[{".into(), "at line 1 column"),
+        ("{".into(), "set.json: one JSON array of all schedules is read here"),
     ] {
         site.write("set.json", &text);
         let said = site.allora(&[&["sync", "set.json", "--complete", "acme/"], &FILE[..]].concat());
