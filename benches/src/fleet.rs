@@ -206,8 +206,10 @@ pub struct Done<T> {
     pub after: T,
 }
 
-/// The time between the start of the workers and the instant of the burst.
-const LEAD: Duration = Duration::from_millis(400);
+/// The time between the start of the workers and the instant of the burst, in which they see each other.
+const LEAD: Duration = Duration::from_millis(2_400);
+/// The time between two looks of a worker at the others.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The time before the instant at which the caller's function is called.
 const JUST_BEFORE: Duration = Duration::from_millis(30);
 
@@ -233,21 +235,19 @@ pub async fn work_off_with<B: Backend, T>(
                 last.get_or_init(Instant::now);
             }
         };
-        Scheduler::builder(store).concurrency(concurrency).kind(KIND, run).build().unwrap()
+        let builder = Scheduler::builder(store).concurrency(concurrency).heartbeat(HEARTBEAT);
+        builder.kind(KIND, run).build().unwrap()
     };
     let schedulers: Vec<_> = stores.into_iter().map(worker).collect();
     let until = |at: Time| tokio::time::sleep((at - wall()).to_std().unwrap_or_default());
     let handles: Vec<_> = schedulers.iter().map(Scheduler::handle).collect();
     // If adding took longer than expected, the start of the workers counts instead of the instant.
-    let mut begun = Instant::now();
+    let begun = Instant::now() + (due - wall()).to_std().unwrap_or_default();
     let running: Vec<_> =
         schedulers.into_iter().map(|scheduler| tokio::spawn(scheduler.run())).collect();
     until(due - JUST_BEFORE).await;
     let before = usage();
-    if due > wall() {
-        until(due).await;
-        begun = Instant::now() - (wall() - due).to_std().unwrap_or_default();
-    }
+    until(due).await;
     while runs.load(Ordering::Relaxed) < count && begun.elapsed() < 4 * LONGEST {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -19,6 +19,7 @@ use crate::{
     event::Event,
     job::{CheckedSchedule, Delivery, JobSpec},
     record::due_claim,
+    registry::Ranking,
     time::{Time, saturating_add, since},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -39,6 +40,17 @@ const MAX_KINDS: usize = 16;
 /// The longest wait for more capacity, when runs of the last query are ending.
 const GATHER: Duration = Duration::from_millis(2);
 
+/// The distance of the queries of two nodes for what is due at one instant. Queries at the same time
+/// would lock the rows in turn, each with more work than alone.
+const STEP: Duration = Duration::from_millis(10);
+
+/// The most nodes that query one after the other: an instant whose first nodes have died is late by as
+/// many steps.
+const MAX_RANK: u32 = 4;
+
+/// The most instants whose turns are compared: this node may be the first for a later one.
+const MAX_TURNS: usize = 8;
+
 /// A query that finds and claims, to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueRequest {
@@ -55,6 +67,8 @@ pub(crate) type ClaimsKind = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub(super) struct DueClaims {
     /// Says which kinds are claimed by queries; `None` if the store makes no such claims.
     claims: Option<ClaimsKind>,
+    /// The order of the nodes that run the same kinds.
+    ranking: Ranking,
     /// The due times of the schedules that the last search has found, and a query claims, with their
     /// numbers.
     found: BTreeMap<Time, usize>,
@@ -69,6 +83,8 @@ pub(super) struct DueClaims {
     has_more: bool,
     /// The store's time of the last query that claimed all that it could.
     exhausted_at: Option<Time>,
+    /// The last query claimed less than it could have, because other nodes claim, too.
+    was_shared: bool,
     /// The query that is on its way.
     asked: Option<Asked>,
     /// Queries whose replies were lost, also those to a repetition. They reserve no capacity: what they
@@ -92,10 +108,19 @@ impl DueClaims {
         due.map(|(_, count)| count).sum()
     }
 
-    /// The earliest due time.
-    fn first(&self) -> Option<Time> {
-        let times = [&self.found, &self.next];
-        times.into_iter().filter_map(|times| Some(*times.first_key_value()?.0)).min()
+    /// Applies another order of the nodes.
+    pub(super) fn set_ranking(&mut self, ranking: Ranking) {
+        self.ranking = ranking;
+    }
+
+    /// The first time at which it is this node's turn to claim what is due.
+    fn first_turn(&self) -> Option<Time> {
+        let turn = |due_at: Time| {
+            let rank = u32::try_from(self.ranking.rank_at(due_at)).unwrap_or(MAX_RANK);
+            saturating_add(due_at, STEP * rank.min(MAX_RANK))
+        };
+        let times = [&self.found, &self.next].into_iter();
+        times.flat_map(|times| times.keys().take(MAX_TURNS).map(|at| turn(*at))).min()
     }
 
     /// No query claims what is due by now and still there.
@@ -242,6 +267,7 @@ impl Planner {
         // Only for as many as are known: the capacity is reserved until the reply comes.
         let known = match claims.has_more {
             true => room.div_ceil(2),
+            false if claims.first_turn().is_none_or(|turn| turn > now) => 0,
             false => claims.known(now),
         };
         let limit = room.min(known).min(claims.window.size());
@@ -268,7 +294,7 @@ impl Planner {
             return (None, false);
         }
         let repeat_at = claims.lost.iter().map(|lost| lost.repeat_at).min();
-        let at = if claims.has_more { Some(NOW) } else { claims.first() };
+        let at = if claims.has_more { Some(NOW) } else { claims.first_turn() };
         let (at, waits) = match at {
             Some(at) if at <= now && room == 0 => (None, true),
             Some(at) if at <= now => {
@@ -280,9 +306,24 @@ impl Planner {
         (repeat_at.into_iter().chain(at).min(), waits)
     }
 
+    /// The time at which queries begin to claim most of so many `found` records, if the last search did
+    /// not return all that will be due: until then, one more search would find the same ones.
+    pub(crate) fn claims_found_at(&self, found: usize) -> Option<Time> {
+        let claims = &self.due_claims;
+        let left: usize = claims.found.values().sum();
+        let first = claims.found.keys().next().copied();
+        first.filter(|_| claims.is_crowded && 2 * left > found)
+    }
+
     /// `true` while a query has something to claim: a search would find the same schedules.
     pub(crate) fn knows_due(&self) -> bool {
         self.due_claims.known(self.now) > 0
+    }
+
+    /// `true` if other nodes have claimed a part of what the last query was for. A search at once would
+    /// find what their queries have locked and not yet claimed.
+    pub(crate) fn was_shared(&self) -> bool {
+        self.due_claims.was_shared
     }
 
     /// `true` while due schedules are claimed by queries: a search would find the same ones.
@@ -297,6 +338,7 @@ impl Planner {
             return;
         }
         let claims = &mut self.due_claims;
+        claims.was_shared = count < request.limit && !claims.ranking.is_alone();
         if count < request.limit {
             claims.is_crowded = false;
             claims.exhaust(now);

@@ -17,7 +17,7 @@ use super::{
     wake_up::MINUTE,
 };
 use crate::{
-    registry::Ranking,
+    registry::{Ranking, Rankings},
     time::{Time, saturating_add},
 };
 use std::time::Duration;
@@ -49,8 +49,10 @@ impl Turns {
 }
 
 impl Planner {
-    /// Applies another ranking.
-    pub(crate) fn set_ranking(&mut self, ranking: Ranking) {
+    /// Applies other rankings.
+    pub(crate) fn set_rankings(&mut self, rankings: Rankings) {
+        let Rankings { jobs: ranking, kinds } = rankings;
+        self.due_claims.set_ranking(kinds);
         if self.turns.ranking != ranking {
             self.turns = Turns { ranking, trusted_from: None, have_changed: true };
         }

@@ -1,17 +1,42 @@
-//! The order of the nodes for each job in code, by rendezvous hashing.
+//! The order of the nodes for each job in code, and for the stored schedules of each instant, by
+//! rendezvous hashing.
 //!
 //! Each node computes the same order from the registry. The first node of a job claims its
-//! occurrences, and the others check later. Nothing but speed depends on it: two nodes with different
+//! occurrences, and the others check later. The first node of an instant claims the stored schedules
+//! that are due then, and the others follow one after the other, so that their queries do not work
+//! through the same rows at the same time. Nothing but speed depends on it: two nodes with different
 //! views both claim, and the fence decides.
 //!
 //! Each pair of a node and a job has a weight, and the nodes of a job are ordered by it (D. Thaler and
 //! C. Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node that joins or leaves
 //! moves only its own share of the jobs.
 
-use super::Fleet;
+use super::{Fleet, NodeInfo};
+use crate::time::Time;
 use allora_schedule::stable_hash;
 
-/// This node among the nodes that have the same jobs in code.
+/// The orders of the nodes that can take this node's work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rankings {
+    /// Among the nodes that have the same jobs in code.
+    pub(crate) jobs: Ranking,
+    /// Among the nodes that run the same kinds of stored schedules.
+    pub(crate) kinds: Ranking,
+}
+
+impl Rankings {
+    /// The orders among the live nodes, for the node with this information about itself.
+    pub(crate) fn of(fleet: &Fleet, own: &NodeInfo) -> Self {
+        // A node with other jobs or kinds may lack one, and would only delay it.
+        let has_jobs = |node: &&NodeInfo| (node.jobs, node.jobs_hash) == (own.jobs, own.jobs_hash);
+        let has_kinds = |node: &&NodeInfo| (&node.kinds, &node.labels) == (&own.kinds, &own.labels);
+        let jobs = fleet.live().filter(has_jobs).map(|node| &*node.node);
+        let kinds = fleet.live().filter(has_kinds).map(|node| &*node.node);
+        Self { jobs: Ranking::new(&own.node, jobs), kinds: Ranking::new(&own.node, kinds) }
+    }
+}
+
+/// This node among others that have the same work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranking {
     own: u64,
@@ -28,22 +53,26 @@ impl Ranking {
         Self { own: hash(own), others }
     }
 
-    /// The order among the live nodes that have this number of jobs in code and this hash of their
-    /// names. A node with another hash may lack a job, and would only delay it.
-    pub(crate) fn of(fleet: &Fleet, own: &str, jobs: (usize, u64)) -> Self {
-        let peers = fleet.live().filter(|node| (node.jobs, node.jobs_hash) == jobs);
-        Self::new(own, peers.map(|node| node.node.as_str()))
+    /// `true` if this node knows no other.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others.is_empty()
     }
 
     /// The number of nodes that come before this one for a job: 0 if it is the first or knows no
     /// other.
     pub(crate) fn rank(&self, name: &str) -> usize {
-        if self.others.is_empty() {
-            return 0;
-        }
-        let name = hash(name);
-        let own = (weight(self.own, name), self.own);
-        self.others.iter().filter(|other| (weight(**other, name), **other) > own).count()
+        if self.is_alone() { 0 } else { self.rank_of(hash(name)) }
+    }
+
+    /// The same for what is due at an instant.
+    pub(crate) fn rank_at(&self, due_at: Time) -> usize {
+        let instant = || stable_hash(&[&due_at.timestamp_millis().to_be_bytes()]);
+        if self.is_alone() { 0 } else { self.rank_of(instant()) }
+    }
+
+    fn rank_of(&self, work: u64) -> usize {
+        let own = (weight(self.own, work), self.own);
+        self.others.iter().filter(|other| (weight(**other, work), **other) > own).count()
     }
 }
 
@@ -51,10 +80,10 @@ fn hash(text: &str) -> u64 {
     stable_hash(&[text.as_bytes()])
 }
 
-/// The weight of a node for a job: the finaliser of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast
-/// splittable pseudorandom number generators", 2014) over both hashes.
-fn weight(node: u64, name: u64) -> u64 {
-    let mixed = node ^ name.rotate_left(32);
+/// The weight of a node for a job or an instant: the finaliser of SplitMix64 (G. Steele, D. Lea and
+/// C. Flood, "Fast splittable pseudorandom number generators", 2014) over both hashes.
+fn weight(node: u64, work: u64) -> u64 {
+    let mixed = node ^ work.rotate_left(32);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

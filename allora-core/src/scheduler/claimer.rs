@@ -42,6 +42,9 @@ use std::{
 /// The shortest time between two searches while queries claim what is due.
 const SEARCH_AGAIN: Duration = Duration::from_millis(250);
 
+/// The shortest time from a query that other nodes have left little to a search.
+const SEARCH_AFTER_OTHERS: Duration = Duration::from_millis(50);
+
 /// The part of the store's time limit after which a request does not keep others waiting.
 const PATIENCE: u32 = 8;
 
@@ -93,8 +96,10 @@ pub(crate) struct Claimer {
     subscription: Subscription,
     search: Search,
     due_claims: DueClaims,
-    /// The time of the last search that began.
+    /// The time of the last search that began, or at which queries began to claim what it has found.
     searched_at: Instant,
+    /// The earliest time of the next search, except by polling.
+    search_after: Instant,
     pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
@@ -120,6 +125,7 @@ impl Claimer {
             search,
             due_claims: DueClaims::default(),
             searched_at: now,
+            search_after: now,
             pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
@@ -178,8 +184,12 @@ impl Claimer {
         }
         self.take_replies()?;
         self.pruning.renew(&self.node);
+        let was_claiming = self.driver.planner.is_claiming_due();
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
+            if !was_claiming {
+                self.searched_at = self.node.runtime.now();
+            }
             let kinds = self.search.stored_kinds(&self.node);
             let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
             self.due_claims.begin(&self.node, query, kinds);
@@ -304,12 +314,17 @@ impl Claimer {
         (turn, scope, now)
     }
 
-    /// `false` if queries claim what a search has found, until the next poll; and if they claim what is
-    /// due, and a search was made just before.
+    /// `false` if queries claim what a search has found, until the next poll; and before this time.
     fn may_search(&self, mono: Instant) -> bool {
-        let planner = &self.driver.planner;
-        let is_soon = mono < later(self.searched_at, SEARCH_AGAIN);
-        !(planner.knows_due() || planner.is_claiming_due() && is_soon)
+        !self.driver.planner.knows_due() && self.search_from() <= mono
+    }
+
+    /// The earliest time of the next search, except by polling: while queries claim what is due, not soon
+    /// after another search.
+    fn search_from(&self) -> Instant {
+        let is_claiming = self.driver.planner.is_claiming_due();
+        let again = is_claiming.then(|| later(self.searched_at, SEARCH_AGAIN));
+        again.map_or(self.search_after, |again| again.max(self.search_after))
     }
 
     /// Sleeps until the next tick: something is due, a notification or a reply comes, or capacity is
@@ -360,10 +375,7 @@ impl Claimer {
         let find_in = (!turn.full).then(|| self.search.due_in(now, mono)).flatten();
         let find_at = find_in.map(|span| later(mono, span));
         let find_at = find_at.filter(|_| !self.driver.planner.knows_due());
-        let find_at = find_at.map(|at| match self.may_search(at) {
-            true => at,
-            false => later(self.searched_at, SEARCH_AGAIN),
-        });
+        let find_at = find_at.map(|at| at.max(self.search_from()));
         let times = find_at.into_iter().chain(self.search.kinds_at());
         Some(times.fold(self.poll_at, Instant::min))
     }
@@ -560,8 +572,10 @@ impl Claimer {
         let records = due.found.len();
         let of_code = due.found.iter().filter(|state| state.kind.is_empty()).count();
         let is_full = records >= limit;
-        let found =
-            Found { now: due.now, next_due: due.next_due, records, of_code, is_full, is_new };
+        let (now, next_due) = (due.now, due.next_due);
+        let claimed_at = self.driver.planner.claims_found_at(records);
+        let claimed_at = claimed_at.filter(|_| has_stored && next_due.is_some());
+        let found = Found { now, next_due, records, of_code, is_full, is_new, claimed_at };
         self.search.answered(&node, found, self.driver.planner.is_losing());
     }
 
@@ -583,11 +597,14 @@ impl Claimer {
                 let mut events = Vec::new();
                 let starts =
                     self.driver.planner.on_claimed_due(due, whole_millis(now), &mut events);
+                if self.driver.planner.was_shared() {
+                    self.search_after = later(node.runtime.now(), SEARCH_AFTER_OTHERS);
+                }
                 node.emit(events);
                 node.start(starts, sent, now);
             }
             Err(error) => {
-                let now = node.now(&node.shared());
+                let now = whole_millis(node.now(&node.shared()));
                 match error.kind() {
                     ErrorKind::Unavailable => self.driver.planner.on_lost_claimed_due(now),
                     _ => self.driver.planner.on_rejected_claimed_due(now),

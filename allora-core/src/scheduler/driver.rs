@@ -75,7 +75,7 @@ impl Driver {
                 let now = self.node.now(&self.node.shared());
                 self.planner.on_failed_update(slot, run.name(), now);
             }
-            Input::Ranking(ranking) => self.planner.set_ranking(ranking),
+            Input::Rankings(rankings) => self.planner.set_rankings(rankings),
             Input::Calendars => self.planner.on_calendars(),
             Input::ClockSetBack if self.placement == Placement::OneNode => {
                 self.planner.on_clock_set_back();

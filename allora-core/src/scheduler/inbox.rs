@@ -6,7 +6,7 @@ use crate::{
     backend::{Cursor, Reply},
     job::{JobSpec, Placement},
     planner::{RunUpdate, SlotId},
-    registry::Ranking,
+    registry::Rankings,
     run::Run,
 };
 use std::{
@@ -31,7 +31,7 @@ pub(crate) enum Input {
     /// The clock that the planner used was far ahead: begin again.
     ClockSetBack,
     /// The order of the nodes has changed.
-    Ranking(Ranking),
+    Rankings(Rankings),
     /// A named calendar has changed.
     Calendars,
 }
@@ -43,7 +43,7 @@ impl Input {
             Input::Add(name, _) | Input::Remove(name) | Input::Changed(name) => Some(name.clone()),
             Input::Update(update) => Some(update.run.shared_name()),
             Input::Failed(_, run) => Some(run.shared_name()),
-            Input::KeyFree(_) | Input::ClockSetBack | Input::Ranking(_) | Input::Calendars => None,
+            Input::KeyFree(_) | Input::ClockSetBack | Input::Rankings(_) | Input::Calendars => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
-    registry::{Fleet, NodeInfo, Ranking, encode, read_nodes, record_of},
+    registry::{Fleet, NodeInfo, Rankings, encode, read_nodes, record_of},
     time::{Time, whole_millis},
 };
 use futures::future::{Either, select};
@@ -53,8 +53,8 @@ pub(super) struct Registry {
     beats: u32,
     /// The nodes are ranked again at the next heartbeat: others may have started with this one.
     is_starting: bool,
-    /// The order of the nodes for each job, and the time of the look that showed it.
-    ranking: Ranking,
+    /// The orders of the nodes, and the time of the look that showed them.
+    rankings: Rankings,
     ranked_at: Instant,
     /// The live nodes of the last look, and the dead ones that were reported.
     live: BTreeSet<String>,
@@ -77,7 +77,7 @@ impl Registry {
             has_failed: false,
             beats: LOOK,
             is_starting: false,
-            ranking: Ranking::default(),
+            rankings: Rankings::default(),
             ranked_at: now,
             live: BTreeSet::new(),
             dead: BTreeSet::new(),
@@ -125,7 +125,7 @@ impl Registry {
         self.has_failed = result.is_err();
         let oldest = self.node.config.heartbeat * (LOOK * RANKED);
         if result.is_err() && self.node.runtime.now() >= later(self.ranked_at, oldest) {
-            self.rank(Ranking::default());
+            self.rank(Rankings::default());
         }
         match result {
             Ok(()) => self.node.store_answered(Part::Registry),
@@ -162,20 +162,20 @@ impl Registry {
         Ok(())
     }
 
-    /// Ranks the nodes that have the same jobs in code as this one.
+    /// Ranks the nodes that have the same work as this one.
     fn rank_by(&mut self, fleet: &Fleet) {
-        let jobs = self.node.shared().shared_jobs();
+        let info = self.info();
         self.ranked_at = self.node.runtime.now();
-        self.rank(Ranking::of(fleet, &self.node.id, jobs));
+        self.rank(Rankings::of(fleet, &info));
     }
 
-    fn rank(&mut self, ranking: Ranking) {
-        if self.ranking == ranking {
+    fn rank(&mut self, rankings: Rankings) {
+        if self.rankings == rankings {
             return;
         }
-        self.ranking = ranking.clone();
+        self.rankings = rankings.clone();
         // It has no destructor of the user.
-        let _ = self.node.shared().inboxes[Placement::OneNode].push(Input::Ranking(ranking));
+        let _ = self.node.shared().inboxes[Placement::OneNode].push(Input::Rankings(rankings));
         self.node.claimers[Placement::OneNode].notify();
     }
 

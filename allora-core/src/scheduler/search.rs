@@ -134,6 +134,9 @@ pub(super) struct Found {
     pub(super) is_full: bool,
     /// At least one of them is new to this node, which can run it.
     pub(super) is_new: bool,
+    /// The time at which queries begin to claim most of them. Until then, one more search would find the
+    /// same ones.
+    pub(super) claimed_at: Option<Time>,
 }
 
 /// The store's kinds that match this node's patterns.
@@ -310,13 +313,16 @@ impl Search {
     pub(super) fn answered(&mut self, node: &Node, found: Found, is_losing: bool) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.limit = (self.limit * 2).min(FOUND);
-        let Found { now, next_due, records, of_code, is_full, is_new } = found;
+        let Found { now, next_due, records, of_code, is_full, is_new, claimed_at } = found;
         if is_new {
             self.fruitless = Fruitless::default();
         } else if records > 0 {
             self.fruitless.again(now, node.config.poll_interval);
         }
         let part = std::mem::replace(&mut self.part, Part::All);
+        if let Some(claimed_at) = claimed_at {
+            return self.by(saturating_add(claimed_at, AHEAD));
+        }
         let left_out = part == Part::All && self.skip > 0;
         let next = match part {
             Part::Stored if is_full && is_new => Some(Part::Stored),

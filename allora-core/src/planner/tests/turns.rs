@@ -1,12 +1,12 @@
 //! The turn of a node among those that have the same job.
 
 use super::*;
-use crate::registry::Ranking;
+use crate::registry::{Ranking, Rankings};
 
 /// Every minute, on the node of this rank among ten, which has just seen the others.
 fn ranked(rank: usize) -> OneJob {
     let mut job = OneJob::new(minutely()).at(0.0);
-    job.planner.set_ranking(ranking(rank, 10));
+    job.planner.set_rankings(ranking(rank, 10));
     job.asked = 0;
     job
 }
@@ -24,10 +24,11 @@ fn trusting(rank: usize) -> OneJob {
     job
 }
 
-fn ranking(rank: usize, nodes: usize) -> Ranking {
+fn ranking(rank: usize, nodes: usize) -> Rankings {
     let nodes: Vec<String> = (0..nodes).map(|n| format!("node-{n}")).collect();
     let mut rankings = nodes.iter().map(|own| Ranking::new(own, nodes.iter().map(String::as_str)));
-    rankings.find(|ranking| ranking.rank("job") == rank).unwrap()
+    let jobs = rankings.find(|ranking| ranking.rank("job") == rank).unwrap();
+    Rankings { jobs, ..Rankings::default() }
 }
 
 /// Another node runs what is due.
@@ -67,7 +68,7 @@ fn a_later_node_reads_what_another_has_run_and_claims_nothing() {
 #[test]
 fn a_node_that_becomes_the_first_claims_at_once_what_is_due() {
     let mut job = ranked(5).at(60.0);
-    job.planner.set_ranking(ranking(0, 1));
+    job.planner.set_rankings(ranking(0, 1));
     job.at(61.0).expect(&[60.], &[], 120.);
 }
 
@@ -95,7 +96,7 @@ fn a_node_that_had_no_capacity_or_sees_other_nodes_then_waits_no_longer_than_the
     assert!(full.tick(at(260.0), 0).is_empty());
     full.at(260.0).at(300.0).at(305.0).expect(&[240., 300.], &[], 360.);
     let mut changed = trusting(4).at(240.0);
-    changed.planner.set_ranking(ranking(4, 9));
+    changed.planner.set_rankings(ranking(4, 9));
     changed.at(245.0).expect(&[240.], &[], 300.);
 }
 
@@ -103,7 +104,7 @@ fn a_node_that_had_no_capacity_or_sees_other_nodes_then_waits_no_longer_than_the
 fn a_turn_misses_no_occurrence_that_may_be_late_only_a_little() {
     let narrow = || minutely().window(Duration::from_millis(10));
     let mut job = OneJob::new(narrow()).at(0.0);
-    job.planner.set_ranking(ranking(7, 10));
+    job.planner.set_rankings(ranking(7, 10));
     job.at(60.0).at(60.005).expect(&[60.], &[], 120.);
 }
 
@@ -112,7 +113,7 @@ fn a_node_waits_behind_an_expired_lease_of_a_job_for_which_it_is_not_the_first()
     let leased = || minutely().at_least_once(secs(62));
     let mut first = OneJob::new(leased()).held().at(0.0).at(60.0);
     let mut job = OneJob::found(leased(), first.record.take());
-    job.planner.set_ranking(ranking(3, 10));
+    job.planner.set_rankings(ranking(3, 10));
     // Its turn for the next occurrence, which is due at 120, is after the end of the lease at 122.
     // When it reads the record at 125, the turn counts from 122.
     let job = job.at(61.0).at(121.0).at(125.0);

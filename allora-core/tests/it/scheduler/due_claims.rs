@@ -1,11 +1,17 @@
 //! Stored schedules whose store finds and claims in one step.
 
 use crate::support::{Lab, Member, ms};
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use allora_core::time::since;
+use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// A thousand schedules that are due after a thousand seconds, and a node that runs them.
 fn thousand(lab: &Lab, set: impl FnOnce(&Member)) {
-    for i in 0..1_000 {
+    thousands(lab, 1, set);
+}
+
+/// The same with so many thousand schedules.
+fn thousands(lab: &Lab, count: usize, set: impl FnOnce(&Member)) {
+    for i in 0..1_000 * count {
         lab.store(&format!("job-{i}"), "mail", "@every 1000s; at-least-once 30s");
     }
     let member = lab.start(|seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
@@ -67,4 +73,61 @@ fn queries_that_are_lost_for_a_while_are_asked_again_afterwards() {
     assert_eq!(again, 1_000);
     // Polls, one query or a few, and the completions.
     assert!(faults.calls() - before < 400, "{} calls", faults.calls() - before);
+}
+
+#[test]
+fn schedules_that_will_be_claimed_by_queries_are_searched_once() {
+    let lab = Lab::new(5);
+    let mut all = None;
+    thousands(&lab, 4, |member| all = Some(member.faults.clone()));
+    let faults = all.unwrap();
+    lab.until(998.5);
+    let before = faults.calls();
+    lab.until(999.9);
+    // A poll, a search a second before they are due, and the registry.
+    assert!(faults.calls() - before <= 4, "{} calls", faults.calls() - before);
+    lab.until(1_010.0);
+    let ran = (0..4_000).filter(|i| lab.log.of(&format!("job-{i}")).len() == 1).count();
+    assert_eq!(ran, 4_000);
+}
+
+/// Ten schedules every ten seconds, on three nodes that have seen each other.
+fn three_nodes(lab: &Lab) -> Vec<Member> {
+    let member = |_| lab.start(|seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
+    let members = (0..3).map(member).collect();
+    lab.until(60.0);
+    for i in 0..10 {
+        lab.store(&format!("job-{i}"), "mail", "@every 10s; at-least-once 30s");
+    }
+    members
+}
+
+#[test]
+fn each_instant_has_one_node_that_claims_first() {
+    let lab = Lab::new(6);
+    let _members = three_nodes(&lab);
+    lab.until(1_065.0);
+    let entries = lab.log.entries();
+    assert_eq!(entries.len(), 1_000);
+    let instants: BTreeSet<_> = entries.iter().map(|run| (run.at, run.node.clone())).collect();
+    assert_eq!(instants.len(), 100, "one node for each instant");
+    let late = entries.iter().map(|run| since(run.began, run.at)).max().unwrap();
+    assert!(late < ms(10), "the first node is not late: {late:?}");
+    for node in entries.iter().map(|run| &run.node).collect::<BTreeSet<_>>() {
+        let share = instants.iter().filter(|(_, of)| of == node).count();
+        assert!((20..=50).contains(&share), "{share} of 100");
+    }
+}
+
+#[test]
+fn the_instants_of_a_dead_node_are_late_by_milliseconds() {
+    let lab = Lab::new(7);
+    let members = three_nodes(&lab);
+    lab.until(105.0);
+    members[0].node.crash();
+    // It stays in the order until its record shows by its age that it is dead.
+    lab.until(145.0);
+    let late = lab.log.entries().into_iter().map(|run| since(run.began, run.at)).max().unwrap();
+    assert!(ms(10) <= late && late <= ms(50), "{late:?}");
+    assert_eq!(lab.log.entries().len(), 80);
 }
