@@ -14,10 +14,14 @@ use super::{
 /// The numbers of jobs at one instant that `late` measures.
 const LATE_SIZES: [u64; 4] = [10, 100, 1_000, 5_000];
 
+/// The rate of started runs.
+pub(super) const STARTED: &str = "started_per_s";
+
 /// All parts, by name.
 pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, String)> {
     let parts = [
         ("workers", workers(facts, figures), Some(("nodes", "Throughput against nodes"))),
+        ("peers", peers(facts, figures), None),
         ("processor", processor(facts, figures), None),
         ("batches", batches(figures), Some(("batches", "Throughput against the batch size"))),
         (
@@ -79,10 +83,6 @@ fn workers(facts: &Facts, figures: &Figures) -> String {
         "raw, 4",
         "of raw, 1 node",
         "of raw, 4",
-        "apalis, 1",
-        "apalis, 4",
-        "allora : apalis, 1",
-        "4",
     ];
     let row = |store: &str, count: u64| {
         let ours = |nodes| worker_key(store, nodes, count);
@@ -93,14 +93,39 @@ fn workers(facts: &Facts, figures: &Figures) -> String {
         row.extend(ONE_AND_FOUR.map(|nodes| median(&raw(nodes))));
         let part = |nodes| figures.ratio((&ours(nodes), &raw(nodes)), "per_s");
         row.extend(ONE_AND_FOUR.map(|nodes| or_dash(part(nodes), percent)));
-        let peer = |nodes| peer_key(store, nodes, count);
-        row.extend(ONE_AND_FOUR.map(|nodes| median(&peer(nodes))));
-        let ratio = |nodes| figures.ratio((&ours(nodes), &peer(nodes)), "per_s");
-        row.extend(ONE_AND_FOUR.map(|nodes| or_dash(ratio(nodes), multiple)));
         row
     };
     let stores = MAIN.into_iter().chain(OTHERS);
     let rows = stores.flat_map(|store| loads(facts, store).into_iter().map(move |n| row(store, n)));
+    table(&header, rows)
+}
+
+/// Started and acknowledged work beside that of `apalis`.
+fn peers(facts: &Facts, figures: &Figures) -> String {
+    let header = [
+        "store",
+        "due at once",
+        "nodes",
+        "started: allora",
+        "apalis",
+        "ratio",
+        "acknowledged: allora",
+        "apalis",
+        "ratio",
+    ];
+    let row = |store: &str, count: u64, nodes: u64| {
+        let (ours, peer) = (worker_key(store, nodes, count), peer_key(store, nodes, count));
+        let mut row = vec![name(store).to_owned(), number(count as f64), nodes.to_string()];
+        for figure in [STARTED, "per_s"] {
+            row.extend([&ours, &peer].map(|key| or_dash(figures.median(key, figure), rate)));
+            row.push(or_dash(figures.ratio((&ours, &peer), figure), multiple));
+        }
+        row
+    };
+    let rows = MAIN.into_iter().flat_map(|store| {
+        let of = move |count| ONE_AND_FOUR.map(|nodes| row(store, count, nodes));
+        loads(facts, store).into_iter().flat_map(of)
+    });
     table(&header, rows)
 }
 
