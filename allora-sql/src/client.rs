@@ -3,6 +3,7 @@
 use crate::{
     dialect::{Dialect, single_statement::SingleStatement},
     driver::{Conn, Driver, Row, Statement, Value},
+    due_claims::Frontier,
     encoding::{CELLS, StoredRow, stored},
     url::Url,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Client {
     pub(crate) ids: Ids,
     /// The most leased rows that a due query expects before the rows that it finds.
     pub(crate) leased: AtomicI64,
+    /// The place in the due index behind which the next query that claims begins.
+    pub(crate) frontier: Frontier,
 }
 
 /// The keys of jobs by name, for statements that are about rows.

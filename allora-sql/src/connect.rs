@@ -5,6 +5,7 @@ use crate::{
     client::{Client, Ids},
     dialect::{Dialect, Flavour},
     driver::{self, Connections, Driver},
+    due_claims::Frontier,
     error::refused,
     migrate::Migrate,
     url::System,
@@ -231,6 +232,7 @@ impl Builder {
             history: HistoryPruning::new(self.history, ENTRIES),
             ids: Ids::default(),
             leased: AtomicI64::new(0),
+            frontier: Frontier::default(),
         };
         client.open(self.migrate).await?;
         Ok(Sql { client: Arc::new(client), durability_warning })

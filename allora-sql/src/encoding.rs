@@ -299,6 +299,24 @@ pub(crate) struct StoredRow {
     pub(crate) record: Result<Record, String>,
 }
 
+/// A place in the due index of a kind, which has the key after the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexPlace {
+    /// In milliseconds.
+    pub(crate) index_at: i64,
+    pub(crate) id: i64,
+}
+
+impl IndexPlace {
+    /// The place before all others.
+    pub(crate) const FIRST: Self = Self { index_at: i64::MIN, id: i64::MIN };
+
+    /// The place of a row; `None` if it is not in the index.
+    pub(crate) fn of(row: &StoredRow) -> Option<Self> {
+        Some(Self { index_at: row.index_at?, id: row.id })
+    }
+}
+
 impl StoredRow {
     /// The number of bytes of its data.
     pub(crate) fn data_len(&self) -> usize {

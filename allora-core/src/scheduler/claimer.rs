@@ -42,6 +42,10 @@ use std::{
 /// The shortest time between two searches while queries claim what is due.
 const SEARCH_AGAIN: Duration = Duration::from_millis(250);
 
+/// The part of the time that searches may take while queries claim what is due: one such part. A search
+/// of a backlog reads what others are working on, and takes long on a busy store.
+const SEARCH_PART: u32 = 16;
+
 /// The shortest time from a query that other nodes have left little to a search.
 const SEARCH_AFTER_OTHERS: Duration = Duration::from_millis(50);
 
@@ -100,6 +104,9 @@ pub(crate) struct Claimer {
     searched_at: Instant,
     /// The earliest time of the next search, except by polling.
     search_after: Instant,
+    /// The time at which the last search began, and the time that it took.
+    search_began: Instant,
+    search_took: Duration,
     pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
@@ -126,6 +133,8 @@ impl Claimer {
             due_claims: DueClaims::default(),
             searched_at: now,
             search_after: now,
+            search_began: now,
+            search_took: Duration::ZERO,
             pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
@@ -323,7 +332,8 @@ impl Claimer {
     /// after another search.
     fn search_from(&self) -> Instant {
         let is_claiming = self.driver.planner.is_claiming_due();
-        let again = is_claiming.then(|| later(self.searched_at, SEARCH_AGAIN));
+        let part = (self.search_took * SEARCH_PART).min(self.node.config.poll_interval);
+        let again = is_claiming.then(|| later(self.searched_at, SEARCH_AGAIN.max(part)));
         again.map_or(self.search_after, |again| again.max(self.search_after))
     }
 
@@ -527,7 +537,8 @@ impl Claimer {
         self.driver.take_inputs();
         let planner = &mut self.driver.planner;
         let (known, number) = (planner.known_stored(), planner.begin_search());
-        self.searched_at = self.node.runtime.now();
+        self.search_began = self.node.runtime.now();
+        self.searched_at = self.search_began;
         self.search.begin(&self.node, self.poll_at, known, number);
     }
 
@@ -535,6 +546,7 @@ impl Claimer {
     fn on_found(&mut self, reply: Reply) {
         let node = self.node.clone();
         let Reply { kinds, due, limit, number, is_whole, has_stored, wall } = reply;
+        self.search_took = node.runtime.now().saturating_duration_since(self.search_began);
         match kinds {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {

@@ -21,7 +21,10 @@ pub(crate) use read::{DueRange, KINDS};
 pub(crate) use tables::{Index, SCHEMA, Step};
 pub(crate) use write::{NewData, Write};
 
-use crate::driver::{Statement, Type, Value};
+use crate::{
+    driver::{Statement, Type, Value},
+    encoding::IndexPlace,
+};
 use allora_core::backend::ClaimDue;
 use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
@@ -125,13 +128,14 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
-    /// One statement that finds and claims what is due, and returns the records after that; `None`
-    /// where it takes a transaction.
+    /// One statement that finds and claims what is due behind a place in the due index, and returns the
+    /// records after that; `None` where it takes a transaction.
     fn claim_due(
         &self,
         _: &Dialect,
         _: &RequestContext<'_>,
         _: &ClaimDue<'_>,
+        _: Option<IndexPlace>,
     ) -> Option<Statement> {
         None
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     driver::{Statement, Type, Value},
-    encoding::{DATA, HISTORY, JOB, RARE, STATE},
+    encoding::{DATA, HISTORY, IndexPlace, JOB, RARE, STATE},
 };
 use allora_core::backend::ClaimDue;
 use std::fmt::Write as _;
@@ -234,9 +234,11 @@ impl Flavour for PostgresFlavour {
         dialect: &Dialect,
         context: &RequestContext<'_>,
         query: &ClaimDue<'_>,
+        behind: Option<IndexPlace>,
     ) -> Option<Statement> {
         let mut args = Vec::new();
         let context = dialect.request_context(context, &mut args);
+        let IndexPlace { index_at, id } = behind.unwrap_or(IndexPlace::FIRST);
         let mut bind = |value: Value| {
             args.push(value);
             format!("${}", args.len())
@@ -247,12 +249,13 @@ impl Flavour for PostgresFlavour {
         let claim_id = bind(Value::bytes(query.claim_id.to_be_bytes()));
         let not_after = query.not_after.map(|until| until.timestamp_micros());
         let not_after = bind(Value::Int(not_after));
+        let [index_at, id] = [index_at, id].map(|number| bind(Value::int(number)));
         let states = format!("{}_state", dialect.prefix);
         let common = format!(
             "c AS MATERIALIZED ({context}), \
              picked AS MATERIALIZED (SELECT d.place FROM c, unnest({kinds}) AS k (kind), LATERAL (\
                SELECT s.ctid AS place, s.index_at FROM {states} s WHERE s.index_at IS NOT NULL \
-                 AND (s.kind, s.index_at) >= (k.kind, '{first}'::BIGINT) \
+                 AND (s.kind, s.index_at, s.id) > (k.kind, {index_at}::BIGINT, {id}::BIGINT) \
                  AND (s.kind, s.index_at) <= (k.kind, {NOW} / 1000) \
                  AND CASE WHEN {condition} THEN 0 ELSE 1 END <> 1 \
                ORDER BY s.kind, s.index_at, s.id LIMIT {limit} \
@@ -262,7 +265,6 @@ impl Flavour for PostgresFlavour {
                  AND ({not_after}::BIGINT IS NULL \
                    OR COALESCE(c.request_now, {clock}) <= {not_after}::BIGINT) \
                RETURNING s.*)",
-            first = i64::MIN,
             condition = due_claim::condition(self, &format!("{NOW} / 1000")),
             set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
             clock = self.clock(),

@@ -127,8 +127,10 @@ fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_post
         for generic in ["force_custom_plan", "force_generic_plan"] {
             let explain = format!(
                 "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE claim \
-                   (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA[], BIGINT, BYTEA, BIGINT) AS {statement}; \
-                 EXPLAIN EXECUTE claim (NULL, 'node', '', 'succeeded', ARRAY[{array}], 1000, '1', NULL); \
+                   (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA[], BIGINT, BYTEA, BIGINT, BIGINT, BIGINT) \
+                   AS {statement}; \
+                 EXPLAIN EXECUTE claim \
+                   (NULL, 'node', '', 'succeeded', ARRAY[{array}], 1000, '1', NULL, 1500, 1500); \
                  DEALLOCATE claim"
             );
             let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
@@ -143,6 +145,57 @@ fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_post
     if let Some(counts) = counts {
         assert_eq!(counts, [2]);
     }
+}
+
+/// A query begins behind what the one before has claimed. A record at an earlier place is claimed by a
+/// query that would claim less than it could otherwise, and by each sixteenth one.
+#[test]
+fn a_record_at_an_earlier_place_is_claimed_on_postgres() {
+    counted(Db::Postgres, async |place| {
+        let sql = place.open().await;
+        let add = async |from: i64, to: i64| {
+            let fill = format!(
+                "INSERT INTO {{p}}_job (id, name, kind, definition, definition_version, generation) \
+                 SELECT i, convert_to('job' || i, 'UTF8'), 'k', 'def', 0, 1 \
+                   FROM generate_series({from}, {to}) i; \
+                 INSERT INTO {{p}}_state (id, version, fence, kind, index_at, wake_at, rare, \
+                   incarnation, started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
+                 SELECT i, 1, 1, 'k', i, i, 0, 1, 0, 0, i, i, 60000 \
+                   FROM generate_series({from}, {to}) i"
+            );
+            connect::run(place, &fill).await.unwrap();
+        };
+        let claim = async |claim_id: u128| {
+            let query = ClaimDue::new("node", claim_id, &["k"], 10);
+            let due = sql.queries().unwrap().claim_due(query, STORE).await.unwrap();
+            let mut names: Vec<String> = due.claimed.into_iter().map(|(job, _)| job.name).collect();
+            names.sort();
+            names
+        };
+        add(101, 400).await;
+        assert_eq!(claim(1).await.len(), 10);
+        add(1, 1).await;
+        let claimed = |names: &[String]| names.iter().any(|name| name == "job1");
+        let mut query = 1;
+        let mut found = false;
+        while !found {
+            query += 1;
+            let names = claim(query).await;
+            assert_eq!(names.len(), 10);
+            found = claimed(&names);
+        }
+        assert_eq!(query, 17, "a sweep");
+        add(2, 2).await;
+        let mut rest = Vec::new();
+        while rest.len() < 132 {
+            query += 1;
+            let names = claim(query).await;
+            assert!(!names.is_empty(), "{} were claimed", rest.len());
+            rest.extend(names);
+        }
+        assert!(rest.iter().any(|name| name == "job2"), "before a query that claims little");
+        Vec::new()
+    });
 }
 
 /// Also without statistics, and where other jobs have most of the entries.
