@@ -11,6 +11,7 @@ use super::{
     on_way::{Answered, Requests},
     pruning::Pruning,
     search::{Found, Reply, Search},
+    search_pace::SearchPace,
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
     subscription::Subscription,
@@ -38,16 +39,6 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
-
-/// The shortest time between two searches while queries claim what is due.
-const SEARCH_AGAIN: Duration = Duration::from_millis(250);
-
-/// The part of the time that searches may take while queries claim what is due: one such part. A search
-/// of a backlog reads what others are working on, and takes long on a busy store.
-const SEARCH_PART: u32 = 16;
-
-/// The shortest time from a query that other nodes have left little to a search.
-const SEARCH_AFTER_OTHERS: Duration = Duration::from_millis(50);
 
 /// The part of the store's time limit after which a request does not keep others waiting.
 const PATIENCE: u32 = 8;
@@ -100,13 +91,7 @@ pub(crate) struct Claimer {
     subscription: Subscription,
     search: Search,
     due_claims: DueClaims,
-    /// The time of the last search that began, or at which queries began to claim what it has found.
-    searched_at: Instant,
-    /// The earliest time of the next search, except by polling.
-    search_after: Instant,
-    /// The time at which the last search began, and the time that it took.
-    search_began: Instant,
-    search_took: Duration,
+    pace: SearchPace,
     pruning: Pruning,
     /// The time of the next poll.
     poll_at: Instant,
@@ -131,10 +116,7 @@ impl Claimer {
             subscription: Subscription::new(now),
             search,
             due_claims: DueClaims::default(),
-            searched_at: now,
-            search_after: now,
-            search_began: now,
-            search_took: Duration::ZERO,
+            pace: SearchPace::new(now),
             pruning: Pruning::new(now),
             poll_at: now,
             wait: MIN_BACKOFF,
@@ -197,7 +179,7 @@ impl Claimer {
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
             if !was_claiming {
-                self.searched_at = self.node.runtime.now();
+                self.pace.claims_begin(self.node.runtime.now());
             }
             let kinds = self.search.stored_kinds(&self.node);
             let kinds = kinds.filter(|kind| !self.node.router.is_limited(kind)).collect();
@@ -328,13 +310,9 @@ impl Claimer {
         !self.driver.planner.knows_due() && self.search_from() <= mono
     }
 
-    /// The earliest time of the next search, except by polling: while queries claim what is due, not soon
-    /// after another search.
+    /// The earliest time of the next search, except by polling.
     fn search_from(&self) -> Instant {
-        let is_claiming = self.driver.planner.is_claiming_due();
-        let part = (self.search_took * SEARCH_PART).min(self.node.config.poll_interval);
-        let again = is_claiming.then(|| later(self.searched_at, SEARCH_AGAIN.max(part)));
-        again.map_or(self.search_after, |again| again.max(self.search_after))
+        self.pace.next(self.driver.planner.is_claiming_due(), self.node.config.poll_interval)
     }
 
     /// Sleeps until the next tick: something is due, a notification or a reply comes, or capacity is
@@ -537,8 +515,7 @@ impl Claimer {
         self.driver.take_inputs();
         let planner = &mut self.driver.planner;
         let (known, number) = (planner.known_stored(), planner.begin_search());
-        self.search_began = self.node.runtime.now();
-        self.searched_at = self.search_began;
+        self.pace.begins(self.node.runtime.now());
         self.search.begin(&self.node, self.poll_at, known, number);
     }
 
@@ -546,7 +523,7 @@ impl Claimer {
     fn on_found(&mut self, reply: Reply) {
         let node = self.node.clone();
         let Reply { kinds, due, limit, number, is_whole, has_stored, wall } = reply;
-        self.search_took = node.runtime.now().saturating_duration_since(self.search_began);
+        self.pace.ends(node.runtime.now());
         match kinds {
             Some(Ok(kinds)) => self.search.learn_kinds(&node, &kinds),
             Some(Err(error)) => {
@@ -610,7 +587,7 @@ impl Claimer {
                 let starts =
                     self.driver.planner.on_claimed_due(due, whole_millis(now), &mut events);
                 if self.driver.planner.was_shared() {
-                    self.search_after = later(node.runtime.now(), SEARCH_AFTER_OTHERS);
+                    self.pace.was_shared(node.runtime.now());
                 }
                 node.emit(events);
                 node.start(starts, sent, now);

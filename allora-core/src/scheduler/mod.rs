@@ -39,6 +39,7 @@ mod pruning;
 mod registry;
 mod retention;
 mod search;
+mod search_pace;
 mod side_request;
 mod store_health;
 mod store_request;
