@@ -119,7 +119,8 @@ impl Triggered {
 pub enum TriggerStatus {
     /// It has added the occurrence.
     New,
-    /// None: the occurrence was added before. It waits, or its run is active.
+    /// None: the occurrence was added before, perhaps by an earlier attempt of this call whose reply was
+    /// lost. It waits, or its run is active.
     Pending,
     /// None: the occurrence was added before, and its run has ended.
     Ended,

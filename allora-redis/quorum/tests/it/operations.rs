@@ -5,6 +5,7 @@ use allora_core::{
     ErrorKind, Result,
     backend::{Action, Completion, Cursor, NewSchedule, Operation, Reply},
 };
+use std::time::Duration;
 
 fn create(name: &str) -> Operation<'_> {
     Operation::new(name, Action::Create(NewSchedule::new("kind", "every 1m", None)))
@@ -59,7 +60,14 @@ fn a_record_that_cannot_be_read_stays_until_it_is_deleted() {
             let mut connection = client.get_multiplexed_async_connection().await.unwrap();
             let mut get = redis::cmd("HGET");
             get.arg("allora:quorum").arg("a:job");
-            let accepted: Vec<u8> = get.query_async(&mut connection).await.unwrap();
+            // The third server gets the write after the reply.
+            let accepted = loop {
+                let accepted: Vec<u8> = get.query_async(&mut connection).await.unwrap();
+                if !accepted.is_empty() {
+                    break accepted;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            };
             // The digits of its ballot stay.
             let garbled = [&accepted[..40], b"from another version"].concat();
             let mut set = redis::cmd("HSET");
