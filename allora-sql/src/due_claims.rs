@@ -112,7 +112,8 @@ impl Client {
     }
 
     async fn claim(&self, context: &RequestContext<'_>, query: &ClaimDue<'_>) -> Result<ReadRows> {
-        let one = |query: &ClaimDue<'_>, behind| {
+        let one = |query: &ClaimDue<'_>, behind: Option<IndexPlace>| {
+            let behind = behind.unwrap_or(IndexPlace::FIRST);
             self.dialect.flavour.claim_due(&self.dialect, context, query, behind)
         };
         let behind = self.frontier.of(query.kinds);

@@ -135,7 +135,7 @@ pub(crate) trait Flavour: Send + Sync {
         _: &Dialect,
         _: &RequestContext<'_>,
         _: &ClaimDue<'_>,
-        _: Option<IndexPlace>,
+        _: IndexPlace,
     ) -> Option<Statement> {
         None
     }

@@ -234,11 +234,10 @@ impl Flavour for PostgresFlavour {
         dialect: &Dialect,
         context: &RequestContext<'_>,
         query: &ClaimDue<'_>,
-        behind: Option<IndexPlace>,
+        behind: IndexPlace,
     ) -> Option<Statement> {
         let mut args = Vec::new();
         let context = dialect.request_context(context, &mut args);
-        let IndexPlace { index_at, id } = behind.unwrap_or(IndexPlace::FIRST);
         let mut bind = |value: Value| {
             args.push(value);
             format!("${}", args.len())
@@ -249,7 +248,7 @@ impl Flavour for PostgresFlavour {
         let claim_id = bind(Value::bytes(query.claim_id.to_be_bytes()));
         let not_after = query.not_after.map(|until| until.timestamp_micros());
         let not_after = bind(Value::Int(not_after));
-        let [index_at, id] = [index_at, id].map(|number| bind(Value::int(number)));
+        let [index_at, id] = [behind.index_at, behind.id].map(|number| bind(Value::int(number)));
         let states = format!("{}_state", dialect.prefix);
         let common = format!(
             "c AS MATERIALIZED ({context}), \
