@@ -117,6 +117,9 @@ pub enum Capability {
     /// Acknowledged writes outlive the processes that use the store, and the fixture can
     /// [reopen](Fixture::reopen) it. Not so in process memory.
     Durability,
+    /// A write is seen by nobody before its own reply. Not so on a quorum, where another node may finish
+    /// a write, so that the writer finds it done.
+    ExactReplies,
 }
 
 impl Capability {
@@ -128,6 +131,7 @@ impl Capability {
         Self::Expiry,
         Self::Microseconds,
         Self::Durability,
+        Self::ExactReplies,
     ];
 
     /// True if the backend offers it; `None` if the backend does not declare it.
@@ -136,7 +140,7 @@ impl Capability {
             Self::Queries => Some(backend.queries().is_some()),
             Self::History => Some(backend.history().is_some()),
             Self::Notifications => Some(backend.notifier().is_some()),
-            Self::Expiry | Self::Microseconds | Self::Durability => None,
+            Self::Expiry | Self::Microseconds | Self::Durability | Self::ExactReplies => None,
         }
     }
 }

@@ -191,6 +191,12 @@ pub(crate) fn unkeyed_lease(definition: &str) -> Option<Duration> {
     lease.filter(|lease| (SECOND..=DAY).contains(lease))
 }
 
+/// The window of a job with the definition of this text, if it has one that can be read.
+pub(crate) fn window_in(definition: &str) -> Option<Duration> {
+    let window = |part: &str| parse_period(part.trim().strip_prefix("window ")?.trim()).ok();
+    definition.split(';').skip(1).find_map(window)
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -17,7 +17,7 @@ use crate::{
     backend::{Action, Advance, Claimed, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     event::Event,
-    job::{CheckedSchedule, Delivery, JobSpec},
+    job::{CheckedSchedule, Delivery, JobSpec, window_in},
     record::due_claim,
     registry::Ranking,
     time::{Time, saturating_add, since},
@@ -69,11 +69,10 @@ pub(super) struct DueClaims {
     claims: Option<ClaimsKind>,
     /// The order of the nodes that run the same kinds.
     ranking: Ranking,
-    /// The due times of the schedules that the last search has found, and a query claims, with their
-    /// numbers.
-    found: BTreeMap<Time, usize>,
-    /// The same of next occurrences of what queries have claimed before.
-    next: BTreeMap<Time, usize>,
+    /// The schedules that the last search has found, and a query claims, by their due times.
+    found: BTreeMap<Time, DueGroup>,
+    /// The next occurrences of what queries have claimed before.
+    next: BTreeMap<Time, DueGroup>,
     /// The node asks for many kinds, each of which costs a query a step. Schedules have claims of their
     /// own then.
     has_many_kinds: bool,
@@ -101,11 +100,26 @@ pub(super) struct DueClaims {
     sent: usize,
 }
 
+/// Schedules that are due at one time.
+#[derive(Clone, Copy, Debug, Default)]
+struct DueGroup {
+    count: usize,
+    /// The shortest window among them.
+    window: Option<Duration>,
+}
+
+impl DueGroup {
+    fn add(&mut self, window: Option<Duration>) {
+        self.count += 1;
+        self.window = self.window.into_iter().chain(window).min();
+    }
+}
+
 impl DueClaims {
     /// The number of schedules that are known to be due.
     fn known(&self, now: Time) -> usize {
         let due = self.found.range(..=now).chain(self.next.range(..=now));
-        due.map(|(_, count)| count).sum()
+        due.map(|(_, group)| group.count).sum()
     }
 
     /// Applies another order of the nodes.
@@ -115,12 +129,14 @@ impl DueClaims {
 
     /// The first time at which it is this node's turn to claim what is due.
     fn first_turn(&self) -> Option<Time> {
-        let turn = |due_at: Time| {
-            let rank = u32::try_from(self.ranking.rank_at(due_at)).unwrap_or(MAX_RANK);
-            saturating_add(due_at, STEP * rank.min(MAX_RANK))
+        let turn = |(due_at, group): (&Time, &DueGroup)| {
+            let rank = u32::try_from(self.ranking.rank_at(*due_at)).unwrap_or(MAX_RANK);
+            // An occurrence that may be late only by so much is not missed because of it.
+            let longest = group.window.map_or(Duration::MAX, |window| window / 2);
+            saturating_add(*due_at, (STEP * rank.min(MAX_RANK)).min(longest))
         };
         let times = [&self.found, &self.next].into_iter();
-        times.flat_map(|times| times.keys().take(MAX_TURNS).map(|at| turn(*at))).min()
+        times.flat_map(|times| times.iter().take(MAX_TURNS).map(turn)).min()
     }
 
     /// No query claims what is due by now and still there.
@@ -229,7 +245,7 @@ impl Planner {
         if was_left || due_claim(state, 0).is_none() {
             return false;
         }
-        *claims.found.entry(due_at).or_default() += 1;
+        claims.found.entry(due_at).or_default().add(window_in(&state.definition));
         true
     }
 
@@ -241,9 +257,9 @@ impl Planner {
         self.due_claims.is_crowded = is_full;
     }
 
-    /// A query claims what is due at this time.
-    pub(super) fn claim_by_query(&mut self, due_at: Time) {
-        *self.due_claims.next.entry(due_at).or_default() += 1;
+    /// A query claims what is due at this time, and may be late by `window`.
+    pub(super) fn claim_by_query(&mut self, due_at: Time, window: Option<Duration>) {
+        self.due_claims.next.entry(due_at).or_default().add(window);
     }
 
     /// The capacity that queries and what they have claimed have reserved.
@@ -310,7 +326,7 @@ impl Planner {
     /// not return all that will be due: until then, one more search would find the same ones.
     pub(crate) fn claims_found_at(&self, found: usize) -> Option<Time> {
         let claims = &self.due_claims;
-        let left: usize = claims.found.values().sum();
+        let left: usize = claims.found.values().map(|group| group.count).sum();
         let first = claims.found.keys().next().copied();
         first.filter(|_| claims.is_crowded && 2 * left > found)
     }
@@ -350,9 +366,10 @@ impl Planner {
                 && let Some(mut first) = times.first_entry()
                 && *first.key() <= now
             {
-                let taken = left.min(*first.get());
-                (left, *first.get_mut()) = (left - taken, *first.get() - taken);
-                if *first.get() == 0 {
+                let taken = left.min(first.get().count);
+                left -= taken;
+                first.get_mut().count -= taken;
+                if first.get().count == 0 {
                     first.remove();
                 }
             }

@@ -47,6 +47,8 @@ pub(crate) struct RunUpdate<'a> {
     pub(crate) scheduled_at: Time,
     /// The cursor's move by the completion; `None` if the operation was no completion.
     pub(crate) completed: Option<Cursor>,
+    /// The longest delay of a start of its job.
+    pub(crate) window: Option<Duration>,
 }
 
 impl Planner {

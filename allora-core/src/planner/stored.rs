@@ -144,7 +144,7 @@ impl Planner {
             (Reply::Accepted, Some(Cursor::To(Some(next))))
                 if run.slot == SlotId::NONE && next.due_at <= saturating_add(self.now, SOON) =>
             {
-                self.claim_by_query(next.due_at);
+                self.claim_by_query(next.due_at, run.window);
             }
             (Reply::Accepted, Some(Cursor::To(Some(next)))) => self.stored.read_by(next.due_at),
             _ => self.stored.read_by(NOW),

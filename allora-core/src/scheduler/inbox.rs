@@ -12,6 +12,7 @@ use crate::{
 use std::{
     ops::{Index, IndexMut},
     sync::Arc,
+    time::Duration,
 };
 
 /// A change that a planner has to know.
@@ -53,6 +54,8 @@ pub(crate) struct Update {
     slot: SlotId,
     run: Run,
     completed: Option<Cursor>,
+    /// The longest delay of a start of its job.
+    window: Option<Duration>,
     reply: Reply,
 }
 
@@ -60,7 +63,13 @@ impl Update {
     /// `result`: the result of the run; `None` for an extension.
     pub(super) fn new(slot: SlotId, run: Run, result: Option<&RunResult>, reply: Reply) -> Self {
         let completed = result.filter(|result| result.is_completion()).map(|_| run.then());
-        Self { slot, run, completed, reply }
+        Self { slot, run, completed, window: None, reply }
+    }
+
+    /// Of a job whose starts are late by so much at most.
+    pub(super) fn late_by_at_most(mut self, window: Option<Duration>) -> Self {
+        self.window = window;
+        self
     }
 
     pub(super) fn reply(&self) -> &Reply {
@@ -74,6 +83,7 @@ impl Update {
             fence: self.run.fence(),
             scheduled_at: self.run.scheduled_at(),
             completed: self.completed,
+            window: self.window,
         }
     }
 }

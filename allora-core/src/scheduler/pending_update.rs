@@ -157,6 +157,7 @@ impl PendingUpdate {
             matches!(reply, Reply::Extended(_) | Reply::CancelRequested(_) | Reply::Accepted);
         let active = shared.active.get_mut(self.id).filter(|active| active.run.is(&self.run))?;
         let (slot, placement) = (active.slot, active.placement());
+        let window = active.settings.late_by_at_most();
         let is_recovered = active.unconfirmed && is_kept;
         let (mut ended, mut is_extended) = (None, false);
         match (&self.result, &reply) {
@@ -189,6 +190,7 @@ impl PendingUpdate {
             }
         }
         let update = Update::new(slot, self.run.clone(), self.result.as_ref(), reply.clone());
+        let update = update.late_by_at_most(window);
         // An input of this sort has no destructor of the user.
         let _ = shared.inboxes[placement].push(Input::Update(update));
         let is_lost = !is_kept;

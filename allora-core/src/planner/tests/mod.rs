@@ -153,6 +153,7 @@ impl OneJob {
             fence: start.claimed.fence,
             scheduled_at: start.claimed.occurrence.scheduled_at,
             completed,
+            window: None,
         };
         self.planner.on_run_update(update, &reply);
     }

@@ -93,11 +93,16 @@ fn schedules_that_will_be_claimed_by_queries_are_searched_once() {
 
 /// Ten schedules every ten seconds, on three nodes that have seen each other.
 fn three_nodes(lab: &Lab) -> Vec<Member> {
+    three_nodes_with(lab, "@every 10s; at-least-once 30s")
+}
+
+/// The same with this definition of the schedules.
+fn three_nodes_with(lab: &Lab, definition: &str) -> Vec<Member> {
     let member = |_| lab.start(|seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
     let members = (0..3).map(member).collect();
     lab.until(60.0);
     for i in 0..10 {
-        lab.store(&format!("job-{i}"), "mail", "@every 10s; at-least-once 30s");
+        lab.store(&format!("job-{i}"), "mail", definition);
     }
     members
 }
@@ -129,5 +134,18 @@ fn the_instants_of_a_dead_node_are_late_by_milliseconds() {
     lab.until(145.0);
     let late = lab.log.entries().into_iter().map(|run| since(run.began, run.at)).max().unwrap();
     assert!(ms(10) <= late && late <= ms(50), "{late:?}");
+    assert_eq!(lab.log.entries().len(), 80);
+}
+
+#[test]
+fn a_schedule_with_a_short_window_is_not_missed_because_of_dead_nodes() {
+    let lab = Lab::new(8);
+    let members = three_nodes_with(&lab, "@every 10s; at-least-once 30s; window 15ms");
+    lab.until(105.0);
+    members[0].node.crash();
+    members[1].node.crash();
+    lab.until(145.0);
+    let late = lab.log.entries().into_iter().map(|run| since(run.began, run.at)).max().unwrap();
+    assert!(ms(5) <= late && late <= ms(15), "{late:?}");
     assert_eq!(lab.log.entries().len(), 80);
 }

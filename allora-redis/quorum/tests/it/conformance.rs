@@ -108,6 +108,7 @@ macro_rules! store {
                         Capability::History,
                         Capability::Notifications,
                         Capability::Durability,
+                        Capability::ExactReplies,
                     ]
                 }
             }
