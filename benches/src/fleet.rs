@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "its tables are what it is for")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
-use crate::{node::KIND, report::at as quantile};
+use crate::{node::KIND, profile, report::at as quantile};
 use allora_core::{
     Backend, CatchUp, Run, Scheduler, Time, at, cron, every, job,
     stored::{Condition, Filter, Schedules, StoredSchedule},
@@ -248,6 +248,7 @@ pub async fn work_off_with<B: Backend, T>(
     until(due - JUST_BEFORE).await;
     let before = usage();
     until(due).await;
+    profile::begin();
     while runs.load(Ordering::Relaxed) < count && begun.elapsed() < 4 * LONGEST {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -257,6 +258,7 @@ pub async fn work_off_with<B: Backend, T>(
         stopped.unwrap();
     }
     let (took, after) = (begun.elapsed(), usage());
+    profile::end();
     assert_eq!(runs.load(Ordering::Relaxed), count, "not every schedule was run once");
     // Without those behind them, of which there may be a million.
     let filter = Filter::default().kind(KIND).condition(Condition::Ended);

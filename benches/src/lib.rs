@@ -4,5 +4,6 @@ pub mod fleet;
 pub mod node;
 pub mod ordinary;
 pub mod process;
+pub mod profile;
 pub mod report;
 pub mod server;

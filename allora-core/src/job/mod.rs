@@ -12,8 +12,8 @@ pub use closure::{IntoOutcome, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 pub(crate) use concurrency_key::is_number;
 pub(crate) use redefinition::{Progress, Redefinition};
-pub(crate) use settings::{unkeyed_lease, window_in};
 pub use settings::{CatchUp, Delivery, Overlap, Placement, Retry, Settings};
+pub(crate) use settings::{unkeyed_lease, window_in};
 pub(crate) use spec::CODE;
 pub use spec::JobSpec;
 

@@ -1,7 +1,7 @@
 //! The lateness of jobs in code that are due at one instant, for several numbers of jobs.
 
 use crate::{Figures, figure, place::Place};
-use allora_benches::{fleet, report::at as quantile};
+use allora_benches::{fleet, profile, report::at as quantile};
 use allora_core::{Run, Scheduler, Time, cron, job};
 use std::{
     collections::HashSet,
@@ -28,7 +28,9 @@ pub(crate) async fn measure(place: &Place, nodes: usize, seconds: usize) -> Figu
         tokio::time::sleep(WARM_UP).await;
         let first = now().timestamp() / 4 * 4 + 4;
         let last = first + (instants * SIZES.len()) as i64;
+        profile::begin();
         tokio::time::sleep(Duration::from_secs((last - now().timestamp()) as u64)).await;
+        profile::end();
         let all = instants * SIZES.iter().sum::<usize>();
         let begun = now();
         loop {

@@ -7,6 +7,7 @@ mod machine;
 mod markdown;
 mod page;
 mod plan;
+mod profile;
 mod programs;
 mod request;
 mod rounds;
@@ -51,6 +52,9 @@ pub(super) fn run(request: &Request) -> Outcome {
     simulation::build()?;
     let mut figures = Figures::default();
     let load = rounds::run(request, &programs, &mut figures)?;
+    if request.profile {
+        profile::run(request, &programs, &mut figures)?;
+    }
     for store in plan::MAIN {
         if let Some(costs) = simulation::Costs::of(&figures, store) {
             simulation::run(store, &costs, &mut figures)?;

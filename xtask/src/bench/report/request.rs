@@ -8,6 +8,7 @@ pub(crate) struct Request {
     pub(super) size: Size,
     pub(super) rounds: u32,
     pub(super) peers: bool,
+    pub(super) profile: bool,
     pub(super) stores: Vec<String>,
 }
 
@@ -23,7 +24,8 @@ impl Request {
     /// # Errors
     /// An unknown option or store.
     pub(crate) fn parse(args: &[String]) -> Outcome<Self> {
-        let (mut size, mut rounds, mut peers) = (Size::Full, None, false);
+        let (mut size, mut rounds) = (Size::Full, None);
+        let (mut peers, mut profile) = (false, false);
         let mut stores: Vec<String> = STORES.iter().map(|store| (*store).to_owned()).collect();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -31,6 +33,7 @@ impl Request {
             match arg.as_str() {
                 "--quick" => size = Size::Quick,
                 "--peers" => peers = true,
+                "--profile" => profile = true,
                 "--rounds" => rounds = Some(parse_rounds(value())?),
                 "--store" => stores = parse_stores(value())?,
                 other => {
@@ -38,7 +41,7 @@ impl Request {
                 }
             }
         }
-        Ok(Self { size, rounds: rounds.unwrap_or(size.rounds()), peers, stores })
+        Ok(Self { size, rounds: rounds.unwrap_or(size.rounds()), peers, profile, stores })
     }
 }
 
@@ -71,6 +74,7 @@ mod tests {
         assert_eq!(full.stores, STORES);
         let quick = parse("--quick --peers").unwrap();
         assert_eq!((quick.size, quick.rounds, quick.peers), (Size::Quick, 3, true));
+        assert!(!quick.profile && parse("--profile").unwrap().profile);
         let some = parse("--rounds 1 --store mariadb,memory").unwrap();
         assert_eq!((some.rounds, some.stores), (1, vec!["mysql".to_owned(), "memory".to_owned()]));
     }

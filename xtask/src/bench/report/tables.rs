@@ -8,7 +8,7 @@ use super::{
         self, BATCH, BATCHES, BURSTS, LATE_NODES, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS,
         Size,
     },
-    targets,
+    profile, targets,
 };
 
 /// The numbers of jobs at one instant that `late` measures.
@@ -31,6 +31,7 @@ pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, Stri
         ),
         ("stored", stored(facts, figures), Some(("stored", "Rate and latency against schedules"))),
         ("timers", timers(facts, figures), None),
+        ("profiles", profile::shares(facts.size, figures), None),
         ("targets", targets::table(facts, figures), None),
     ];
     let caption = facts.caption();
