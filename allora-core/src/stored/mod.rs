@@ -53,6 +53,7 @@ mod planned;
 mod repr;
 mod route;
 mod settings_parser;
+mod spec_cache;
 mod sync;
 mod transfer;
 mod value;

@@ -3,6 +3,7 @@
 use super::{
     Definition,
     labels::{is_selectable, selects},
+    spec_cache::SpecCache,
 };
 use crate::{
     backend::JobState,
@@ -225,9 +226,17 @@ type Work = Arc<dyn Fn(Run) -> BoxFuture<'static, Result<(), BoxError>> + Send +
 /// The handlers of a node, in the order in which they were declared.
 #[derive(Clone, Default)]
 pub(crate) struct Router {
-    routes: Vec<(Pattern, Work)>,
+    routes: Vec<Handled>,
     /// The largest numbers of simultaneous runs of handlers, by their patterns.
     limits: Vec<(Pattern, usize)>,
+}
+
+/// A handler, the kinds it is for, and its jobs by their definitions.
+#[derive(Clone)]
+struct Handled {
+    pattern: Pattern,
+    work: Work,
+    specs: SpecCache,
 }
 
 /// The decision of a node about a stored schedule.
@@ -257,7 +266,8 @@ pub(crate) type Route = Arc<dyn Fn(&JobState) -> Routed + Send + Sync>;
 
 impl Router {
     pub(crate) fn add<Args: 'static>(&mut self, pattern: Pattern, handler: impl Handler<Args>) {
-        self.routes.push((pattern, Arc::new(move |run| handler.handle(run))));
+        let work: Work = Arc::new(move |run| handler.handle(run));
+        self.routes.push(Handled { pattern, work, specs: SpecCache::default() });
     }
 
     /// Limits the simultaneous runs of the handler with this pattern.
@@ -273,7 +283,7 @@ impl Router {
 
     /// The limit of the handler of this kind.
     pub(crate) fn limit_of(&self, kind: &str) -> Option<usize> {
-        let (pattern, _) = self.routes.iter().find(|(pattern, _)| pattern.matches(kind))?;
+        let pattern = self.patterns().find(|pattern| pattern.matches(kind))?;
         self.limits.iter().position(|(limited, _)| limited == pattern)
     }
 
@@ -288,7 +298,7 @@ impl Router {
 
     /// The patterns, in the order in which they were declared.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        self.routes.iter().map(|(pattern, _)| pattern)
+        self.routes.iter().map(|handled| &handled.pattern)
     }
 
     pub(crate) fn check(&self) -> Result {
@@ -305,10 +315,10 @@ impl Router {
                 )));
             }
         }
-        for (i, (pattern, _)) in self.routes.iter().enumerate() {
+        for (i, pattern) in self.patterns().enumerate() {
             let Some(kind) = pattern.certain() else { continue };
             check_name(kind)?;
-            if self.routes[..i].iter().any(|(before, _)| before.matches(kind)) {
+            if self.patterns().take(i).any(|before| before.matches(kind)) {
                 return Err(Error::invalid(format!(
                     "the handler of the kind {kind:?} would never run: one that was declared \
                      before it is for that kind too"
@@ -320,16 +330,16 @@ impl Router {
 
     /// The kinds that need not be read from the store.
     pub(crate) fn certain(&self) -> impl Iterator<Item = &str> {
-        self.routes.iter().filter_map(|(pattern, _)| pattern.certain())
+        self.patterns().filter_map(Pattern::certain)
     }
 
     /// `true` if the store's kinds must be read to select those that this node runs.
     pub(crate) fn has_patterns(&self) -> bool {
-        self.routes.iter().any(|(pattern, _)| !matches!(pattern.is, Is::Exact(_)))
+        self.patterns().any(|pattern| !matches!(pattern.is, Is::Exact(_)))
     }
 
     pub(crate) fn matches(&self, kind: &str) -> bool {
-        self.routes.iter().any(|(pattern, _)| pattern.matches(kind))
+        self.patterns().any(|pattern| pattern.matches(kind))
     }
 
     pub(crate) fn route(
@@ -337,19 +347,25 @@ impl Router {
         state: &JobState,
         resolve: impl FnOnce(Definition) -> Resolved,
     ) -> Routed {
-        let route = self.routes.iter().find(|(pattern, _)| pattern.matches(&state.kind));
-        let Some((_, work)) = route.filter(|_| !state.kind.is_empty()) else {
+        let route = self.routes.iter().find(|handled| handled.pattern.matches(&state.kind));
+        let Some(Handled { work, specs, .. }) = route.filter(|_| !state.kind.is_empty()) else {
             return Routed::Elsewhere;
         };
+        let here = |spec: JobSpec| {
+            let limited = self.limit_of(&state.kind);
+            let (kind, data) = (state.kind.as_str().into(), state.data.as_slice().into());
+            Routed::Here(spec.carrying(Payload { kind, data, limited }))
+        };
+        if let Some(spec) = specs.get(&state.definition) {
+            return here(spec);
+        }
         let broken = |why: String| Routed::Broken(format!("its definition cannot be read: {why}"));
         match Definition::parse(&state.name, &state.definition).map(resolve) {
             Ok(Resolved::Ready(definition)) => {
                 let work = work.clone();
                 let spec = definition.spec(async move |run: Run| work(run).await);
-                let limited = self.limit_of(&state.kind);
-                let (kind, data) = (state.kind.as_str().into(), state.data.clone().into());
-                let payload = Payload { kind, data, limited };
-                Routed::Here(spec.carrying(payload))
+                specs.put(&state.definition, &spec);
+                here(spec)
             }
             Ok(Resolved::Later) => Routed::Later,
             Ok(Resolved::Missing(reason)) => broken(reason),
@@ -360,6 +376,6 @@ impl Router {
 
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.routes.iter().map(|(pattern, _)| pattern)).finish()
+        f.debug_list().entries(self.patterns()).finish()
     }
 }
