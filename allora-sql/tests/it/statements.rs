@@ -82,7 +82,7 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
         let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
         for generic in ["force_custom_plan", "force_generic_plan"] {
             let explain = format!(
-                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE find (BYTEA[], BIGINT, BIGINT, BIGINT, BIGINT, BIGINT) AS {statement}; \
+                "SET enable_bitmapscan = off; SET enable_seqscan = off; SET plan_cache_mode = {generic}; PREPARE find (BYTEA[], BIGINT, BIGINT, BIGINT, BIGINT, BIGINT) AS {statement}; \
                  EXPLAIN EXECUTE find (ARRAY[{array}], 40000, 1257, 0, 1001, 16777216); DEALLOCATE find"
             );
             let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
@@ -126,7 +126,7 @@ fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_post
         let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
         for generic in ["force_custom_plan", "force_generic_plan"] {
             let explain = format!(
-                "SET enable_bitmapscan = off; SET plan_cache_mode = {generic}; PREPARE claim \
+                "SET enable_bitmapscan = off; SET enable_seqscan = off; SET plan_cache_mode = {generic}; PREPARE claim \
                    (BIGINT, BYTEA, BYTEA, BYTEA, BYTEA[], BIGINT, BYTEA, BIGINT, BIGINT, BIGINT) \
                    AS {statement}; \
                  EXPLAIN EXECUTE claim \
@@ -315,7 +315,7 @@ async fn plan(place: &Place, db: Db, statement: &str, mut values: Vec<&str>) -> 
         Db::Postgres => {
             let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
             // As in the sessions of the store.
-            conn.execute("SET enable_bitmapscan = off").await.unwrap();
+            conn.execute("SET enable_bitmapscan = off; SET enable_seqscan = off").await.unwrap();
             let text = AssertSqlSafe(format!("EXPLAIN {text}"));
             let rows = conn.fetch_all(sqlx::raw_sql(text)).await.unwrap();
             rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
@@ -354,6 +354,59 @@ fn a_due_query_is_one_statement_however_much_is_due() {
             assert_eq!(counts, [1, 1, 1], "{db:?}");
         }
     }
+}
+
+/// Also the first statements of a session, on a table of which the planner knows that it is small: it would
+/// read all of it and join by hashing.
+#[test]
+fn claims_and_completions_read_no_table_from_end_to_end_on_postgres() {
+    on(Db::Postgres, async |place| {
+        place.open().await;
+        let fill = "INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
+                      SELECT i, convert_to('job' || i, 'UTF8'), 'k', 'def', 0, 1 \
+                        FROM generate_series(1, 10000) i; \
+                    INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
+                        started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
+                      SELECT i, 1, 1, 'k', i, i, 0, 1, 0, 0, i, i, 60000 FROM generate_series(1, 10000) i; \
+                    ANALYZE {p}_job; ANALYZE {p}_state";
+        connect::run(&place, fill).await.unwrap();
+        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        let counts = format!(
+            "SELECT SUM(seq_scan)::BIGINT, SUM(idx_scan)::BIGINT FROM pg_stat_user_tables \
+             WHERE relname IN ('{p}_state', '{p}_job')",
+            p = place.prefix
+        );
+        let mut counted = async || {
+            let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(counts.clone()))).await.unwrap();
+            (row.get::<i64, _>(0), row.get::<i64, _>(1))
+        };
+        pause(2_000).await;
+        let before = counted().await;
+        let sql = place.open().await;
+        let query = DueQuery::new(&["k"], allora_core::time::end_of_time(), 500);
+        assert_eq!(sql.queries().unwrap().find_due(query, STORE).await.unwrap().found.len(), 500);
+        for claim_id in 0..3 {
+            let query = ClaimDue::new("node", claim_id, &["k"], 500);
+            let due = sql.queries().unwrap().claim_due(query, STORE).await.unwrap();
+            assert_eq!(due.claimed.len(), 500);
+            let ends = due.claimed.iter().map(|(job, claimed)| {
+                let then = Cursor::To(None);
+                Operation::complete(&job.name, claimed.fence, then, Completion::Succeeded)
+            });
+            let ended = replies(&sql, STORE, &ends.collect::<Vec<_>>()).await;
+            assert!(ended.iter().all(|reply| reply.is_accepted()), "{ended:?}");
+        }
+        // Sessions report their counts a little later.
+        for _ in 0..300 {
+            let (whole, by_index) = counted().await;
+            if by_index >= before.1 + 3 * 500 {
+                assert_eq!(whole, before.0, "a statement has read a whole table");
+                return;
+            }
+            pause(100).await;
+        }
+        panic!("the server does not count");
+    });
 }
 
 /// An update that moves no indexed column writes no index, if the page has room.
