@@ -64,7 +64,7 @@ pub(super) fn run(request: &Request) -> Outcome {
         load,
     };
     let pages = [
-        ("BENCHMARKS.md", tables::parts(&facts, &figures)),
+        ("BENCHMARKS.md", tables::parts(&facts, &figures, targets::table(&facts, &figures))),
         ("SCALING.md", scaling::parts(&facts, &figures)),
     ];
     if !request.is_whole() {
