@@ -1,4 +1,4 @@
-//! Values on the command line: instants and durations, and how instants are shown.
+//! Values on the command line: instants and durations, and how instants and runs are shown.
 
 use allora_core::{Every, Time, schedule::parse_instant, time::from_millis};
 use chrono::SecondsFormat;
@@ -34,6 +34,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// An instant as the command prints it: RFC 3339 in UTC, with as many digits as it has.
 pub(crate) fn shown(at: Time) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+/// The id of a run, the same in all of its log lines.
+pub(crate) fn run_id(job: &str, fence: i64) -> String {
+    format!("{job}#{fence}")
 }
 
 #[cfg(test)]

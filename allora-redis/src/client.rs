@@ -3,7 +3,7 @@
 use crate::{
     cluster::{Cluster, slot_of},
     driver::{Driver, now, until},
-    script::Call,
+    script::{Call, Confirm},
     sentinels::Sentinels,
     server::{Failure, Line, Server, lock, pipeline, reply_at},
 };
@@ -31,13 +31,6 @@ pub(crate) enum Servers {
     Sentinel(Arc<Sentinels>),
     /// The servers of a cluster, each with its slots.
     Cluster(Arc<Cluster>),
-}
-
-/// The number of replicas that must have a write before its reply, and the time to wait for them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Confirm {
-    pub(crate) replicas: u32,
-    pub(crate) within: Duration,
 }
 
 /// The reply to a request, and the number of replicas that have what it wrote, if that was asked.

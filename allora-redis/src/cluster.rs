@@ -6,7 +6,6 @@
 
 use crate::{
     driver::{now, sleep},
-    error::is_half_moved,
     sentinels::{Address, MakeServer},
     server::{Failure, Line, Server, is_demoted, is_lost, lock, pipeline, reply_at},
     watcher::Watcher,
@@ -328,6 +327,12 @@ fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(kind) if is_kind(kind))
         || is_demoted(error)
         || is_half_moved(error)
+}
+
+/// True if a script does not find all of its keys, because some have moved to another node.
+pub(crate) fn is_half_moved(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+        || error.detail().is_some_and(|detail| detail.contains("non local key"))
 }
 
 /// The node to which an error redirects.

@@ -2,11 +2,11 @@
 
 use crate::{
     Redis,
-    client::{Confirm, Connection, Servers},
+    client::{Connection, Servers},
     cluster::Cluster,
     error::{refused, refused_at},
     keys::Keys,
-    script::Scripts,
+    script::{Confirm, Scripts},
     sentinels::{Address, MakeServer, Sentinels},
     server::{Failure, Server},
     server_info::{Expected, ServerInfo},

@@ -1,6 +1,6 @@
 //! The errors of calls and of connecting.
 
-use crate::{server::Failure, store::Store};
+use crate::{cluster::is_half_moved, server::Failure, store::Store};
 use allora_core::{Error, ErrorKind};
 use redis::{ErrorKind as RedisErrorKind, RedisError, ServerErrorKind};
 
@@ -31,12 +31,6 @@ impl Store {
         let what = format!("{} returned a reply that no script of allora returns", self.place);
         Error::new(ErrorKind::Other, what).op(op)
     }
-}
-
-/// True if a script does not find all of its keys, because some have moved to another node.
-pub(crate) fn is_half_moved(error: &RedisError) -> bool {
-    error.kind() == RedisErrorKind::Server(ServerErrorKind::TryAgain)
-        || error.detail().is_some_and(|detail| detail.contains("non local key"))
 }
 
 /// The same error for another part of a batch.

@@ -1,6 +1,5 @@
 //! The scripts, and one call of one.
 
-use crate::client::Confirm;
 use redis::{Arg, Cmd, ToRedisArgs};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -63,6 +62,13 @@ pub(crate) struct Call<'a> {
     pub(crate) confirm: Option<Confirm>,
     /// The longest time to wait, if it is not the store's.
     pub(crate) within: Option<Duration>,
+}
+
+/// The number of replicas that must have a write before its reply, and the time to wait for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirm {
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
 }
 
 impl<'a> Call<'a> {

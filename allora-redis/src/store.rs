@@ -2,10 +2,10 @@
 
 use crate::{
     cache::{Cache, CachedRecord},
-    client::{Confirm, Connection},
+    client::Connection,
     encoding::{Fields, PARTS},
     keys::{Keys, Shard},
-    script::{Call, Scripts},
+    script::{Call, Confirm, Scripts},
     unused::Unused,
 };
 use allora_core::{

@@ -2,7 +2,8 @@
 
 use crate::{
     At, Calendar, Cron, Every, Excluded, Field, Filtered, Note, ParseError, Quartz, Schedule,
-    ScheduleError, Time, Warning, calendar, phrase,
+    ScheduleError, Time, Warning, calendar,
+    phrase::{self, Phrase},
 };
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
@@ -192,7 +193,10 @@ pub(crate) fn read_one(text: &str, job: Option<&str>) -> Result<AnySchedule, Par
         return text.parse().map(AnySchedule::Quartz);
     }
     if phrase::is_phrase(text) {
-        return phrase::parse(text);
+        return phrase::parse(text).map(|phrase| match phrase {
+            Phrase::Every(every) => AnySchedule::Every(every),
+            Phrase::Cron(cron) => AnySchedule::Cron(cron),
+        });
     }
     let cron = match job {
         Some(name) => Cron::for_job(name, text),

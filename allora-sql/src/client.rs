@@ -1,10 +1,10 @@
 //! The connections to one set of tables, and how a statement that met another node is run again.
 
 use crate::{
-    dialect::{Dialect, single_statement::SingleStatement},
+    dialect::{Dialect, SingleStatement},
     driver::{Conn, Driver, Row, Statement, Value},
-    due_claims::Frontier,
     encoding::{CELLS, StoredRow, stored},
+    frontier::Frontier,
     url::Url,
 };
 use allora_core::{Result, Time, backend::TimeSource, store::HistoryPruning};

@@ -5,8 +5,8 @@ use crate::{
     client::{Client, Ids},
     dialect::{Dialect, Flavour},
     driver::{self, Connections, Driver},
-    due_claims::Frontier,
     error::refused,
+    frontier::Frontier,
     migrate::Migrate,
     url::System,
 };

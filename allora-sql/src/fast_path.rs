@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, SingleStatementReply, decides},
-    dialect::single_statement::{self, RequestContext, SimpleClaim, SimpleCompletion},
+    dialect::{RequestContext, SimpleClaim, SimpleCompletion, single_statement},
     driver::{Row, Value},
     encoding::time,
     records::Version,

@@ -14,6 +14,7 @@ mod due_claims;
 mod encoding;
 mod error;
 mod fast_path;
+mod frontier;
 mod history;
 mod migrate;
 mod notifier;
@@ -23,6 +24,7 @@ mod records;
 mod timer;
 mod transactional;
 mod url;
+mod url_parser;
 mod url_query;
 
 /// The driver, in the version whose pools and connections this crate takes: 0.9. A program that names

@@ -2,7 +2,8 @@
 
 use crate::{
     client::{Client, number, retry},
-    dialect::{Index, SCHEMA, Step, sql},
+    dialect::{Index, SCHEMA, Step},
+    driver::sql,
     driver::{Conn, Statement},
     error::{cause_of, is_forbidden, permanent},
 };

@@ -3,7 +3,7 @@
 //! Lines are written by a thread of its own, from a bounded buffer, so that a reader that hangs
 //! stops nothing else. Lines that find the buffer full are dropped and counted.
 
-use super::log_format::{self, Lines, LogFormat};
+use super::log_format::{Lines, LogFormat};
 use crate::failure::{Failure, Outcome};
 use std::{
     fs::{File, OpenOptions},
@@ -68,11 +68,15 @@ impl Log {
         Ok(log)
     }
 
-    /// Begins to log; `None` logs nothing.
+    /// Sets this log for the process; `None` logs nothing.
     pub(crate) fn begin(&self, level: Option<Level>, format: LogFormat) {
         let Some(level) = level else { return };
         let has_colours = self.shared.path.is_none() && io::stderr().is_terminal();
-        log_format::install(self, level, Lines { format, has_colours });
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .event_format(Lines { format, has_colours })
+            .with_writer(self.clone())
+            .init();
     }
 
     /// Opens the file by its name again: it was moved away, and there is to be a new one. The

@@ -1,6 +1,5 @@
 //! The forms of a log line: text, JSON, or text for systemd's journal.
 
-use super::log::Log;
 use crate::{clock, output::on_one_line};
 use chrono::SecondsFormat;
 use clap::ValueEnum;
@@ -165,15 +164,6 @@ impl Visit for Fields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.push(field, value);
     }
-}
-
-/// Sets the format of this log for the process.
-pub(super) fn install(log: &Log, level: Level, lines: Lines) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .event_format(lines)
-        .with_writer(log.clone())
-        .init();
 }
 
 #[cfg(test)]

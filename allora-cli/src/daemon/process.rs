@@ -3,10 +3,10 @@
 use super::{
     context::CommandContext,
     output::{self, OutputTail, Source},
-    runs::{CommandResult, run_id},
+    runs::CommandResult,
     user::Account,
 };
-use crate::values::shown;
+use crate::values::{run_id, shown};
 use allora_core::{BoxError, Run, runtime::Runtime};
 use futures::future::{Either, pending, select};
 use nix::{

@@ -1,7 +1,7 @@
 //! The lines of the log about runs, two for each, and the results that commands leave for them.
 
 use super::alerts::{Alert, Alerts};
-use crate::values::shown;
+use crate::values::{run_id, shown};
 use allora_core::{Event, Time, backend::Outcome};
 use std::{
     collections::HashMap,
@@ -45,11 +45,6 @@ impl Results {
     fn by_run(&self) -> MutexGuard<'_, HashMap<(String, i64), CommandResult>> {
         self.by_run.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The id of a run, the same in both of its lines.
-pub(crate) fn run_id(job: &str, fence: i64) -> String {
-    format!("{job}#{fence}")
 }
 
 /// Logs the runs among the events, and alerts people.

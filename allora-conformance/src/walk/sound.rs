@@ -1,15 +1,14 @@
 //! The invariants of records.
 
-use super::step::MAX_LIMIT;
 use allora_core::{
     backend::{Occurrence, OnExpiry, Sharing, Waiter},
     record::{MAX_LOST, Record},
 };
 use std::collections::BTreeSet;
 
-/// The invariants of the record of a concurrency key.
-pub(super) fn sound_key(record: &Record) -> Result<(), String> {
-    let are_few = record.leases.len() as u64 <= MAX_LIMIT;
+/// The invariants of the record of a concurrency key, whose jobs have limits up to `largest_limit`.
+pub(super) fn sound_key(record: &Record, largest_limit: u64) -> Result<(), String> {
+    let are_few = record.leases.len() as u64 <= largest_limit;
     let grow = record.leases.windows(2).all(|pair| pair[0].fence < pair[1].fence);
     let below = record.leases.iter().all(|lease| lease.fence <= record.fence);
     let place = |waiter: &Waiter| (waiter.due_at, waiter.job.clone());

@@ -72,7 +72,7 @@ const NAMES: &[&str] = &["a", "b", "c"];
 /// The records of concurrency keys.
 const KEYS: &[&str] = &["allora:key:k", "allora:key:l"];
 /// The largest limit of a key.
-pub(super) const MAX_LIMIT: u64 = 3;
+const MAX_LIMIT: u64 = 3;
 const KINDS: &[&str] = &["mail", "sms"];
 const DATA: &[&[u8]] = &[b"", b"x", b"xx", b"xxx"];
 
@@ -201,7 +201,9 @@ impl Walker {
     pub(super) async fn go(&mut self, step: &Step) -> Result<(), String> {
         self.carry_out(step).await?;
         NAMES.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound))?;
-        KEYS.iter().try_for_each(|name| self.reference.record(name).map_or(Ok(()), sound_key))
+        KEYS.iter().try_for_each(|name| {
+            self.reference.record(name).map_or(Ok(()), |record| sound_key(record, MAX_LIMIT))
+        })
     }
 
     async fn carry_out(&mut self, step: &Step) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The history: one entry for each attempt and for each range that was not run.
 
-use super::{NotRunReason, Occurrence, Outcome, Triggered};
+use super::{NotRunReason, Occurrence, Outcome};
 use crate::{
     error::Result,
     time::{Time, since},
@@ -101,30 +101,6 @@ impl<'a> HistoryQuery<'a> {
     pub fn before(mut self, before: &'a HistoryCursor) -> Self {
         self.before = Some(before);
         self
-    }
-}
-
-/// The outcome of a triggered occurrence, if it has ended.
-pub(crate) async fn outcome_of_trigger(
-    history: &dyn History,
-    triggered: &Triggered,
-) -> Result<Option<Outcome>> {
-    const PAGE: usize = 100;
-    let Triggered { occurrence, state, .. } = triggered;
-    let after = triggered.entries_after();
-    let mut before = None;
-    loop {
-        let query = HistoryQuery { name: Some(&state.name), before: before.as_ref(), limit: PAGE };
-        let entries = history.entries(query).await?;
-        for entry in entries.iter().take_while(|entry| entry.fence > after) {
-            if entry.is_final() && entry.occurrence == *occurrence {
-                return Ok(Some(entry.outcome.clone()));
-            }
-        }
-        before = match entries.last() {
-            Some(last) if entries.len() == PAGE && last.fence > after => Some(last.cursor()),
-            _ => return Ok(None),
-        };
     }
 }
 

@@ -9,6 +9,7 @@ mod claim;
 mod history;
 mod history_limits;
 mod key;
+mod not_run;
 mod notifier;
 mod operation;
 mod outcome;
@@ -16,12 +17,12 @@ mod queries;
 mod reply;
 mod state;
 
-pub use claim::{Claim, Claimed, Cursor, LeaseTerms, NotRun, NotRunReason};
-pub(crate) use history::outcome_of_trigger;
+pub use claim::{Claim, Claimed, Cursor, LeaseTerms};
 pub use history::{History, HistoryCursor, HistoryEntry, HistoryQuery, HistorySize};
 pub use history_limits::{HistoryLimits, HistoryMark, LAST_KEPT};
 pub(crate) use history_limits::{JobView, Removal};
 pub use key::{ClaimKey, Waiter};
+pub use not_run::{NotRun, NotRunReason};
 pub use notifier::{Notification, Notifier};
 pub use operation::{
     Action, Advance, Batch, Completion, Edit, NewSchedule, OPERATOR, Operation, Replan, RetryCause,
@@ -30,6 +31,7 @@ pub use operation::{
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
 pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Queries};
+pub(crate) use reply::outcome_of_trigger;
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,

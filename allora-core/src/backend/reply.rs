@@ -1,6 +1,6 @@
 //! Replies to operations.
 
-use super::{Claimed, HistoryEntry, JobState, Occurrence};
+use super::{Claimed, History, HistoryEntry, HistoryQuery, JobState, Occurrence, Outcome};
 use crate::{
     error::{Error, ErrorKind, Result},
     time::Time,
@@ -111,6 +111,30 @@ impl Triggered {
         }
         let lease = self.state.leases.iter().find(|lease| lease.occurrence == self.occurrence);
         lease.map_or(self.state.fence, |lease| lease.fence - 1)
+    }
+}
+
+/// The outcome of a triggered occurrence, if it has ended.
+pub(crate) async fn outcome_of_trigger(
+    history: &dyn History,
+    triggered: &Triggered,
+) -> Result<Option<Outcome>> {
+    const PAGE: usize = 100;
+    let Triggered { occurrence, state, .. } = triggered;
+    let after = triggered.entries_after();
+    let mut before = None;
+    loop {
+        let query = HistoryQuery { name: Some(&state.name), before: before.as_ref(), limit: PAGE };
+        let entries = history.entries(query).await?;
+        for entry in entries.iter().take_while(|entry| entry.fence > after) {
+            if entry.is_final() && entry.occurrence == *occurrence {
+                return Ok(Some(entry.outcome.clone()));
+            }
+        }
+        before = match entries.last() {
+            Some(last) if entries.len() == PAGE && last.fence > after => Some(last.cursor()),
+            _ => return Ok(None),
+        };
     }
 }
 

@@ -4,25 +4,22 @@
 use super::{
     Planner,
     ask::walk_and_decide,
-    backlog::Backlog,
-    congestion_window::CongestionWindow,
     decide::{Claimant, Decision, completion_of},
-    known::Known,
+    due_queries::{Asked, ClaimsKind, DueClaims, DueRequest, Step, Unplanned},
     machine::not_run,
     request::{Request, RequestAction, Start, moved},
     slot_id::SlotId,
     wake_up::NOW,
 };
 use crate::{
-    backend::{Action, Advance, Claimed, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
+    backend::{Advance, ClaimedDue, Cursor, JobState, NextRun, Occurrence, Reply},
     backoff::{MAX_BACKOFF, MIN_BACKOFF},
     event::Event,
     job::{CheckedSchedule, Delivery, JobSpec, window_in},
     record::due_claim,
-    registry::Ranking,
     time::{Time, saturating_add, since},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// The longest wait before a query is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -40,182 +37,7 @@ const MAX_KINDS: usize = 16;
 /// The longest wait for more capacity, when runs of the last query are ending.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// The distance of the queries of two nodes for what is due at one instant. Queries at the same time
-/// would lock the rows in turn, each with more work than alone.
-const STEP: Duration = Duration::from_millis(10);
-
-/// The most nodes that query one after the other: an instant whose first nodes have died is late by as
-/// many steps.
-const MAX_RANK: u32 = 4;
-
-/// The most instants whose turns are compared: this node may be the first for a later one.
-const MAX_TURNS: usize = 8;
-
-/// A query that finds and claims, to be sent now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DueRequest {
-    pub(crate) claim_id: u128,
-    pub(crate) limit: usize,
-    pub(crate) is_repeated: bool,
-}
-
-/// `true` for a kind that queries claim.
-pub(crate) type ClaimsKind = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// The claims by queries of this node.
-#[derive(Default)]
-pub(super) struct DueClaims {
-    /// Says which kinds are claimed by queries; `None` if the store makes no such claims.
-    claims: Option<ClaimsKind>,
-    /// The order of the nodes that run the same kinds.
-    ranking: Ranking,
-    /// The schedules that the last search has found, and a query claims, by their due times.
-    found: BTreeMap<Time, DueGroup>,
-    /// The next occurrences of what queries have claimed before.
-    next: BTreeMap<Time, DueGroup>,
-    /// The node asks for many kinds, each of which costs a query a step. Schedules have claims of their
-    /// own then.
-    has_many_kinds: bool,
-    /// The last search did not return all that was due.
-    is_crowded: bool,
-    /// There is more than is known.
-    has_more: bool,
-    /// The store's time of the last query that claimed all that it could.
-    exhausted_at: Option<Time>,
-    /// The last query claimed less than it could have, because other nodes claim, too.
-    was_shared: bool,
-    /// The query that is on its way.
-    asked: Option<Asked>,
-    /// Queries whose replies were lost, also those to a repetition. They reserve no capacity: what they
-    /// have claimed is released.
-    lost: Vec<Asked>,
-    /// The largest limit of a query: one that is lost may have been too large for the store.
-    window: CongestionWindow,
-    /// The limit of the last query, and since when there has been less capacity than that.
-    last: usize,
-    gathers_since: Option<Time>,
-    /// Claimed occurrences that are to be planned.
-    unplanned: Vec<Unplanned>,
-    /// The number of those about which an operation is on its way.
-    sent: usize,
-}
-
-/// Schedules that are due at one time.
-#[derive(Clone, Copy, Debug, Default)]
-struct DueGroup {
-    count: usize,
-    /// The shortest window among them.
-    window: Option<Duration>,
-}
-
-impl DueGroup {
-    fn add(&mut self, window: Option<Duration>) {
-        self.count += 1;
-        self.window = self.window.into_iter().chain(window).min();
-    }
-}
-
-impl DueClaims {
-    /// The number of schedules that are known to be due.
-    fn known(&self, now: Time) -> usize {
-        let due = self.found.range(..=now).chain(self.next.range(..=now));
-        due.map(|(_, group)| group.count).sum()
-    }
-
-    /// Applies another order of the nodes.
-    pub(super) fn set_ranking(&mut self, ranking: Ranking) {
-        self.ranking = ranking;
-    }
-
-    /// The first time at which it is this node's turn to claim what is due.
-    fn first_turn(&self) -> Option<Time> {
-        let turn = |(due_at, group): (&Time, &DueGroup)| {
-            let rank = u32::try_from(self.ranking.rank_at(*due_at)).unwrap_or(MAX_RANK);
-            // An occurrence that may be late only by so much is not missed because of it.
-            let longest = group.window.map_or(Duration::MAX, |window| window / 2);
-            saturating_add(*due_at, (STEP * rank.min(MAX_RANK)).min(longest))
-        };
-        let times = [&self.found, &self.next].into_iter();
-        times.flat_map(|times| times.iter().take(MAX_TURNS).map(turn)).min()
-    }
-
-    /// No query claims what is due by now and still there.
-    fn exhaust(&mut self, now: Time) {
-        (self.has_more, self.exhausted_at) = (false, Some(now));
-        let after = saturating_add(now, MILLI);
-        self.found = self.found.split_off(&after);
-        self.next = self.next.split_off(&after);
-    }
-}
-
-/// A query without a reply.
-struct Asked {
-    request: DueRequest,
-    /// The time at which it is repeated, if its reply was lost.
-    repeat_at: Time,
-    wait: Duration,
-    /// The number of times that it was among the lost ones.
-    losses: u32,
-}
-
-impl Asked {
-    fn is_doubtful(&self) -> bool {
-        self.losses > 0
-    }
-}
-
-/// A claimed occurrence that is not run as it is, or whose plan is not ready.
-#[derive(Debug)]
-pub(super) struct Unplanned {
-    /// The record, after the claim.
-    state: JobState,
-    spec: Option<JobSpec>,
-    claimed: Claimed,
-    /// The times of the schedule that were walked.
-    backlog: Option<Box<Backlog>>,
-    step: Step,
-}
-
-/// The next operation on a claimed occurrence.
-#[derive(Debug)]
-enum Step {
-    Undecided,
-    /// The policies leave it out.
-    Advance(Advance),
-    /// It is run: its lease may have become short.
-    Extend(Duration),
-    /// This node cannot run it.
-    Release,
-}
-
 impl Unplanned {
-    pub(super) fn action(&self) -> Action<'_> {
-        let fence = self.claimed.fence;
-        match self.step {
-            Step::Advance(advance) => Action::Advance(advance),
-            Step::Extend(duration) => Action::Extend { fence, duration },
-            Step::Undecided | Step::Release => Action::Release { fence },
-        }
-    }
-
-    fn name(&self) -> Arc<str> {
-        self.state.name.as_str().into()
-    }
-
-    /// The record as it was before the claim.
-    fn before(&self, now: Time) -> Known {
-        let mut known = Known::of(&self.state, now);
-        let lease = self.state.leases.iter().find(|lease| lease.fence == self.claimed.fence);
-        known.due_at = lease.map(|lease| lease.due_at);
-        known.head = Some(self.claimed.occurrence.clone());
-        known.attempts = self.claimed.attempt.saturating_sub(1);
-        known.last_started = None;
-        known.started = known.started.saturating_sub(1);
-        known.lease_ends.clear();
-        (known.leased, known.cancelled) = (None, None);
-        known
-    }
-
     /// The run of the claimed occurrence; `None` if its schedule is faulty.
     fn start(&self, late: Duration) -> Option<Start> {
         let (spec, name) = (self.spec.clone()?, self.name());
@@ -615,8 +437,6 @@ impl Planner {
         self.due_claims.unplanned.push(unplanned);
     }
 }
-
-const MILLI: Duration = Duration::from_millis(1);
 
 fn lease_of(spec: &JobSpec) -> Duration {
     match spec.settings.delivery {

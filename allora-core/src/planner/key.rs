@@ -1,44 +1,23 @@
-//! The concurrency keys of this node's jobs: claimed before the occurrences, asked for again while
-//! they are busy, and released if no occurrence was claimed with them.
+//! The concurrency key of one job: its claim, the progress of that, and its release.
 
-use super::{
-    Planner,
-    decide::{Claimant, Decision},
-    request::RequestAction,
-    slot::Slot,
-    slot_id::SlotId,
-    wake_up::NOW,
-};
 use crate::{
-    backend::{Action, ClaimKey, Claimed, JobState, Lease, NotRunReason, Operation, Reply},
-    event::Event,
-    health::{KeyHolder, KeyWait},
-    name::key_record,
-    time::{Time, saturating_add, since},
+    backend::{Action, ClaimKey, Claimed, Operation},
+    health::KeyWait,
+    time::Time,
 };
 use std::{sync::Arc, time::Duration};
 
 /// The lease of a place until the occurrence is claimed.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The part of that lease that a claim of the occurrence needs.
-const HEADROOM: Duration = Duration::from_secs(1);
-
-/// The longest time after which a busy key is asked for again: a third of the time for which a
-/// place in its queue is kept.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
-
-/// The time after which a job is read whose occurrence another node is about to claim.
-const READ_AGAIN: Duration = Duration::from_millis(200);
-
 /// A slot's concurrency key.
 #[derive(Debug)]
 pub(crate) struct SlotKey {
-    claim: KeyClaim,
+    pub(super) claim: KeyClaim,
     pub(super) state: KeyState,
     /// The limit of another job of the key that was reported.
-    other_limit: Option<u64>,
-    wait: Option<Arc<KeyWait>>,
+    pub(super) other_limit: Option<u64>,
+    pub(super) wait: Option<Arc<KeyWait>>,
 }
 
 /// The progress of a slot's claim of its key.
@@ -55,24 +34,24 @@ pub(super) enum KeyState {
 /// A claim of a key, with everything to repeat it.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyClaim {
-    key: Arc<str>,
-    record: Arc<str>,
+    pub(super) key: Arc<str>,
+    pub(super) record: Arc<str>,
     /// The job.
-    job: Arc<str>,
+    pub(super) job: Arc<str>,
     /// The job in the record of the key: of one that runs on every node, with the node.
-    holder: Arc<str>,
-    claim_id: u128,
-    limit: u32,
-    due_at: Time,
-    since: Option<Time>,
+    pub(super) holder: Arc<str>,
+    pub(super) claim_id: u128,
+    pub(super) limit: u32,
+    pub(super) due_at: Time,
+    pub(super) since: Option<Time>,
 }
 
 /// A place of a key that is released because no occurrence was claimed with it.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRelease {
-    claim: KeyClaim,
+    pub(super) claim: KeyClaim,
     /// The fence of the place; `None` while the outcome of the claim is unknown.
-    fence: Option<i64>,
+    pub(super) fence: Option<i64>,
 }
 
 /// A place of a key, for the run that has it.
@@ -140,357 +119,5 @@ impl SlotKey {
 
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.state, KeyState::Busy { .. })
-    }
-}
-
-impl Slot {
-    /// The claim that this node would make of its job, whose record has this fence.
-    pub(super) fn claimant(
-        &self,
-        claim_id: u128,
-        fence: i64,
-        lost_after: Duration,
-        extra_attempts: u32,
-    ) -> Claimant {
-        let key = self.key.as_ref();
-        Claimant {
-            claim_id,
-            lost_after,
-            extra_attempts,
-            cursor_went_last: self.cursor_claim == Some(fence),
-            waits_since: key.and_then(|key| key.claim.since),
-            key_is_held: key.is_some_and(|key| matches!(key.state, KeyState::Granted { .. })),
-        }
-    }
-
-    /// The wake-up with regard to the key, when the job itself wants attention at `at`.
-    pub(super) fn with_key(&self, at: Option<Time>) -> Option<Time> {
-        let Some(key) = &self.key else { return at };
-        match key.state {
-            KeyState::Asked | KeyState::Granted { .. } => Some(NOW),
-            KeyState::Busy { ask_at } => at.map(|at| at.max(self.ask_by(ask_at))),
-        }
-    }
-
-    /// The time at which the key is asked for again, or the longest wait is over.
-    fn ask_by(&self, ask_at: Time) -> Time {
-        let since = self.key.as_ref().and_then(|key| key.claim.since);
-        let over = since.zip(self.spec.settings.max_key_wait);
-        over.map_or(ask_at, |(since, longest)| saturating_add(since, longest).min(ask_at))
-    }
-}
-
-impl Planner {
-    /// The number of runs for which capacity is reserved, because their keys are or may be held.
-    pub(crate) fn reserved(&self) -> usize {
-        let is_reserved = |slot: &Slot| {
-            slot.exchange.is_idle() && slot.key.as_ref().is_some_and(|key| key.may_be_held())
-        };
-        let keyed = self.keyed.iter();
-        let by_keys = keyed.filter(|id| self.slots.get(**id).is_some_and(is_reserved)).count();
-        by_keys + self.reserved_by_queries()
-    }
-
-    /// The waits for keys, if one of them has changed since the last call.
-    pub(crate) fn key_waits(&mut self) -> Option<Vec<Arc<KeyWait>>> {
-        if !std::mem::take(&mut self.key_changed) {
-            return None;
-        }
-        let waits =
-            self.keyed.iter().filter_map(|id| self.slots.get(*id)?.key.as_ref()?.wait.clone());
-        let mut waits: Vec<_> = waits.collect();
-        waits.sort_by(|one, other| one.job.cmp(&other.job));
-        Some(waits)
-    }
-
-    /// The key's part in a decision about a job whose head is due since `due_at`.
-    pub(super) fn key_step(
-        &mut self,
-        id: SlotId,
-        decision: &Decision,
-        due_at: Option<Time>,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> KeyStep {
-        let claim_id = self.next_claim_id.wrapping_add(1);
-        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-        let setting = slot.spec.settings.concurrency_key.clone();
-        let (Some(setting), Some(due_at)) = (setting, due_at) else {
-            self.release_key(id, now, events);
-            return KeyStep::Go;
-        };
-        let is_claim = matches!(decision, Decision::Claim { .. });
-        if let Some(key) = &mut slot.key {
-            let limit = key.claim.limit;
-            match (key.state, decision) {
-                (KeyState::Asked, _) => return KeyStep::Ask(Box::new(key.claim.clone())),
-                (KeyState::Granted { until, .. }, Decision::Claim { .. }) => {
-                    if since(until, now) > HEADROOM {
-                        return KeyStep::Go;
-                    }
-                    key.state = KeyState::Asked;
-                    return KeyStep::Ask(Box::new(key.claim.clone()));
-                }
-                // They do not end the job's interest in the key.
-                (KeyState::Granted { .. }, Decision::Advance(_))
-                | (_, Decision::Walk | Decision::Read | Decision::Replace(_) | Decision::Reap) => {
-                    return KeyStep::Go;
-                }
-                (KeyState::Busy { ask_at }, Decision::Claim { .. })
-                    if key.claim.due_at == due_at && limit == setting.limit =>
-                {
-                    if now < ask_at {
-                        let ask_at = slot.ask_by(ask_at);
-                        return KeyStep::Later(ask_at);
-                    }
-                    key.state = KeyState::Asked;
-                    return KeyStep::Ask(Box::new(key.claim.clone()));
-                }
-                _ => self.release_key(id, now, events),
-            }
-        }
-        let Some(slot) = self.slots.get_mut(id) else { return KeyStep::Go };
-        // Another node may know that it has waited, which moves its window.
-        let may_have_waited = matches!(
-            decision,
-            Decision::Advance(advance) if advance.not_run.reason == NotRunReason::Window
-        );
-        if !is_claim && !may_have_waited {
-            return KeyStep::Go;
-        }
-        self.next_claim_id = claim_id;
-        let claim = KeyClaim {
-            record: key_record(&setting.key),
-            key: setting.key,
-            job: slot.name.clone(),
-            holder: match &self.every_node {
-                Some(node) => format!("{}{}", slot.name, on(node)).into(),
-                None => slot.name.clone(),
-            },
-            claim_id: claim_id.wrapping_sub(1),
-            limit: setting.limit,
-            due_at,
-            since: None,
-        };
-        let asked = Box::new(claim.clone());
-        let key = SlotKey { claim, state: KeyState::Asked, other_limit: None, wait: None };
-        slot.key = Some(Box::new(key));
-        self.keyed.insert(id);
-        KeyStep::Ask(asked)
-    }
-
-    /// Applies the reply to a claim of a slot's key.
-    pub(super) fn on_key_reply(
-        &mut self,
-        id: SlotId,
-        claim: KeyClaim,
-        reply: Reply,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) {
-        let poll = self.poll;
-        let Some(slot) = self.slots.get_mut(id) else { return };
-        let Some(key) = slot.key.as_mut().filter(|key| key.claim.claim_id == claim.claim_id) else {
-            if let Reply::Claimed(claimed) = reply {
-                self.push_release(claim, Some(claimed.fence));
-            }
-            return;
-        };
-        self.key_changed = true;
-        let state = match reply {
-            Reply::Claimed(claimed) => {
-                let waited_since = claimed.occurrence.scheduled_at;
-                key.claim.since = Some(key.claim.since.unwrap_or(now).min(waited_since));
-                key.state = KeyState::Granted { fence: claimed.fence, until: claimed.until };
-                return self.look_again(id);
-            }
-            Reply::State(state) => *state,
-            _ => JobState::empty(&*claim.record),
-        };
-        let live = state.leases.iter().filter(|lease| lease.until > now);
-        let holders = live.map(|lease| KeyHolder {
-            job: job_of(lease),
-            node: lease.node.clone(),
-            since: lease.started_at,
-        });
-        let holders: Vec<KeyHolder> = holders.collect();
-        let is_same = |lease: &Lease| {
-            lease.due_at == claim.due_at
-                && lease.occurrence.trigger.as_deref() == Some(&*claim.holder)
-                && lease.until > now
-        };
-        let is_claimed_elsewhere = state.leases.iter().any(is_same);
-        let place = (claim.due_at, &*claim.holder);
-        let mine = state.waiters.iter().find(|waiter| waiter.place() == place);
-        let waits_since = mine.map_or(now, |waiter| waiter.since);
-        let waits_since = key.claim.since.unwrap_or(now).min(waits_since);
-        key.claim.since = Some(waits_since);
-        let differs = state.version != 0 && state.version != u64::from(claim.limit);
-        if differs && key.other_limit != Some(state.version) {
-            key.other_limit = Some(state.version);
-            events.push(Event::KeyLimitsDiffer {
-                name: claim.job.clone(),
-                key: claim.key.clone(),
-                limit: claim.limit,
-                other: state.version,
-            });
-        }
-        if is_claimed_elsewhere {
-            key.state = KeyState::Busy { ask_at: saturating_add(now, 5 * READ_AGAIN) };
-            return self.read_at(id, saturating_add(now, READ_AGAIN));
-        }
-        let is_new = key.wait.is_none();
-        let wait = Arc::new(KeyWait {
-            job: claim.job.to_string(),
-            key: claim.key.to_string(),
-            limit: claim.limit,
-            since: waits_since,
-            holders,
-        });
-        key.wait = Some(wait.clone());
-        if is_new {
-            events.push(Event::KeyBusy { name: claim.job.clone(), wait });
-        }
-        key.state = KeyState::Busy { ask_at: saturating_add(now, poll.min(ASK_AGAIN)) };
-        self.look_again(id);
-    }
-
-    /// A place of the key with this record may be free: the first waiting jobs of this node ask for
-    /// it, as many as may hold it.
-    pub(crate) fn on_key_free(&mut self, record: Option<&str>) {
-        let mut waiting = Vec::new();
-        for id in &self.keyed {
-            let Some(slot) = self.slots.get(*id) else { continue };
-            let Some(key) = slot.key.as_ref().filter(|key| key.is_busy()) else { continue };
-            if record.is_none_or(|record| *key.claim.record == *record) {
-                waiting.push((key.claim.record.clone(), key.claim.place(), *id));
-            }
-        }
-        waiting.sort_unstable();
-        for of_key in waiting.chunk_by(|one, other| one.0 == other.0) {
-            for (i, (_, (due_at, _), id)) in of_key.iter().enumerate() {
-                let Some(slot) = self.slots.get_mut(*id) else { continue };
-                let Some(key) = &mut slot.key else { continue };
-                if i >= key.claim.limit as usize {
-                    break;
-                }
-                key.state = KeyState::Busy { ask_at: NOW };
-                // Not with the reads, which need no capacity.
-                let due_at = *due_at;
-                if matches!(slot.phase, super::slot::Phase::Known(_)) {
-                    self.wake(*id, Some(due_at));
-                }
-            }
-        }
-    }
-
-    /// Hands a slot's key over to the run of the occurrence that was claimed with it.
-    pub(super) fn hand_over_key(
-        &mut self,
-        id: SlotId,
-        now: Time,
-        events: &mut Vec<Event>,
-    ) -> Option<HeldKey> {
-        let slot = self.slots.get_mut(id)?;
-        let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
-            *slot.key.take()?
-        else {
-            return None;
-        };
-        self.keyed.remove(&id);
-        self.key_changed = true;
-        end_wait(&claim, wait, now, events);
-        Some(HeldKey { key: claim.key, record: claim.record, fence, until })
-    }
-
-    /// Ends a slot's interest in its key, and releases it if it is or may be held.
-    pub(super) fn release_key(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
-        let Some(key) = self.slots.get_mut(id).and_then(|slot| slot.key.take()) else { return };
-        self.keyed.remove(&id);
-        self.key_changed = true;
-        let SlotKey { claim, state, wait, .. } = *key;
-        end_wait(&claim, wait, now, events);
-        match state {
-            KeyState::Granted { fence, .. } => self.push_release(claim, Some(fence)),
-            KeyState::Asked => self.push_release(claim, None),
-            KeyState::Busy { .. } => {}
-        }
-    }
-
-    /// As [`release_key`](Self::release_key), where no time and no events are at hand.
-    pub(super) fn forget_key(&mut self, id: SlotId) {
-        let now = self.now;
-        self.release_key(id, now, &mut Vec::new());
-    }
-
-    fn push_release(&mut self, claim: KeyClaim, fence: Option<i64>) {
-        self.releases.push(KeyRelease { claim, fence });
-    }
-
-    /// The releases to send now, at most so many.
-    pub(super) fn release_requests(&mut self, most: usize) -> Vec<KeyRelease> {
-        let most = most.min(self.releases.len());
-        self.releases.drain(..most).collect()
-    }
-
-    /// Applies the reply to a release, or to the claim that is repeated because its outcome is
-    /// unknown.
-    pub(super) fn on_release_reply(&mut self, release: KeyRelease, reply: &Reply) {
-        if let (None, Reply::Claimed(claimed)) = (release.fence, reply) {
-            self.releases.push(release.granted(claimed));
-        }
-    }
-
-    /// The reply to a release was lost.
-    pub(super) fn on_lost_release(&mut self, release: KeyRelease) {
-        self.releases.push(release);
-    }
-
-    /// The clock was set back: the times at which busy keys are asked for are too far away.
-    pub(super) fn ask_for_keys_now(&mut self) {
-        for id in &self.keyed {
-            let key = self.slots.get_mut(*id).and_then(|slot| slot.key.as_mut());
-            if let Some(key) = key.filter(|key| key.is_busy()) {
-                key.state = KeyState::Busy { ask_at: NOW };
-            }
-        }
-    }
-
-    /// Hands over all keys that are or may be held. The planner is not used after that.
-    pub(crate) fn take_keys(&mut self) -> Vec<KeyRelease> {
-        for id in std::mem::take(&mut self.keyed) {
-            self.forget_key(id);
-        }
-        std::mem::take(&mut self.releases)
-    }
-}
-
-/// The end of the name of a job that runs on every node, in the record of its key.
-fn on(node: &str) -> String {
-    format!(" on {node}")
-}
-
-/// The job that holds a place of a key.
-fn job_of(lease: &Lease) -> String {
-    let holder = lease.occurrence.trigger.as_deref().unwrap_or_default();
-    holder.strip_suffix(&on(&lease.node)).unwrap_or(holder).to_owned()
-}
-
-fn end_wait(claim: &KeyClaim, wait: Option<Arc<KeyWait>>, now: Time, events: &mut Vec<Event>) {
-    if let Some(wait) = wait {
-        let waited = since(now, wait.since);
-        events.push(Event::KeyFree { name: claim.job.clone(), key: claim.key.clone(), waited });
-    }
-}
-
-/// Sorts the claims of keys among these requests by their places in the queues. Others stay in
-/// front of them.
-pub(super) fn sort_claims(requests: &mut [super::Request]) {
-    let place = |request: &super::Request| match &request.action {
-        RequestAction::ClaimKey(claim) => Some(claim.place()),
-        _ => None,
-    };
-    if requests.iter().filter(|request| place(request).is_some()).count() > 1 {
-        requests.sort_by_cached_key(place);
     }
 }

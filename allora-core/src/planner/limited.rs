@@ -3,21 +3,11 @@
 
 use super::{
     Planner,
+    machine::Limited,
     slot::{Phase, Slot},
     slot_id::SlotId,
-    wake_up::WakeUp,
 };
 use crate::time::Time;
-use std::collections::BTreeSet;
-
-/// A limited handler.
-#[derive(Debug, Default)]
-pub(super) struct Limited {
-    /// The number of runs for which it has capacity.
-    room: usize,
-    /// The jobs that were due when it had none. Entries that their slot does not confirm are stale.
-    aside: BTreeSet<WakeUp>,
-}
 
 impl Planner {
     /// Sets the number of runs for which each limited handler has capacity, for the next tick.

@@ -4,14 +4,12 @@ use super::{
     ahead::AheadJobs,
     congestion_window::CongestionWindow,
     contention::Contention,
-    due_claims::DueClaims,
+    due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
-    limited::Limited,
     slot::{Code, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
-    turn::Turns,
     wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };
@@ -21,6 +19,7 @@ use crate::{
     event::Event,
     job::{CheckedSchedule, InvalidNextAt, JobSpec},
     name::is_key_record,
+    registry::Ranking,
     time::{Time, saturating_add},
 };
 use std::{
@@ -89,6 +88,26 @@ pub(crate) struct Planner {
     pub(super) extra_attempts: u32,
     /// The node's id, if the jobs run on every node: each has a place of a concurrency key for itself.
     pub(super) every_node: Option<Arc<str>>,
+}
+
+/// A limited handler.
+#[derive(Debug, Default)]
+pub(super) struct Limited {
+    /// The number of runs for which it has capacity.
+    pub(super) room: usize,
+    /// The jobs that were due when it had none. Entries that their slot does not confirm are stale.
+    pub(super) aside: BTreeSet<WakeUp>,
+}
+
+/// The nodes with the same jobs, as this node last saw them.
+#[derive(Default)]
+pub(super) struct Turns {
+    pub(super) ranking: Ranking,
+    /// The time from which the ranking is trusted, unless there is a reason to doubt it; `None` until
+    /// the next tick.
+    pub(super) trusted_from: Option<Time>,
+    /// The delays have changed since the wake-ups were set.
+    pub(super) have_changed: bool,
 }
 
 /// The requests on their way when others are asked for.

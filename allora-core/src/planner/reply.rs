@@ -4,8 +4,8 @@ use super::{
     Planner,
     decide::{GiveUp, completion_of},
     machine::not_run,
-    request::{PendingClaim, Request, RequestAction, Start, moved},
-    slot::{Exchange, Off, Phase},
+    request::{Request, RequestAction, Start, moved},
+    slot::{Exchange, Off, PendingClaim, Phase},
     slot_id::SlotId,
     wake_up::NOW,
 };

@@ -2,12 +2,13 @@
 
 use super::{
     decide::{GiveUp, Replacement},
-    due_claims::{DueRequest, Unplanned},
+    due_queries::{DueRequest, Unplanned},
     key::{HeldKey, KeyClaim, KeyRelease},
+    slot::PendingClaim,
     slot_id::SlotId,
 };
 use crate::{
-    backend::{Action, Advance, Claim, Claimed, Cursor, NextRun, Occurrence, Operation, Replan},
+    backend::{Action, Advance, Claimed, Cursor, NextRun, Occurrence, Operation, Replan},
     job::{CheckedSchedule, JobSpec},
     time::Time,
 };
@@ -67,18 +68,6 @@ pub(super) enum RequestAction {
     ClaimKey(Box<KeyClaim>),
     /// Releases a place of a concurrency key, which is no slot's any more.
     ReleaseKey(Box<KeyRelease>),
-}
-
-/// A claim on its way to the store.
-#[derive(Debug)]
-pub(crate) struct PendingClaim {
-    pub(super) claim: Claim,
-    /// The cursor's move by the completion.
-    pub(super) then: Cursor,
-    pub(super) late: Duration,
-    /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
-    /// if it succeeded.
-    pub(super) lease_end: Option<Time>,
 }
 
 /// A run to start.

@@ -1,14 +1,14 @@
 //! One job on one node: the agreement with the store about it, and the conversation.
 
-use super::{backlog::Backlog, key::SlotKey, known::Known, request::PendingClaim};
+use super::{backlog::Backlog, key::SlotKey, known::Known};
 use crate::{
-    backend::{NextRun, OPERATION_BYTES},
+    backend::{Claim, Cursor, NextRun, OPERATION_BYTES},
     event::Event,
     job::{InvalidNextAt, JobSpec, Progress},
     time::Time,
 };
 use allora_schedule::stable_hash;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// One job of this node.
 pub(crate) struct Slot {
@@ -143,6 +143,18 @@ pub(crate) enum Exchange {
         claim: Box<PendingClaim>,
         newer: bool,
     },
+}
+
+/// A claim on its way to the store.
+#[derive(Debug)]
+pub(crate) struct PendingClaim {
+    pub(super) claim: Claim,
+    /// The cursor's move by the completion.
+    pub(super) then: Cursor,
+    pub(super) late: Duration,
+    /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
+    /// if it succeeded.
+    pub(super) lease_end: Option<Time>,
 }
 
 impl Exchange {

@@ -12,12 +12,13 @@
 
 use super::{
     Planner,
+    machine::Turns,
     slot::{Phase, Slot},
     slot_id::SlotId,
     wake_up::MINUTE,
 };
 use crate::{
-    registry::{Ranking, Rankings},
+    registry::Rankings,
     time::{Time, saturating_add},
 };
 use std::time::Duration;
@@ -31,17 +32,6 @@ const BACKUPS: u32 = 2;
 /// The time for which the ranking is doubted.
 const DOUBT: Duration = MINUTE.saturating_mul(2);
 
-/// The nodes with the same jobs, as this node last saw them.
-#[derive(Default)]
-pub(super) struct Turns {
-    ranking: Ranking,
-    /// The time from which the ranking is trusted, unless there is a reason to doubt it; `None` until
-    /// the next tick.
-    trusted_from: Option<Time>,
-    /// The delays have changed since the wake-ups were set.
-    have_changed: bool,
-}
-
 impl Turns {
     fn is_doubted(&self, now: Time) -> bool {
         self.trusted_from.is_none_or(|from| now < from)
@@ -52,7 +42,7 @@ impl Planner {
     /// Applies other rankings.
     pub(crate) fn set_rankings(&mut self, rankings: Rankings) {
         let Rankings { jobs: ranking, kinds } = rankings;
-        self.due_claims.set_ranking(kinds);
+        self.due_claims.ranking = kinds;
         if self.turns.ranking != ranking {
             self.turns = Turns { ranking, trusted_from: None, have_changed: true };
         }

@@ -11,6 +11,7 @@ mod active_run;
 mod ahead;
 mod board;
 mod builder;
+mod calendar_cache;
 mod calendars;
 mod capacity;
 mod claimer;

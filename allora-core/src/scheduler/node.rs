@@ -3,7 +3,7 @@
 use super::{
     active_run::{ActiveRun, RunId, Turn},
     board::Board,
-    calendars::CalendarCache,
+    calendar_cache::CalendarCache,
     config::Config,
     inbox::{ByPlacement, Inbox, Input},
     local::LocalBackend,

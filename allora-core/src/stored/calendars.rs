@@ -1,6 +1,6 @@
 //! Named calendars: records of the store whose rules stored schedules use by their names.
 
-use super::{Definition, Filter, Schedules, list::PAGE};
+use super::{Definition, Filter, Found, Schedules, list::PAGE};
 use crate::{
     backend::{Action, Edit, JobState, Operation, Page, Replan, Reply},
     error::{Error, ErrorKind, Result},
@@ -13,9 +13,6 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
-
-/// A calendar, or the reason why a schedule that names it cannot be planned.
-pub(crate) type Found = Result<Arc<Calendar>, String>;
 
 /// The largest number of calendars that one request reads: each may have 10,000 dates.
 pub(crate) const AT_ONCE: usize = 16;

@@ -1,10 +1,7 @@
 //! The definition of a stored schedule as one line of text: its schedule, then the settings that
 //! differ from the defaults.
 
-use super::{
-    calendars::Found,
-    settings_parser::{Read, parts},
-};
+use super::settings_parser::{Read, parts};
 use crate::{
     backend::NextRun,
     error::{Error, Result},
@@ -20,6 +17,9 @@ use std::{
     fmt,
     sync::Arc,
 };
+
+/// A calendar, or the reason why a schedule that names it cannot be planned.
+pub(crate) type Found = Result<Arc<Calendar>, String>;
 
 /// The definition of a stored schedule: its schedule and its settings.
 ///

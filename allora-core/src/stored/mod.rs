@@ -59,18 +59,19 @@ mod transfer;
 mod value;
 
 pub use bulk::{Bulk, BulkReport};
-pub(crate) use calendars::{AT_ONCE, Found, of_reply, record_of};
+pub(crate) use calendars::{AT_ONCE, of_reply, record_of};
 pub use client::Schedules;
 pub use definition::Definition;
+pub(crate) use definition::Found;
 #[cfg(feature = "json")]
 pub use export::ScheduleExport;
 pub use labels::LabelSelector;
 pub use list::{Condition, Filter};
-pub use operate::{Gap, MAX_BACKFILL};
+pub use operate::MAX_BACKFILL;
 pub use planned::Creation;
 #[cfg(feature = "json")]
 pub(crate) use repr::{DataRepr, written};
 pub use route::{Handler, Pattern};
 pub(crate) use route::{Resolved, Route, Routed, Router};
 pub use sync::{DesiredState, Difference, Step, SyncProgress};
-pub use value::StoredSchedule;
+pub use value::{Gap, StoredSchedule};

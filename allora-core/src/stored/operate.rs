@@ -1,6 +1,6 @@
 //! Operations on a schedule: pause, resume, cancel, trigger, backfill, rerun, reset.
 
-use super::Schedules;
+use super::{Gap, Schedules};
 use crate::{
     backend::{
         Action, Advance, JobState, NextRun, NotRun, NotRunReason, Occurrence, Outcome,
@@ -15,16 +15,9 @@ use crate::{
 use chrono::SecondsFormat;
 use std::time::Duration;
 
-/// The handling of the occurrences that came due during a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
-    /// The catch-up policy applies, as after an outage.
-    CatchUp,
-    /// They are recorded as missed, and the schedule continues from now.
-    Missed,
-}
 /// The largest number of runs of one backfill: the number of triggers that may wait.
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
+
 impl Schedules {
     /// Pauses a schedule and records the reason. Triggers and active runs continue.
     ///

@@ -1,6 +1,6 @@
 //! One stored schedule, as an application passes it.
 
-use super::{Definition, Gap};
+use super::Definition;
 use crate::{
     backend::JobState,
     error::{Error, Result},
@@ -50,6 +50,14 @@ pub struct StoredSchedule {
     pub(super) generation: Option<i64>,
 }
 
+/// The handling of the occurrences that came due during a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// The catch-up policy applies, as after an outage.
+    CatchUp,
+    /// They are recorded as missed, and the schedule continues from now.
+    Missed,
+}
 impl StoredSchedule {
     /// A schedule of this name and kind. `schedule` is a text that
     /// [`parse`](crate::schedule::parse) reads, or a schedule of this library.

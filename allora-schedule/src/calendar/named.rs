@@ -1,11 +1,11 @@
 //! Named calendars: rules that are kept apart from the schedules that use them.
 
 use super::{
-    rule::{Clock, Dates, Rule, Stretch},
+    rule::{Clock, Dates, Named, PREFIX, Rule, Stretch},
     text,
 };
 use crate::{ParseError, ScheduleError, Time};
-use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 /// The rules of a calendar that schedules use by its name: public holidays, office hours, blackout
 /// periods. It is kept apart from them, by a store for example. A schedule names it as
@@ -134,19 +134,6 @@ impl fmt::Display for Calendar {
         Ok(())
     }
 }
-
-/// The rule `except calendar:NAME`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(super) name: Box<str>,
-    /// The zone of its rules that have none; else it is that of the schedule.
-    pub(super) zone: Option<Clock>,
-    /// The calendar, once it is known.
-    pub(super) calendar: Option<Arc<Calendar>>,
-}
-
-/// The beginning of the word that names a calendar.
-pub(super) const PREFIX: &str = "calendar:";
 
 impl Named {
     /// The stretch around an instant that a rule excludes, and this rule.

@@ -1,6 +1,6 @@
 //! One rule of a calendar: what it excludes, and why.
 
-use super::named::Named;
+use super::Calendar;
 use crate::{
     AnySchedule, At, Cron, Every, Quartz, Schedule, ScheduleError, Time, at::shown, english::list,
     zone::Zone,
@@ -112,6 +112,19 @@ pub(crate) struct Hours {
     pub(super) until: i64,
     pub(super) zone: Option<Clock>,
 }
+
+/// The rule `except calendar:NAME`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(super) name: Box<str>,
+    /// The zone of its rules that have none; else it is that of the schedule.
+    pub(super) zone: Option<Clock>,
+    /// The calendar, once it is known.
+    pub(super) calendar: Option<Arc<Calendar>>,
+}
+
+/// The beginning of the word that names a calendar.
+pub(super) const PREFIX: &str = "calendar:";
 
 /// Instants around an excluded one that are all excluded: `until` is exclusive. It need not be the
 /// longest such stretch.

@@ -1,9 +1,6 @@
 //! The text of a calendar's rules.
 
-use super::{
-    named::{Named, PREFIX},
-    rule::{Clock, Dates, Hours, Rule},
-};
+use super::rule::{Clock, Dates, Hours, Named, PREFIX, Rule};
 use crate::{AnySchedule, Field, ParseError, any, schedule::words, zone::Zone};
 use chrono::NaiveDate;
 use std::collections::BTreeSet;

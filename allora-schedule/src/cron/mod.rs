@@ -12,12 +12,13 @@ mod notes;
 mod parse;
 mod quartz;
 mod render;
+mod warning;
 mod warnings;
 mod years;
 
 pub use dst::Dst;
 pub use quartz::Quartz;
-pub use warnings::Warning;
+pub use warning::Warning;
 
 use crate::{Note, ParseError, Schedule, Time, schedule::latest, zone::Zone};
 use chrono::DateTime;

@@ -1,32 +1,6 @@
 //! Warnings about legal expressions that are seldom intended.
 
-use super::field::Word;
-use std::fmt;
-
-/// A warning: the expression is legal, and seldom intended.
-///
-/// | code | example | meaning |
-/// |---|---|---|
-/// | `long-step` | `*/90 * * * *` | the step is larger than the range: only its first value is left |
-/// | `every-minute` | `* 2 * * *` | sixty runs from 2:00 to 2:59 |
-/// | `every-second` | `* 30 2 * * *` | sixty runs in one minute |
-/// | `either-day` | `0 0 13 * FRI` | each 13th, and each Friday |
-/// | `both-days` | `0 0 */2 * MON` | odd days that are Mondays; in some crons either |
-/// | `weekday-number` | `0 0 9 * * 1` | six fields as in Quartz, but 1 is Monday, not Sunday |
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Warning {
-    /// A short name that does not change, such as `long-step`.
-    pub code: &'static str,
-    /// The meaning of the text, and the probable intention.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
+use super::{Warning, field::Word};
 
 /// The warnings about the fields of one expression: the second if there is one; minute, hour, day of
 /// month, month, weekday.

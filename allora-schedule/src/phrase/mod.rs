@@ -29,7 +29,7 @@
 
 mod repair;
 
-use crate::{AnySchedule, Cron, Field, ParseError, every};
+use crate::{Cron, Every, Field, ParseError, every};
 use std::time::Duration;
 
 /// `true` if a text is meant as a phrase: it begins with a word, or with an ordinal.
@@ -41,8 +41,14 @@ pub(crate) fn is_phrase(text: &str) -> bool {
     is_word && (letters == first || is_ordinal) && !text.contains(['*', '?'])
 }
 
+/// A phrase means a period, or times of days.
+pub(crate) enum Phrase {
+    Every(Every),
+    Cron(Cron),
+}
+
 /// Reads a phrase. The error has the nearest accepted one.
-pub(crate) fn parse(text: &str) -> Result<AnySchedule, ParseError> {
+pub(crate) fn parse(text: &str) -> Result<Phrase, ParseError> {
     read(text).map_err(|error| match error.advice() {
         "" => error.remedy(format!("write `{}`", repair::nearest_phrase(text))),
         _ => error,
@@ -52,7 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<AnySchedule, ParseError> {
 /// The longest phrase, in words and commas.
 const LONGEST: usize = 64;
 
-fn read(text: &str) -> Result<AnySchedule, ParseError> {
+fn read(text: &str) -> Result<Phrase, ParseError> {
     if !text.is_ascii() || text.len() > 1024 {
         return Err(ParseError::new(Field::Text, 0, text, "is no phrase in ASCII letters"));
     }
@@ -61,19 +67,19 @@ fn read(text: &str) -> Result<AnySchedule, ParseError> {
         return Err(ParseError::new(Field::Text, 0, text, "has too many words"));
     }
     if words.is_next("every") && words.peek(1).starts_with(|first: char| first.is_ascii_digit()) {
-        return period(words).map(|period| AnySchedule::Every(every(period)));
+        return period(words).map(|period| Phrase::Every(every(period)));
     }
     let days = days(&mut words)?;
     let (minute, hours) = if words.take("at") { times(&mut words)? } else { (0, vec![0]) };
     let cron = Cron::parse(&format!("{minute} {} {days}", joined(&hours)))?;
     let zone_at = words.at();
-    let Some(zone) = words.take_any() else { return Ok(AnySchedule::Cron(cron)) };
+    let Some(zone) = words.take_any() else { return Ok(Phrase::Cron(cron)) };
     let is_zone = zone.contains('/') || zone.starts_with(['+', '-']);
     if !is_zone && crate::zone_name(zone).is_err() {
         return Err(ParseError::new(Field::Text, zone_at, zone, "has no place in a phrase"));
     }
     words.ends()?;
-    cron.in_zone(zone).map(AnySchedule::Cron).map_err(|error| error.shifted(zone_at))
+    cron.in_zone(zone).map(Phrase::Cron).map_err(|error| error.shifted(zone_at))
 }
 
 /// The words of a text; commas are words of their own.

@@ -4,6 +4,7 @@
 //! These modules are the one place where SQL text is put together. It consists of a checked prefix,
 //! names of columns, and numbers of placeholders; every value from outside is bound.
 
+mod arguments;
 mod history;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -16,18 +17,18 @@ pub(crate) mod sqlite;
 mod tables;
 mod write;
 
+pub(crate) use arguments::{
+    DueRange, NewData, RequestContext, SimpleClaim, SimpleCompletion, Write,
+};
 pub(crate) use history::PLACES;
-pub(crate) use read::{DueRange, KINDS};
+pub(crate) use read::KINDS;
 pub(crate) use tables::{Index, SCHEMA, Step};
-pub(crate) use write::{NewData, Write};
 
 use crate::{
     driver::{Statement, Type, Value},
     encoding::IndexPlace,
 };
 use allora_core::backend::ClaimDue;
-use single_statement::{RequestContext, SimpleClaim, SimpleCompletion, SingleStatement};
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::sync::Arc;
 
 /// Rows to a statement: PostgreSQL and MySQL bind at most 65 535 values, SQLite half of that.
@@ -72,9 +73,9 @@ pub(crate) trait Flavour: Send + Sync {
     fn due_index_filter(&self) -> &'static str;
     /// The most kinds of one due query.
     fn kinds_at_once(&self) -> usize;
-    /// The part of a due query that reads the due index: see [`read::listed_of_each_kind`].
-    fn listed(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> String {
-        read::listed_of_each_kind(dialect, due, args)
+    /// The part of a due query that reads the due index; `None` for the usual one.
+    fn listed(&self, _: &Dialect, _: &DueRange<'_>, _: &mut Vec<Value>) -> Option<String> {
+        None
     }
     /// The join of the rows of a table that meet a condition on its key.
     fn rows_of(&self, table: &str, alias: &str, condition: &str) -> String {
@@ -156,6 +157,22 @@ pub(crate) trait Flavour: Send + Sync {
     }
 }
 
+/// A statement in the form in which one database replies to it.
+pub(crate) enum SingleStatement {
+    /// It returns the rows that it changed.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        expect(dead_code, reason = "MySQL's returns nothing")
+    )]
+    Returning(Statement),
+    /// It changes rows, and if it did another one reads them.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
+    ReadBack { write: Statement, read: Statement },
+    /// It returns the number of rows that it changed, and the clock.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
+    Counted(Statement),
+}
+
 /// Keys of rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Keys<'a> {
@@ -168,17 +185,6 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
     pub(crate) flavour: Arc<dyn Flavour>,
-}
-
-/// Asserts that a text was put together from these modules' parts only.
-pub(crate) fn sql(text: impl Into<String>) -> SqlStr {
-    AssertSqlSafe(text.into()).into_sql_str()
-}
-
-impl Statement {
-    pub(crate) fn new(text: impl Into<String>, args: Vec<Value>, shape: &'static [u8]) -> Self {
-        Self { sql: sql(text), args, shape }
-    }
 }
 
 /// The names of columns, separated by commas.

@@ -1,10 +1,8 @@
 //! MySQL, from 8.0.19, and MariaDB, from 10.5.
 
 use super::{
-    Dialect, Flavour, Keys,
-    single_statement::{
-        Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    },
+    Dialect, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
+    single_statement::{Columns, NOW},
 };
 use crate::driver::{Statement, Type, Value};
 

@@ -1,10 +1,9 @@
 //! PostgreSQL, from 12.
 
 use super::{
-    Dialect, DueRange, Flavour, Keys, Write,
-    single_statement::{
-        Columns, NOW, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement, due_claim,
-    },
+    Dialect, DueRange, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion,
+    SingleStatement, Write,
+    single_statement::{Columns, NOW, due_claim},
 };
 use crate::{
     driver::{Statement, Type, Value},
@@ -96,7 +95,12 @@ impl Flavour for PostgresFlavour {
     /// Each kind is a range of the index, and its rows are in the order of the index. Compared by
     /// `=`, a planner without statistics expects so few rows of a kind that it reads all of them and
     /// sorts them. Compared as a range of the index's columns, it expects many, and reads the first.
-    fn listed(&self, dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> String {
+    fn listed(
+        &self,
+        dialect: &Dialect,
+        due: &DueRange<'_>,
+        args: &mut Vec<Value>,
+    ) -> Option<String> {
         let states = format!("{}_state", dialect.prefix);
         let mut bind = |value: Value| {
             args.push(value);
@@ -105,7 +109,7 @@ impl Flavour for PostgresFlavour {
         let kinds = due.kinds.iter().map(|kind| Some(kind.as_bytes().to_vec())).collect();
         let (kinds, until) = (bind(Value::Blobs(kinds)), bind(Value::int(due.until)));
         let (rows, skip) = (bind(Value::int(due.rows)), bind(Value::int(due.skip)));
-        format!(
+        Some(format!(
             "SELECT CASE WHEN d.place <= {rows} AND d.wake_at < {until} THEN d.id END AS id, \
                CASE WHEN d.place <= {rows} THEN d.wake_at ELSE d.index_at END AS wake_at \
              FROM unnest({kinds}) AS k (kind), LATERAL (\
@@ -120,7 +124,7 @@ impl Flavour for PostgresFlavour {
                  AND (kind, index_at) > (k.kind, {until}) AND kind <= k.kind \
                ORDER BY kind, index_at LIMIT 1) b",
             first = i64::MIN,
-        )
+        ))
     }
 
     /// By a subquery for each key, which no plan can turn round: a planner without statistics would

@@ -1,6 +1,6 @@
 //! Statements that read.
 
-use super::{Dialect, Keys, shape, single_statement::due_claim};
+use super::{Dialect, Keys, arguments::DueRange, shape, single_statement::due_claim};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DELETED, JOB, LONGEST, RARE, STATE},
@@ -30,32 +30,12 @@ const LITTLE_DATA: usize = 16 << 10;
 /// The most kinds that one statement returns: MySQL allows a thousand steps of a recursion.
 pub(crate) const KINDS: usize = 500;
 
-/// The rows of the due index to find.
-pub(crate) struct DueRange<'a> {
-    /// At most [`Flavour::kinds_at_once`](super::Flavour::kinds_at_once).
-    pub(crate) kinds: &'a [&'a str],
-    /// The end of the range, in milliseconds.
-    pub(crate) until: i64,
-    /// The number of the first rows of each kind to leave out.
-    pub(crate) skip: i64,
-    /// The most rows of each kind to read: those that are leased take places, too.
-    pub(crate) rows: i64,
-    /// The most rows to return.
-    pub(crate) limit: i64,
-    /// The most bytes of data, except that one row is always found.
-    pub(crate) bytes: i64,
-}
-
 /// Text that reads the keys of the first rows of each kind, with the times at which they are wanted.
 /// Without a key there is the time of a row that is leased, or behind the range, or was not read
 /// because too many are before it.
 ///
 /// Databases plan a `SELECT` of a few kinds quickly, and of hundreds slowly.
-pub(super) fn listed_of_each_kind(
-    dialect: &Dialect,
-    due: &DueRange<'_>,
-    args: &mut Vec<Value>,
-) -> String {
+fn listed_of_each_kind(dialect: &Dialect, due: &DueRange<'_>, args: &mut Vec<Value>) -> String {
     let states = format!("{}_state", dialect.prefix);
     let mut bind = |value: Value| {
         args.push(value);
@@ -320,6 +300,7 @@ impl Dialect {
         // Keys first: rows that are carried through derived tables are written to disk on the way by
         // MariaDB, which has been seen to crash there (10.11.19, in `ha_maria::drop_table`).
         let listed = self.flavour.listed(self, due, &mut args);
+        let listed = listed.unwrap_or_else(|| listed_of_each_kind(self, due, &mut args));
         args.push(Value::int(due.limit));
         let mut limit = String::new();
         self.flavour.placeholder(&mut limit, args.len());

@@ -12,56 +12,21 @@
 //! no occurrence is claimed too early by that, and an extension is shorter by the wait, which its
 //! reply says. Only `not_after` is compared with a clock that is read behind the lock.
 
-use super::{Dialect, Flavour};
+use super::{
+    Dialect, Flavour,
+    arguments::{RequestContext, SimpleClaim, SimpleCompletion},
+};
 use crate::{
-    driver::{Statement, Type, Value},
+    driver::{Type, Value},
     encoding::{expiry_number, ms},
 };
 use allora_core::{
     Time,
-    backend::{Action, Batch, Claim, Completion, Cursor, OnExpiry, Operation},
+    backend::{Action, Claim, Completion, Cursor, OnExpiry, Operation},
     record::MAX_FENCE,
     time::end_of_time,
 };
 use std::time::Duration;
-
-/// A statement in the form in which one database replies to it.
-pub(crate) enum SingleStatement {
-    /// It returns the rows that it changed.
-    #[cfg_attr(
-        not(any(feature = "sqlite", feature = "postgres")),
-        expect(dead_code, reason = "MySQL's returns nothing")
-    )]
-    Returning(Statement),
-    /// It changes rows, and if it did another one reads them.
-    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
-    ReadBack { write: Statement, read: Statement },
-    /// It returns the number of rows that it changed, and the clock.
-    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
-    Counted(Statement),
-}
-
-/// The node that asks, and the clock that decides.
-pub(crate) struct RequestContext<'a> {
-    pub(crate) node: &'a str,
-    /// Microseconds; `None` is the database's clock.
-    pub(crate) now: Option<i64>,
-}
-
-impl<'a> RequestContext<'a> {
-    /// That of a batch; `None` if its time is not whole microseconds, as the database's are.
-    pub(crate) fn of(batch: &Batch<'a>) -> Option<Self> {
-        use allora_core::backend::TimeSource;
-        let now = match batch.time {
-            TimeSource::Store { .. } => None,
-            TimeSource::Fixed(at) if at.timestamp_subsec_nanos().is_multiple_of(1_000) => {
-                Some(at.timestamp_micros())
-            }
-            TimeSource::Fixed(_) => return None,
-        };
-        Some(Self { node: batch.node, now })
-    }
-}
 
 /// The columns of a table of bound values; no name is one of the state table's.
 pub(crate) type Columns = [(&'static str, Type)];
@@ -127,22 +92,6 @@ impl Dialect {
         }
         text
     }
-}
-
-/// A claim of the cursor's occurrence itself.
-pub(crate) struct SimpleClaim {
-    /// The key of the row.
-    pub(crate) id: i64,
-    pub(crate) claim_id: [u8; 16],
-    fence: i64,
-    expected: i64,
-    then: Option<(i64, i64)>,
-    /// Microseconds.
-    not_after: Option<i64>,
-    /// Microseconds.
-    duration: i64,
-    /// As in the column of the lease.
-    on_expiry: i64,
 }
 
 impl SimpleClaim {
@@ -308,17 +257,6 @@ pub(super) mod due_claim {
             due = flavour.greatest("s.cursor_due_at", "s.cursor_scheduled_at"),
         )
     }
-}
-
-/// A successful completion, or an extension.
-pub(crate) struct SimpleCompletion {
-    /// The key of the row.
-    pub(crate) id: i64,
-    fence: i64,
-    /// Microseconds; of a completion, none.
-    duration: Option<i64>,
-    moves: bool,
-    then: Option<(i64, i64)>,
 }
 
 impl SimpleCompletion {

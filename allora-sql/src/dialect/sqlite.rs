@@ -1,8 +1,8 @@
 //! SQLite, from 3.37.
 
 use super::{
-    Dialect, Flavour,
-    single_statement::{Columns, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement},
+    Dialect, Flavour, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
+    single_statement::Columns,
 };
 use crate::driver::{Statement, Type, Value};
 

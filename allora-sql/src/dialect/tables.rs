@@ -1,8 +1,8 @@
 //! The tables and indexes: created, and checked.
 
-use super::{Dialect, names, sql};
+use super::{Dialect, names};
 use crate::{
-    driver::{Statement, Type},
+    driver::{Statement, Type, sql},
     encoding::{DATA, HISTORY, JOB, RARE, STATE},
 };
 use sqlx::SqlStr;

@@ -1,64 +1,10 @@
 //! Statements that write.
 
-use super::{CHUNK, Dialect, Keys, names, tables::META};
+use super::{CHUNK, Dialect, Keys, arguments::Write, names, tables::META};
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DATA, HISTORY, JOB, RARE, STATE},
 };
-
-/// One record to write in place of another.
-#[derive(Clone)]
-pub(crate) struct Write {
-    /// The key of the rows; `None` if there are none yet.
-    pub(crate) id: Option<i64>,
-    pub(crate) name: Vec<u8>,
-    /// The version that was read.
-    pub(crate) read_version: i64,
-    /// The last moment for the write, in microseconds by the database's clock.
-    pub(crate) not_after: Option<i64>,
-    /// The columns of the state table, without the key.
-    pub(crate) state: Vec<Value>,
-    /// The columns of the job table, without the key, if they change.
-    pub(crate) job: Option<Vec<Value>>,
-    /// The columns of the table of rare parts, without the key, if they change.
-    pub(crate) rare: Option<[Value; 2]>,
-    /// The data, if it changes.
-    pub(crate) data: Option<NewData>,
-    /// The rows of the history table.
-    pub(crate) history: Vec<Vec<Value>>,
-}
-
-/// The data of a record; nothing without a generation.
-#[derive(Clone)]
-pub(crate) struct NewData {
-    pub(crate) generation: Option<i64>,
-    pub(crate) data: Vec<u8>,
-}
-
-impl Write {
-    /// The approximate number of its bytes.
-    pub(crate) fn len(&self) -> usize {
-        let bytes = |value: &Value| match value {
-            Value::Bytes(Some(bytes)) => bytes.len(),
-            _ => 8,
-        };
-        let data = self.data.as_ref().map_or(0, |new| new.data.len());
-        let (job, rare) = (self.job.iter().flatten(), self.rare.iter().flatten());
-        let values = self.state.iter().chain(job).chain(rare);
-        data + values.chain(self.history.iter().flatten()).map(bytes).sum::<usize>()
-    }
-
-    /// The generation and the bytes of the new data.
-    pub(super) fn new_data(&self) -> Option<[Value; 2]> {
-        let new = self.data.as_ref()?;
-        Some([Value::int(new.generation?), Value::bytes(&new.data)])
-    }
-
-    /// The rare parts to write; `None` if there are none.
-    pub(super) fn new_rare(&self) -> Option<[Value; 2]> {
-        self.rare.clone().filter(|parts| parts.iter().any(|part| *part != Value::Bytes(None)))
-    }
-}
 
 impl Dialect {
     /// Statements that add jobs without keys. Of two transactions that create one job, the second

@@ -192,7 +192,7 @@ impl<D: Database> Shared<D> {
             }
             .detach();
             for text in &self.session {
-                conn.script(crate::dialect::sql(text.as_str())).await?;
+                conn.script(super::sql(text.as_str())).await?;
             }
             Ok(conn)
         }

@@ -17,7 +17,7 @@ use futures::{
     future::{Either, select},
     stream::BoxStream,
 };
-use sqlx::SqlStr;
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::{pin::pin, sync::Arc, time::Duration};
 
 /// The type of a column.
@@ -110,6 +110,17 @@ pub struct Statement {
     pub(crate) args: Vec<Value>,
     /// The types of its rows' cells: `i` for a number, `b` for bytes.
     pub(crate) shape: &'static [u8],
+}
+
+/// Asserts that a text was put together from these modules' parts only.
+pub(crate) fn sql(text: impl Into<String>) -> SqlStr {
+    AssertSqlSafe(text.into()).into_sql_str()
+}
+
+impl Statement {
+    pub(crate) fn new(text: impl Into<String>, args: Vec<Value>, shape: &'static [u8]) -> Self {
+        Self { sql: sql(text), args, shape }
+    }
 }
 
 /// The result of a statement without rows.
@@ -212,7 +223,7 @@ impl dyn Driver + '_ {
     /// Starts a transaction.
     pub(crate) async fn transaction(&self) -> sqlx::Result<Tx<'_>> {
         let mut lent = self.writer().await?;
-        match lent.conn()?.script(crate::dialect::sql(self.begin())).await {
+        match lent.conn()?.script(sql(self.begin())).await {
             Ok(()) => Ok(Tx { driver: self, lent }),
             Err(error) => self.end(lent, Err(error)),
         }
@@ -246,13 +257,13 @@ impl Tx<'_> {
     pub(crate) async fn end<T>(mut self, done: sqlx::Result<T>) -> sqlx::Result<T> {
         match done {
             Ok(value) => {
-                let committed = self.lent.conn()?.script(crate::dialect::sql("COMMIT")).await;
+                let committed = self.lent.conn()?.script(sql("COMMIT")).await;
                 self.driver.end(self.lent, committed).map(|()| value)
             }
             Err(error) => {
                 // SQLite may have ended it by itself, and refuses then.
                 if self.driver.is_sound_after(&error)
-                    && self.lent.conn()?.script(crate::dialect::sql("ROLLBACK")).await.is_ok()
+                    && self.lent.conn()?.script(sql("ROLLBACK")).await.is_ok()
                 {
                     self.lent.release();
                 }

@@ -4,6 +4,7 @@
 //! file with another. Each is tested on text that keeps it and on text that breaks it.
 
 mod blanks;
+mod circles;
 mod doc_start;
 mod first_line;
 mod length;
@@ -27,6 +28,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     length::check,
     words::check,
     blanks::check,
+    circles::check,
     paths::check,
     links::check,
     named_files::check,

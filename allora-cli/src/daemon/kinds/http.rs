@@ -1,7 +1,7 @@
 //! The kind `http`: one request for each attempt, with an idempotency key and the fence.
 
 use super::data::Fields;
-use crate::{daemon::runs::run_id, values::shown};
+use crate::values::{run_id, shown};
 use allora_core::{BoxError, Run};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -67,8 +67,10 @@ pub(super) fn run(request: &Request) -> Outcome {
         servers: machine::servers(&request.stores),
         load,
     };
+    let profiles = profile::shares(facts.size, &figures);
+    let targets = targets::table(&facts, &figures);
     let pages = [
-        ("BENCHMARKS.md", tables::parts(&facts, &figures)),
+        ("BENCHMARKS.md", tables::parts(&facts, &figures, profiles, targets)),
         ("SCALING.md", scaling::parts(&facts, &figures)),
     ];
     if !request.is_whole() {

@@ -8,7 +8,6 @@ use super::{
         self, BATCH, BATCHES, BURSTS, LATE_NODES, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS,
         Size,
     },
-    profile, targets,
 };
 
 /// The numbers of jobs at one instant that `late` measures.
@@ -17,8 +16,13 @@ const LATE_SIZES: [u64; 4] = [10, 100, 1_000, 5_000];
 /// The rate of started runs.
 pub(super) const STARTED: &str = "started_per_s";
 
-/// All parts, by name.
-pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, String)> {
+/// All parts, by name. The tables of the profiles and of the targets are made elsewhere.
+pub(super) fn parts(
+    facts: &Facts,
+    figures: &Figures,
+    profiles: String,
+    targets: String,
+) -> Vec<(&'static str, String)> {
     let parts = [
         ("workers", workers(facts, figures), Some(("nodes", "Throughput against nodes"))),
         ("peers", peers(facts, figures), None),
@@ -31,8 +35,8 @@ pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, Stri
         ),
         ("stored", stored(facts, figures), Some(("stored", "Rate and latency against schedules"))),
         ("timers", timers(facts, figures), None),
-        ("profiles", profile::shares(facts.size, figures), None),
-        ("targets", targets::table(facts, figures), None),
+        ("profiles", profiles, None),
+        ("targets", targets, None),
     ];
     let caption = facts.caption();
     let part = |(name, table, plot): (&'static str, String, Option<(&str, &str)>)| {
