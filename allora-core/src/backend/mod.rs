@@ -29,7 +29,7 @@ pub use operation::{
 };
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
-pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Queries};
+pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub use state::{
     Counters, DeadLetter, ImportedProgress, JobState, Lease, NextRun, Occurrence, OnExpiry, Pause,

@@ -6,6 +6,7 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
+use std::fmt;
 
 /// Queries over the jobs of a store. A backend without them runs jobs in code with leases and every
 /// policy; stored schedules and triggers by name need them.
@@ -115,12 +116,47 @@ pub struct DueQuery<'a> {
     /// work on them. A node that uses it queries again without it before it believes that nothing
     /// is due.
     pub skip: usize,
+    /// The records to choose if more want attention than `limit`. A store may ignore it.
+    pub preferred: Option<Preferred<'a>>,
+}
+
+/// The order of a node among those that can run the same records, for each name.
+///
+/// If more records want attention than a query asks for, a store whose index has the names returns
+/// those for which the node comes first. So nodes that ask at the same time find different records.
+#[derive(Clone, Copy)]
+pub struct Preferred<'a> {
+    nodes: usize,
+    rank: &'a (dyn Fn(&str) -> usize + Sync),
+}
+
+impl<'a> Preferred<'a> {
+    /// The order among so many nodes. `rank`: the number of nodes that come before this one for a name.
+    pub fn new(nodes: usize, rank: &'a (dyn Fn(&str) -> usize + Sync)) -> Self {
+        Self { nodes, rank }
+    }
+
+    /// The number of nodes, with the one that asks.
+    pub fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// The number of nodes that come before the one that asks for the record of this name.
+    pub fn rank(self, name: &str) -> usize {
+        (self.rank)(name)
+    }
+}
+
+impl fmt::Debug for Preferred<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preferred").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
 }
 
 impl<'a> DueQuery<'a> {
     /// Records of these kinds that want attention before `until`, at most `limit`.
     pub fn new(kinds: &'a [&'a str], until: Time, limit: usize) -> Self {
-        Self { node: "", kinds, until, limit, skip: 0 }
+        Self { node: "", kinds, until, limit, skip: 0, preferred: None }
     }
 
     /// Asked by this node.
@@ -134,6 +170,13 @@ impl<'a> DueQuery<'a> {
     #[must_use]
     pub fn skipping(mut self, skip: usize) -> Self {
         self.skip = skip;
+        self
+    }
+
+    /// Chooses these if there are more than `limit`.
+    #[must_use]
+    pub fn preferring(mut self, preferred: Preferred<'a>) -> Self {
+        self.preferred = Some(preferred);
         self
     }
 }

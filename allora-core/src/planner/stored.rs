@@ -49,6 +49,9 @@ impl Planner {
             return true;
         }
         let Some(spec) = self.routed(state, events) else { return false };
+        if self.leave_to_others(state, spec.settings.late_by_at_most(), now) {
+            return false;
+        }
         let name: Arc<str> = state.name.as_str().into();
         let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
         slot.agreed = Some(state.generation);

@@ -52,6 +52,7 @@ impl Planner {
     /// Applies other rankings.
     pub(crate) fn set_rankings(&mut self, rankings: Rankings) {
         let Rankings { jobs: ranking, kinds } = rankings;
+        self.set_shares(&kinds);
         self.due_claims.set_ranking(kinds);
         if self.turns.ranking != ranking {
             self.turns = Turns { ranking, trusted_from: None, have_changed: true };

@@ -58,6 +58,11 @@ impl Ranking {
         self.others.is_empty()
     }
 
+    /// The number of nodes, with this one.
+    pub(crate) fn nodes(&self) -> usize {
+        self.others.len() + 1
+    }
+
     /// The number of nodes that come before this one for a job: 0 if it is the first or knows no
     /// other.
     pub(crate) fn rank(&self, name: &str) -> usize {

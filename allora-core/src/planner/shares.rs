@@ -1,0 +1,134 @@
+//! The stored schedules that a search has found, divided among the nodes that run the same kinds: each
+//! is claimed by the first node of its order, and left by the others for a while.
+//!
+//! A schedule that is left has no slot. A later search finds it again if its node has not claimed it,
+//! so that no claim fails for most of them. Nodes whose orders differ claim the same ones, or one
+//! after the other; the fence decides.
+
+use super::Planner;
+use crate::{
+    backend::JobState,
+    registry::Ranking,
+    time::{Time, saturating_add},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The time for which a due schedule is left to each node that comes before this one.
+const STEP: Duration = Duration::from_millis(200);
+
+/// The further nodes wait as long as this one.
+const MAX_RANK: u32 = 3;
+
+/// The time beyond those steps for which a node that claims many of its own leaves the others at most.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// The number of claims in a request from which a node is busy with its own.
+const MANY: usize = 50;
+
+/// The shortest time from a search to one for what was left.
+const PACE: Duration = Duration::from_millis(100);
+
+/// One search in so many does not prefer this node's own, so that a node which always has some takes
+/// the late ones of others, too.
+const OPEN: u64 = 16;
+
+#[derive(Default)]
+pub(super) struct Shares {
+    /// The order of the nodes that run the same kinds.
+    ranking: Arc<Ranking>,
+    searches: u64,
+    /// Schedules of a higher rank are left, whatever their delay: the search has found better ones, and
+    /// not all of them.
+    most: Option<usize>,
+    /// The time since which each search has left something.
+    left_since: Option<Time>,
+    /// The last time at which this node claimed many.
+    busy_at: Option<Time>,
+    /// The time at which the first of what the last search has left is to be searched again.
+    again_at: Option<Time>,
+}
+
+impl Shares {
+    fn is_open(&self) -> bool {
+        self.searches.is_multiple_of(OPEN)
+    }
+}
+
+impl Planner {
+    pub(super) fn set_shares(&mut self, ranking: &Ranking) {
+        if *self.shares.ranking != *ranking {
+            self.shares.ranking = Arc::new(ranking.clone());
+        }
+    }
+
+    /// The order by which a search prefers this node's own; `None` if it prefers none.
+    pub(crate) fn preferred(&mut self) -> Option<Arc<Ranking>> {
+        let shares = &mut self.shares;
+        shares.searches += 1;
+        (!shares.ranking.is_alone() && !shares.is_open()).then(|| shares.ranking.clone())
+    }
+
+    /// Notes that this node claims so many.
+    pub(super) fn claims_many(&mut self, claims: usize, now: Time) {
+        if claims >= MANY {
+            self.shares.busy_at = Some(now);
+        }
+    }
+
+    /// A search has found these records. `is_full`: not all that is due is among them.
+    pub(crate) fn divide(&mut self, found: &[JobState], is_full: bool) {
+        let Self { shares, by_name, stored, .. } = self;
+        if shares.again_at.take().is_none() {
+            shares.left_since = None;
+        }
+        let is_new = |state: &&JobState| {
+            let name = state.name.as_str();
+            !state.kind.is_empty()
+                && !by_name.contains_key(name)
+                && !stored.broken.contains_key(name)
+        };
+        let divides = is_full && !shares.ranking.is_alone() && !shares.is_open();
+        shares.most = divides.then(|| {
+            let ranks = found.iter().filter(is_new).map(|state| shares.ranking.rank(&state.name));
+            ranks.min().unwrap_or(0)
+        });
+    }
+
+    /// The time at which what the last search has left is searched again.
+    pub(crate) fn left_until(&self) -> Option<Time> {
+        self.shares.again_at
+    }
+
+    /// `true` if a found schedule is left to other nodes. `window`: the longest delay of its start.
+    pub(super) fn leave_to_others(
+        &mut self,
+        state: &JobState,
+        window: Option<Duration>,
+        now: Time,
+    ) -> bool {
+        let shares = &mut self.shares;
+        let rank = shares.ranking.rank(&state.name);
+        let ends = state.leases.iter().map(|lease| lease.until);
+        let Some(due_at) = state.due_at.into_iter().chain(ends).min().filter(|_| rank > 0) else {
+            return false;
+        };
+        let since = due_at.max(*shares.left_since.get_or_insert(now));
+        let step = STEP * u32::try_from(rank).unwrap_or(MAX_RANK).min(MAX_RANK);
+        let idle = saturating_add(since.max(shares.busy_at.unwrap_or(since)), step);
+        let mut until = idle.min(saturating_add(since, BUSY + step));
+        let soon = saturating_add(now, PACE);
+        let mut again_at = until.max(soon);
+        if shares.most.is_some_and(|most| rank > most) {
+            (until, again_at) = (until.max(soon), due_at.max(soon));
+        }
+        if let Some(window) = window {
+            let half = saturating_add(due_at, window / 2);
+            (until, again_at) = (until.min(half), again_at.min(half));
+        }
+        if until <= now {
+            return false;
+        }
+        shares.again_at = Some(shares.again_at.map_or(again_at, |at| at.min(again_at)));
+        true
+    }
+}
