@@ -17,7 +17,8 @@ use std::fmt;
 ///    `stored::due_schedules_are_found_by_kind_the_earliest_first`,
 ///    `stored::a_leased_schedule_is_found_again_when_its_lease_ends`,
 ///    `operators::a_trigger_of_a_job_in_code_is_found`,
-///    `stored::the_kinds_of_stored_schedules_are_listed`.
+///    `stored::the_kinds_of_stored_schedules_are_listed`,
+///    `stored::a_query_that_prefers_some_schedules_hides_no_other`.
 /// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages. The
 ///    scheduler's own records are in no list, unless its prefix asks for them.
 ///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
@@ -124,6 +125,17 @@ pub struct DueQuery<'a> {
 ///
 /// If more records want attention than a query asks for, a store whose index has the names returns
 /// those for which the node comes first. So nodes that ask at the same time find different records.
+///
+/// # Examples
+/// ```
+/// use allora_core::{Time, backend::{DueQuery, Preferred}};
+///
+/// // Of two nodes, this one is the first for all names before "n".
+/// let rank = |name: &str| usize::from(name >= "n");
+/// let query = DueQuery::new(&["mail"], Time::MAX_UTC, 100);
+/// let query = query.preferring(Preferred::new(2, &rank));
+/// assert_eq!(query.preferred.map(|order| order.rank("reminder")), Some(1));
+/// ```
 #[derive(Clone, Copy)]
 pub struct Preferred<'a> {
     nodes: usize,

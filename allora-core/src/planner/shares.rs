@@ -112,7 +112,10 @@ impl Planner {
         let Some(due_at) = state.due_at.into_iter().chain(ends).min().filter(|_| rank > 0) else {
             return false;
         };
-        let since = due_at.max(*shares.left_since.get_or_insert(now));
+        // The clock may have been set back.
+        let left_since = shares.left_since.map_or(now, |since| since.min(now));
+        shares.left_since = Some(left_since);
+        let since = due_at.max(left_since);
         let step = STEP * u32::try_from(rank).unwrap_or(MAX_RANK).min(MAX_RANK);
         let idle = saturating_add(since.max(shares.busy_at.unwrap_or(since)), step);
         let mut until = idle.min(saturating_add(since, BUSY + step));
@@ -130,5 +133,99 @@ impl Planner {
         }
         shares.again_at = Some(shares.again_at.map_or(again_at, |at| at.min(again_at)));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::from_millis;
+
+    const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+    /// The node of this rank for the schedule `job`, and that schedule, due at 10 s.
+    fn node(rank: usize) -> (Planner, JobState) {
+        let mut planner = Planner::new(0, Duration::from_secs(5), Duration::from_secs(30));
+        let rankings = NODES.iter().map(|own| Ranking::new(own, NODES));
+        planner.set_shares(&rankings.into_iter().find(|one| one.rank("job") == rank).unwrap());
+        let mut state = JobState::unreadable("job", "");
+        (state.kind, state.due_at) = ("mail".into(), Some(at(10_000)));
+        (planner, state)
+    }
+
+    fn at(ms: i64) -> Time {
+        from_millis(ms).unwrap()
+    }
+
+    /// `true` if the schedule is left in a page that a search has found at this time.
+    fn is_left(planner: &mut Planner, state: &JobState, is_full: bool, ms: i64) -> bool {
+        planner.divide(std::slice::from_ref(state), is_full);
+        planner.leave_to_others(state, None, at(ms))
+    }
+
+    #[test]
+    fn each_node_waits_longer_than_those_before_it_and_none_much_longer() {
+        for (rank, wait) in [(1, 200), (2, 400), (3, 600), (4, 600)] {
+            let (mut planner, state) = node(rank);
+            for ms in [9_000, 10_000, 10_000 + wait - 1] {
+                assert!(is_left(&mut planner, &state, false, ms), "rank {rank} at {ms}");
+            }
+            assert!(!is_left(&mut planner, &state, false, 10_000 + wait), "rank {rank}");
+        }
+        let (mut first, state) = node(0);
+        assert!(!is_left(&mut first, &state, false, 9_000));
+    }
+
+    #[test]
+    fn a_busy_node_waits_a_second_longer_and_no_more() {
+        let (mut planner, state) = node(1);
+        for ms in (9_000..11_200).step_by(100) {
+            planner.claims_many(MANY, at(ms));
+            assert!(is_left(&mut planner, &state, false, ms), "{ms}");
+        }
+        planner.claims_many(MANY, at(11_200));
+        assert!(!is_left(&mut planner, &state, false, 11_200));
+    }
+
+    #[test]
+    fn what_has_been_due_for_long_is_left_from_the_time_at_which_it_is_first_seen() {
+        let (mut planner, state) = node(1);
+        for ms in [500_000, 500_100, 500_199] {
+            assert!(is_left(&mut planner, &state, false, ms), "{ms}");
+        }
+        assert!(!is_left(&mut planner, &state, false, 500_200));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_prolongs_no_wait() {
+        let (mut planner, state) = node(1);
+        assert!(is_left(&mut planner, &state, false, 500_000));
+        planner.claims_many(MANY, at(500_000));
+        assert!(is_left(&mut planner, &state, false, 20_000));
+        assert!(!is_left(&mut planner, &state, false, 21_200));
+    }
+
+    #[test]
+    fn of_a_full_page_a_node_takes_only_what_it_is_the_first_for() {
+        let (mut planner, state) = node(1);
+        let own = (0..).map(|i| format!("own-{i}"));
+        let own = own.into_iter().find(|name| planner.shares.ranking.rank(name) == 0).unwrap();
+        let page = [state.clone(), JobState { name: own, ..state.clone() }];
+        for search in 1..=OPEN {
+            let now = at(50_000 + 100 * search as i64);
+            assert_eq!(planner.preferred().is_some(), search < OPEN);
+            planner.divide(&page, true);
+            let is_left = planner.leave_to_others(&state, None, now);
+            assert!(!planner.leave_to_others(&page[1], None, now));
+            assert_eq!(is_left, search < OPEN, "search {search}");
+        }
+    }
+
+    #[test]
+    fn a_window_halves_the_wait() {
+        let (mut planner, state) = node(3);
+        let window = Some(Duration::from_millis(100));
+        assert!(planner.leave_to_others(&state, window, at(10_049)));
+        assert!(!planner.leave_to_others(&state, window, at(10_050)));
     }
 }
