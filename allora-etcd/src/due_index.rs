@@ -34,6 +34,16 @@ const AHEAD: [u64; 5] = [1, 60, 3_600, 200_000, 12_000_000];
 /// A text behind all digits.
 const END: &str = "g";
 
+/// The number of nodes whose entries a query passes to find as many of its own as it asks for. Entries are
+/// small beside the records.
+const PASSED: usize = 8;
+
+/// The number of entries to read for a query.
+fn entries_of(query: &DueQuery<'_>) -> usize {
+    let nodes = query.preferred.map_or(1, |preferred| preferred.nodes().min(PASSED));
+    query.limit.saturating_mul(nodes)
+}
+
 /// Access to the index, with what is remembered of its parts.
 pub(crate) struct DueIndex {
     client: Arc<Client>,
@@ -131,12 +141,13 @@ impl DueIndex {
         along: &[TxnOp],
     ) -> Result<(Vec<Part>, Vec<GetResponse>)> {
         let until = Until::new(query.until);
-        let limit = i64::try_from(query.limit.saturating_add(1)).unwrap_or(i64::MAX);
+        let limit = entries_of(query);
+        let most = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
         let mut parts = self.remembered(prefixes, &until);
         let mut ops = along.to_vec();
         for part in &parts {
             ops.push(TxnOp::get(self.keys.low_mark(&part.prefix), None));
-            ops.push(part.due_range(&until, limit));
+            ops.push(part.due_range(&until, most));
             ops.push(part.range(&until.digits, &part.bound.ahead, 1));
         }
         let mut replies = self.client.get_all(op, ops).await?.into_iter();
@@ -158,12 +169,12 @@ impl DueIndex {
                 repeated.push(part);
             }
         }
-        let ops: Vec<TxnOp> = repeated.iter().map(|part| part.due_range(&until, limit)).collect();
+        let ops: Vec<TxnOp> = repeated.iter().map(|part| part.due_range(&until, most)).collect();
         for (part, due) in repeated.into_iter().zip(self.client.get_all(op, ops).await?) {
             part.due = part.entries(&due);
         }
         // Otherwise the next entry is among them.
-        if parts.iter().map(|part| part.due.len()).sum::<usize>() <= query.limit {
+        if parts.iter().map(|part| part.due.len()).sum::<usize>() <= limit {
             self.search_ahead(op, &until, &mut parts).await?;
         }
         let mut bounds = self.bounds();

@@ -35,6 +35,23 @@ impl Found {
         self.keys.push((key.to_vec(), entry.name.clone()));
         self.due.push(entry);
     }
+
+    /// Keeps the entries that the query asks for, of those found in their order. Returns the time of the
+    /// first that is left out.
+    fn choose(&mut self, query: &DueQuery<'_>) -> Option<Time> {
+        let ready = self.due.partition_point(|entry| entry.at < query.until);
+        let next_due = self.due.get(ready).map(|entry| entry.at);
+        self.due.truncate(ready);
+        if ready <= query.limit {
+            return next_due;
+        }
+        if let Some(preferred) = query.preferred {
+            self.due.sort_by_cached_key(|entry| preferred.rank(&entry.name));
+        }
+        let left_out = self.due.split_off(query.limit);
+        self.due.sort_unstable();
+        left_out.into_iter().map(|entry| entry.at).min()
+    }
 }
 
 impl Store {
@@ -65,10 +82,7 @@ impl Store {
         }
         found.due.sort_unstable();
         found.due.dedup();
-        let ready = found.due.iter().take(query.limit).take_while(|entry| entry.at < query.until);
-        let ready = ready.count();
-        let next_due = found.due.get(ready).map(|entry| entry.at);
-        found.due.truncate(ready);
+        let next_due = found.choose(&query);
         let names: Vec<&str> = found.due.iter().map(|entry| &*entry.name).collect();
         if names.is_empty() {
             return Ok(Due::new(now, Vec::new(), next_due));

@@ -140,6 +140,7 @@ macro_rules! __cases {
                 the_kinds_of_stored_schedules_are_listed: [Queries];
                 due_schedules_are_found_whole_and_up_to_date: [Queries];
                 no_more_due_schedules_are_left_out_than_asked_for: [Queries];
+                a_query_that_prefers_some_schedules_hides_no_other: [Queries];
                 a_leased_schedule_is_found_again_when_its_lease_ends: [Queries, Expiry];
                 an_ended_lease_is_found_to_be_reaped: [Queries, Expiry];
             }

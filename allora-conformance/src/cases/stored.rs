@@ -5,7 +5,7 @@ use allora_core::{
     ErrorKind,
     backend::{
         Action, DeadLetter, DueQuery, ImportedProgress, JobState, NewSchedule, Operation, Page,
-        Pause, Replan, Reply,
+        Pause, Preferred, Replan, Reply,
     },
 };
 
@@ -369,6 +369,25 @@ pub(super) async fn no_more_due_schedules_are_left_out_than_asked_for(w: &Cluste
         assert!(found.is_sorted(), "{found:?}");
         let behind = names.iter().skip(skip);
         assert!(behind.clone().all(|name| found.contains(name)), "{skip}: {found:?}");
+    }
+}
+
+pub(super) async fn a_query_that_prefers_some_schedules_hides_no_other(w: &Cluster) {
+    let node = w.node();
+    let names: Vec<String> = (0..6).map(|i| format!("due-{i}")).collect();
+    for (i, name) in (0..).zip(&names) {
+        node.add(t(0), name, "mail", t(i)).await;
+    }
+    let rank = |name: &str| usize::from(name != "due-2" && name != "due-5");
+    for limit in [1, 3, 6, 9] {
+        let query = DueQuery::new(&["mail"], t(99), limit);
+        let query = query.preferring(Preferred::new(3, &rank));
+        let (found, next_due) = node.find(query).await;
+        let found: Vec<String> = found.into_iter().map(|state| state.name).collect();
+        assert_eq!(found.len(), limit.min(6), "{found:?}");
+        assert!(found.is_sorted(), "{found:?}");
+        let first_other = (0..).zip(&names).find(|(_, name)| !found.contains(name));
+        assert_eq!(next_due, first_other.map(|(i, _)| t(i)), "beside {found:?}");
     }
 }
 

@@ -488,6 +488,14 @@ impl Defect for FindsTooMuch {
     }
 }
 
+/// A query for the node's own schedules does not find all others beside them.
+pub(crate) struct HidesOthers;
+impl Defect for HidesOthers {
+    fn query(query: DueQuery<'_>) -> DueQuery<'_> {
+        if query.preferred.is_some() { query.skipping(1) } else { query }
+    }
+}
+
 /// The last first, where names are listed in order.
 pub(crate) struct ListsBackwards;
 impl Defect for ListsBackwards {

@@ -117,6 +117,7 @@ teeth! {
     cuts_instants: CutsInstants;
     ignores_the_pause: IgnoresThePause;
     finds_too_much: FindsTooMuch;
+    hides_others: HidesOthers;
     lists_backwards: ListsBackwards;
     forgets_attempts: ForgetsAttempts;
     forgets_outcomes: ForgetsOutcomes;

@@ -30,7 +30,7 @@ pub use operation::{
 };
 pub(crate) use operation::{MAX_BYTES, OPERATION_BYTES};
 pub use outcome::Outcome;
-pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Queries};
+pub use queries::{ClaimDue, ClaimedDue, Due, DueQuery, Page, Preferred, Queries};
 pub(crate) use reply::outcome_of_trigger;
 pub use reply::{Applied, Reply, TriggerStatus, Triggered};
 pub use state::{

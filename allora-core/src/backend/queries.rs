@@ -6,6 +6,7 @@ use crate::{
     time::Time,
 };
 use async_trait::async_trait;
+use std::fmt;
 
 /// Queries over the jobs of a store. A backend without them runs jobs in code with leases and every
 /// policy; stored schedules and triggers by name need them.
@@ -16,7 +17,8 @@ use async_trait::async_trait;
 ///    `stored::due_schedules_are_found_by_kind_the_earliest_first`,
 ///    `stored::a_leased_schedule_is_found_again_when_its_lease_ends`,
 ///    `operators::a_trigger_of_a_job_in_code_is_found`,
-///    `stored::the_kinds_of_stored_schedules_are_listed`.
+///    `stored::the_kinds_of_stored_schedules_are_listed`,
+///    `stored::a_query_that_prefers_some_schedules_hides_no_other`.
 /// 2. *Lists are ordered* by name as bytes, and jobs that come and go do not shift their pages. The
 ///    scheduler's own records are in no list, unless its prefix asks for them.
 ///    Cases: `names::names_are_listed_in_the_order_of_their_bytes`,
@@ -115,12 +117,58 @@ pub struct DueQuery<'a> {
     /// work on them. A node that uses it queries again without it before it believes that nothing
     /// is due.
     pub skip: usize,
+    /// The records to choose if more want attention than `limit`. A store may ignore it.
+    pub preferred: Option<Preferred<'a>>,
+}
+
+/// The order of a node among those that can run the same records, for each name.
+///
+/// If more records want attention than a query asks for, a store whose index has the names returns
+/// those for which the node comes first. So nodes that ask at the same time find different records.
+///
+/// # Examples
+/// ```
+/// use allora_core::{Time, backend::{DueQuery, Preferred}};
+///
+/// // Of two nodes, this one is the first for all names before "n".
+/// let rank = |name: &str| usize::from(name >= "n");
+/// let query = DueQuery::new(&["mail"], Time::MAX_UTC, 100);
+/// let query = query.preferring(Preferred::new(2, &rank));
+/// assert_eq!(query.preferred.map(|order| order.rank("reminder")), Some(1));
+/// ```
+#[derive(Clone, Copy)]
+pub struct Preferred<'a> {
+    nodes: usize,
+    rank: &'a (dyn Fn(&str) -> usize + Sync),
+}
+
+impl<'a> Preferred<'a> {
+    /// The order among so many nodes. `rank`: the number of nodes that come before this one for a name.
+    pub fn new(nodes: usize, rank: &'a (dyn Fn(&str) -> usize + Sync)) -> Self {
+        Self { nodes, rank }
+    }
+
+    /// The number of nodes, with the one that asks.
+    pub fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// The number of nodes that come before the one that asks for the record of this name.
+    pub fn rank(self, name: &str) -> usize {
+        (self.rank)(name)
+    }
+}
+
+impl fmt::Debug for Preferred<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preferred").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
 }
 
 impl<'a> DueQuery<'a> {
     /// Records of these kinds that want attention before `until`, at most `limit`.
     pub fn new(kinds: &'a [&'a str], until: Time, limit: usize) -> Self {
-        Self { node: "", kinds, until, limit, skip: 0 }
+        Self { node: "", kinds, until, limit, skip: 0, preferred: None }
     }
 
     /// Asked by this node.
@@ -134,6 +182,13 @@ impl<'a> DueQuery<'a> {
     #[must_use]
     pub fn skipping(mut self, skip: usize) -> Self {
         self.skip = skip;
+        self
+    }
+
+    /// Chooses these if there are more than `limit`.
+    #[must_use]
+    pub fn preferring(mut self, preferred: Preferred<'a>) -> Self {
+        self.preferred = Some(preferred);
         self
     }
 }

@@ -58,6 +58,7 @@ impl Planner {
             claims = self.ask_suspects(now, room, &mut requests, events);
         }
         self.claiming.extend(requests.iter().filter(|one| one.is_claim()).map(|one| one.slot));
+        self.shares.claims_many(claims, now);
         let room = room.saturating_sub(claims);
         let query = self.ask_query(now, room);
         let (query_at, query_waits) = self.query_at(now, room);

@@ -24,6 +24,7 @@ mod machine;
 mod published;
 mod reply;
 mod request;
+mod shares;
 mod slot;
 mod slot_id;
 mod slots;

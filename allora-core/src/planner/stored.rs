@@ -12,6 +12,7 @@ use crate::{
     backend::{Cursor, JobState, Reply},
     event::Event,
     job::JobSpec,
+    registry::Ranking,
     stored::{Route, Routed},
     time::{Time, saturating_add},
 };
@@ -38,6 +39,28 @@ impl Planner {
         self.stored.read_at.take()
     }
 
+    /// The order by which a search prefers this node's own; `None` if it prefers none.
+    pub(crate) fn preferred(&mut self) -> Option<Arc<Ranking>> {
+        self.shares.preferred()
+    }
+
+    /// A search has found these records. `is_full`: not all that is due is among them.
+    pub(crate) fn divide(&mut self, found: &[JobState], is_full: bool) {
+        let Self { shares, by_name, stored, .. } = self;
+        let is_new = |state: &&JobState| {
+            let name = state.name.as_str();
+            !state.kind.is_empty()
+                && !by_name.contains_key(name)
+                && !stored.broken.contains_key(name)
+        };
+        shares.divide(found.iter().filter(is_new), is_full);
+    }
+
+    /// The time at which what the last search has left to other nodes is searched again.
+    pub(crate) fn left_until(&self) -> Option<Time> {
+        self.shares.left_until()
+    }
+
     /// Applies a stored schedule that wants attention. Returns whether this node can run it.
     pub(super) fn found_stored(
         &mut self,
@@ -49,6 +72,9 @@ impl Planner {
             return true;
         }
         let Some(spec) = self.routed(state, events) else { return false };
+        if self.shares.leave_to_others(state, spec.settings.late_by_at_most(), now) {
+            return false;
+        }
         let name: Arc<str> = state.name.as_str().into();
         let mut slot = Slot::new(name.clone(), spec, Origin::Stored, self.seed);
         slot.agreed = Some(state.generation);

@@ -42,6 +42,7 @@ impl Planner {
     /// Applies other rankings.
     pub(crate) fn set_rankings(&mut self, rankings: Rankings) {
         let Rankings { jobs: ranking, kinds } = rankings;
+        self.shares.set_ranking(&kinds);
         self.due_claims.ranking = kinds;
         if self.turns.ranking != ranking {
             self.turns = Turns { ranking, trusted_from: None, have_changed: true };

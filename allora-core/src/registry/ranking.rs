@@ -4,7 +4,8 @@
 //! Each node computes the same order from the registry. The first node of a job claims its
 //! occurrences, and the others check later. The first node of an instant claims the stored schedules
 //! that are due then, and the others follow one after the other, so that their queries do not work
-//! through the same rows at the same time. Nothing but speed depends on it: two nodes with different
+//! through the same rows at the same time. Where no query claims, the first node of each stored schedule
+//! claims it. Nothing but speed depends on it: two nodes with different
 //! views both claim, and the fence decides.
 //!
 //! Each pair of a node and a job has a weight, and the nodes of a job are ordered by it (D. Thaler and
@@ -56,6 +57,11 @@ impl Ranking {
     /// `true` if this node knows no other.
     pub(crate) fn is_alone(&self) -> bool {
         self.others.is_empty()
+    }
+
+    /// The number of nodes, with this one.
+    pub(crate) fn nodes(&self) -> usize {
+        self.others.len() + 1
     }
 
     /// The number of nodes that come before this one for a job: 0 if it is the first or knows no

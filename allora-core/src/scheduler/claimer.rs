@@ -515,8 +515,9 @@ impl Claimer {
         self.driver.take_inputs();
         let planner = &mut self.driver.planner;
         let (known, number) = (planner.known_stored(), planner.begin_search());
+        let preferred = planner.preferred();
         self.pace.begins(self.node.runtime.now());
-        self.search.begin(&self.node, self.poll_at, known, number);
+        self.search.begin(&self.node, self.poll_at, known, number, preferred);
     }
 
     /// Applies the replies to a search. A failure delays the next search, and no claim.
@@ -546,7 +547,9 @@ impl Claimer {
         self.driver.take_inputs();
         if has_stored {
             let kinds = self.search.stored_kinds(&node).count();
-            self.driver.planner.on_search(due.found.len() >= limit, kinds);
+            let is_full = due.found.len() >= limit;
+            self.driver.planner.on_search(is_full, kinds);
+            self.driver.planner.divide(&due.found, is_full);
         }
         let mut events = Vec::new();
         let mut is_new = false;
@@ -564,7 +567,9 @@ impl Claimer {
         let (now, next_due) = (due.now, due.next_due);
         let claimed_at = self.driver.planner.claims_found_at(records);
         let claimed_at = claimed_at.filter(|_| has_stored && next_due.is_some());
-        let found = Found { now, next_due, records, of_code, is_full, is_new, claimed_at };
+        let left_until = self.driver.planner.left_until();
+        let found =
+            Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until };
         self.search.answered(&node, found, self.driver.planner.is_losing());
     }
 

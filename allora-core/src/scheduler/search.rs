@@ -8,8 +8,9 @@ use super::{
     store_request::{MIN_BACKOFF, within},
 };
 use crate::{
-    backend::{Due, DueQuery, TimeSource},
+    backend::{Due, DueQuery, Preferred, TimeSource},
     error::Result,
+    registry::Ranking,
     time::{Time, saturating_add, since},
 };
 use std::{
@@ -55,6 +56,8 @@ pub(super) struct Search {
     /// The due time of the first stored schedule after those found, if the parts are searched one
     /// after the other.
     next_stored: Option<Time>,
+    /// The time at which schedules that are left to other nodes are searched again.
+    left_until: Option<Time>,
     fruitless: Fruitless,
     kinds: Kinds,
     /// The limited handlers without capacity, whose kinds are left out.
@@ -93,6 +96,11 @@ impl Fruitless {
     /// back since.
     fn until(self, now: Time) -> Option<Time> {
         self.until.filter(|_| self.last <= Some(now))
+    }
+
+    /// Waits as if no search before had been like this one.
+    fn once(&mut self, now: Time) {
+        *self = Self { last: Some(now), until: Some(saturating_add(now, FRUITLESS)), count: 0 };
     }
 
     /// A search that was made as soon as the one before allowed waits twice as long.
@@ -134,6 +142,8 @@ pub(super) struct Found {
     pub(super) is_full: bool,
     /// At least one of them is new to this node, which can run it.
     pub(super) is_new: bool,
+    /// The time at which schedules that are left to other nodes are searched again.
+    pub(super) left_until: Option<Time>,
     /// The time at which queries begin to claim most of them. Until then, one more search would find the
     /// same ones.
     pub(super) claimed_at: Option<Time>,
@@ -164,6 +174,7 @@ impl Search {
             limit: FOUND,
             part: Part::All,
             next_stored: None,
+            left_until: None,
             fruitless: Fruitless::default(),
             kinds: Kinds { all: Vec::new(), is_old: true, ask_at: None, read_at: None },
             left_out: Vec::new(),
@@ -264,7 +275,14 @@ impl Search {
     /// Sends a search, after a request for the store's kinds if one may have been added. Its limit
     /// grows by the number of `known` records, because records that cannot be run now would
     /// otherwise hide others. The reply has the planner's `number` of it.
-    pub(super) fn begin(&mut self, node: &Arc<Node>, poll_at: Instant, known: usize, number: u64) {
+    pub(super) fn begin(
+        &mut self,
+        node: &Arc<Node>,
+        poll_at: Instant,
+        known: usize,
+        number: u64,
+        preferred: Option<Arc<Ranking>>,
+    ) {
         let reads_kinds = self.kinds.begin(node, poll_at);
         // Later changes set this time again.
         self.at = Time::MAX_UTC;
@@ -296,7 +314,10 @@ impl Search {
             let now = node.now(&node.shared());
             // Up to and including the times that `is_due` accepts: times are whole milliseconds.
             let until = saturating_add(now, AHEAD + Duration::from_millis(1));
-            let query = DueQuery::new(&asked, until, limit).skipping(skip).node(&node.id);
+            let mut query = DueQuery::new(&asked, until, limit).skipping(skip).node(&node.id);
+            let preferred = preferred.as_deref();
+            let rank = |name: &str| preferred.map_or(0, |ranking| ranking.rank(name));
+            query.preferred = preferred.map(|ranking| Preferred::new(ranking.nodes(), &rank));
             let due = find_due(&node, query, TimeSource::Store { fallback: before }).await;
             if let Ok(due) = &due {
                 node.on_contact(sent, due.now);
@@ -313,13 +334,19 @@ impl Search {
     pub(super) fn answered(&mut self, node: &Node, found: Found, is_losing: bool) {
         (self.retry_at, self.wait) = (None, MIN_BACKOFF);
         self.limit = (self.limit * 2).min(FOUND);
-        let Found { now, next_due, records, of_code, is_full, is_new, claimed_at } = found;
+        let Found { now, next_due, records, of_code, is_full, is_new, claimed_at, left_until } =
+            found;
         if is_new {
             self.fruitless = Fruitless::default();
+        } else if left_until.is_some() {
+            self.fruitless.once(now);
         } else if records > 0 {
             self.fruitless.again(now, node.config.poll_interval);
         }
         let part = std::mem::replace(&mut self.part, Part::All);
+        if !matches!(part, Part::Code { .. }) {
+            self.left_until = left_until;
+        }
         if let Some(claimed_at) = claimed_at {
             return self.by(saturating_add(claimed_at, AHEAD));
         }
@@ -330,8 +357,8 @@ impl Search {
             Part::Code { skip } if is_full => Some(Part::Code { skip: skip + records }),
             Part::All if is_full && !is_new && !left_out => {
                 Some(match self.stored_kinds(node).next() {
-                    Some(_) => Part::Stored,
-                    None => Part::Code { skip: of_code },
+                    Some(_) if left_until.is_none() => Part::Stored,
+                    _ => Part::Code { skip: of_code },
                 })
             }
             Part::All | Part::Code { .. } => None,
@@ -344,6 +371,9 @@ impl Search {
             return self.at_once();
         }
         let next_due = next_due.into_iter().chain(self.next_stored.take()).min();
+        if let Some(at) = self.left_until.take() {
+            self.by(saturating_add(at, AHEAD));
+        }
         // Records that the search left out are still due.
         self.by(if left_out { Time::MIN_UTC } else { next_due.unwrap_or(Time::MAX_UTC) });
         if is_full {

@@ -17,6 +17,7 @@ mod metrics;
 mod nodes;
 mod operators;
 mod policies;
+mod shares;
 mod shutdown;
 mod traces;
 mod trigger_waits;

@@ -4,7 +4,7 @@ use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
     backend::{
         Action, Applied, Batch, ClaimDue, ClaimedDue, Completion, Due, DueQuery, History, JobState,
-        Notification, Notifier, Operation, Page, Queries, RetryCause, TimeSource,
+        Notification, Notifier, Operation, Page, Queries, Reply, RetryCause, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -57,6 +57,11 @@ pub(crate) struct Faults {
     pub(crate) loses_queries: AtomicBool,
     /// No query that claims is answered; it is done nevertheless.
     pub(crate) deaf_to_queries: AtomicBool,
+    /// The store has no query that claims. Read when the scheduler is built.
+    pub(crate) has_no_due_claims: AtomicBool,
+    /// The claims of occurrences that were answered, and those of them that started no run.
+    pub(crate) claims: AtomicU64,
+    pub(crate) failed_claims: AtomicU64,
     /// Every query that claims is rejected.
     pub(crate) rejects_queries: AtomicBool,
     /// No search is answered.
@@ -128,6 +133,16 @@ impl<B: Backend + Clone> Faulty<B> {
 
     fn draw(&self, below: u64) -> u64 {
         self.runtime.random() % below.max(1)
+    }
+
+    fn count_claims(&self, batch: &Batch<'_>, applied: &Result<Applied>) {
+        let replies = applied.iter().flat_map(|applied| &applied.replies);
+        let claims = batch.operations.iter().zip(replies);
+        for (_, reply) in claims.filter(|(one, _)| matches!(one.action, Action::Claim(_))) {
+            self.faults.claims.fetch_add(1, Relaxed);
+            let has_failed = !matches!(reply, Ok(Reply::Claimed(_)));
+            self.faults.failed_claims.fetch_add(u64::from(has_failed), Relaxed);
+        }
     }
 
     /// The fate of this call, and its delays on the way there and back.
@@ -227,6 +242,7 @@ impl<B: Backend + Clone> Backend for Faulty<B> {
         match fate {
             Fate::Answered => {
                 let applied = self.inner.reschedule(batch).await;
+                self.count_claims(&batch, &applied);
                 self.sleep(back).await;
                 applied
             }
@@ -326,7 +342,8 @@ impl<B: Backend + Clone> Queries for Faulty<B> {
     }
 
     fn claims_due(&self) -> bool {
-        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+        let claims = self.inner_queries().is_ok_and(|queries| queries.claims_due());
+        claims && !self.faults.has_no_due_claims.load(Relaxed)
     }
 
     async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
