@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     mem,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
@@ -58,15 +58,11 @@ impl<T: Clone> Driven<T> {
         matches!(self.call.try_lock().as_deref(), Ok(Call::Ended(_)))
     }
 
-    /// Polls the future, if it has to be polled and no other waiter polls it.
+    /// Polls the future, if it has to be polled.
     fn poll(&self) -> Poll<T> {
         let polled = {
-            let mut call = match self.call.try_lock() {
-                Ok(call) => call,
-                // The waiter that polls it wakes this one if it has to be polled again.
-                Err(TryLockError::WouldBlock) => return Poll::Pending,
-                Err(TryLockError::Poisoned(call)) => call.into_inner(),
-            };
+            // Not `try_lock`: no one wakes a waiter that finds another one reading the result.
+            let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
             match &mut *call {
                 Call::Ended(result) => return Poll::Ready(result.clone()),
                 Call::Active(future) => {
@@ -82,8 +78,7 @@ impl<T: Clone> Driven<T> {
                 }
             }
         };
-        // Of the waiters that came in the meantime, some may have found the future locked.
-        if polled.is_ready() || self.waiters.lock().is_woken {
+        if polled.is_ready() {
             self.waiters.wake_by_ref();
         }
         polled
@@ -175,35 +170,6 @@ mod tests {
         drop(first);
         assert_eq!(woken.0.load(SeqCst), 1);
         assert_eq!(poll(&mut second).0, Poll::Ready(7));
-    }
-
-    #[test]
-    fn a_waiter_that_comes_while_another_one_polls_is_woken() {
-        // The future is woken while it is polled, and a second waiter comes in that moment.
-        let second = Arc::new(Mutex::new(None));
-        let place: Arc<Mutex<Option<Arc<Driven<u32>>>>> = Arc::default();
-        let (inner, of_inner) = (second.clone(), place.clone());
-        let mut polls = 0;
-        let future = std::future::poll_fn(move |cx| {
-            polls += 1;
-            if polls > 1 {
-                return Poll::Ready(polls);
-            }
-            cx.waker().wake_by_ref();
-            let mut wait = of_inner.lock().unwrap().as_ref().unwrap().wait();
-            let (polled, woken) = poll(&mut wait);
-            assert!(polled.is_pending(), "the first waiter polls it");
-            *inner.lock().unwrap() = Some((wait, woken));
-            Poll::Pending
-        });
-        let driven = Driven::new(future.boxed());
-        *place.lock().unwrap() = Some(driven.clone());
-        let mut first = driven.wait();
-        assert!(poll(&mut first).0.is_pending());
-        drop(first);
-        let (mut wait, woken) = second.lock().unwrap().take().unwrap();
-        assert_eq!(woken.0.load(SeqCst), 1);
-        assert_eq!(poll(&mut wait).0, Poll::Ready(2));
     }
 
     #[test]
