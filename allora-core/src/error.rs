@@ -2,7 +2,7 @@
 //! proceed.
 
 use allora_schedule::{ParseError, ScheduleError, crontab::BadCrontab};
-use std::{borrow::Cow, error, fmt, iter};
+use std::{borrow::Cow, error, fmt, iter, sync::Arc};
 
 /// Any error, as a job may return it.
 pub type BoxError = Box<dyn error::Error + Send + Sync + 'static>;
@@ -45,12 +45,14 @@ pub enum ErrorKind {
 /// let error = error.source("connection reset");
 /// assert_eq!(format!("{error:#}"), "reschedule: the store did not answer within 1 s: connection reset");
 /// ```
-#[derive(Debug)]
+///
+/// A clone has the same cause.
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
     op: Option<&'static str>,
     message: Cow<'static, str>,
-    source: Option<BoxError>,
+    source: Option<Arc<dyn error::Error + Send + Sync>>,
 }
 
 impl Error {
@@ -74,7 +76,7 @@ impl Error {
     /// Sets the cause.
     #[must_use]
     pub fn source(mut self, source: impl Into<BoxError>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

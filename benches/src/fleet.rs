@@ -294,6 +294,33 @@ pub async fn add_later(schedules: &Schedules, name: &str, which: Range<u64>) {
     add_chunks(schedules, &which.map(later).collect::<Vec<_>>()).await;
 }
 
+/// The number of concurrent callers that add one by one.
+pub const CALLERS: u64 = 64;
+
+/// Adds schedules that are due in a year, from concurrent callers, each one after the other. Caller `i`
+/// has the client `i % clients.len()`. Returns the number a second.
+pub async fn add_one_by_one(clients: &[Schedules], name: &str, count: u64) -> f64 {
+    let due = whole_millis(wall() + 365 * DAY);
+    let caller = |caller: u64| {
+        let client = clients[caller as usize % clients.len()].clone();
+        let of_caller = (caller..count).step_by(CALLERS as usize);
+        let stored = of_caller.map(|i| {
+            StoredSchedule::new(format!("{name}-{i:07}"), KIND, at(due)).data_bytes(*b"later")
+        });
+        let stored: Vec<_> = stored.collect();
+        tokio::spawn(async move {
+            for stored in &stored {
+                client.add(stored).await.unwrap();
+            }
+        })
+    };
+    let begun = Instant::now();
+    for caller in join_all((0..CALLERS).map(caller)).await {
+        caller.unwrap();
+    }
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
 async fn add_chunks(schedules: &Schedules, stored: &[StoredSchedule]) {
     for stored in stored.chunks(5_000) {
         let added = schedules.add_all(stored).await.unwrap();

@@ -56,5 +56,6 @@ pub use handle::Handle;
 pub use instance::Scheduler;
 pub(crate) use launch::millis;
 pub use middleware::Next;
+pub(crate) use notify::yield_now;
 pub use supervisor::Stopped;
 pub(crate) use trigger_waits::{end_unknown, no_history, not_ended, not_triggered};

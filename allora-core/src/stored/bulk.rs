@@ -153,7 +153,7 @@ impl Schedules {
         if all.is_empty() {
             return Ok(());
         }
-        let mut replies = self.apply("bulk", &all).await?.replies.into_iter();
+        let mut replies = self.apply("bulk", &all).await?.into_iter();
         for (state, operations) in selected.iter().zip(&operations) {
             let replies: Vec<Result<Reply>> = replies.by_ref().take(operations.len()).collect();
             if let [Ok(Reply::Triggered(triggered))] = &replies[..]

@@ -269,7 +269,7 @@ impl Schedules {
             let records: Vec<String> = names.iter().map(|name| record_of(name)).collect();
             let reads: Vec<Operation<'_>> =
                 records.iter().map(|record| Operation::read(record)).collect();
-            let replies = self.apply("calendar", &reads).await?.replies;
+            let replies = self.apply("calendar", &reads).await?;
             for (name, reply) in names.iter().zip(replies) {
                 calendars.0.insert((*name).to_owned(), of_reply(name, &reply?).1);
             }
@@ -294,7 +294,7 @@ impl Schedules {
     }
 
     async fn state_of(&self, record: &str) -> Result<Option<JobState>> {
-        Ok(self.apply("calendar", &[Operation::read(record)]).await?.single()?.state())
+        Ok(self.apply_one("calendar", &Operation::read(record)).await??.state())
     }
 
     /// Moves the cursors of the schedules that use a calendar to earlier occurrences that it does not

@@ -3,28 +3,29 @@
 use super::{
     Definition, StoredSchedule,
     planned::{Planned, replanned},
+    requests::{BATCH, Requests},
+    shared_requests::SharedRequests,
 };
 use crate::{
     backend::{
-        Action, Applied, Backend, Batch, Edit, History, HistoryEntry, HistoryQuery, JobState,
-        OPERATOR, Operation, Queries, Reply, TimeSource,
+        Action, Backend, Edit, History, HistoryEntry, HistoryQuery, JobState, Operation, Queries,
+        Reply, TimeSource,
     },
     error::{Error, ErrorKind, Result},
     record::TRIGGER_RETENTION,
     runtime::{Runtime, detect},
     scheduler::no_history,
-    store_clock::StoreClock,
-    time::{Time, since},
+    time::{Time, whole_millis},
 };
 use futures::future::{Either, select};
 use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The stored schedules of a store. They are added, read, changed and removed while nodes run.
@@ -48,33 +49,36 @@ use std::{
 /// # })
 /// # }
 /// ```
+///
+/// # Concurrent calls
+/// Calls that change one job each, and that come while a request of the same client is on its way, are sent
+/// together as one request: of this client and its clones. Make one client, and clone it. A call that is
+/// alone is sent at once. One of many takes up to two requests: the one before it, and its own. The error of
+/// one operation is that of its call; the failure of a request is that of all its calls. A dropped call, or
+/// one whose time is up, ends no other one: its operation is not sent, if it still waits, and may be applied
+/// otherwise.
+///
+/// ```
+/// use allora_core::{Schedules, StoredSchedule};
+/// use futures::future::try_join_all;
+///
+/// # async fn example(schedules: Schedules, tenants: Vec<String>) -> allora_core::Result {
+/// let all: Vec<StoredSchedule> =
+///     tenants.iter().map(|tenant| StoredSchedule::new(tenant, "report", "@daily")).collect();
+/// try_join_all(all.iter().map(|stored| schedules.add(stored))).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Schedules {
-    backend: Arc<dyn Backend>,
-    runtime: Arc<dyn Runtime>,
+    requests: Arc<Requests>,
+    shared: Arc<SharedRequests>,
     deadline: Duration,
     /// The time for which the ids of triggers are remembered.
     pub(super) trigger_retention: Duration,
-    /// The store's time at its last reply.
-    last_reply: Arc<Mutex<Option<LastReply>>>,
     /// The number of deletions.
     deleted: Arc<AtomicU64>,
 }
-
-/// The store's time at its last reply, and this machine's clocks at that moment.
-#[derive(Clone, Copy)]
-struct LastReply {
-    clock: StoreClock,
-    monotonic: Instant,
-    wall: Time,
-}
-
-/// The age up to which the last reply serves to work out the store's time.
-const CLOCK_VALID: Duration = Duration::from_secs(60);
-
-/// The largest difference between the wall clock and the monotonic clock about that age.
-/// More means that the machine slept, or that its wall clock was set.
-const CLOCK_DRIFT: Duration = Duration::from_secs(1);
 
 /// A deletion in this number also removes old tombstones: every store removes more than that at once.
 const PRUNE_EVERY: u64 = 10;
@@ -82,8 +86,8 @@ const PRUNE_EVERY: u64 = 10;
 /// The longest time for which a deletion waits for that.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The largest number of schedules that one request adds.
-pub(super) const BATCH: usize = 500;
+/// The part of the time limit of a request after which it keeps no concurrent calls waiting.
+const PATIENCE: u32 = 8;
 
 impl Schedules {
     /// The stored schedules of this backend, on the current runtime
@@ -106,9 +110,10 @@ impl Schedules {
 
     pub(crate) fn from_parts(backend: Arc<dyn Backend>, runtime: Arc<dyn Runtime>) -> Result<Self> {
         let deadline = Duration::from_secs(10);
-        let (last_reply, deleted) = (Arc::default(), Arc::default());
-        let trigger_retention = TRIGGER_RETENTION;
-        let schedules = Self { backend, runtime, deadline, trigger_retention, last_reply, deleted };
+        let requests = Arc::new(Requests::new(backend, runtime));
+        let shared = Arc::new(SharedRequests::new(requests.clone()));
+        let (trigger_retention, deleted) = (TRIGGER_RETENTION, Arc::default());
+        let schedules = Self { requests, shared, deadline, trigger_retention, deleted };
         schedules.queries()?;
         Ok(schedules)
     }
@@ -129,7 +134,8 @@ impl Schedules {
         self
     }
 
-    /// Adds a schedule. Returns its state, which includes the first occurrence.
+    /// Adds a schedule. Returns its state, which includes the first occurrence. Concurrent calls
+    /// [share requests](Self#concurrent-calls); for many at once, use [`add_all`](Self::add_all).
     ///
     /// # Errors
     /// `AlreadyExists` if the name is taken; `Invalid` with the rejected part; `Unavailable`.
@@ -190,12 +196,8 @@ impl Schedules {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        let applied = self.apply("add", new).await?;
-        Ok(applied
-            .replies
-            .into_iter()
-            .map(|reply| Ok(reply?.state().unwrap_or_default()))
-            .collect())
+        let replies = self.apply("add", new).await?;
+        Ok(replies.into_iter().map(|reply| Ok(reply?.state().unwrap_or_default())).collect())
     }
 
     /// The job of this name, stored or in code.
@@ -229,7 +231,8 @@ impl Schedules {
     /// [`Gap::Missed`](super::StoredSchedule::gap) all are recorded as missed.
     ///
     /// Make `stored` with [`StoredSchedule::of`] from the state that was read. Of two concurrent
-    /// changes of the same state, the second fails.
+    /// changes of the same state, the second fails. Concurrent calls
+    /// [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `AlreadyExists` if the schedule was changed since it was read; `NotFound`; `Invalid` with
@@ -280,7 +283,8 @@ impl Schedules {
     }
     /// Deletes a job. Its active runs are recorded as cancelled, and cancelled as by
     /// [`cancel`](Self::cancel). What is created again under the name waits for their ends, unless it
-    /// has [`Overlap::Allow`](crate::Overlap::Allow).
+    /// has [`Overlap::Allow`](crate::Overlap::Allow). Concurrent calls
+    /// [share requests](Self#concurrent-calls).
     ///
     /// The first deletion of a client, and every tenth, also removes what is left of deletions more than
     /// a week ago: a scheduler, which does so, may not be running. It waits for that for up to a second.
@@ -291,11 +295,10 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have deleted it. Delete it again.
     pub async fn delete(&self, name: &str) -> Result {
-        let delete = [Operation::new(name, Action::Delete)];
-        self.apply("delete", &delete).await?.single()?;
+        self.apply_one("delete", &Operation::new(name, Action::Delete)).await??;
         if self.deleted.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNE_EVERY) {
             // A failure is left to a later deletion.
-            let prune = self.backend.prune(self.now());
+            let prune = self.requests.backend.prune(self.now());
             let _ = self.within_time("prune", PRUNE_TIMEOUT.min(self.deadline), prune).await;
         }
         Ok(())
@@ -308,33 +311,17 @@ impl Schedules {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn store_now(&self) -> Result<Time> {
-        let applied = self.apply("now", &[]).await?;
-        Ok(crate::time::whole_millis(applied.now))
+        let applied = self.within("now", self.requests.send(&[])).await?;
+        Ok(whole_millis(applied.now))
     }
 
     /// The store's time, worked out from its last reply if that is recent: no request is sent only
     /// to read the clock.
     pub(super) async fn recent_store_time(&self) -> Result<Time> {
-        let last = *self.last_reply.lock().unwrap_or_else(PoisonError::into_inner);
-        let (now, wall) = (self.runtime.now(), self.runtime.wall());
-        let recent = last.filter(|last| {
-            let age = now.saturating_duration_since(last.monotonic);
-            let wall_age = since(wall, last.wall);
-            age < CLOCK_VALID && age.abs_diff(wall_age) < CLOCK_DRIFT
-        });
-        match recent {
-            Some(last) => Ok(crate::time::whole_millis(last.clock.now(now))),
+        match self.requests.recent_store_time() {
+            Some(now) => Ok(now),
             None => self.store_now().await,
         }
-    }
-
-    /// The store replied with its time to a request sent at `sent`.
-    fn observe(&self, sent: Instant, time: Time) {
-        let (monotonic, wall) = (self.runtime.now(), self.runtime.wall());
-        let mut last = self.last_reply.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut clock = last.map_or_else(|| StoreClock::new(time, sent), |last| last.clock);
-        clock.observe(sent, monotonic, time);
-        *last = Some(LastReply { clock, monotonic, wall });
     }
 
     /// One change of one job. Returns the state after it.
@@ -344,7 +331,7 @@ impl Schedules {
 
     /// One change of one job. Returns the reply.
     pub(super) async fn change_one(&self, name: &str, action: Action<'_>) -> Result<Reply> {
-        self.apply("modify", &[Operation::new(name, action)]).await?.single()
+        self.apply_one("modify", &Operation::new(name, action)).await?
     }
 
     /// A page of the history of all nodes, the newest entry first.
@@ -360,7 +347,7 @@ impl Schedules {
 
     /// The store's history, for this call.
     pub(super) fn needed_history(&self, op: &'static str) -> Result<&dyn History> {
-        self.backend.history().ok_or_else(|| no_history(op))
+        self.requests.backend.history().ok_or_else(|| no_history(op))
     }
 
     /// Adds a schedule, or changes the one of its name to this: an upsert. The progress of an existing one
@@ -409,41 +396,44 @@ impl Schedules {
 
     /// Waits.
     pub(super) async fn pause_for(&self, span: Duration) {
-        self.runtime.sleep_until(self.runtime.now() + span).await;
+        self.requests.runtime.sleep_until(self.requests.runtime.now() + span).await;
     }
 
-    /// Sends operations as one batch.
+    /// Sends operations as one batch, or one operation with those of concurrent calls. Returns the
+    /// replies by position.
     pub(super) async fn apply(
         &self,
         op: &'static str,
         operations: &[Operation<'_>],
-    ) -> Result<Applied> {
-        let batch = Batch::new(OPERATOR, self.now(), operations);
-        let sent = self.runtime.now();
-        let applied = self.within(op, self.backend.reschedule(batch)).await?;
-        self.observe(sent, applied.now);
-        let (given, asked) = (applied.replies.len(), operations.len());
-        if given != asked {
-            let wrong = format!(
-                "the backend returned {given} replies to {asked} operations; report it to its author"
-            );
-            return Err(Error::new(ErrorKind::Other, wrong).op(op));
+    ) -> Result<Vec<Result<Reply>>> {
+        match operations {
+            [operation] => Ok(vec![self.apply_one(op, operation).await?]),
+            _ => Ok(self.within(op, self.requests.send(operations)).await?.replies),
         }
-        Ok(applied)
+    }
+
+    /// Sends an operation, with those of concurrent calls. Returns the reply to it, or the error of the
+    /// request.
+    pub(super) async fn apply_one(
+        &self,
+        op: &'static str,
+        operation: &Operation<'_>,
+    ) -> Result<Result<Reply>> {
+        self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
     }
 
     pub(super) fn queries(&self) -> Result<&dyn Queries> {
-        self.backend.queries().ok_or_else(|| {
+        self.requests.backend.queries().ok_or_else(|| {
             let none = format!(
                 "{:?} has no queries, which stored schedules need; use another backend",
-                self.backend
+                self.requests.backend
             );
             Error::new(ErrorKind::Unsupported, none)
         })
     }
 
     pub(super) fn now(&self) -> TimeSource {
-        TimeSource::Store { fallback: self.runtime.wall() }
+        self.requests.time()
     }
 
     /// Awaits a request, up to the time limit.
@@ -461,7 +451,7 @@ impl Schedules {
         deadline: Duration,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let limit = self.runtime.sleep_until(self.runtime.now() + deadline);
+        let limit = self.requests.runtime.sleep_until(self.requests.runtime.now() + deadline);
         match select(pin!(call), limit).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => {
@@ -474,6 +464,6 @@ impl Schedules {
 
 impl fmt::Debug for Schedules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Schedules").field("backend", &self.backend).finish_non_exhaustive()
+        f.debug_struct("Schedules").field("backend", &self.requests.backend).finish_non_exhaustive()
     }
 }

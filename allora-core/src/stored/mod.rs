@@ -40,6 +40,7 @@ mod bulk;
 mod calendars;
 mod client;
 mod definition;
+mod driven;
 #[cfg(feature = "json")]
 mod export;
 #[cfg(feature = "json")]
@@ -48,11 +49,14 @@ mod labels;
 mod list;
 mod nodes;
 mod operate;
+mod owned_operation;
 mod planned;
 #[cfg(feature = "json")]
 mod repr;
+mod requests;
 mod route;
 mod settings_parser;
+mod shared_requests;
 mod spec_cache;
 mod sync;
 mod transfer;

@@ -19,7 +19,8 @@ use std::time::Duration;
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
 
 impl Schedules {
-    /// Pauses a schedule and records the reason. Triggers and active runs continue.
+    /// Pauses a schedule and records the reason. Triggers and active runs continue. Concurrent calls
+    /// [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
@@ -30,7 +31,7 @@ impl Schedules {
         self.change(name, Action::Pause { note }).await
     }
 
-    /// Resumes a paused schedule.
+    /// Resumes a paused schedule. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`. With [`Gap::Missed`]: `Invalid` if the definition cannot be read.
@@ -83,6 +84,7 @@ impl Schedules {
     /// its [grace period](crate::scheduler::Builder::grace) (at most 5 s), and records it as
     /// cancelled, whatever it returns. The occurrence is not run again, also if the node has died. An
     /// occurrence that waits for another attempt is not active, and stays. The schedule continues.
+    /// Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// ```
     /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
@@ -107,7 +109,7 @@ impl Schedules {
     /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same id
     /// again, within 24 h ([`trigger_retention`](Self::trigger_retention)), and while its run waits or is
     /// active, changes nothing, whatever client sends it, and whatever the run's end was. To run the job
-    /// again, use another id.
+    /// again, use another id. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// A job remembers 1,000 ids. With more of them within the retention, it forgets the oldest first. A
     /// job that was deleted forgets all.
@@ -255,7 +257,8 @@ impl Schedules {
         Ok(coming)
     }
 
-    /// Runs a dead letter again, as the same occurrence with attempts counted from 1.
+    /// Runs a dead letter again, as the same occurrence with attempts counted from 1. Concurrent calls
+    /// [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `NotFound`, also for the dead letter; `Unavailable`.
@@ -295,7 +298,7 @@ impl Schedules {
         }
     }
 
-    /// Removes a dead letter.
+    /// Removes a dead letter. Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// As [`rerun`](Self::rerun).

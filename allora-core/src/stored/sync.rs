@@ -1,7 +1,8 @@
 //! Reconciliation of a store with a desired set of schedules.
 
 use super::{
-    Definition, Filter, Gap, Schedules, StoredSchedule, client::BATCH, list::PAGE, planned::Planned,
+    Definition, Filter, Gap, Schedules, StoredSchedule, list::PAGE, planned::Planned,
+    requests::BATCH,
 };
 use crate::{
     backend::{JobState, Operation, Reply},
@@ -219,7 +220,7 @@ impl Schedules {
     /// The states of these jobs, by position; `None` for those that the store does not have.
     async fn states(&self, names: &[&str]) -> Result<Vec<Option<JobState>>> {
         let reads: Vec<Operation<'_>> = names.iter().map(|name| Operation::read(name)).collect();
-        let replies = self.apply("sync", &reads).await?.replies;
+        let replies = self.apply("sync", &reads).await?;
         replies.into_iter().map(|reply| reply.map(Reply::state)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Transfer of schedules from one store to another.
 
-use super::{Definition, Schedules, client::BATCH};
+use super::{Definition, Schedules, requests::BATCH};
 use crate::{
     backend::{Action, ImportedProgress, JobState, NewSchedule, Operation},
     error::{Error, ErrorKind, Result},

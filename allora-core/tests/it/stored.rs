@@ -3,6 +3,7 @@
 mod bulk;
 mod calendars;
 mod client;
+mod concurrent;
 mod control;
 mod files;
 mod routing;

@@ -3,8 +3,8 @@
 //! - `workers STORE NODES COUNT CONCURRENCY`: whole workers and a burst of stored schedules.
 //! - `raw STORE CONNECTIONS COUNT BATCH`: the same work by bare statements or scripts.
 //! - `late STORE NODES SECONDS`: the lateness of jobs in code that are due at one instant.
-//! - `stored STORE STORED COUNT`: a burst on one worker, beside so many other stored schedules; and
-//!   the time from `add` to the run.
+//! - `stored STORE STORED COUNT`: a burst on one worker, beside so many other stored schedules;
+//!   the time from `add` to the run; and the rate of 64 concurrent callers that add one by one.
 //! - `plots FILE FOLDER`: the plots of the file that `cargo xtask bench` writes.
 //!
 //! The stores are `memory`, `sqlite`, `postgres`, `mysql`, `redis` and `etcd`; the server is that of

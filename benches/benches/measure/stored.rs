@@ -16,9 +16,12 @@ use std::{
 const COUNT_AT_ONCE: usize = 1_000;
 /// The number of schedules that are added one by one while a worker waits.
 const WAKES: usize = 100;
+/// The number of schedules that concurrent callers of one client add one by one.
+const ONE_BY_ONE: u64 = 6_400;
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The rate of one worker, and the time from the return of `add` to the run on a waiting worker.
+/// The rate of one worker, the time from the return of `add` to the run on a waiting worker, and the rate
+/// at which concurrent callers add schedules.
 pub(crate) async fn measure(place: &Place, stored: u64, count: u64) -> Figures {
     let schedules = Schedules::new(place.open().await).unwrap();
     let begun = Instant::now();
@@ -26,8 +29,10 @@ pub(crate) async fn measure(place: &Place, stored: u64, count: u64) -> Figures {
     let added = stored as f64 / begun.elapsed().as_secs_f64();
     let mut figures = workers::measure(place, 1, count, COUNT_AT_ONCE).await;
     let waits = wakes(place, &schedules).await;
+    let one_by_one = fleet::add_one_by_one(&[schedules], "one-by-one", ONE_BY_ONE).await;
     figures.extend([
         figure("added_per_s", added),
+        figure("added_one_by_one_per_s", one_by_one),
         figure("wake_p50_ms", quantile(waits.iter().copied(), 0.5)),
         figure("wake_p99_ms", quantile(waits.iter().copied(), 0.99)),
     ]);

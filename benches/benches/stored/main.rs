@@ -11,6 +11,7 @@
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 
 use allora_benches::{
+    fleet::{self, CALLERS},
     node::KIND,
     process,
     report::{at, rate},
@@ -32,6 +33,9 @@ use std::{
 const PREFIX: &str = "allora_bench_stored";
 /// So many are added, read and changed one by one.
 const SINGLY: usize = 500;
+/// So many are added one by one by concurrent callers, in each of the rounds.
+const CONCURRENTLY: u64 = 3_200;
+const ROUNDS: usize = 5;
 const BATCH: usize = 10_000;
 /// The number of waits for another node.
 const WAKES: usize = 200;
@@ -116,6 +120,8 @@ async fn measure<B: Backend + Clone>(store: &str, [one, other]: [B; 2], count: u
     }
     row("added 10 000 in a call, a second", rate(count as f64 / begun.elapsed().as_secs_f64()));
 
+    concurrently(store, &client, &one).await;
+
     let deep = format!("many-{:07}", count * 9 / 10);
     for (what, after) in [("a first page of 100", None), ("a deep page of 100", Some(&*deep))] {
         let times: Vec<f64> = pages(&client, after).await;
@@ -123,6 +129,28 @@ async fn measure<B: Backend + Clone>(store: &str, [one, other]: [B; 2], count: u
     }
     wakes(store, &client, other).await;
     remove_all(&client, &one).await;
+}
+
+/// Callers with one client, whose requests they share, and callers with a client each. The rounds
+/// alternate.
+async fn concurrently<B: Backend + Clone>(store: &str, client: &Schedules, backend: &B) {
+    let one = [client.clone()];
+    let each: Vec<Schedules> =
+        (0..CALLERS).map(|_| Schedules::new(backend.clone()).unwrap()).collect();
+    let (mut shared, mut alone) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let name = format!("alone-{round}");
+        alone.push(fleet::add_one_by_one(&each, &name, CONCURRENTLY / 4).await);
+        let name = format!("shared-{round}");
+        shared.push(fleet::add_one_by_one(&one, &name, CONCURRENTLY).await);
+    }
+    for (whose, rates) in [("one client", shared), ("a client each", alone)] {
+        let all = rates.iter().copied().map(rate).collect::<Vec<_>>().join(", ");
+        let median = rate(at(rates, 0.5));
+        println!(
+            "| {store} | added one by one by {CALLERS} callers with {whose}, a second | {median} ({all}) |"
+        );
+    }
 }
 
 async fn pages(client: &Schedules, after: Option<&str>) -> Vec<f64> {

@@ -15,6 +15,8 @@ const LATE_SIZES: [u64; 4] = [10, 100, 1_000, 5_000];
 
 /// The rate of started runs.
 pub(super) const STARTED: &str = "started_per_s";
+/// The rate at which concurrent callers of one client add schedules one by one.
+pub(super) const ADDED_ONE_BY_ONE: &str = "added_one_by_one_per_s";
 
 /// All parts, by name. The tables of the profiles and of the targets are made elsewhere.
 pub(super) fn parts(
@@ -199,6 +201,7 @@ fn stored(facts: &Facts, figures: &Figures) -> String {
         "store",
         "other schedules",
         "added in calls of 5,000, per second",
+        "one by one by 64 callers, per second",
         "one worker, 7,000 due at once",
         "of the rate with none",
         "from `add` to the run, p50, ms",
@@ -212,6 +215,7 @@ fn stored(facts: &Facts, figures: &Figures) -> String {
                 name(store).to_owned(),
                 number(*stored as f64),
                 or_dash(figures.median(&key, "added_per_s"), rate),
+                or_dash(figures.median(&key, ADDED_ONE_BY_ONE), rate),
                 or_dash(figures.median(&key, "per_s"), rate),
                 or_dash(figures.ratio((&key, &alone), "per_s"), percent),
                 or_dash(figures.median(&key, "wake_p50_ms"), milliseconds),

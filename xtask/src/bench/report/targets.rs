@@ -3,9 +3,9 @@
 use super::{
     Facts,
     figures::Figures,
-    markdown::{self, milliseconds, multiple, number, or_dash, percent},
+    markdown::{self, milliseconds, multiple, number, or_dash, percent, rate},
     plan::{BURSTS, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS, TIMERS},
-    tables::{STARTED, late_key, name, peer_key, timer_key, worker_key},
+    tables::{ADDED_ONE_BY_ONE, STARTED, late_key, name, peer_key, timer_key, worker_key},
 };
 
 /// One target.
@@ -67,6 +67,10 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
         let result = figures.ratio((&key, &worker_key(store, 1, BURSTS[1])), "per_s");
         let what = format!("{}: rate with {} others", name(store), number(most as f64));
         targets.push(Target::least(what, 0.85, result, percent));
+        let limit = if store == "postgres" { 2_500.0 } else { 7_000.0 };
+        let what = format!("{}: added one by one by 64 callers, per second", name(store));
+        let result = figures.median(&key, ADDED_ONE_BY_ONE);
+        targets.push(Target::least(what, limit, result, rate));
     }
     for (store, limit) in [("redis", 10.0), ("postgres", 20.0), ("etcd", 40.0)] {
         let result = figures.median(&late_key(facts, store), "p99_ms_1000");
