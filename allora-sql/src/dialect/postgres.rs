@@ -181,10 +181,11 @@ impl Flavour for PostgresFlavour {
         let _ = write!(
             parts.text,
             "WITH t AS MATERIALIZED (SELECT * FROM {states}), \
-             held AS MATERIALIZED (SELECT t.* FROM t, LATERAL (SELECT FROM {p}_state s \
+             held AS MATERIALIZED (SELECT t.*, s.place FROM t, LATERAL (\
+               SELECT s.ctid AS place FROM {p}_state s \
                WHERE s.id = t.id AND s.version = t.read_version FOR NO KEY UPDATE) s), \
              updated AS (UPDATE {p}_state s SET {set} FROM held \
-               WHERE s.id = held.id AND {held_in_time} RETURNING held.n, s.id), "
+               WHERE s.ctid = held.place AND {held_in_time} RETURNING held.n, s.id), "
         );
         let new = numbered(writes, |write| write.job.clone().filter(|_| write.id.is_none()));
         match new.is_empty() {
@@ -374,8 +375,9 @@ impl Parts<'_> {
         let jobs = unnested("m", &columns, jobs.into_iter(), &mut self.args);
         let _ = write!(
             self.text,
-            ", changed AS (UPDATE {p}_job j SET {set} FROM {jobs} JOIN written w ON w.n = m.n \
-               WHERE j.id = w.id)",
+            ", changed AS (UPDATE {p}_job j SET {set} FROM {jobs} JOIN written w ON w.n = m.n, \
+               LATERAL (SELECT x.ctid AS place FROM {p}_job x WHERE x.id = w.id OFFSET 0) x \
+               WHERE j.ctid = x.place)",
             p = self.prefix,
             set = set(JOB, "m"),
         );
@@ -389,8 +391,9 @@ impl Parts<'_> {
         let rows = unnested("k", columns, rows.into_iter(), &mut self.args);
         let _ = write!(
             self.text,
-            ", less_{table} AS (DELETE FROM {p}_{table} d USING {rows} JOIN written w ON w.n = k.n \
-               WHERE d.id = w.id AND NOT ({except}))",
+            ", less_{table} AS (DELETE FROM {p}_{table} d USING {rows} JOIN written w ON w.n = k.n, \
+               LATERAL (SELECT x.ctid AS place FROM {p}_{table} x WHERE x.id = w.id OFFSET 0) x \
+               WHERE d.ctid = x.place AND NOT ({except}))",
             p = self.prefix,
         );
     }
@@ -425,7 +428,10 @@ impl Parts<'_> {
 /// anything is set: in the order in which the keys are given, so that two nodes cannot wait for each
 /// other, and by a subquery for each, which no plan can turn round. Beside the key, the condition has
 /// so many parts that the planner, above all while it has no statistics, expects a single row of the
-/// whole table and compares all with all.
+/// whole table and compares all with all. The rows are then set by their places. A join by the key could
+/// be turned round, too: a plan from a time at which the table was empty is kept while it grows. A row
+/// that another transaction has changed since the statement began is not found by its place, and is tried
+/// again.
 fn update(
     dialect: &Dialect,
     context: &RequestContext<'_>,
@@ -439,9 +445,9 @@ fn update(
     move |set, condition| {
         format!(
             "WITH c AS MATERIALIZED ({context}), t AS MATERIALIZED (\
-               SELECT t.* FROM c, {rows}, \
-               LATERAL (SELECT FROM {states} s WHERE {condition} FOR NO KEY UPDATE) held) \
-             UPDATE {states} s SET {set} FROM c, t WHERE s.id = t.of_id"
+               SELECT t.*, held.place FROM c, {rows}, LATERAL (\
+                 SELECT s.ctid AS place FROM {states} s WHERE {condition} FOR NO KEY UPDATE) held) \
+             UPDATE {states} s SET {set} FROM c, t WHERE s.ctid = t.place"
         )
     }
 }
