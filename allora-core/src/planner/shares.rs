@@ -31,6 +31,9 @@ const PACE: Duration = Duration::from_millis(100);
 /// the late ones of others, too.
 const OPEN: u64 = 16;
 
+/// The most schedules of others that a search passes.
+const MOST_PASSED: usize = 1_000;
+
 #[derive(Default)]
 pub(super) struct Shares {
     /// The order of the nodes that run the same kinds.
@@ -45,6 +48,8 @@ pub(super) struct Shares {
     busy_at: Option<Time>,
     /// The time at which the first of what the last search has left is to be searched again.
     again_at: Option<Time>,
+    /// The number of schedules that the last search has left.
+    left: usize,
 }
 
 impl Shares {
@@ -75,6 +80,7 @@ impl Shares {
     /// A search has found records, of which these are new to the node. `is_full`: not all that is due is
     /// among them.
     pub(super) fn divide<'a>(&mut self, new: impl Iterator<Item = &'a JobState>, is_full: bool) {
+        self.left = 0;
         if self.again_at.take().is_none() {
             self.left_since = None;
         }
@@ -86,6 +92,12 @@ impl Shares {
     /// The time at which what the last search has left is searched again.
     pub(super) fn left_until(&self) -> Option<Time> {
         self.again_at
+    }
+
+    /// The number of schedules by which a search extends its limit, because they were left and would hide
+    /// what comes after them.
+    pub(super) fn passed(&self) -> usize {
+        self.left.min(MOST_PASSED)
     }
 
     /// `true` if a found schedule is left to other nodes. `window`: the longest delay of its start.
@@ -120,6 +132,7 @@ impl Shares {
             return false;
         }
         self.again_at = Some(self.again_at.map_or(again_at, |at| at.min(again_at)));
+        self.left += 1;
         true
     }
 }

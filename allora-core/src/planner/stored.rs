@@ -28,10 +28,10 @@ impl Planner {
         self
     }
 
-    /// The number of due records that are already in memory, by which a search must extend its
-    /// limit.
+    /// The number of due records that are already in memory, or left to other nodes, by which a search
+    /// must extend its limit.
     pub(crate) fn known_stored(&self) -> usize {
-        self.stored.placed + self.stored.broken.len()
+        self.stored.placed + self.stored.broken.len() + self.shares.passed()
     }
 
     /// The earliest due time of the evicted schedules since the last call.

@@ -32,6 +32,10 @@ const PLACES: usize = 8;
 /// poll interval.
 const FRUITLESS: Duration = Duration::from_millis(50);
 
+/// The longest time between searches that find nothing new, while schedules are left to other nodes, which
+/// may have died. Each search also reads what this node knows.
+const LEFT: Duration = Duration::from_secs(1);
+
 /// The shortest interval between two requests for the store's kinds.
 const KINDS: Duration = Duration::from_secs(1);
 
@@ -88,8 +92,8 @@ struct Fruitless {
 }
 
 impl Fruitless {
-    fn wait(self, poll: Duration) -> Duration {
-        (FRUITLESS * (1 << self.count)).min(poll)
+    fn wait(self, most: Duration) -> Duration {
+        (FRUITLESS * (1 << self.count)).min(most)
     }
 
     /// No search before this time. The last one was not in the future, unless the clock was set
@@ -98,17 +102,12 @@ impl Fruitless {
         self.until.filter(|_| self.last <= Some(now))
     }
 
-    /// Waits as if no search before had been like this one.
-    fn once(&mut self, now: Time) {
-        *self = Self { last: Some(now), until: Some(saturating_add(now, FRUITLESS)), count: 0 };
-    }
-
-    /// A search that was made as soon as the one before allowed waits twice as long.
-    fn again(&mut self, now: Time, poll: Duration) {
-        let was_soon = self.last.is_some_and(|last| since(now, last) <= 2 * self.wait(poll));
+    /// A search that was made as soon as the one before allowed waits twice as long, up to `most`.
+    fn again(&mut self, now: Time, most: Duration) {
+        let was_soon = self.last.is_some_and(|last| since(now, last) <= 2 * self.wait(most));
         self.count = if was_soon { (self.count + 1).min(16) } else { 0 };
         self.last = Some(now);
-        self.until = Some(saturating_add(now, self.wait(poll)));
+        self.until = Some(saturating_add(now, self.wait(most)));
     }
 }
 
@@ -339,7 +338,7 @@ impl Search {
         if is_new {
             self.fruitless = Fruitless::default();
         } else if left_until.is_some() {
-            self.fruitless.once(now);
+            self.fruitless.again(now, LEFT.min(node.config.poll_interval));
         } else if records > 0 {
             self.fruitless.again(now, node.config.poll_interval);
         }
