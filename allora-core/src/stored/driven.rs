@@ -182,6 +182,7 @@ mod tests {
     /// Its copies take a while, as those of a long result.
     struct Slow;
 
+    #[expect(clippy::disallowed_methods, reason = "threads that really run at the same time")]
     impl Clone for Slow {
         fn clone(&self) -> Self {
             thread::sleep(Duration::from_millis(100));
@@ -189,6 +190,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "threads that really run at the same time")]
     #[test]
     fn waiters_that_read_the_result_at_the_same_time_all_receive_it() {
         let (sender, receiver) = oneshot::channel::<()>();
@@ -196,7 +198,10 @@ mod tests {
         let (done, ended) = mpsc::channel();
         for _ in 0..8 {
             let (wait, done) = (driven.wait(), done.clone());
-            thread::spawn(move || done.send(drop(block_on(wait))));
+            thread::spawn(move || {
+                let Slow = block_on(wait);
+                done.send(())
+            });
         }
         // All of them wait.
         thread::sleep(Duration::from_millis(200));
