@@ -277,7 +277,7 @@ fn part_of_crate(function: &str) -> &'static str {
     "rest"
 }
 
-/// The table: a row for each profile.
+/// The table: a row for each profile, or that there are none.
 pub(super) fn shares(size: Size, figures: &Figures) -> String {
     let mut header = vec!["measurement"];
     header.extend(PARTS.iter().map(|(_, heading)| *heading));
@@ -291,7 +291,11 @@ pub(super) fn shares(size: Size, figures: &Figures) -> String {
         row.push(or_dash(share("idle"), percent));
         Some(row)
     });
-    table(&header, rows)
+    let rows: Vec<_> = rows.collect();
+    match rows.is_empty() {
+        true => "This report was made without `--profile`.".to_owned(),
+        false => table(&header, rows),
+    }
 }
 
 #[cfg(test)]
