@@ -117,8 +117,8 @@ pub enum Capability {
     /// Acknowledged writes outlive the processes that use the store, and the fixture can
     /// [reopen](Fixture::reopen) it. Not so in process memory.
     Durability,
-    /// A write is seen by nobody before its own reply. Not so on a quorum, where another node may finish
-    /// a write, so that the writer finds it done.
+    /// The reply to a write says what that write did. On a quorum another node may finish a write, and its
+    /// writer then finds it done.
     ExactReplies,
 }
 

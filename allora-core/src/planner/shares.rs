@@ -94,8 +94,8 @@ impl Shares {
         self.again_at
     }
 
-    /// The number of schedules by which a search extends its limit, because they were left and would hide
-    /// what comes after them.
+    /// The number of left schedules by which a search extends its limit. Otherwise they would hide later
+    /// ones.
     pub(super) fn passed(&self) -> usize {
         self.left.min(MOST_PASSED)
     }

@@ -190,7 +190,6 @@ mod tests {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "threads that really run at the same time")]
     #[test]
     fn waiters_that_read_the_result_at_the_same_time_all_receive_it() {
         let (sender, receiver) = oneshot::channel::<()>();
@@ -203,8 +202,9 @@ mod tests {
                 done.send(())
             });
         }
-        // All of them wait.
-        thread::sleep(Duration::from_millis(200));
+        while driven.waiters.lock().wakers.len() < 8 {
+            thread::yield_now();
+        }
         sender.send(()).unwrap();
         for waiter in 0..8 {
             let received = ended.recv_timeout(Duration::from_secs(20));

@@ -370,16 +370,7 @@ fn claims_and_completions_read_no_table_from_end_to_end_on_postgres() {
                       SELECT i, 1, 1, 'k', i, i, 0, 1, 0, 0, i, i, 60000 FROM generate_series(1, 10000) i; \
                     ANALYZE {p}_job; ANALYZE {p}_state";
         connect::run(&place, fill).await.unwrap();
-        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        let counts = format!(
-            "SELECT SUM(seq_scan)::BIGINT, SUM(idx_scan)::BIGINT FROM pg_stat_user_tables \
-             WHERE relname IN ('{p}_state', '{p}_job')",
-            p = place.prefix
-        );
-        let mut counted = async || {
-            let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(counts.clone()))).await.unwrap();
-            (row.get::<i64, _>(0), row.get::<i64, _>(1))
-        };
+        let counted = async || counts(&place, "seq_scan", "idx_scan").await;
         pause(2_000).await;
         let before = counted().await;
         let sql = place.open().await;
@@ -441,16 +432,7 @@ fn a_change_reads_only_its_own_rows_after_the_tables_have_grown_on_postgres() {
         for names in names.chunks(500) {
             generations.extend(add(names).await);
         }
-        let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        let counts = format!(
-            "SELECT SUM(idx_tup_fetch + seq_tup_read)::BIGINT, SUM(n_tup_ins)::BIGINT \
-             FROM pg_stat_user_tables WHERE relname IN ('{p}_state', '{p}_job', '{p}_data')",
-            p = place.prefix
-        );
-        let mut counted = async || {
-            let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(counts.clone()))).await.unwrap();
-            (row.get::<i64, _>(0), row.get::<i64, _>(1))
-        };
+        let counted = async || counts(&place, "idx_tup_fetch + seq_tup_read", "n_tup_ins").await;
         pause(2_000).await;
         let before = counted().await;
         modify(&names[..500], &generations[..500]).await;
@@ -466,6 +448,18 @@ fn a_change_reads_only_its_own_rows_after_the_tables_have_grown_on_postgres() {
         }
         panic!("the server does not count");
     });
+}
+
+/// The server's counts of these two sorts, over the tables of records.
+async fn counts(place: &Place, one: &str, other: &str) -> (i64, i64) {
+    let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    let text = format!(
+        "SELECT SUM({one})::BIGINT, SUM({other})::BIGINT FROM pg_stat_user_tables \
+         WHERE relname IN ('{p}_state', '{p}_job', '{p}_data')",
+        p = place.prefix
+    );
+    let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
+    (row.get(0), row.get(1))
 }
 
 /// An update that moves no indexed column writes no index, if the page has room.
