@@ -47,8 +47,10 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// Measures whole periods, from half a second before an instant, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
-        // A million jobs are registered in some seconds, which are not what is measured.
-        let warm_up = if self.probe.jobs > 100_000 { 15 } else { 2 };
+        // A million jobs are registered in some seconds, which are not what is measured. Jobs are due
+        // for the first time one period after the instant that follows their making.
+        let registered = if self.probe.jobs > 100_000 { 15 } else { 2 };
+        let warm_up = self.probe.load.grid().max(registered);
         tokio::time::sleep(Duration::from_secs(warm_up)).await;
         let half = Duration::from_millis(500);
         let begin = self.probe.load.next_begin();

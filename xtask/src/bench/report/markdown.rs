@@ -26,6 +26,11 @@ pub(super) fn rate(value: f64) -> String {
     }
 }
 
+/// "1 node", "4 nodes".
+pub(super) fn nodes(number: u64) -> String {
+    format!("{number} {}", if number == 1 { "node" } else { "nodes" })
+}
+
 /// A whole number, as `12,345`.
 pub(super) fn number(value: f64) -> String {
     let digits = format!("{value:.0}");

@@ -51,10 +51,11 @@ pub(super) fn run(request: &Request) -> Outcome {
     let programs = Programs::build(request.peers)?;
     simulation::build()?;
     let mut figures = Figures::default();
-    let load = rounds::run(request, &programs, &mut figures)?;
+    // First, because a missing `perf` is noticed here.
     if request.profile {
         profile::run(request, &programs, &mut figures)?;
     }
+    let load = rounds::run(request, &programs, &mut figures)?;
     for store in plan::MAIN {
         if let Some(costs) = simulation::Costs::of(&figures, store) {
             simulation::run(store, &costs, &mut figures)?;

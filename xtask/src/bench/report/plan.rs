@@ -76,7 +76,7 @@ pub(super) struct Cell {
     pub(super) words: Vec<String>,
     /// The store whose server it needs; `memory` and `sqlite` have none.
     pub(super) store: &'static str,
-    /// A quick report makes it only in this number of rounds.
+    /// A quick report makes it only in this number of its default rounds.
     quick_rounds: u32,
 }
 
@@ -86,7 +86,7 @@ impl Cell {
         Self { program, words, store, quick_rounds: u32::MAX }
     }
 
-    /// Makes it less often in a quick report.
+    /// Makes it less often in a quick report of the default number of rounds.
     fn in_rounds(mut self, rounds: u32) -> Self {
         self.quick_rounds = rounds;
         self
@@ -101,9 +101,9 @@ impl Cell {
         }
     }
 
-    /// True if the round, counted from 0, makes it.
+    /// True if the round, counted from 0, makes it. A round beyond the default number makes all.
     pub(super) fn is_in(&self, round: u32, size: Size) -> bool {
-        size == Size::Full || round < self.quick_rounds
+        size == Size::Full || round < self.quick_rounds || round >= size.rounds()
     }
 }
 
@@ -221,6 +221,14 @@ mod tests {
         let cells = cells(Size::Quick, &["redis".to_owned()], false);
         assert!(!cells.is_empty());
         assert!(cells.iter().all(|cell| cell.store == "redis" && cell.program == Program::Measure));
+    }
+
+    #[test]
+    fn a_quick_report_with_more_rounds_makes_every_measurement_in_them() {
+        let cells = cells(Size::Quick, &all(), true);
+        let default = Size::Quick.rounds();
+        assert!(cells.iter().any(|cell| !cell.is_in(default - 1, Size::Quick)));
+        assert!(cells.iter().all(|cell| cell.is_in(default, Size::Quick)));
     }
 
     #[test]

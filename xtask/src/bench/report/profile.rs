@@ -3,7 +3,7 @@
 
 use super::{
     figures::{Figures, Numbers},
-    markdown::{or_dash, percent, table},
+    markdown::{self, number, or_dash, percent, table},
     plan::{BATCH, BURSTS, Program, Size},
     programs::Programs,
     request::Request,
@@ -51,7 +51,12 @@ struct Subject {
 /// The measurements behind the targets.
 fn subjects(size: Size) -> Vec<Subject> {
     let workers = |store: &'static str, nodes: u64, count: u64| Subject {
-        title: format!("{}: {count} due at once, {nodes} node(s)", name(store)),
+        title: format!(
+            "{}: {} due at once, {}",
+            name(store),
+            number(count as f64),
+            markdown::nodes(nodes)
+        ),
         store,
         program: Program::Measure,
         words: words(&[&"workers", &store, &nodes, &count, &BATCH]),

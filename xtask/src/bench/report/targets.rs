@@ -106,8 +106,9 @@ fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut 
             let result = figures.ratio((&keys.0, &keys.1), STARTED);
             let count = number(count as f64);
             let what = format!(
-                "{}: {count} due at once, {nodes} node(s), started runs, allora : apalis",
-                name(store)
+                "{}: {count} due at once, {}, started runs, allora : apalis",
+                name(store),
+                markdown::nodes(nodes)
             );
             targets.push(Target::least(what, limit, result, multiple));
         }
