@@ -78,7 +78,8 @@ impl Builder {
     /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
     /// `HistoryLimits::default()` has 10 million entries, 1 000 of each job, and 30 days. Range of the
     /// total: 0, which keeps no history, to 1 billion. Default: none. With history on, a batch of
-    /// claims costs a read and a commit instead of one statement.
+    /// claims costs a read and a commit instead of one statement; on PostgreSQL, the statement writes the
+    /// entries, too.
     ///
     /// ```
     /// use allora_core::backend::HistoryLimits;
@@ -225,11 +226,13 @@ impl Builder {
         place: Url,
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
+        let history = HistoryPruning::new(self.history, ENTRIES);
+        let has_entries = history.is_on() && flavour.writes_entries();
         let client = Client {
             driver,
-            dialect: Dialect { prefix: self.prefix, flavour },
+            dialect: Dialect { prefix: self.prefix, flavour, has_entries },
             place,
-            history: HistoryPruning::new(self.history, ENTRIES),
+            history,
             ids: Ids::default(),
             leased: AtomicI64::new(0),
             frontier: Frontier::default(),

@@ -24,7 +24,7 @@ struct ClaimedRows {
 impl Client {
     /// `true` if queries claim. A claim with history is written in one step with its entry.
     pub(crate) fn claims_due(&self) -> bool {
-        !self.history.is_on()
+        !self.history.is_on() || self.dialect.has_entries
     }
 
     /// Finds what is due and claims it; or finds what the same query has claimed.
@@ -34,7 +34,7 @@ impl Client {
         time: TimeSource,
     ) -> Result<ClaimedDue> {
         if !self.claims_due() {
-            let what = "a store that keeps history cannot find and claim in one step";
+            let what = "with history, this database cannot find and claim in one step";
             return Err(Error::new(ErrorKind::Unsupported, what).op(OP));
         }
         let context = RequestContext::of(&Batch::new(query.node, time, &[]));
@@ -49,6 +49,9 @@ impl Client {
         };
         let now = decides(time, read.clock);
         self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
+        if self.dialect.has_entries && !query.is_repeated {
+            self.history.appended_to(read.rows.iter().map(|row| &*row.name));
+        }
         let mut claimed = Vec::with_capacity(read.rows.len());
         let mut large = Vec::new();
         for row in read.rows {

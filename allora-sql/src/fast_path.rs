@@ -21,7 +21,8 @@ impl Client {
         let mut fast = FastPath::none();
         let Some(context) = RequestContext::of(&batch) else { return Ok(fast) };
         // The history is written in one step with the record.
-        if self.history.is_on() {
+        let has_entries = self.dialect.has_entries;
+        if self.history.is_on() && !has_entries {
             return Ok(fast);
         }
         let ids = self.ids.of(batch.operations.iter().map(|operation| operation.name));
@@ -35,7 +36,10 @@ impl Client {
         let operations = batch.operations.iter().zip(&ids);
         let operations = operations.filter_map(|(operation, id)| Some((operation, (*id)?)));
         let operations = operations.filter(|(_, id)| single(*id).is_some());
-        let ends = operations.clone().filter_map(|(end, id)| SimpleCompletion::of(end, id));
+        let ends = operations
+            .clone()
+            .filter(|(end, _)| !has_entries || single_statement::ends_with_one_entry(end));
+        let ends = ends.filter_map(|(end, id)| SimpleCompletion::of(end, id));
         let mut ends: Vec<_> = ends.collect();
         ends.retain(|end| {
             end.is_completion() || self.dialect.flavour.extends_in_single_statement()
@@ -75,6 +79,9 @@ impl Client {
                 let Some(i) = single(id) else { continue };
                 fast.now = fast.now.max(Some(decides(batch.time, Some(clock))));
                 fast.replies.push((i, Ok(Reply::Claimed(claimed))));
+                if has_entries {
+                    self.history.appended_to(std::iter::once(batch.operations[i].name));
+                }
             }
         }
         Ok(fast)

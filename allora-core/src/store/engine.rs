@@ -323,7 +323,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
                     if let Some(history) = self.store.history_store() {
-                        history.pruning().note(std::iter::repeat_n(group.name, new));
+                        history.pruning().appended_to(std::iter::repeat_n(group.name, new));
                     }
                     self.notifications.extend(notification.filter(|_| !notified));
                     self.answer(&group.positions, answer);

@@ -169,10 +169,11 @@ impl HistoryPruning {
     /// Notes entries that were written. The engine does so after a commit; a store does so for what it
     /// writes by another way.
     pub fn appended(&self, entries: &[HistoryEntry]) {
-        self.note(entries.iter().filter(|entry| is_new(entry)).map(|entry| &*entry.name));
+        self.appended_to(entries.iter().filter(|entry| is_new(entry)).map(|entry| &*entry.name));
     }
 
-    pub(super) fn note<'a>(&self, jobs: impl Iterator<Item = &'a str>) {
+    /// Notes a new entry of each of these jobs, as [`appended`](Self::appended) does.
+    pub fn appended_to<'a>(&self, jobs: impl Iterator<Item = &'a str>) {
         let mut jobs = jobs.peekable();
         if jobs.peek().is_none() {
             return;

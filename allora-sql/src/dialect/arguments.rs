@@ -65,6 +65,8 @@ pub(crate) struct SimpleCompletion {
     pub(super) duration: Option<i64>,
     pub(super) moves: bool,
     pub(super) then: Option<(i64, i64)>,
+    /// The run's output, for the history.
+    pub(super) output: Option<Vec<u8>>,
 }
 
 /// One record to write in place of another.

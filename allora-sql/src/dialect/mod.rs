@@ -147,6 +147,10 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         completions: &[SimpleCompletion],
     ) -> SingleStatement;
+    /// True if single statements can write the entries of the history, too.
+    fn writes_entries(&self) -> bool {
+        false
+    }
     /// True if [`completions`](Self::completions) can return the end of an extended lease.
     fn extends_in_single_statement(&self) -> bool {
         true
@@ -185,6 +189,8 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
     pub(crate) flavour: Arc<dyn Flavour>,
+    /// Claims and completions in single statements write the entries of their runs in the history.
+    pub(crate) has_entries: bool,
 }
 
 /// The names of columns, separated by commas.

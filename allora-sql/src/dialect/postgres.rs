@@ -9,15 +9,53 @@ use crate::{
     driver::{Statement, Type, Value},
     encoding::{DATA, HISTORY, IndexPlace, JOB, RARE, STATE},
 };
-use allora_core::backend::ClaimDue;
+use allora_core::backend::{ClaimDue, Outcome};
 use std::fmt::Write as _;
 
 pub(crate) struct PostgresFlavour;
+
+/// The columns of a run that are in its history entry.
+const RUN: [&str; 6] = ["fence", "scheduled_at", "due_at", "attempt", "node", "started_at"];
+
+/// The history entry of a run.
+#[derive(Clone, Copy)]
+enum Entry {
+    Begun,
+    Succeeded,
+}
 
 impl PostgresFlavour {
     /// The condition that a row of this name is written in time.
     fn in_time(&self, row: &str) -> String {
         format!("({row}.not_after IS NULL OR {} <= {row}.not_after)", self.clock())
+    }
+
+    /// The part of a statement that writes the history entries of the runs of the rows in its part
+    /// `updated`. The names of the run's columns there begin with `run`.
+    fn entries(&self, dialect: &Dialect, run: &str, entry: Entry) -> String {
+        let [fence, scheduled_at, due_at, attempt, node, started_at] =
+            RUN.map(|column| format!("s.{run}{column}"));
+        let (outcome, ended_at, output, condition) = match entry {
+            Entry::Begun => (Outcome::Running, "NULL::BIGINT", "NULL::BYTEA", "TRUE"),
+            // An extension ends no run.
+            Entry::Succeeded => {
+                (Outcome::Succeeded, "s.ended_at", "s.output", "s.duration IS NULL")
+            }
+        };
+        let replaced: Vec<&str> = HISTORY[2..].iter().map(|(name, _)| *name).collect();
+        format!(
+            "entries AS (INSERT INTO {p}_history ({names}) \
+               SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
+                 NULL::BIGINT, {due_at}, {attempt}, {node}, {started_at}, {ended_at}, \
+                 '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, {output} \
+               FROM updated s, LATERAL (\
+                 SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
+               WHERE {condition}{or_replace})",
+            p = dialect.prefix,
+            names = super::names(HISTORY),
+            word = outcome.word(),
+            or_replace = self.or_replace("fence, name", &replaced),
+        )
     }
 }
 
@@ -149,6 +187,10 @@ impl Flavour for PostgresFlavour {
         (format!("{column} = ANY(${first})"), vec![keys])
     }
 
+    fn writes_entries(&self) -> bool {
+        true
+    }
+
     fn notify(&self, channel: &str, payload: &str) -> Option<Statement> {
         let args = vec![Value::bytes(channel), Value::bytes(payload)];
         let text = "SELECT pg_notify(convert_from($1, 'UTF8'), convert_from($2, 'UTF8'))::TEXT";
@@ -219,14 +261,19 @@ impl Flavour for PostgresFlavour {
     ) -> SingleStatement {
         let rows = claims.iter().map(SimpleClaim::values).collect();
         let mut args = Vec::new();
-        let update = update(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
-        let (set, condition) = (SimpleClaim::set(self), SimpleClaim::condition(self));
-        let text = format!(
-            "{} AND {} RETURNING c.db_now, s.id, s.lease_scheduled_at, s.fence, s.incarnation, \
-             s.lease_until",
-            update(set, condition),
-            SimpleClaim::in_time(self),
-        );
+        let bound = Bound::new(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
+        let with = bound.with(&SimpleClaim::condition(self), "");
+        let in_time = format!(" AND {}", SimpleClaim::in_time(self));
+        let update = bound.update(&SimpleClaim::set(self), &in_time);
+        let reply = "s.id, s.lease_scheduled_at, s.fence, s.incarnation, s.lease_until";
+        let text = match dialect.has_entries {
+            false => format!("{with} {update} RETURNING c.db_now, {reply}"),
+            true => format!(
+                "{with}, updated AS ({update} RETURNING c.db_now, s.*), {entries} \
+                 SELECT s.db_now, {reply} FROM updated s",
+                entries = self.entries(dialect, "lease_", Entry::Begun),
+            ),
+        };
         SingleStatement::Returning(Statement::new(text, args, SimpleClaim::SHAPE))
     }
 
@@ -255,7 +302,7 @@ impl Flavour for PostgresFlavour {
         let not_after = bind(Value::Int(not_after));
         let [index_at, id] = [behind.index_at, behind.id].map(|number| bind(Value::int(number)));
         let states = format!("{}_state", dialect.prefix);
-        let common = format!(
+        let mut common = format!(
             "c AS MATERIALIZED ({context}), \
              picked AS MATERIALIZED (SELECT d.place FROM c, unnest({kinds}) AS k (kind), LATERAL (\
                SELECT s.ctid AS place, s.index_at FROM {states} s WHERE s.index_at IS NOT NULL \
@@ -273,6 +320,9 @@ impl Flavour for PostgresFlavour {
             set = due_claim::set(self, &format!("{claim_id}::BYTEA")),
             clock = self.clock(),
         );
+        if dialect.has_entries {
+            common = format!("{common}, {}", self.entries(dialect, "lease_", Entry::Begun));
+        }
         Some(dialect.updated(&common, args))
     }
 
@@ -282,15 +332,31 @@ impl Flavour for PostgresFlavour {
         context: &RequestContext<'_>,
         completions: &[SimpleCompletion],
     ) -> SingleStatement {
-        let rows = completions.iter().map(SimpleCompletion::values).collect();
         let mut args = Vec::new();
-        let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
-        let set = SimpleCompletion::set(self, "s.version + 1");
-        let text = format!(
-            "{} RETURNING c.db_now, s.id, s.lease_until, {}",
-            update(set, SimpleCompletion::CONDITION.to_owned()),
-            SimpleCompletion::is_due(),
-        );
+        let (set, condition) =
+            (SimpleCompletion::set(self, "s.version + 1"), SimpleCompletion::CONDITION);
+        let (reply, is_due) = ("s.id, s.lease_until", SimpleCompletion::is_due());
+        let text = if dialect.has_entries {
+            let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
+            let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
+            let bound = Bound::new(dialect, context, &columns, rows, &mut args);
+            // As they are before the update, which removes them.
+            let run = RUN.map(|column| format!(", s.lease_{column} AS run_{column}")).concat();
+            format!(
+                "{with}, updated AS ({update} RETURNING c.db_now, {reply}, {is_due} AS is_due, \
+                   s.kind, {NOW} / 1000 AS ended_at, t.duration, t.output{returned}), {entries} \
+                 SELECT s.db_now, {reply}, s.is_due FROM updated s",
+                with = bound.with(condition, &run),
+                update = bound.update(&set, ""),
+                returned = RUN.map(|column| format!(", t.run_{column}")).concat(),
+                entries = self.entries(dialect, "run_", Entry::Succeeded),
+            )
+        } else {
+            let rows = completions.iter().map(SimpleCompletion::values).collect();
+            let bound = Bound::new(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+            let (with, update) = (bound.with(condition, ""), bound.update(&set, ""));
+            format!("{with} {update} RETURNING c.db_now, {reply}, {is_due}")
+        };
         SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
 }
@@ -422,7 +488,7 @@ impl Parts<'_> {
     }
 }
 
-/// An `UPDATE` of the states beside the context and these rows.
+/// An `UPDATE` of the states `s` beside the context `c` and bound rows `t`.
 ///
 /// The rows that meet the condition are found and locked by their keys, one after the other, before
 /// anything is set: in the order in which the keys are given, so that two nodes cannot wait for each
@@ -432,22 +498,39 @@ impl Parts<'_> {
 /// be turned round, too: a plan from a time at which the table was empty is kept while it grows. A row
 /// that another transaction has changed since the statement began is not found by its place, and is tried
 /// again.
-fn update(
-    dialect: &Dialect,
-    context: &RequestContext<'_>,
-    columns: &Columns,
-    rows: Vec<Vec<Value>>,
-    args: &mut Vec<Value>,
-) -> impl Fn(String, String) -> String + use<> {
-    let context = dialect.request_context(context, args);
-    let rows = unnested("t", columns, rows.into_iter(), args);
-    let states = format!("{}_state", dialect.prefix);
-    move |set, condition| {
+struct Bound {
+    context: String,
+    rows: String,
+    states: String,
+}
+
+impl Bound {
+    fn new(
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        columns: &Columns,
+        rows: Vec<Vec<Value>>,
+        args: &mut Vec<Value>,
+    ) -> Self {
+        let context = dialect.request_context(context, args);
+        let rows = unnested("t", columns, rows.into_iter(), args);
+        Self { context, rows, states: format!("{}_state", dialect.prefix) }
+    }
+
+    /// The parts before the `UPDATE`: the context, and the rows with the places of the states that meet
+    /// the condition, and with these columns of them.
+    fn with(&self, condition: &str, columns: &str) -> String {
+        let Self { context, rows, states } = self;
         format!(
             "WITH c AS MATERIALIZED ({context}), t AS MATERIALIZED (\
-               SELECT t.*, held.place FROM c, {rows}, LATERAL (\
-                 SELECT s.ctid AS place FROM {states} s WHERE {condition} FOR NO KEY UPDATE) held) \
-             UPDATE {states} s SET {set} FROM c, t WHERE s.ctid = t.place"
+               SELECT t.*, held.* FROM c, {rows}, LATERAL (\
+                 SELECT s.ctid AS place{columns} FROM {states} s WHERE {condition} \
+                 FOR NO KEY UPDATE) held)"
         )
+    }
+
+    /// The `UPDATE`, with a condition that is checked behind the locks.
+    fn update(&self, set: &str, condition: &str) -> String {
+        format!("UPDATE {} s SET {set} FROM c, t WHERE s.ctid = t.place{condition}", self.states)
     }
 }

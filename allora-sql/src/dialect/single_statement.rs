@@ -38,6 +38,9 @@ pub(crate) const CHUNK: usize = 1 << 10;
 /// of all. The general path has them.
 const NEAR_END: i64 = 9_000_000_000_000_000_000;
 
+/// A longer output is cut by the general path.
+const LONGEST_OUTPUT: usize = 1_024;
+
 /// An expression for the time that decides, from the row of [`Dialect::request_context`].
 pub(super) const NOW: &str = "COALESCE(c.request_now, c.db_now)";
 
@@ -260,6 +263,9 @@ pub(super) mod due_claim {
 }
 
 impl SimpleCompletion {
+    #[cfg(feature = "postgres")]
+    pub(super) const OUTPUT: (&'static str, Type) = ("output", Type::BytesOrNull);
+
     pub(super) const COLUMNS: &'static Columns = &[
         ("of_id", Type::Int),
         ("read_fence", Type::Int),
@@ -278,6 +284,12 @@ impl SimpleCompletion {
             Value::Int(self.then.map(|(at, _)| at)),
             Value::Int(self.then.map(|(_, due)| due)),
         ]
+    }
+
+    /// With the column of the output behind them.
+    #[cfg(feature = "postgres")]
+    pub(super) fn values_with_output(&self) -> Vec<Value> {
+        [self.values(), vec![Value::Bytes(self.output.clone())]].concat()
     }
 
     pub(crate) fn is_completion(&self) -> bool {
@@ -364,8 +376,15 @@ impl SimpleCompletion {
             },
             _ => return None,
         };
-        Some(Self { id, fence, duration, moves, then })
+        let output = operation.output.map(|output| output.as_bytes().to_vec());
+        Some(Self { id, fence, duration, moves, then, output })
     }
+}
+
+/// True if the end of a run writes no other history entry than that of the run, with its output as it is.
+pub(crate) fn ends_with_one_entry(operation: &Operation<'_>) -> bool {
+    let is_kept_whole = |output: &str| output.len() <= LONGEST_OUTPUT;
+    operation.excluded.is_none() && operation.output.is_none_or(is_kept_whole)
 }
 
 /// A condition: true if an occurrence of the schedule at this time was not started yet.

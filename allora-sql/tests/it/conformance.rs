@@ -85,6 +85,6 @@ macro_rules! store {
 
 store!(sqlite, Db::Sqlite, 20_000, &[Capability::Notifications]);
 store!(postgres, Db::Postgres, 20_000, &[]);
-// Without a history, takes and endings go by their fast statements.
+// Without a history, the single statements of claims and completions are others.
 store!(postgres_at_once, Db::Postgres, 0, &[Capability::History]);
 store!(mysql, Db::MySql, 20_000, &[Capability::Notifications]);

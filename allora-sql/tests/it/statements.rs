@@ -34,10 +34,10 @@ fn a_batch_is_two_statements_for_its_claims_and_one_for_its_completions_on_mysql
     batch(Db::MySql, 0, [2, 1, 1]);
 }
 
-/// Records and history are written together.
+/// The statement writes the history, too.
 #[test]
-fn a_batch_with_history_is_a_read_and_a_commit_on_postgres() {
-    batch(Db::Postgres, 100_000, [2, 2, 1]);
+fn a_history_costs_a_batch_no_further_statement_on_postgres() {
+    batch(Db::Postgres, 100_000, [1, 1, 1]);
 }
 
 /// A change that is accepted is a read and a commit; a notification follows.
@@ -360,7 +360,16 @@ fn a_due_query_is_one_statement_however_much_is_due() {
 /// read all of it and join by hashing.
 #[test]
 fn claims_and_completions_read_no_table_from_end_to_end_on_postgres() {
-    on(Db::Postgres, async |place| {
+    claims_and_completions_read_no_table_from_end_to_end(0);
+}
+
+#[test]
+fn claims_and_completions_with_history_read_no_table_from_end_to_end_on_postgres() {
+    claims_and_completions_read_no_table_from_end_to_end(100_000);
+}
+
+fn claims_and_completions_read_no_table_from_end_to_end(history: u64) {
+    on(Db::Postgres, async move |place| {
         place.open().await;
         let fill = "INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
                       SELECT i, convert_to('job' || i, 'UTF8'), 'k', 'def', 0, 1 \
@@ -373,7 +382,7 @@ fn claims_and_completions_read_no_table_from_end_to_end_on_postgres() {
         let counted = async || counts(&place, "seq_scan", "idx_scan").await;
         pause(2_000).await;
         let before = counted().await;
-        let sql = place.open().await;
+        let sql = place.builder().history(history).connect(&place.url).await.unwrap();
         let query = DueQuery::new(&["k"], allora_core::time::end_of_time(), 500);
         assert_eq!(sql.queries().unwrap().find_due(query, STORE).await.unwrap().found.len(), 500);
         for claim_id in 0..3 {
@@ -455,7 +464,7 @@ async fn counts(place: &Place, one: &str, other: &str) -> (i64, i64) {
     let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
     let text = format!(
         "SELECT SUM({one})::BIGINT, SUM({other})::BIGINT FROM pg_stat_user_tables \
-         WHERE relname IN ('{p}_state', '{p}_job', '{p}_data')",
+         WHERE relname IN ('{p}_state', '{p}_job', '{p}_data', '{p}_history')",
         p = place.prefix
     );
     let row = conn.fetch_one(sqlx::raw_sql(AssertSqlSafe(text))).await.unwrap();
