@@ -275,82 +275,54 @@ where
     }
 }
 
-impl Schedule for Box<dyn Schedule> {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        (**self).next_at(after)
-    }
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        (**self).latest_at(from, until)
-    }
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        (**self).count(from, until)
-    }
-    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
-        (**self).excluded(after, until)
-    }
-    fn is_excluded(&self, at: Time) -> bool {
-        (**self).is_excluded(at)
-    }
-    fn definition(&self) -> Option<String> {
-        (**self).definition()
-    }
-    fn is_built_in(&self, token: Token) -> bool {
-        (**self).is_built_in(token)
-    }
-    fn check(&self) -> Result<(), ScheduleError> {
-        (**self).check()
-    }
-    fn describe(&self) -> Option<String> {
-        (**self).describe()
-    }
-    fn warnings(&self) -> &[Warning] {
-        (**self).warnings()
-    }
-    fn wall_clock(&self) -> Option<&str> {
-        (**self).wall_clock()
-    }
-    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
-        (**self).notes(after, until)
-    }
+/// Every question of a pointer to a schedule goes to the schedule.
+macro_rules! points_to_schedule {
+    ($($pointer:ty $(, $schedule:ident)?;)*) => {$(
+        #[deny(clippy::missing_trait_methods)]
+        impl$(<$schedule: Schedule + ?Sized>)? Schedule for $pointer {
+            fn next_at(&self, after: Time) -> Option<Time> {
+                (**self).next_at(after)
+            }
+            fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
+                (**self).latest_at(from, until)
+            }
+            fn count(&self, from: Time, until: Time) -> Option<u64> {
+                (**self).count(from, until)
+            }
+            fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
+                (**self).excluded(after, until)
+            }
+            fn is_excluded(&self, at: Time) -> bool {
+                (**self).is_excluded(at)
+            }
+            fn definition(&self) -> Option<String> {
+                (**self).definition()
+            }
+            fn is_built_in(&self, token: Token) -> bool {
+                (**self).is_built_in(token)
+            }
+            fn check(&self) -> Result<(), ScheduleError> {
+                (**self).check()
+            }
+            fn describe(&self) -> Option<String> {
+                (**self).describe()
+            }
+            fn warnings(&self) -> &[Warning] {
+                (**self).warnings()
+            }
+            fn wall_clock(&self) -> Option<&str> {
+                (**self).wall_clock()
+            }
+            fn notes(&self, after: Time, until: Time) -> Vec<Note> {
+                (**self).notes(after, until)
+            }
+        }
+    )*};
 }
 
-impl<S: Schedule + ?Sized> Schedule for Arc<S> {
-    fn next_at(&self, after: Time) -> Option<Time> {
-        (**self).next_at(after)
-    }
-    fn latest_at(&self, from: Time, until: Time) -> Option<Time> {
-        (**self).latest_at(from, until)
-    }
-    fn count(&self, from: Time, until: Time) -> Option<u64> {
-        (**self).count(from, until)
-    }
-    fn excluded(&self, after: Time, until: Time) -> Option<Excluded> {
-        (**self).excluded(after, until)
-    }
-    fn is_excluded(&self, at: Time) -> bool {
-        (**self).is_excluded(at)
-    }
-    fn definition(&self) -> Option<String> {
-        (**self).definition()
-    }
-    fn is_built_in(&self, token: Token) -> bool {
-        (**self).is_built_in(token)
-    }
-    fn check(&self) -> Result<(), ScheduleError> {
-        (**self).check()
-    }
-    fn describe(&self) -> Option<String> {
-        (**self).describe()
-    }
-    fn warnings(&self) -> &[Warning] {
-        (**self).warnings()
-    }
-    fn wall_clock(&self) -> Option<&str> {
-        (**self).wall_clock()
-    }
-    fn notes(&self, after: Time, until: Time) -> Vec<Note> {
-        (**self).notes(after, until)
-    }
+points_to_schedule! {
+    Box<dyn Schedule>;
+    Arc<S>, S;
 }
 
 #[cfg(test)]
