@@ -46,7 +46,7 @@ impl PostgresFlavour {
         format!(
             "entries AS (INSERT INTO {p}_history ({names}) \
                SELECT {fence}, j.name, s.kind, {scheduled_at}, NULL::BYTEA, NULL::BIGINT, \
-                 NULL::BIGINT, {due_at}, {attempt}, {node}, {started_at}, {ended_at}, \
+                 1, {due_at}, {attempt}, {node}, {started_at}, {ended_at}, \
                  '{word}'::BYTEA, ''::BYTEA, NULL::BYTEA, {output} \
                FROM updated s, LATERAL (\
                  SELECT x.name FROM {p}_job x WHERE x.id = s.id OFFSET 0) j \
