@@ -278,7 +278,6 @@ where
 /// Every question of a pointer to a schedule goes to the schedule.
 macro_rules! points_to_schedule {
     ($($pointer:ty $(, $schedule:ident)?;)*) => {$(
-        #[deny(clippy::missing_trait_methods)]
         impl$(<$schedule: Schedule + ?Sized>)? Schedule for $pointer {
             fn next_at(&self, after: Time) -> Option<Time> {
                 (**self).next_at(after)
