@@ -224,6 +224,14 @@ impl Planner {
         self
     }
 
+    /// Makes room for so many more jobs at once: tables that grow step by step leave gaps in the memory of
+    /// the process.
+    pub(crate) fn reserve(&mut self, jobs: usize) {
+        self.slots.reserve(jobs);
+        self.by_name.reserve(jobs);
+        self.queue.reserve(jobs);
+    }
+
     /// Adds a job in code. A stored schedule of this name leaves its place to it: the record tells
     /// which of them the store has, and this node runs no other.
     ///
