@@ -1,5 +1,6 @@
 //! The records, and the maps that find them: by name, by due time, by deletion.
 
+use crate::packed::PackedRecord;
 use allora_core::{
     Time,
     backend::{HistoryCursor, HistoryEntry},
@@ -32,24 +33,24 @@ pub(crate) struct Index {
     history_of: HashMap<String, BTreeSet<i64>>,
 }
 
+#[derive(Default)]
 struct Stored {
-    record: Record,
+    record: PackedRecord,
     version: u64,
     /// The record's place in the due index.
-    indexed: Option<(Time, String)>,
+    indexed: Option<Box<(Time, String)>>,
 }
 
 impl Index {
     /// The record of this name, or its tombstone, with its version.
-    pub(crate) fn get(&self, name: &str) -> Option<(&Record, u64)> {
+    pub(crate) fn get(&self, name: &str) -> Option<(&PackedRecord, u64)> {
         self.records.get(name).map(|stored| (&stored.record, stored.version))
     }
 
     /// Writes a record.
     pub(crate) fn put(&mut self, name: &str, record: Record) {
         if !self.records.contains_key(name) {
-            let stored = Stored { record: Record::default(), version: 0, indexed: None };
-            self.records.insert(name.into(), Box::new(stored));
+            self.records.insert(name.into(), Box::default());
         }
         self.write(name, |before| *before = record);
     }
@@ -61,7 +62,7 @@ impl Index {
         name: &str,
         change: impl FnOnce(&mut Option<Record>) -> T,
     ) -> Option<T> {
-        self.get(name).filter(|(record, _)| record.is_live())?;
+        self.get(name).filter(|(record, _)| record.deleted_at().is_none())?;
         self.write(name, |record| {
             let mut slot = Some(std::mem::take(record));
             let result = change(&mut slot);
@@ -73,17 +74,22 @@ impl Index {
     /// The one place that writes: the record, its version, and the maps that find it.
     fn write<T>(&mut self, name: &str, change: impl FnOnce(&mut Record) -> T) -> Option<T> {
         let stored = self.records.get_mut(name)?;
-        let was_live = (stored.version > 0).then(|| stored.record.is_live());
-        let result = change(&mut stored.record);
+        let mut record = stored.record.take();
+        let was_live = (stored.version > 0).then(|| record.is_live());
+        let result = change(&mut record);
         self.writes += 1;
         stored.version = self.writes;
-        let indexed = stored.indexed.as_ref().map(|(at, kind)| (*at, kind.as_str()));
-        let index_at = stored.record.index_at().map(|at| (at, stored.record.kind.as_str()));
-        if (indexed != index_at || was_live != Some(stored.record.is_live()))
-            && let Some((key, _)) = self.records.get_key_value(name)
-        {
-            let key = key.clone();
-            self.reindex(&key);
+        let indexed = stored.indexed.as_deref().map(|(at, kind)| (*at, kind.as_str()));
+        let index_at = record.index_at().map(|at| (at, record.kind.as_str()));
+        let moves = (indexed != index_at).then(|| index_at.map(|(at, kind)| (at, kind.to_owned())));
+        let deleted_at = record.deleted_at;
+        let was_made_or_deleted = was_live != Some(record.is_live());
+        stored.record.set(record);
+        if let Some(to) = moves {
+            self.reindex(name, to);
+        }
+        if was_made_or_deleted {
+            self.update_names(name, deleted_at);
         }
         Some(result)
     }
@@ -113,11 +119,11 @@ impl Index {
     pub(crate) fn purge_tombstones(&mut self, now: Time) {
         while self.tombstones.front().is_some_and(|(until, _)| *until <= now) {
             let Some((until, name)) = self.tombstones.pop_front() else { return };
-            let is_over = |record: &Record| {
-                record.deleted_at.is_some_and(|at| saturating_add(at, TOMBSTONE) <= until)
+            let is_over = |record: &PackedRecord| {
+                record.deleted_at().is_some_and(|at| saturating_add(at, TOMBSTONE) <= until)
             };
             if let Some((record, _)) = self.get(&name).filter(|(record, _)| is_over(record)) {
-                self.min_fence = self.min_fence.max(record.fence);
+                self.min_fence = self.min_fence.max(record.fence());
                 self.records.remove(&name);
             }
         }
@@ -189,33 +195,40 @@ impl Index {
         }
     }
 
-    /// Updates the maps that find this record.
-    fn reindex(&mut self, key: &Arc<str>) {
-        let Some(stored) = self.records.get_mut(key) else { return };
-        let record = &stored.record;
-        let after = record.index_at().map(|at| (at, record.kind.clone()));
-        if stored.indexed != after {
-            if let Some((at, kind)) = stored.indexed.take()
-                && let Some(due) = self.due.get_mut(&kind)
-            {
-                due.remove(&(at, key.clone()));
-                if due.is_empty() {
-                    self.due.remove(&kind);
-                }
+    /// Moves a record to this place in the due index, or out of it.
+    fn reindex(&mut self, name: &str, to: Option<(Time, String)>) {
+        let Some(key) = self.key(name) else { return };
+        let Some(stored) = self.records.get_mut(name) else { return };
+        if let Some((at, kind)) = stored.indexed.take().map(|place| *place)
+            && let Some(due) = self.due.get_mut(&kind)
+        {
+            due.remove(&(at, key.clone()));
+            if due.is_empty() {
+                self.due.remove(&kind);
             }
-            if let Some((at, kind)) = &after {
-                self.due.entry(kind.clone()).or_default().insert((*at, key.clone()));
-            }
-            stored.indexed = after;
         }
-        match record.deleted_at {
+        if let Some((at, kind)) = &to {
+            self.due.entry(kind.clone()).or_default().insert((*at, key));
+        }
+        stored.indexed = to.map(Box::new);
+    }
+
+    /// A job begins to live, or was deleted.
+    fn update_names(&mut self, name: &str, deleted_at: Option<Time>) {
+        let Some(key) = self.key(name) else { return };
+        match deleted_at {
             Some(deleted_at) => {
-                self.names.remove(key);
-                self.tombstones.push_back((saturating_add(deleted_at, TOMBSTONE), key.clone()));
+                self.names.remove(name);
+                self.tombstones.push_back((saturating_add(deleted_at, TOMBSTONE), key));
             }
             None => {
-                self.names.insert(key.clone());
+                self.names.insert(key);
             }
         }
+    }
+
+    /// The name as the maps share it.
+    fn key(&self, name: &str) -> Option<Arc<str>> {
+        self.records.get_key_value(name).map(|(key, _)| key.clone())
     }
 }

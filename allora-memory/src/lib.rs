@@ -5,7 +5,8 @@
 //! tests.
 //!
 //! It is a [`RecordStore`](allora_core::store::RecordStore) with an index: `records` has load,
-//! commit and scan, `queries` has the queries, and `index` has the maps.
+//! commit and scan, `queries` has the queries, `index` has the maps, and `packed` keeps a record in less
+//! memory.
 //!
 //! ```
 //! use allora_core::Backend;
@@ -20,6 +21,7 @@ mod fast_path;
 mod history;
 mod index;
 mod notifier;
+mod packed;
 mod queries;
 mod records;
 

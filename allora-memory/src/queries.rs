@@ -19,8 +19,9 @@ impl Memory {
         due.dedup();
         let ready = due.iter().take(query.limit).take_while(|(at, _)| *at < query.until).count();
         let next_due = due.get(ready).map(|(at, _)| *at);
-        let found =
-            due[..ready].iter().filter_map(|(_, name)| Some(index.get(name)?.0.state(name)));
+        let found = due[..ready]
+            .iter()
+            .filter_map(|(_, name)| Some(index.get(name)?.0.to_record().state(name)));
         Due::new(now, found.collect(), next_due)
     }
 
@@ -30,10 +31,10 @@ impl Memory {
             .names_after(page.after.unwrap_or_default())
             .filter(|name| name.starts_with(page.prefix))
             .filter_map(|name| Some((name, index.get(name)?.0)))
-            .filter(|(_, record)| page.kind.is_none_or(|kind| record.kind == kind));
+            .filter(|(_, record)| page.kind.is_none_or(|kind| record.kind() == kind));
         records
             .take(page.limit)
-            .map(|(name, record)| (name.to_owned(), Ok(record.clone())))
+            .map(|(name, record)| (name.to_owned(), Ok(record.to_record())))
             .collect()
     }
 }

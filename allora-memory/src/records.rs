@@ -18,7 +18,7 @@ impl RecordStore for Memory {
         let now = self.now(load.time);
         let index = self.index();
         let records = load.names.iter().map(|name| match index.get(name) {
-            Some((record, version)) => Loaded::new(Some(record.clone()), version),
+            Some((record, version)) => Loaded::new(Some(record.to_record()), version),
             None => Loaded::new(None, 0),
         });
         Ok(Snapshot::new(now, records.collect()).min_fence(index.min_fence()))
@@ -52,7 +52,7 @@ impl RecordStore for Memory {
         let records = index
             .names_after(after.unwrap_or_default())
             .filter(|name| name.starts_with(prefix))
-            .filter_map(|name| Some((name.to_owned(), Ok(index.get(name)?.0.clone()))));
+            .filter_map(|name| Some((name.to_owned(), Ok(index.get(name)?.0.to_record()))));
         Ok(records.take(limit).collect())
     }
 

@@ -5,11 +5,11 @@ use super::{
     Planner,
     backlog::Backlog,
     decide::{Claimant, Decision, GiveUp, decide},
-    key::{KeyRelease, KeyStep},
+    key::{KeyRelease, KeyStep, SlotKey},
     keys::sort_claims,
     known::Known,
     request::{Request, RequestAction, Tick},
-    slot::{Exchange, Off, Origin, PendingClaim, Phase, Slot},
+    slot::{Exchange, Off, PendingClaim, Phase, Slot},
     slot_id::SlotId,
     wake_up::{NOW, WakeUp, recheck},
 };
@@ -283,11 +283,13 @@ impl Planner {
         if let Phase::Known(known) = &slot.phase {
             let mut known = known.clone();
             // The claim itself records these runs as lost.
-            known.lease_ends.retain(|(_, until)| *until > now);
+            known.retain_leases(|_, until| until > now);
             let claim_id = pending.claim.claim_id;
             let claimant = slot.claimant(claim_id, known.fence, lost_after, extra_attempts);
-            let Slot { name, spec, backlog, .. } = slot;
-            let decided = walk_and_decide(name, spec, &known, backlog, now, claimant, 1);
+            let mut backlog = slot.take_backlog();
+            let Slot { name, spec, .. } = slot;
+            let decided = walk_and_decide(name, spec, &known, &mut backlog, now, claimant, 1);
+            slot.set_backlog(backlog);
             if let Ok(Decision::Claim { claim, then }) = decided {
                 (pending.claim, pending.then) = (claim, then);
             }
@@ -306,7 +308,7 @@ impl Planner {
         let slot = self.slots.get_mut(id)?;
         // It may have been in the queue twice.
         slot.wake_at.take_if(|wake_at| *wake_at == at)?;
-        let had_key = slot.key.as_ref().is_some_and(|key| key.may_be_held());
+        let had_key = slot.key().is_some_and(SlotKey::may_be_held);
         if self.put_aside(id, at) {
             return None;
         }
@@ -377,15 +379,19 @@ impl Planner {
         known.assume_completed(now);
         let fence = known.fence;
         let claimant = slot.claimant(claim_id, fence, lost_after, extra_attempts);
-        let Slot { name, spec, backlog, phase, .. } = slot;
+        let mut backlog = slot.take_backlog();
+        let Slot { name, spec, phase, .. } = &*slot;
         let Phase::Known(known) = phase else { return Ok(None) };
-        let decision = walk_and_decide(name, spec, known, backlog, now, claimant, self.walking)?;
+        let walking = self.walking;
+        let decided = walk_and_decide(name, spec, known, &mut backlog, now, claimant, walking);
         let due_at = known.due_at;
-        let decision = in_turn(decision, known, turn, now);
+        let decided = decided.map(|decision| in_turn(decision, known, turn, now));
+        let is_old = !slot.is_stored() && known.recheck_at(poll) <= now;
+        slot.set_backlog(backlog);
+        let decision = decided?;
         let is_at_most_once = slot.spec.settings.delivery == Delivery::AtMostOnce;
-        let is_adopted = matches!(&slot.origin, Origin::Code(code) if code.is_adopted);
-        let is_old = !matches!(slot.origin, Origin::Stored) && known.recheck_at(poll) <= now;
-        if matches!(slot.reported.as_deref(), Some(Off::Invalid(_))) {
+        let is_adopted = slot.is_adopted();
+        if matches!(slot.reported(), Some(Off::Invalid(_))) {
             self.turn_on(id, events);
         }
         match self.key_step(id, &decision, due_at, now, events) {
@@ -483,30 +489,33 @@ pub(super) fn walk_and_decide(
 }
 
 /// The registration or the read of a job whose state is not known.
-fn registration(slot: &Slot, now: Time) -> Result<Option<RequestAction>, InvalidNextAt> {
-    let Origin::Code(code) = &slot.origin else { return Ok(Some(RequestAction::Read)) };
-    let new = CheckedSchedule::of(&slot.name, &code.spec);
-    let version = code.spec.settings.version;
+fn registration(slot: &mut Slot, now: Time) -> Result<Option<RequestAction>, InvalidNextAt> {
+    if slot.is_stored() {
+        return Ok(Some(RequestAction::Read));
+    }
+    if let Phase::New(None) = slot.phase {
+        slot.phase = Phase::New(Some(slot.definition()?.into()));
+    }
+    let new = CheckedSchedule::of(&slot.name, slot.own());
+    let version = slot.own().settings.version;
     Ok(Some(match &slot.phase {
         Phase::Known(_) | Phase::Off(Off::Removed) => return Ok(None),
         Phase::Redefine(former) => {
-            let definition = code.definition.clone()?;
-            let plan = former.plan(&slot.name, &definition, new, now)?;
+            let definition = former.own.clone();
+            let plan = former.plan(&slot.name, new, now)?;
             let (generation, version) = (former.generation, version.max(former.version));
             RequestAction::Redefine { generation, definition, version, plan }
         }
         Phase::Stale => RequestAction::Read,
         // The reason may be over.
         Phase::Off(_) if slot.fence.is_some() => RequestAction::Read,
-        Phase::New | Phase::Off(_) => {
-            // The store was emptied: what was under way is run again, at least once. At most once,
-            // another node may have run what this node last knew to be next.
-            let is_leased = matches!(slot.spec.settings.delivery, Delivery::AtLeastOnce { .. });
-            let first = match slot.cursor.filter(|_| is_leased) {
+        Phase::New(_) | Phase::Off(_) => {
+            // The store was emptied: what was under way is run again, at least once.
+            let first = match slot.leased_cursor() {
                 Some(cursor) => Some(cursor),
                 None => new.following(now, 0)?,
             };
-            RequestAction::Register { definition: code.definition.clone()?, version, first }
+            RequestAction::Register { definition: slot.definition()?.into(), version, first }
         }
     }))
 }

@@ -86,18 +86,16 @@ pub(crate) fn decide(
     if known.next_lease_end().is_some_and(|until| until <= now) {
         return Ok(Decision::Reap);
     }
-    if let Some(cancelled) = known.cancelled.as_deref().filter(|one| one.until <= now) {
+    if let Some(cancelled) = known.cancelled().filter(|one| one.until <= now) {
         return Ok(Decision::GiveUp(give_up_cancelled(name, spec, known, cancelled)?));
     }
-    let (Some(head), Some(due_at)) = (&known.head, known.due_at) else {
+    let Some(due_at) = known.due_at.filter(|due_at| *due_at <= now) else {
         return Ok(Decision::Wait);
     };
-    if due_at > now {
-        return Ok(Decision::Wait);
-    }
+    let Some(head) = &known.head() else { return Ok(Decision::Wait) };
     if let Some(error) = used_up(spec, known, claimant.extra_attempts) {
         let then = move_away(name, spec, known, head)?;
-        let fence = known.leased.unwrap_or(known.fence);
+        let fence = known.leased().unwrap_or(known.fence);
         let (occurrence, attempts) = (head.clone(), known.attempts);
         let is_cancelled = false;
         let given_up = GiveUp { fence, occurrence, attempts, then, error, is_cancelled };
@@ -126,7 +124,7 @@ pub(crate) fn decide(
         }
     }
     let decision = other_head(name, spec, known, (head, due_at), claimant)?;
-    let replaces = spec.settings.overlap == Overlap::Replace && !known.is_ending && !known.paused;
+    let replaces = spec.settings.overlap == Overlap::Replace && !known.is_ending() && !known.paused;
     let next = known.open_cursor().filter(|next| replaces && next.due_at > now);
     Ok(match (decision, next) {
         (Decision::Blocked(until), Some(next)) => Decision::Blocked(until.min(next.due_at)),
@@ -143,7 +141,7 @@ fn used_up(spec: &JobSpec, known: &Known, extra_attempts: u32) -> Option<String>
              now, which allows no other attempt; rerun or dismiss it"
         )),
         Delivery::AtLeastOnce { .. }
-            if known.leased.is_some()
+            if known.leased().is_some()
                 && spec.settings.retry.is_exhausted(attempts, extra_attempts) =>
         {
             Some(format!(
@@ -248,7 +246,7 @@ impl Due<'_> {
             return match self.spec.settings.overlap {
                 _ if self.known.as_of < self.due_at => Ok(Decision::Read),
                 Overlap::Skip => self.advance(latest, NotRunReason::Overlap),
-                Overlap::Replace if !self.known.is_ending => {
+                Overlap::Replace if !self.known.is_ending() => {
                     let (generation, expected) = (self.known.generation, self.first);
                     Ok(Decision::Replace(Replacement { generation, expected, by: start }))
                 }
@@ -410,7 +408,7 @@ fn no_room(spec: &JobSpec, known: &Known) -> Option<Time> {
         (Delivery::AtMostOnce, Overlap::Allow) => MAX_LEASES,
         _ => 1,
     };
-    known.next_lease_end().filter(|_| known.lease_ends.len() >= limit)
+    known.next_lease_end().filter(|_| known.leases() >= limit)
 }
 
 /// The claim of `expected`. `next` is the cursor's move if the claim makes it.

@@ -173,12 +173,11 @@ impl Unplanned {
         let mut known = Known::of(&self.state, now);
         let lease = self.state.leases.iter().find(|lease| lease.fence == self.claimed.fence);
         known.due_at = lease.map(|lease| lease.due_at);
-        known.head = Some(self.claimed.occurrence.clone());
+        known.set_head(Some(&self.claimed.occurrence));
         known.attempts = self.claimed.attempt.saturating_sub(1);
         known.last_started = None;
         known.started = known.started.saturating_sub(1);
-        known.lease_ends.clear();
-        (known.leased, known.cancelled) = (None, None);
+        known.forget_runs();
         known
     }
 }

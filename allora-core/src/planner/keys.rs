@@ -38,12 +38,12 @@ impl Slot {
         lost_after: Duration,
         extra_attempts: u32,
     ) -> Claimant {
-        let key = self.key.as_ref();
+        let key = self.key();
         Claimant {
             claim_id,
             lost_after,
             extra_attempts,
-            cursor_went_last: self.cursor_claim == Some(fence),
+            cursor_went_last: self.rare.as_ref().and_then(|rare| rare.cursor_claim) == Some(fence),
             waits_since: key.and_then(|key| key.claim.since),
             key_is_held: key.is_some_and(|key| matches!(key.state, KeyState::Granted { .. })),
         }
@@ -51,7 +51,7 @@ impl Slot {
 
     /// The wake-up with regard to the key, when the job itself wants attention at `at`.
     pub(super) fn with_key(&self, at: Option<Time>) -> Option<Time> {
-        let Some(key) = &self.key else { return at };
+        let Some(key) = self.key() else { return at };
         match key.state {
             KeyState::Asked | KeyState::Granted { .. } => Some(NOW),
             KeyState::Busy { ask_at } => at.map(|at| at.max(self.ask_by(ask_at))),
@@ -60,7 +60,7 @@ impl Slot {
 
     /// The time at which the key is asked for again, or the longest wait is over.
     fn ask_by(&self, ask_at: Time) -> Time {
-        let since = self.key.as_ref().and_then(|key| key.claim.since);
+        let since = self.key().and_then(|key| key.claim.since);
         let over = since.zip(self.spec.settings.max_key_wait);
         over.map_or(ask_at, |(since, longest)| saturating_add(since, longest).min(ask_at))
     }
@@ -69,9 +69,8 @@ impl Slot {
 impl Planner {
     /// The number of runs for which capacity is reserved, because their keys are or may be held.
     pub(crate) fn reserved(&self) -> usize {
-        let is_reserved = |slot: &Slot| {
-            slot.exchange.is_idle() && slot.key.as_ref().is_some_and(|key| key.may_be_held())
-        };
+        let is_reserved =
+            |slot: &Slot| slot.exchange.is_idle() && slot.key().is_some_and(SlotKey::may_be_held);
         let keyed = self.keyed.iter();
         let by_keys = keyed.filter(|id| self.slots.get(**id).is_some_and(is_reserved)).count();
         by_keys + self.reserved_by_queries()
@@ -82,8 +81,7 @@ impl Planner {
         if !std::mem::take(&mut self.key_changed) {
             return None;
         }
-        let waits =
-            self.keyed.iter().filter_map(|id| self.slots.get(*id)?.key.as_ref()?.wait.clone());
+        let waits = self.keyed.iter().filter_map(|id| self.slots.get(*id)?.key()?.wait.clone());
         let mut waits: Vec<_> = waits.collect();
         waits.sort_by(|one, other| one.job.cmp(&other.job));
         Some(waits)
@@ -106,7 +104,7 @@ impl Planner {
             return KeyStep::Go;
         };
         let is_claim = matches!(decision, Decision::Claim { .. });
-        if let Some(key) = &mut slot.key {
+        if let Some(key) = slot.key_mut() {
             let limit = key.claim.limit;
             match (key.state, decision) {
                 (KeyState::Asked, _) => return KeyStep::Ask(Box::new(key.claim.clone())),
@@ -160,7 +158,7 @@ impl Planner {
         };
         let asked = Box::new(claim.clone());
         let key = SlotKey { claim, state: KeyState::Asked, other_limit: None, wait: None };
-        slot.key = Some(Box::new(key));
+        slot.rare.get_or_insert_default().key = Some(Box::new(key));
         self.keyed.insert(id);
         KeyStep::Ask(asked)
     }
@@ -176,7 +174,7 @@ impl Planner {
     ) {
         let poll = self.poll;
         let Some(slot) = self.slots.get_mut(id) else { return };
-        let Some(key) = slot.key.as_mut().filter(|key| key.claim.claim_id == claim.claim_id) else {
+        let Some(key) = slot.key_mut().filter(|key| key.claim.claim_id == claim.claim_id) else {
             if let Reply::Claimed(claimed) = reply {
                 self.push_release(claim, Some(claimed.fence));
             }
@@ -247,7 +245,7 @@ impl Planner {
         let mut waiting = Vec::new();
         for id in &self.keyed {
             let Some(slot) = self.slots.get(*id) else { continue };
-            let Some(key) = slot.key.as_ref().filter(|key| key.is_busy()) else { continue };
+            let Some(key) = slot.key().filter(|key| key.is_busy()) else { continue };
             if record.is_none_or(|record| *key.claim.record == *record) {
                 waiting.push((key.claim.record.clone(), key.claim.place(), *id));
             }
@@ -256,7 +254,7 @@ impl Planner {
         for of_key in waiting.chunk_by(|one, other| one.0 == other.0) {
             for (i, (_, (due_at, _), id)) in of_key.iter().enumerate() {
                 let Some(slot) = self.slots.get_mut(*id) else { continue };
-                let Some(key) = &mut slot.key else { continue };
+                let Some(key) = slot.key_mut() else { continue };
                 if i >= key.claim.limit as usize {
                     break;
                 }
@@ -279,7 +277,7 @@ impl Planner {
     ) -> Option<HeldKey> {
         let slot = self.slots.get_mut(id)?;
         let SlotKey { claim, state: KeyState::Granted { fence, until }, wait, .. } =
-            *slot.key.take()?
+            *slot.take_key()?
         else {
             return None;
         };
@@ -291,7 +289,7 @@ impl Planner {
 
     /// Ends a slot's interest in its key, and releases it if it is or may be held.
     pub(super) fn release_key(&mut self, id: SlotId, now: Time, events: &mut Vec<Event>) {
-        let Some(key) = self.slots.get_mut(id).and_then(|slot| slot.key.take()) else { return };
+        let Some(key) = self.slots.get_mut(id).and_then(Slot::take_key) else { return };
         self.keyed.remove(&id);
         self.key_changed = true;
         let SlotKey { claim, state, wait, .. } = *key;
@@ -335,7 +333,7 @@ impl Planner {
     /// The clock was set back: the times at which busy keys are asked for are too far away.
     pub(super) fn ask_for_keys_now(&mut self) {
         for id in &self.keyed {
-            let key = self.slots.get_mut(*id).and_then(|slot| slot.key.as_mut());
+            let key = self.slots.get_mut(*id).and_then(Slot::key_mut);
             if let Some(key) = key.filter(|key| key.is_busy()) {
                 key.state = KeyState::Busy { ask_at: NOW };
             }

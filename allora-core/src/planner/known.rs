@@ -20,29 +20,38 @@ pub(crate) struct Known {
     pub(crate) generation: i64,
     /// The record's fence. A different fence means a different state.
     pub(crate) fence: i64,
-    pub(crate) head: Option<Occurrence>,
+    /// The head, if it is not the cursor's occurrence.
+    other_head: Option<Box<Occurrence>>,
+    /// The time from which the head is due; `None` if there is no head.
     pub(crate) due_at: Option<Time>,
     /// The number of counted attempts at the head.
     pub(crate) attempts: u32,
-    /// The head is leased under this fence, and is offered again when the lease has ended.
-    pub(crate) leased: Option<i64>,
     pub(crate) cursor: Option<NextRun>,
     pub(crate) last_started: Option<Time>,
     pub(crate) started: u64,
     pub(crate) paused: bool,
-    /// A lease that is retried on expiry, of a run whose cancellation was requested.
-    pub(crate) cancelled: Option<Box<Cancelled>>,
-    /// Fence and lease end of the active runs.
-    pub(crate) lease_ends: Vec<(i64, Time)>,
-    /// The cancellation of all these runs was requested.
-    pub(crate) is_ending: bool,
-    /// The head is leased by another node. The next occurrence, and the time at which this node
-    /// tries it as if that run had been completed.
-    pub(crate) after_lease: Option<(NextRun, Time)>,
+    /// Boxed: most jobs are idle, and a node may have many.
+    runs: Option<Box<ActiveRuns>>,
     /// The record has times of a store whose clock was ahead.
     pub(crate) is_ahead: bool,
     /// A trigger waits, and the cursor's occurrence was claimed before it.
     pub(crate) trigger_waits: bool,
+}
+
+/// The active runs of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ActiveRuns {
+    /// The head is leased under this fence, and is offered again when the lease has ended.
+    leased: Option<i64>,
+    /// A lease that is retried on expiry, of a run whose cancellation was requested.
+    cancelled: Option<Cancelled>,
+    /// Fence and lease end of the runs that are lost on expiry.
+    lease_ends: Vec<(i64, Time)>,
+    /// The cancellation of all these runs was requested.
+    is_ending: bool,
+    /// The head is leased by another node. The next occurrence, and the time at which this node
+    /// tries it as if that run had been completed.
+    after_lease: Option<(NextRun, Time)>,
 }
 
 /// A run that was to be cancelled. If its lease ends, its occurrence is given up.
@@ -63,33 +72,53 @@ impl Known {
         });
         let is_cancelled =
             |lease: &&Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
-        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| {
-            Box::new(Cancelled {
-                fence: lease.fence,
-                attempts: lease.attempt,
-                occurrence: lease.occurrence.clone(),
-                until: lease.until,
+        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| Cancelled {
+            fence: lease.fence,
+            attempts: lease.attempt,
+            occurrence: lease.occurrence.clone(),
+            until: lease.until,
+        });
+        let runs = (!state.leases.is_empty()).then(|| {
+            Box::new(ActiveRuns {
+                leased: leased.map(|lease| lease.fence),
+                cancelled,
+                lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
+                is_ending,
+                after_lease: None,
             })
         });
-        Self {
+        let mut known = Self {
             as_of: now,
             generation: state.generation,
             fence: state.fence,
-            head: state.head.clone(),
+            other_head: None,
             due_at: state.due_at,
             attempts: state.attempts,
-            leased: leased.map(|lease| lease.fence),
             cursor: state.cursor,
             last_started: state.last_started,
             started: state.counters.started,
             paused: state.paused.is_some(),
-            cancelled,
-            lease_ends: lost.map(|lease| (lease.fence, lease.until)).collect(),
-            is_ending,
-            after_lease: None,
+            runs,
             is_ahead: false,
             trigger_waits: false,
+        };
+        known.set_head(state.head.as_ref());
+        known
+    }
+
+    /// The occurrence that the record offers next.
+    pub(crate) fn head(&self) -> Option<Occurrence> {
+        self.due_at?;
+        match &self.other_head {
+            Some(head) => Some(Occurrence::clone(head)),
+            None => self.cursor.map(|next| next.scheduled_at.into()),
         }
+    }
+
+    /// Sets the head, but not its due time. The cursor is set before.
+    pub(crate) fn set_head(&mut self, head: Option<&Occurrence>) {
+        let other = head.filter(|head| !self.is_at_cursor(head));
+        self.other_head = other.map(|head| Box::new(head.clone()));
     }
 
     /// `true` if this is the schedule's next occurrence and was not started.
@@ -110,8 +139,8 @@ impl Known {
 
     /// The time at which the record must be read or claimed.
     pub(crate) fn wants_attention(&self) -> Option<Time> {
-        let try_at = self.after_lease.map(|(_, try_at)| try_at);
-        let cancelled = self.cancelled.as_ref().map(|cancelled| cancelled.until);
+        let try_at = self.after_lease().map(|(_, try_at)| try_at);
+        let cancelled = self.cancelled().map(|cancelled| cancelled.until);
         let ends = self.next_lease_end().into_iter().chain(cancelled);
         self.due_at.into_iter().chain(ends).chain(try_at).min()
     }
@@ -131,23 +160,105 @@ impl Known {
     /// Applies a move of the cursor, when nothing else is known to wait.
     pub(crate) fn go_to(&mut self, next: Option<NextRun>) {
         self.cursor = next;
-        self.head = next.map(|next| Occurrence::from(next.scheduled_at));
+        self.other_head = None;
         self.due_at = next.map(|next| next.due_at);
         self.attempts = 0;
-        (self.leased, self.after_lease, self.cancelled) = (None, None, None);
+        if let Some(runs) = &mut self.runs {
+            (runs.leased, runs.after_lease, runs.cancelled) = (None, None, None);
+        }
+        self.forget_idle_runs();
+    }
+
+    /// Forgets the active runs.
+    pub(crate) fn forget_runs(&mut self) {
+        self.runs = None;
+    }
+
+    /// The fence under which the head is leased.
+    pub(crate) fn leased(&self) -> Option<i64> {
+        self.runs.as_ref()?.leased
+    }
+
+    /// The head is leased under this fence.
+    pub(crate) fn set_leased(&mut self, fence: i64) {
+        self.make_runs().leased = Some(fence);
+    }
+
+    /// The run that was to be cancelled, if its occurrence is offered again when its lease has ended.
+    pub(crate) fn cancelled(&self) -> Option<&Cancelled> {
+        self.runs.as_ref()?.cancelled.as_ref()
+    }
+
+    /// The occurrence after that which another node has leased, and the time at which this node tries
+    /// it.
+    pub(crate) fn after_lease(&self) -> Option<(NextRun, Time)> {
+        self.runs.as_ref()?.after_lease
+    }
+
+    pub(crate) fn set_after_lease(&mut self, next: Option<(NextRun, Time)>) {
+        if next.is_some() || self.runs.is_some() {
+            self.make_runs().after_lease = next;
+        }
+    }
+
+    /// The number of active runs that are lost on expiry.
+    pub(crate) fn leases(&self) -> usize {
+        self.runs.as_ref().map_or(0, |runs| runs.lease_ends.len())
+    }
+
+    /// The cancellation of all these runs was requested.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.runs.as_ref().is_none_or(|runs| runs.is_ending)
+    }
+
+    /// A run has begun that is lost on expiry.
+    pub(crate) fn add_lease(&mut self, fence: i64, until: Time) {
+        let runs = self.make_runs();
+        runs.lease_ends.push((fence, until));
+        runs.is_ending = false;
+    }
+
+    /// The lease of the run under this fence was extended.
+    pub(crate) fn extend_lease(&mut self, fence: i64, until: Time) {
+        let Some(runs) = &mut self.runs else { return };
+        for end in runs.lease_ends.iter_mut().filter(|end| end.0 == fence) {
+            end.1 = until;
+        }
+    }
+
+    /// Keeps the runs for whose fence and lease end this is `true`.
+    pub(crate) fn retain_leases(&mut self, keep: impl Fn(i64, Time) -> bool) {
+        let Some(runs) = &mut self.runs else { return };
+        runs.lease_ends.retain(|(fence, until)| keep(*fence, *until));
+        self.forget_idle_runs();
+    }
+
+    fn forget_idle_runs(&mut self) {
+        let Some(runs) = &self.runs else { return };
+        let is_idle = runs.lease_ends.is_empty()
+            && (runs.leased, &runs.cancelled, runs.after_lease) == (None, &None, None);
+        if is_idle {
+            self.runs = None;
+        }
+    }
+
+    fn make_runs(&mut self) -> &mut ActiveRuns {
+        // Of no runs, the cancellation of all was requested.
+        self.runs
+            .get_or_insert_with(|| Box::new(ActiveRuns { is_ending: true, ..Default::default() }))
     }
 
     /// Assumes that another node's run was completed, when it is time for the occurrence after it.
     /// If it was not, the store rejects the claim and returns the record.
     pub(crate) fn assume_completed(&mut self, now: Time) {
         let leased = self.due_at.is_some_and(|until| until > now);
-        if let Some((next, _)) = self.after_lease.take_if(|(_, try_at)| leased && *try_at <= now) {
+        if let Some((next, _)) = self.after_lease().filter(|(_, try_at)| leased && *try_at <= now) {
             self.go_to(Some(next));
         }
     }
 
     /// The earliest lease end of the active runs.
     pub(crate) fn next_lease_end(&self) -> Option<Time> {
-        self.lease_ends.iter().map(|(_, until)| *until).min()
+        self.runs.as_ref()?.lease_ends.iter().map(|(_, until)| *until).min()
     }
 }

@@ -5,7 +5,7 @@ use super::{
     adopted::adopted,
     ahead::waits_until,
     known::Known,
-    slot::{Code, Former, Off, Origin, Phase, Slot},
+    slot::{Former, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::{NOW, recheck},
 };
@@ -28,12 +28,12 @@ impl Planner {
         events: &mut Vec<Event>,
     ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
-        let agreement = match &slot.origin {
+        let agreement = match slot.origin {
             Origin::Stored => return self.learn_stored(id, state, now, events),
-            Origin::Code(code) => {
+            Origin::Code => {
                 let is_abandoned = self.has_room && is_abandoned(state, now, self.abandoned_after);
                 let is_due = state.due_at.is_some_and(|due_at| due_at <= now);
-                agreement(slot, code, state, is_due, is_abandoned)
+                agreement(slot, state, is_due, is_abandoned)
             }
         };
         // The end of a stored schedule of this name is not the deletion of the job in code.
@@ -48,19 +48,14 @@ impl Planner {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
                     events.push(Event::Redefined { name, was_abandoned });
                 }
-                if let Origin::Code(code) = &mut slot.origin {
-                    slot.spec = code.spec.clone();
-                    code.is_adopted = false;
-                }
+                slot.restore_own();
                 slot.agreed = Some(state.generation);
                 self.know(id, state, now, events);
             }
             Agreement::Adopted(spec) => {
                 events.push(Event::DefinitionAdopted { name: slot.name.clone() });
-                (slot.spec, slot.agreed) = (spec, Some(state.generation));
-                if let Origin::Code(code) = &mut slot.origin {
-                    code.is_adopted = true;
-                }
+                slot.adopt(spec);
+                slot.agreed = Some(state.generation);
                 self.know(id, state, now, events);
             }
             Agreement::Redefine(former) => {
@@ -87,21 +82,22 @@ impl Planner {
         // The end of a run of this node is seen when it comes.
         let leased = state.leases.iter().find(|lease| lease.on_expiry == OnExpiry::Retry);
         if leased.is_some_and(|lease| !is_own(lease.claim_id)) && !known.paused {
-            known.after_lease =
-                after_lease(slot, &known).map(|next| (next, recheck(next.due_at, now, self.poll)));
+            let next = after_lease(slot, &known);
+            known.set_after_lease(next.map(|next| (next, recheck(next.due_at, now, self.poll))));
         }
         let ahead = waits_until(&slot.name, &slot.spec, state, now);
         known.is_ahead = ahead.is_some();
         match ahead {
             Some(until) => self.report_ahead(id, until, events),
             // A fault of the schedule is over when it is asked without one.
-            None if !matches!(slot.reported.as_deref(), None | Some(Off::Invalid(_))) => {
+            None if !matches!(slot.reported(), None | Some(Off::Invalid(_))) => {
                 self.turn_on(id, events);
             }
             None => {}
         }
         let Some(slot) = self.slots.get_mut(id) else { return };
-        (slot.fence, slot.cursor) = (Some(state.fence), state.cursor);
+        slot.fence = Some(state.fence);
+        slot.note_cursor(state.cursor);
         slot.phase = Phase::Known(known);
         self.look_again(id);
     }
@@ -110,10 +106,10 @@ impl Planner {
     /// have no place while they wait; the watcher reports them.
     fn report_ahead(&mut self, id: SlotId, until: Time, events: &mut Vec<Event>) {
         let Some(slot) = self.slots.get_mut(id).filter(|slot| !slot.is_stored()) else { return };
-        if !matches!(slot.reported.as_deref(), Some(Off::Ahead(_))) {
+        if !matches!(slot.reported(), Some(Off::Ahead(_))) {
             let off = Off::Ahead(until);
             events.extend(off.event(slot.name.clone()));
-            slot.reported = Some(Box::new(off));
+            slot.rare.get_or_insert_default().reported = Some(off);
             self.ahead.waits(id, until);
         }
     }
@@ -123,8 +119,8 @@ impl Planner {
         let Some(slot) = self.slots.get(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
         let replaces = slot.spec.settings.overlap == Overlap::Replace
-            && !known.lease_ends.is_empty()
-            && !known.is_ending;
+            && known.leases() > 0
+            && !known.is_ending();
         match replaces {
             true => self.replacing.insert(id),
             false => self.replacing.remove(&id),
@@ -160,10 +156,10 @@ impl Planner {
         let Some(slot) = self.slots.get_mut(id) else { return false };
         let seen = (state.fence, state.due_at, state.generation);
         // Since the search began, a reply or the end of a run may have shown a newer state.
-        let has_changed = slot.updated_in.max(slot.replied_in) >= search;
+        let has_changed = slot.updated_in().max(slot.replied_in) >= search;
         let is_new = match &slot.phase {
             Phase::Known(known) => (known.fence, known.due_at, known.generation) != seen,
-            Phase::New | Phase::Redefine { .. } | Phase::Stale | Phase::Off(_) => false,
+            Phase::New(_) | Phase::Redefine { .. } | Phase::Stale | Phase::Off(_) => false,
         };
         if let Phase::Known(known) = &slot.phase
             && (!slot.exchange.is_idle() || has_changed)
@@ -180,7 +176,7 @@ impl Planner {
                 return true;
             }
             Phase::Known(_) => {}
-            Phase::Off(Off::Removed) | Phase::New | Phase::Redefine(_) | Phase::Stale => {
+            Phase::Off(Off::Removed) | Phase::New(_) | Phase::Redefine(_) | Phase::Stale => {
                 return false;
             }
             // A state of before must not bring back what a reply has ended.
@@ -209,20 +205,10 @@ enum Agreement {
 /// The agreement about this record. A node that starts sets its definition, unless its version is
 /// lower. Later it runs the job by the stored definition, if this build can. If no node has run a due
 /// occurrence that this node cannot run by that definition, it sets its own after a while.
-fn agreement(
-    slot: &Slot,
-    code: &Code,
-    state: &JobState,
-    is_due: bool,
-    is_abandoned: bool,
-) -> Agreement {
-    let definition = match &code.definition {
-        _ if state.unreadable.is_some() => {
-            return Agreement::Off(Off::Unreadable(state.unreadable.clone().unwrap_or_default()));
-        }
-        Err(fault) => return Agreement::Off(Off::Invalid(fault.to_string())),
-        Ok(definition) => &**definition,
-    };
+fn agreement(slot: &Slot, state: &JobState, is_due: bool, is_abandoned: bool) -> Agreement {
+    if let Some(reason) = &state.unreadable {
+        return Agreement::Off(Off::Unreadable(reason.clone()));
+    }
     if !state.kind.is_empty() {
         return Agreement::Off(Off::Invalid(format!(
             "a stored schedule of kind {:?} has this name, and this node runs neither of them; \
@@ -230,27 +216,39 @@ fn agreement(
             state.kind
         )));
     }
-    if definition == state.definition {
-        let is_known = slot.agreed == Some(state.generation);
-        return if is_known { Agreement::Same } else { Agreement::Own };
+    // The definition is unchanged as long as the generation is.
+    let is_known = slot.agreed == Some(state.generation);
+    if is_known && !slot.is_adopted() {
+        return Agreement::Same;
     }
-    let former = |is_abandoned| Agreement::Redefine(Box::new(Former::of(state, is_abandoned)));
+    let definition = match slot.definition() {
+        Err(fault) => return Agreement::Off(Off::Invalid(fault.to_string())),
+        Ok(definition) => definition,
+    };
+    if definition == state.definition {
+        return Agreement::Own;
+    }
+    let own = slot.own();
+    let former = |is_abandoned| {
+        let own = Box::from(&*definition);
+        Agreement::Redefine(Box::new(Former::of(state, own, is_abandoned)))
+    };
     let left = |reason| match is_abandoned {
         true => former(true),
         false => Agreement::Off(Off::Conflict(reason)),
     };
-    if slot.agreed.is_none() && state.version <= code.spec.settings.version {
+    if slot.agreed.is_none() && state.version <= own.settings.version {
         return former(false);
     }
-    if code.spec.settings.delivery == Delivery::AtMostOnce && is_due && state.attempts > 0 {
+    if own.settings.delivery == Delivery::AtMostOnce && is_due && state.attempts > 0 {
         return left(
             "its occurrence waits for another attempt, and this build runs it at most once",
         );
     }
-    if slot.agreed == Some(state.generation) {
+    if is_known {
         return Agreement::Same;
     }
-    match adopted(&slot.name, &code.spec, &state.definition) {
+    match adopted(&slot.name, own, &state.definition) {
         Some(spec) => Agreement::Adopted(spec),
         None => left(
             "the store has another definition, with words or a schedule that this build does not \
@@ -267,11 +265,12 @@ fn is_abandoned(state: &JobState, now: Time, after: Duration) -> bool {
 }
 
 impl Former {
-    fn of(state: &JobState, is_abandoned: bool) -> Self {
+    fn of(state: &JobState, own: Box<str>, is_abandoned: bool) -> Self {
         Self {
             generation: state.generation,
             version: state.version,
             definition: state.definition.clone(),
+            own,
             progress: Progress::of(state),
             is_abandoned,
         }
@@ -281,18 +280,17 @@ impl Former {
     pub(super) fn plan(
         &self,
         name: &str,
-        definition: &str,
         new: CheckedSchedule<'_>,
         now: Time,
     ) -> Result<Replan, InvalidNextAt> {
         let [former, own] =
-            [&self.definition, definition].map(|text| Definition::parse(name, text).ok());
+            [&*self.definition, &*self.own].map(|text| Definition::parse(name, text).ok());
         let same_schedule = match (&former, &own) {
             (Some(former), Some(own)) => {
                 former.schedule() == own.schedule() && former.settings().start == new.start()
             }
             // Texts that only their code can read.
-            (None, None) => self.definition.split(';').next() == definition.split(';').next(),
+            (None, None) => self.definition.split(';').next() == self.own.split(';').next(),
             _ => false,
         };
         let former = former.map(|former| former.bare());

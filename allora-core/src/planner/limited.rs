@@ -3,6 +3,7 @@
 
 use super::{
     Planner,
+    key::SlotKey,
     machine::Limited,
     slot::{Phase, Slot},
     slot_id::SlotId,
@@ -43,7 +44,8 @@ impl Planner {
                 && let Some((at, _, id)) = self.limited[kind].aside.pop_first()
             {
                 let Some(slot) = self.slots.get_mut(id) else { continue };
-                if slot.aside.take_if(|aside| *aside == at).is_none() {
+                let aside = slot.rare.as_mut().map(|rare| &mut rare.aside);
+                if aside.and_then(|aside| aside.take_if(|aside| *aside == at)).is_none() {
                     continue;
                 }
                 if slot.wake_at.is_none() && matches!(slot.phase, Phase::Known(_)) {
@@ -58,7 +60,7 @@ impl Planner {
     /// done so.
     pub(super) fn put_aside(&mut self, id: SlotId, at: Time) -> bool {
         let Some(slot) = self.slots.get_mut(id) else { return false };
-        let has_key = slot.key.as_ref().is_some_and(|key| key.may_be_held());
+        let has_key = slot.key().is_some_and(SlotKey::may_be_held);
         let is_replacing = self.replacing.contains(&id);
         if has_key || is_replacing || !matches!(slot.phase, Phase::Known(_)) {
             return false;
@@ -69,7 +71,7 @@ impl Planner {
         if limited.room > 0 {
             return false;
         }
-        if let Some(before) = slot.aside.replace(at) {
+        if let Some(before) = slot.rare.get_or_insert_default().aside.replace(at) {
             limited.aside.remove(&(before, slot.rank, id));
         }
         limited.aside.insert((at, slot.rank, id))
@@ -92,5 +94,5 @@ impl Planner {
 
 /// `true` if the job has a place of its key, or may have one, and asks for nothing now.
 fn holds_key(slot: &Slot) -> bool {
-    slot.exchange.is_idle() && slot.key.as_ref().is_some_and(|key| key.may_be_held())
+    slot.exchange.is_idle() && slot.key().is_some_and(SlotKey::may_be_held)
 }

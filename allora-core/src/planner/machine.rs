@@ -8,7 +8,7 @@ use super::{
     failing::Failing,
     key::KeyRelease,
     shares::Shares,
-    slot::{Code, Off, Origin, Phase, Slot},
+    slot::{Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
     wake_up::{MINUTE, NOW, WakeUp},
@@ -18,7 +18,7 @@ use crate::{
     backend::{Claim, NotRun, Outcome},
     error::{Error, ErrorKind, Result},
     event::Event,
-    job::{CheckedSchedule, InvalidNextAt, JobSpec},
+    job::{CheckedSchedule, JobSpec},
     name::is_key_record,
     registry::Ranking,
     time::{Time, saturating_add},
@@ -147,13 +147,14 @@ fn counted(operations: usize) -> usize {
 pub(crate) struct NewJob {
     name: Arc<str>,
     spec: JobSpec,
-    definition: Result<Box<str>, InvalidNextAt>,
+    /// `None` if its schedule is faulty.
+    definition: Option<Box<str>>,
 }
 
 impl NewJob {
-    /// Computes the definition, once. It is user code: call it without a lock.
+    /// Computes the definition. It is user code: call it without a lock.
     pub(crate) fn new(name: Arc<str>, spec: JobSpec) -> Self {
-        let definition = CheckedSchedule::definition(&spec).map(String::into_boxed_str);
+        let definition = CheckedSchedule::definition(&spec).ok().map(String::into_boxed_str);
         Self { name, spec, definition }
     }
 }
@@ -223,6 +224,14 @@ impl Planner {
         self
     }
 
+    /// Makes room for so many more jobs at once: tables that grow step by step leave gaps in the memory of
+    /// the process.
+    pub(crate) fn reserve(&mut self, jobs: usize) {
+        self.slots.reserve(jobs);
+        self.by_name.reserve(jobs);
+        self.queue.reserve(jobs);
+    }
+
     /// Adds a job in code. A stored schedule of this name leaves its place to it: the record tells
     /// which of them the store has, and this node runs no other.
     ///
@@ -237,8 +246,8 @@ impl Planner {
             }
             self.leave_place(id);
         }
-        let code = Box::new(Code { spec: spec.clone(), definition, is_adopted: false });
-        let slot = Slot::new(name.clone(), spec, Origin::Code(code), self.seed);
+        let mut slot = Slot::new(name.clone(), spec, Origin::Code, self.seed);
+        slot.phase = Phase::New(definition);
         let id = self.slots.insert(slot);
         let id = id.ok_or_else(|| Error::invalid("a scheduler has at most 4 294 967 295 jobs"))?;
         self.by_name.insert(name, id);
@@ -347,7 +356,7 @@ impl Planner {
         match slot.phase {
             Phase::Known(_) | Phase::Stale => self.read_at(id, NOW),
             // A registration shows the record, too.
-            Phase::New | Phase::Redefine(_) | Phase::Off(_) => self.wake(id, Some(NOW)),
+            Phase::New(_) | Phase::Redefine(_) | Phase::Off(_) => self.wake(id, Some(NOW)),
         }
     }
 
@@ -393,12 +402,12 @@ impl Planner {
     pub(super) fn turn_off(&mut self, id: SlotId, off: Off, now: Time, events: &mut Vec<Event>) {
         let recheck_at = self.off_until(id, &off, now);
         let Some(slot) = self.slots.get_mut(id) else { return };
-        if slot.reported.as_deref() != Some(&off) {
+        if slot.reported() != Some(&off) {
             events.extend(off.event(slot.name.clone()));
-            slot.reported = Some(Box::new(off.clone()));
+            slot.rare.get_or_insert_default().reported = Some(off.clone());
         }
         if off == Off::Deleted {
-            slot.cursor = None;
+            slot.note_cursor(None);
         }
         slot.phase = Phase::Off(off);
         self.release_key(id, now, events);
@@ -420,7 +429,7 @@ impl Planner {
     pub(super) fn turn_on(&mut self, id: SlotId, events: &mut Vec<Event>) {
         self.ahead.resumes(id);
         if let Some(slot) = self.slots.get_mut(id)
-            && slot.reported.take().is_some()
+            && slot.rare.as_mut().and_then(|rare| rare.reported.take()).is_some()
         {
             events.push(Event::JobResumed { name: slot.name.clone() });
         }

@@ -1,6 +1,6 @@
 //! The part of a job's state that the node publishes.
 
-use super::{Planner, slot::Phase};
+use super::{Planner, key::SlotKey, slot::Phase};
 use crate::{backend::NextRun, job::Overlap, time::Time};
 
 /// The published state of a job.
@@ -21,10 +21,9 @@ impl Planner {
         let slot = self.slots.get(*self.by_name.get(name)?)?;
         match &slot.phase {
             Phase::Known(known) => {
-                let is_held =
-                    !known.lease_ends.is_empty() && slot.spec.settings.overlap != Overlap::Allow;
-                let waits = slot.key.as_ref().is_some_and(|key| key.is_busy());
-                let after_lease = known.after_lease.map(|(next, _)| next);
+                let is_held = known.leases() > 0 && slot.spec.settings.overlap != Overlap::Allow;
+                let waits = slot.key().is_some_and(SlotKey::is_busy);
+                let after_lease = known.after_lease().map(|(next, _)| next);
                 Some(PlannedJob {
                     next: known.open_cursor().or(after_lease),
                     claimable_at: known.due_at.filter(|_| !is_held && !waits),
@@ -32,7 +31,7 @@ impl Planner {
                 })
             }
             Phase::Off(_) => Some(PlannedJob::default()),
-            Phase::New | Phase::Redefine { .. } | Phase::Stale => None,
+            Phase::New(_) | Phase::Redefine(_) | Phase::Stale => None,
         }
     }
 }

@@ -119,7 +119,7 @@ impl Planner {
                 if slot.fence.take().is_some() {
                     events.push(Event::Reregistered { name: slot.name.clone() });
                 }
-                (slot.phase, slot.agreed) = (Phase::New, None);
+                (slot.phase, slot.agreed) = (Phase::New(None), None);
                 self.wake(id, Some(NOW));
                 None
             }
@@ -133,7 +133,7 @@ impl Planner {
             }
             Reply::Claimed(claimed) => match request.action {
                 RequestAction::Claim(pending) => {
-                    slot.refused = 0;
+                    slot.was_not_refused();
                     self.contention.record(true);
                     Some(self.start(id, &pending, claimed, now, events)?)
                 }
@@ -193,7 +193,7 @@ impl Planner {
                 &advance.not_run,
             ));
         }
-        let has_ended = slot.updated_in >= slot.asked_in;
+        let has_ended = slot.updated_in() >= slot.asked_in;
         self.learn(id, state, now, events);
         self.back_off(id, asked, now);
         // The state may be older than the end of a run that was recorded since.
@@ -207,9 +207,9 @@ impl Planner {
     fn back_off(&mut self, id: SlotId, asked: &RequestAction, now: Time) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         let Phase::Known(known) = &slot.phase else { return };
-        let is_replacing = matches!(asked, RequestAction::Replace(_)) && known.is_ending;
+        let is_replacing = matches!(asked, RequestAction::Replace(_)) && known.is_ending();
         if is_replacing || known.wants_attention().is_none_or(|at| at > now) {
-            slot.refused = 0;
+            slot.was_not_refused();
             return;
         }
         let is_write = match asked {
@@ -222,10 +222,12 @@ impl Planner {
             _ => false,
         };
         if is_write {
-            slot.refused = slot.refused.saturating_add(1);
+            let rare = slot.rare.get_or_insert_default();
+            rare.refused = rare.refused.saturating_add(1);
         }
         // The first rejection returned the current state, which changes the next request.
-        if let Some(doublings) = slot.refused.checked_sub(2) {
+        let refused = slot.rare.as_ref().map_or(0, |rare| rare.refused);
+        if let Some(doublings) = refused.checked_sub(2) {
             let wait = Duration::from_millis(1 << doublings.min(10));
             self.wake(id, Some(saturating_add(now, wait)));
         }
@@ -358,7 +360,7 @@ impl Planner {
             return Some(Start { slot: id, name, spec, claimed, then, late, passes, key });
         };
         let of_schedule = known.is_open_cursor(&claim.expected);
-        let trigger_waits = of_schedule && known.head.as_ref() != Some(&claim.expected);
+        let trigger_waits = of_schedule && known.head().as_ref() != Some(&claim.expected);
         (known.fence, known.as_of) = (claimed.fence, now);
         known.started += u64::from(of_schedule);
         if claimed.occurrence != claim.start {
@@ -375,13 +377,12 @@ impl Planner {
         }
         if of_schedule {
             known.last_started = Some(claimed.occurrence.scheduled_at);
-            slot.cursor_claim = Some(claimed.fence);
+            slot.rare.get_or_insert_default().cursor_claim = Some(claimed.fence);
         }
         known.trigger_waits = trigger_waits;
         match claim.lease.on_expiry {
             OnExpiry::Lost => {
-                known.lease_ends.push((claimed.fence, claimed.until));
-                known.is_ending = false;
+                known.add_lease(claimed.fence, claimed.until);
                 match claim.then {
                     Cursor::To(next) if !trigger_waits => {
                         known.go_to(next);
@@ -393,11 +394,14 @@ impl Planner {
             OnExpiry::Retry => {
                 if let (true, Some(next)) = (of_schedule, &mut known.cursor) {
                     next.scheduled_at = claimed.occurrence.scheduled_at;
-                    slot.cursor = Some(*next);
                 }
-                known.head = Some(claimed.occurrence.clone());
+                known.set_head(Some(&claimed.occurrence));
                 known.due_at = Some(claimed.until);
-                (known.attempts, known.leased) = (claimed.attempt, Some(claimed.fence));
+                known.attempts = claimed.attempt;
+                known.set_leased(claimed.fence);
+                if let (true, cursor @ Some(_)) = (of_schedule, known.cursor) {
+                    slot.note_cursor(cursor);
+                }
                 self.look_again(id);
             }
         }
@@ -414,11 +418,11 @@ impl Planner {
             self.mark_dirty(id);
         }
         let Some(slot) = self.slots.get_mut(id) else { return };
-        slot.updated_in = self.tick;
+        slot.rare.get_or_insert_default().updated_in = self.tick;
         if let (Reply::Accepted, Some(Cursor::To(next))) = (reply, run.completed)
-            && slot.cursor.is_some_and(|cursor| cursor.scheduled_at == run.scheduled_at)
+            && slot.leased_cursor().is_some_and(|cursor| cursor.scheduled_at == run.scheduled_at)
         {
-            slot.cursor = next;
+            slot.note_cursor(next);
         }
         if *reply == Reply::Absent && slot.is_stored() && slot.exchange.is_idle() {
             return self.evict(id);
@@ -429,20 +433,18 @@ impl Planner {
             _ => return,
         };
         if let Reply::Extended(until) = reply {
-            for end in known.lease_ends.iter_mut().filter(|end| end.0 == run.fence) {
-                end.1 = *until;
-            }
+            known.extend_lease(run.fence, *until);
             // The leased occurrence is the head, due when the lease ends.
             let is_head = known.fence == run.fence
-                && known.head.as_ref().is_some_and(|head| head.scheduled_at == run.scheduled_at);
+                && known.head().is_some_and(|head| head.scheduled_at == run.scheduled_at);
             if is_head && matches!(slot.spec.settings.delivery, Delivery::AtLeastOnce { .. }) {
                 known.due_at = Some(*until);
             }
             return;
         }
-        let leases = known.lease_ends.len();
-        known.lease_ends.retain(|end| end.0 != run.fence);
-        let was_known = known.lease_ends.len() < leases;
+        let leases = known.leases();
+        known.retain_leases(|fence, _| fence != run.fence);
+        let was_known = known.leases() < leases;
         match (reply, run.completed) {
             (Reply::Accepted, Some(Cursor::To(next)))
                 if !known.trigger_waits

@@ -4,11 +4,11 @@ use super::{backlog::Backlog, key::SlotKey, known::Known};
 use crate::{
     backend::{Claim, Cursor, NextRun, OPERATION_BYTES},
     event::Event,
-    job::{InvalidNextAt, JobSpec, Progress},
+    job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress},
     time::Time,
 };
 use allora_schedule::stable_hash;
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// One job of this node.
 pub(crate) struct Slot {
@@ -20,58 +20,60 @@ pub(crate) struct Slot {
     pub(crate) rank: u32,
     pub(crate) phase: Phase,
     pub(crate) exchange: Exchange,
-    /// Its due occurrences, if its schedule can only be walked.
-    pub(crate) backlog: Option<Box<Backlog>>,
-    /// Its concurrency key, while it is claimed or waited for.
-    pub(crate) key: Option<Box<SlotKey>>,
-    /// The wake-up with which it was put aside, because its handler has no capacity.
-    pub(crate) aside: Option<Time>,
     /// The latest wake-up in the queue; earlier entries are stale.
     pub(crate) wake_at: Option<Time>,
     /// The generation of the definition that this node and the store last agreed on.
     pub(crate) agreed: Option<i64>,
     /// The highest fence that was seen.
     pub(crate) fence: Option<i64>,
-    /// The last known cursor. If the store is emptied, an at-least-once job is registered again
-    /// with it.
+    /// The last tick in which something was asked about it.
+    pub(crate) asked_in: u64,
+    /// The last tick in which a reply about it was applied.
+    pub(crate) replied_in: u64,
+    /// Boxed: most jobs are idle, and a node may have many.
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// The part of a job's state that it does not have before its first run, if nothing is unusual.
+#[derive(Default)]
+pub(crate) struct Rare {
+    /// The job as its program has it, while it runs by another definition, which is in the store.
+    pub(crate) own: Option<JobSpec>,
+    /// Its due occurrences, if its schedule can only be walked.
+    pub(crate) backlog: Option<Box<Backlog>>,
+    /// Its concurrency key, while it is claimed or waited for.
+    pub(crate) key: Option<Box<SlotKey>>,
+    /// The wake-up with which it was put aside, because its handler has no capacity.
+    pub(crate) aside: Option<Time>,
+    /// The last known cursor of an at-least-once job. If the store is emptied, the job is registered
+    /// again with it.
     pub(crate) cursor: Option<NextRun>,
     /// The fence of this node's last claim of the cursor's occurrence.
     pub(crate) cursor_claim: Option<i64>,
-    /// The last tick in which something was asked about it.
-    pub(crate) asked_in: u64,
     /// The last tick in which an update of one of its runs was applied.
     pub(crate) updated_in: u64,
-    /// The last tick in which a reply about it was applied.
-    pub(crate) replied_in: u64,
     /// The number of successive requests that the store rejected although it returned the record as
     /// due.
     pub(crate) refused: u32,
     /// The reported reason why this node does not run it.
-    pub(crate) reported: Option<Box<Off>>,
+    pub(crate) reported: Option<Off>,
 }
 
 /// The place that defines a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A program.
-    Code(Box<Code>),
+    Code,
     /// The store. The job has a slot only while it wants attention.
     Stored,
-}
-
-/// A job in code as its program has it.
-pub(crate) struct Code {
-    pub(crate) spec: JobSpec,
-    /// The definition as text, computed once.
-    pub(crate) definition: Result<Box<str>, InvalidNextAt>,
-    /// The job runs by another definition, which is in the store.
-    pub(crate) is_adopted: bool,
 }
 
 /// The agreement of this node and the store about a job.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// To be registered.
-    New,
+    /// To be registered, with this definition; `None` if it is not computed yet. It is kept until the
+    /// store has replied, and computed again when the store has another one.
+    New(Option<Box<str>>),
     /// The store has another definition, which this node replaces.
     Redefine(Box<Former>),
     /// In agreement with the store.
@@ -89,6 +91,8 @@ pub(crate) struct Former {
     pub(crate) generation: i64,
     pub(crate) version: u64,
     pub(crate) definition: String,
+    /// This node's own definition, which replaces it.
+    pub(crate) own: Box<str>,
     pub(crate) progress: Progress,
     /// No node has run the job by that definition for a while.
     pub(crate) is_abandoned: bool,
@@ -198,26 +202,108 @@ impl Slot {
             name,
             spec,
             origin,
-            phase: Phase::New,
+            phase: Phase::New(None),
             exchange: Exchange::Idle,
-            backlog: None,
-            key: None,
-            aside: None,
             wake_at: None,
             agreed: None,
             fence: None,
-            cursor: None,
-            cursor_claim: None,
             asked_in: 0,
-            updated_in: 0,
             replied_in: 0,
-            refused: 0,
-            reported: None,
+            rare: None,
         }
     }
 
     pub(crate) fn is_stored(&self) -> bool {
-        matches!(self.origin, Origin::Stored)
+        self.origin == Origin::Stored
+    }
+
+    /// `true` for a job in code that runs by another definition, which is in the store.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.own.is_some())
+    }
+
+    /// The job as its program has it.
+    pub(crate) fn own(&self) -> &JobSpec {
+        self.rare.as_ref().and_then(|rare| rare.own.as_ref()).unwrap_or(&self.spec)
+    }
+
+    /// Runs the job by this definition, which is in the store.
+    pub(crate) fn adopt(&mut self, spec: JobSpec) {
+        let before = std::mem::replace(&mut self.spec, spec);
+        self.rare.get_or_insert_default().own.get_or_insert(before);
+    }
+
+    /// Runs the job as its program has it.
+    pub(crate) fn restore_own(&mut self) {
+        if let Some(own) = self.rare.as_mut().and_then(|rare| rare.own.take()) {
+            self.spec = own;
+        }
+    }
+
+    /// The definition of a job in code as text. Calls user code, unless a definition is on its way to
+    /// the store.
+    pub(crate) fn definition(&self) -> Result<Cow<'_, str>, InvalidNextAt> {
+        match &self.phase {
+            Phase::New(Some(definition)) => Ok(Cow::Borrowed(definition)),
+            Phase::Redefine(former) => Ok(Cow::Borrowed(&former.own)),
+            _ => CheckedSchedule::definition(self.own()).map(Cow::Owned),
+        }
+    }
+
+    pub(crate) fn key(&self) -> Option<&SlotKey> {
+        self.rare.as_ref()?.key.as_deref()
+    }
+
+    pub(crate) fn key_mut(&mut self) -> Option<&mut SlotKey> {
+        self.rare.as_mut()?.key.as_deref_mut()
+    }
+
+    pub(crate) fn take_key(&mut self) -> Option<Box<SlotKey>> {
+        self.rare.as_mut()?.key.take()
+    }
+
+    /// The reported reason why this node does not run it.
+    pub(crate) fn reported(&self) -> Option<&Off> {
+        self.rare.as_ref()?.reported.as_ref()
+    }
+
+    /// The last tick in which an update of one of its runs was applied; 0 if there was none.
+    pub(crate) fn updated_in(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.updated_in)
+    }
+
+    pub(crate) fn take_backlog(&mut self) -> Option<Box<Backlog>> {
+        self.rare.as_mut()?.backlog.take()
+    }
+
+    pub(crate) fn set_backlog(&mut self, backlog: Option<Box<Backlog>>) {
+        if backlog.is_some() {
+            self.rare.get_or_insert_default().backlog = backlog;
+        }
+    }
+
+    /// The store has accepted its last request, or returned it as not due.
+    pub(crate) fn was_not_refused(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.refused = 0;
+        }
+    }
+
+    /// The cursor of an at-least-once job, if it is known.
+    pub(crate) fn leased_cursor(&self) -> Option<NextRun> {
+        self.rare.as_ref()?.cursor.filter(|_| self.is_at_least_once())
+    }
+
+    /// Notes the cursor for the case that the store is emptied. At most once, another node may have run
+    /// what this node last knew to be next.
+    pub(crate) fn note_cursor(&mut self, cursor: Option<NextRun>) {
+        if self.is_at_least_once() && !self.is_stored() {
+            self.rare.get_or_insert_default().cursor = cursor;
+        }
+    }
+
+    fn is_at_least_once(&self) -> bool {
+        matches!(self.spec.settings.delivery, Delivery::AtLeastOnce { .. })
     }
 
     /// The handler of its kind, if this node limits its runs.
@@ -229,12 +315,22 @@ impl Slot {
     pub(crate) fn operation_bytes(&self) -> usize {
         let definition = match (&self.origin, &self.phase) {
             (Origin::Stored, _) | (_, Phase::Known(_) | Phase::Stale) => 0,
-            (Origin::Code(code), _) => code.definition.as_ref().map_or(0, |text| text.len()),
+            (Origin::Code, _) => self.definition().map_or(0, |text| text.len()),
         };
         OPERATION_BYTES + definition
     }
 
     pub(crate) fn is_removed(&self) -> bool {
         matches!(self.phase, Phase::Off(Off::Removed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_small_because_a_node_may_have_very_many() {
+        assert!(size_of::<Slot>() <= 264, "{}", size_of::<Slot>());
     }
 }

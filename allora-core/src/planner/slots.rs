@@ -15,6 +15,10 @@ struct Place {
 }
 
 impl Slots {
+    pub(super) fn reserve(&mut self, jobs: usize) {
+        self.places.reserve(jobs);
+    }
+
     /// Adds a job; `None` if there is no place left.
     pub(super) fn insert(&mut self, slot: Slot) -> Option<SlotId> {
         let index = match self.free.pop() {

@@ -52,7 +52,7 @@ impl Planner {
     /// The time for which other nodes have a due occurrence of this job to themselves.
     pub(super) fn turn_of(&self, slot: &Slot) -> Duration {
         // A job with a claimed concurrency key has had its turn, and wakes up at once.
-        if slot.is_stored() || slot.key.is_some() {
+        if slot.is_stored() || slot.key().is_some() {
             return Duration::ZERO;
         }
         let Turns { ranking, .. } = &self.turns;

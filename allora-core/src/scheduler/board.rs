@@ -1,4 +1,4 @@
-//! The published state of a node, for `Handle::health` and `Handle::jobs`.
+//! The jobs in code of a node, and its published state, for `Handle::health` and `Handle::jobs`.
 //!
 //! The parts of the scheduler write what changes, as it changes; readers ask no part for anything.
 //! So a reader waits for no claimer and no store. No user code runs under its locks.
@@ -8,13 +8,14 @@ use crate::{
     backend::{JobState, Outcome},
     event::Event,
     health::{JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason, UnhandledKind},
+    job::Placement,
     planner::PlannedJob,
-    registry::Fleet,
+    registry::{Fleet, name_hash},
     time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,10 +32,18 @@ pub(crate) struct Board {
     conditions: Mutex<Conditions>,
 }
 
-/// The last known state of a job in code.
+/// A job in code, and its last known state.
 #[derive(Debug, Default)]
 struct View {
+    placement: Placement,
     planned: PlannedJob,
+    /// Boxed: most jobs are idle, and a node may have many.
+    runs: Option<Box<LastRuns>>,
+}
+
+/// The last known runs of a job.
+#[derive(Debug, Default)]
+struct LastRuns {
     /// The last lease of another node that was seen, and its end.
     elsewhere: Option<(Place, Time)>,
     last: Option<Outcome>,
@@ -59,16 +68,39 @@ pub(super) struct Conditions {
 }
 
 impl Board {
-    /// A job in code was added.
-    pub(super) fn add(&self, name: Arc<str>) {
-        self.shard(&name).entry(name).or_default();
+    /// Adds a job in code. Returns `false` if there is one of this name.
+    pub(super) fn add(&self, name: Arc<str>, placement: Placement) -> bool {
+        match self.shard(&name).entry(name) {
+            Entry::Occupied(_) => return false,
+            Entry::Vacant(place) => place.insert(View { placement, ..View::default() }),
+        };
+        true
     }
 
-    /// A job in code was removed.
-    pub(super) fn remove(&self, name: &str) {
-        let removed = self.shard(name).remove(name);
-        drop(removed);
-        self.conditions().problems.remove(name);
+    /// Removes a job in code. Returns it if there was one of this name.
+    pub(super) fn remove(&self, name: &str) -> Option<(Arc<str>, Placement)> {
+        let removed = self.shard(name).remove_entry(name);
+        let (name, view) = removed?;
+        self.conditions().problems.remove(&name);
+        Some((name, view.placement))
+    }
+
+    /// `true` if the node has a job in code of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.shard(name).contains_key(name)
+    }
+
+    /// The hashes of the names of the jobs that run on one of the nodes, in order.
+    pub(super) fn shared_job_names(&self) -> Vec<u32> {
+        let mut hashes = Vec::new();
+        for shard in &self.jobs {
+            let views = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shared = views.iter().filter(|(_, view)| view.placement == Placement::OneNode);
+            hashes.extend(shared.map(|(name, _)| name_hash(name)));
+        }
+        // The same text for the same jobs.
+        hashes.sort_unstable();
+        hashes
     }
 
     /// Publishes the planner's state of a job.
@@ -80,13 +112,17 @@ impl Board {
     pub(super) fn read(&self, node: &str, state: &JobState) {
         let lease = state.leases.iter().find(|lease| lease.node != node);
         self.change(&state.name, |view| {
-            view.elsewhere = lease.map(|lease| {
+            if lease.is_none() && state.last.is_none() && view.runs.is_none() {
+                return;
+            }
+            let runs = view.runs.get_or_insert_default();
+            runs.elsewhere = lease.map(|lease| {
                 let (scheduled_at, since) = (lease.occurrence.scheduled_at, Some(lease.started_at));
                 let place = Place { node: lease.node.clone(), is_here: false, scheduled_at, since };
                 (place, lease.until)
             });
             if state.last.is_some() {
-                view.last.clone_from(&state.last);
+                runs.last.clone_from(&state.last);
             }
         });
     }
@@ -148,9 +184,10 @@ impl Board {
     /// A run on this node has ended.
     fn ended(&self, name: &str, outcome: &Outcome, now: Time) {
         self.change(name, |view| {
-            view.last = Some(outcome.clone());
+            let runs = view.runs.get_or_insert_default();
+            runs.last = Some(outcome.clone());
             if *outcome == Outcome::Succeeded {
-                view.last_success = Some(now);
+                runs.last_success = Some(now);
             }
         });
     }
@@ -201,15 +238,17 @@ impl Board {
 
 impl View {
     fn status(&self, name: &str, now: Time) -> JobStatus {
-        let elsewhere = self.elsewhere.as_ref().filter(|(_, until)| *until > now);
+        let runs = self.runs.as_deref();
+        let elsewhere = runs.and_then(|runs| runs.elsewhere.as_ref());
+        let elsewhere = elsewhere.filter(|(_, until)| *until > now);
         JobStatus {
             name: name.to_owned(),
             kind: String::new(),
             next: self.planned.next,
             is_paused: self.planned.is_paused,
             running: elsewhere.map(|(place, _)| place.clone()).into_iter().collect(),
-            last: self.last.clone(),
-            last_success: self.last_success,
+            last: runs.and_then(|runs| runs.last.clone()),
+            last_success: runs.and_then(|runs| runs.last_success),
         }
     }
 }

@@ -38,6 +38,8 @@ impl Driver {
     /// Applies what the other parts of the scheduler have left.
     pub(super) fn take_inputs(&mut self) {
         let inputs = self.node.shared().inboxes[self.placement].take();
+        let is_new = |input: &&Input| matches!(input, Input::Add(..));
+        self.planner.reserve(inputs.iter().filter(is_new).count());
         for input in inputs {
             let name = input.name();
             self.apply(input);

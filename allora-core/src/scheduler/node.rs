@@ -20,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{JobSpec, Placement},
-    registry::{NAMES, name_hash},
+    registry::NAMES,
     run::{Heartbeat, Run},
     runtime::Runtime,
     schedule::Warning,
@@ -32,7 +32,7 @@ use allora_schedule::stable_hash;
 use chrono::TimeDelta;
 use slab::Slab;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -92,8 +92,8 @@ pub(crate) type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 /// The state behind the lock. Nothing awaits while it is locked, and no user code runs: it may call
 /// the scheduler.
 pub(crate) struct SharedState {
-    /// The jobs in code.
-    jobs: HashMap<Arc<str>, Placement>,
+    /// The number of jobs in code. The board has them; they change under this lock, too.
+    jobs: usize,
     /// The number of those that run on one of the nodes, and the sum of the hashes of their names.
     shared_jobs: (usize, u64),
     /// The labels that the program needs on some node.
@@ -134,7 +134,7 @@ pub(crate) enum Stop {
 impl SharedState {
     /// The number of jobs in code.
     pub(super) fn jobs(&self) -> usize {
-        self.jobs.len()
+        self.jobs
     }
 
     /// The number of jobs in code that run on one of the nodes, and a hash of their names, which
@@ -143,33 +143,20 @@ impl SharedState {
         self.shared_jobs
     }
 
-    /// The hashes of the names of these jobs; `None` if they are too many for a node's record.
-    pub(super) fn shared_job_names(&self) -> Option<Vec<u32>> {
-        if self.shared_jobs.0 > NAMES {
-            return None;
-        }
-        let shared = self.jobs.iter().filter(|(_, placement)| **placement == Placement::OneNode);
-        let mut hashes: Vec<u32> = shared.map(|(name, _)| name_hash(name)).collect();
-        // The same text for the same jobs.
-        hashes.sort_unstable();
-        Some(hashes)
-    }
-
-    fn insert_job(&mut self, name: Arc<str>, placement: Placement) {
+    fn count_added(&mut self, name: &str, placement: Placement) {
+        self.jobs += 1;
         if placement == Placement::OneNode {
             let (count, hash) = &mut self.shared_jobs;
             (*count, *hash) = (*count + 1, hash.wrapping_add(stable_hash(&[name.as_bytes()])));
         }
-        self.jobs.insert(name, placement);
     }
 
-    fn remove_job(&mut self, name: &str) -> Option<(Arc<str>, Placement)> {
-        let (name, placement) = self.jobs.remove_entry(name)?;
+    fn count_removed(&mut self, name: &str, placement: Placement) {
+        self.jobs -= 1;
         if placement == Placement::OneNode {
             let (count, hash) = &mut self.shared_jobs;
             (*count, *hash) = (*count - 1, hash.wrapping_sub(stable_hash(&[name.as_bytes()])));
         }
-        Some((name, placement))
     }
 
     /// Applies the times of a run's lease. Returns `true` if the supervisor is to look at it before
@@ -201,7 +188,7 @@ impl Node {
     ) -> Self {
         let namespace = Arc::from(backend.namespace());
         let shared = SharedState {
-            jobs: HashMap::new(),
+            jobs: 0,
             shared_jobs: (0, 0),
             needed_labels: Vec::new(),
             inboxes: ByPlacement::default(),
@@ -287,6 +274,12 @@ impl Node {
         active.filter(is_overdue).map(|active| active.run.shared_name()).collect()
     }
 
+    /// The hashes of the names of the jobs that run on one of the nodes; `None` if they are too many for
+    /// a node's record.
+    pub(super) fn shared_job_names(&self, shared: &SharedState) -> Option<Vec<u32>> {
+        (shared.shared_jobs.0 <= NAMES).then(|| self.board.shared_job_names())
+    }
+
     /// The number of jobs in code.
     pub(crate) fn jobs(&self) -> usize {
         self.shared().jobs()
@@ -294,7 +287,7 @@ impl Node {
 
     /// `true` if the node has a job in code of this name.
     pub(super) fn has_job(&self, name: &str) -> bool {
-        self.shared().jobs.contains_key(name)
+        self.board.has(name)
     }
 
     /// Adds a job.
@@ -310,13 +303,12 @@ impl Node {
         let warnings: Vec<Event> = spec.warnings().iter().map(warned).collect();
         let rejected = {
             let mut shared = self.shared();
-            if shared.jobs.contains_key(&name) {
+            if !self.board.add(name.clone(), placement) {
                 drop(shared);
                 let twice = format!("the job {name:?} is added twice; names are unique");
                 return Err(Error::new(ErrorKind::AlreadyExists, twice));
             }
-            shared.insert_job(name.clone(), placement);
-            self.board.add(name.clone());
+            shared.count_added(&name, placement);
             self.metrics.add_job(&name);
             shared.inboxes[placement].push(Input::Add(name, spec))
         };
@@ -330,8 +322,8 @@ impl Node {
     pub(crate) fn remove(&self, name: &str) -> bool {
         let (placement, rejected) = {
             let mut shared = self.shared();
-            let Some((name, placement)) = shared.remove_job(name) else { return false };
-            self.board.remove(&name);
+            let Some((name, placement)) = self.board.remove(name) else { return false };
+            shared.count_removed(&name, placement);
             (placement, shared.inboxes[placement].push(Input::Remove(name)))
         };
         drop(rejected);

@@ -216,7 +216,7 @@ impl Registry {
         let node = &self.node;
         let (now, running, (jobs, jobs_hash), job_names, needed_labels) = {
             let shared = node.shared();
-            let (needed, names) = (shared.needed_labels.clone(), shared.shared_job_names());
+            let (needed, names) = (shared.needed_labels.clone(), node.shared_job_names(&shared));
             (node.now(&shared), shared.running, shared.shared_jobs(), names, needed)
         };
         let orphans = self.retention.orphans();

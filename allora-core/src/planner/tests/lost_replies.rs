@@ -36,7 +36,7 @@ fn a_read_whose_reply_was_lost_is_repeated() {
     let Phase::Known(known) = &mut waits.planner.slots.get_mut(id).unwrap().phase else {
         panic!("it is known");
     };
-    known.lease_ends.push((1, at(600.0)));
+    known.add_lease(1, at(600.0));
     waits.lost_at(120.0).at(120.0).expect(&[60., 120.], &[], 180.);
 }
 

@@ -1,0 +1,196 @@
+//! A record in less memory: the parts that most jobs do not have are boxed.
+
+use allora_core::{
+    Time,
+    backend::{Counters, DeadLetter, Lease, NextRun, Occurrence, Outcome, Pause, Waiter},
+    record::{Accepted, PendingRetry, Record, RememberedTrigger},
+};
+
+/// A [`Record`] in less memory. It has the same fields.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PackedRecord {
+    definition: Box<str>,
+    incarnation: i64,
+    generation: i64,
+    cursor: Option<NextRun>,
+    last_started: Option<Time>,
+    fence: i64,
+    declared: Option<Box<Declared>>,
+    runs: Option<Box<Runs>>,
+    rest: Option<Box<Rest>>,
+}
+
+/// Most jobs in code have none of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Declared {
+    kind: String,
+    data: Vec<u8>,
+    version: u64,
+}
+
+/// The active runs, and what is kept of the last ones: a job has it from its first run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Runs {
+    leases: Vec<Lease>,
+    ended: Option<Accepted>,
+    last: Option<Outcome>,
+    counters: Counters,
+}
+
+/// A job has it while something is unusual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rest {
+    lost: Vec<Lease>,
+    retries: Vec<PendingRetry>,
+    triggers: Vec<Occurrence>,
+    remembered: Vec<RememberedTrigger>,
+    waiters: Vec<Waiter>,
+    dead: Vec<DeadLetter>,
+    paused: Option<Pause>,
+    deleted_at: Option<Time>,
+}
+
+impl PackedRecord {
+    /// A copy of the record.
+    pub(crate) fn to_record(&self) -> Record {
+        self.clone().take()
+    }
+
+    /// Takes the record out, to be [set](Self::set) again after a change. Its boxes stay for that.
+    pub(crate) fn take(&mut self) -> Record {
+        let Declared { kind, data, version } = take(&mut self.declared);
+        let Runs { leases, ended, last, counters } = take(&mut self.runs);
+        let rest = take(&mut self.rest);
+        let Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at } = rest;
+        Record {
+            kind,
+            definition: std::mem::take(&mut self.definition).into(),
+            version,
+            incarnation: self.incarnation,
+            generation: self.generation,
+            data,
+            cursor: self.cursor,
+            last_started: self.last_started,
+            fence: self.fence,
+            leases,
+            lost,
+            retries,
+            triggers,
+            remembered,
+            waiters,
+            dead,
+            paused,
+            deleted_at,
+            ended,
+            last,
+            counters,
+        }
+    }
+
+    pub(crate) fn set(&mut self, record: Record) {
+        let Record {
+            kind,
+            definition,
+            version,
+            incarnation,
+            generation,
+            data,
+            cursor,
+            last_started,
+            fence,
+            leases,
+            lost,
+            retries,
+            triggers,
+            remembered,
+            waiters,
+            dead,
+            paused,
+            deleted_at,
+            ended,
+            last,
+            counters,
+        } = record;
+        self.definition = definition.into();
+        (self.incarnation, self.generation, self.fence) = (incarnation, generation, fence);
+        (self.cursor, self.last_started) = (cursor, last_started);
+        set(&mut self.declared, Declared { kind, data, version });
+        set(&mut self.runs, Runs { leases, ended, last, counters });
+        let rest = Rest { lost, retries, triggers, remembered, waiters, dead, paused, deleted_at };
+        set(&mut self.rest, rest);
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        self.declared.as_ref().map_or("", |declared| &declared.kind)
+    }
+
+    pub(crate) fn fence(&self) -> i64 {
+        self.fence
+    }
+
+    pub(crate) fn deleted_at(&self) -> Option<Time> {
+        self.rest.as_ref().and_then(|rest| rest.deleted_at)
+    }
+}
+
+fn take<T: Default>(part: &mut Option<Box<T>>) -> T {
+    part.as_deref_mut().map(std::mem::take).unwrap_or_default()
+}
+
+fn set<T: Default + PartialEq>(part: &mut Option<Box<T>>, value: T) {
+    match part {
+        _ if value == T::default() => *part = None,
+        Some(place) => **place = value,
+        None => *part = Some(Box::new(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allora_core::backend::OnExpiry;
+
+    #[test]
+    fn a_packed_record_has_everything_and_an_idle_one_is_small() {
+        let at = Time::UNIX_EPOCH;
+        let idle = Record {
+            definition: "@every 1h".into(),
+            incarnation: 1,
+            generation: 2,
+            cursor: Some(at.into()),
+            last_started: Some(at),
+            fence: 3,
+            ..Record::default()
+        };
+        let mut packed = PackedRecord::default();
+        packed.set(idle.clone());
+        assert_eq!(packed.to_record(), idle);
+        assert!(packed.declared.is_none() && packed.runs.is_none() && packed.rest.is_none());
+        assert!(size_of::<PackedRecord>() <= 104, "{}", size_of::<PackedRecord>());
+
+        let lease = Lease::new("n", 4, 5, at.into(), at, OnExpiry::Lost);
+        let retry = PendingRetry { occurrence: at.into(), attempts: 7, not_before: at };
+        let letter =
+            DeadLetter { occurrence: at.into(), attempts: 8, died_at: at, error: "e".into() };
+        let full = Record {
+            kind: "kind".into(),
+            version: 9,
+            data: vec![10],
+            leases: vec![lease.clone()],
+            lost: vec![lease],
+            retries: vec![retry],
+            triggers: vec![at.into()],
+            dead: vec![letter],
+            paused: Some(Pause { since: at, note: "p".into() }),
+            deleted_at: Some(at),
+            last: Some(Outcome::Lost),
+            ..idle.clone()
+        };
+        packed.set(full.clone());
+        assert_eq!(packed.to_record(), full);
+        assert_eq!((packed.kind(), packed.deleted_at()), ("kind", Some(at)));
+        assert_eq!(packed.take(), full);
+        packed.set(idle);
+        assert!(packed.declared.is_none() && packed.runs.is_none() && packed.rest.is_none());
+    }
+}
