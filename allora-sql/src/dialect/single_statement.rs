@@ -376,8 +376,15 @@ impl SimpleCompletion {
             },
             _ => return None,
         };
-        let output = operation.output.map(|output| output.as_bytes().to_vec());
-        Some(Self { id, fence, duration, moves, then, output })
+        Some(Self {
+            id,
+            fence,
+            duration,
+            moves,
+            then,
+            #[cfg(feature = "postgres")]
+            output: operation.output.map(|output| output.as_bytes().to_vec()),
+        })
     }
 }
 
