@@ -3,9 +3,11 @@
 use futures::channel::oneshot;
 use std::{
     env,
+    fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -78,14 +80,35 @@ pub fn unmount(folder: &Path) {
     let _ = Command::new("umount").arg("-l").arg(folder).status();
 }
 
-/// Ports of this machine on which no process listens. They are bound together, so that they are
-/// different.
+/// Ports of this machine on which no process listens. They belong to this process until it ends,
+/// also while its servers are stopped: no other test receives one of them.
 ///
 /// # Panics
 /// If there are none.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let bound = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-    bound.map(|listener| listener.local_addr().unwrap().port())
+    // Below the ports that systems give to outgoing connections.
+    const FROM: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    // The locks of the ports that belong to this process.
+    static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let folder = env::temp_dir().join("allora-test-ports");
+    fs::create_dir_all(&folder).expect("a folder for temporary files");
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Processes begin at different places.
+    let first = std::process::id().wrapping_mul(64) % COUNT;
+    let mut ports = (0..COUNT).filter_map(|i| u16::try_from(FROM + (first + i) % COUNT).ok());
+    let mut free = || {
+        ports.find(|port| {
+            let Ok(file) = File::create(folder.join(port.to_string())) else { return false };
+            let is_free =
+                file.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok();
+            if is_free {
+                locks.push(file);
+            }
+            is_free
+        })
+    };
+    [(); N].map(|()| free().expect("a free port"))
 }
 
 /// The longest wait for other processes.

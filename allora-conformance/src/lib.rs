@@ -80,7 +80,6 @@ mod cases;
 mod cluster;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod differential;
-#[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod environment;
 #[expect(clippy::unwrap_used, reason = "a test that fails panics")]
 pub mod faults;

@@ -86,6 +86,15 @@ impl<K: Ord + Clone, V: Clone> Acceptor<K, V> {
         Some(*vector)
     }
 
+    /// Lets server `k`, this one, continue as this incarnation, with what it has, if its own is lower.
+    /// The others must have stored that incarnation before.
+    pub(crate) fn raise(&mut self, k: usize, incarnation: u32) -> Option<IncarnationVector> {
+        let vector = self.vector.as_mut()?;
+        vector.incarnation = vector.incarnation.max(incarnation);
+        vector.known[k] = vector.known[k].max(vector.incarnation);
+        Some(*vector)
+    }
+
     /// Drops the remains on an empty server, and lets `token` fill it, and no token before it.
     /// False if the server is not empty.
     pub(crate) fn draft(&mut self, token: u64) -> bool {

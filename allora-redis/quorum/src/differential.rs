@@ -6,8 +6,8 @@ use super::{
     change::register,
     register::{IncarnationVector, Known, Register},
     scripts::{
-        ACCEPT, DRAFT, FILL, HANDSHAKE, NOTE, PEEK, PREPARE, REJOIN, Response, SCAN, known_text,
-        parse_response,
+        ACCEPT, DRAFT, FILL, HANDSHAKE, NOTE, PEEK, PREPARE, RAISE, REJOIN, Response, SCAN,
+        known_text, parse_response,
     },
 };
 use redis::{Connection, Script, Value};
@@ -93,6 +93,10 @@ impl Pair {
                 let args = [k.to_string().into_bytes(), incarnation.to_string().into_bytes()];
                 let told = self.ask(&NOTE, &args).map(|(vector, _)| vector);
                 assert_eq!(told, self.pure.note(k as usize, incarnation));
+                if random.next(4) == 0 {
+                    let told = self.ask(&RAISE, &args).map(|(vector, _)| vector);
+                    assert_eq!(told, self.pure.raise(k as usize, incarnation));
+                }
             }
             10..=14 => self.rejoin(random),
             _ => self.loss(random),
@@ -145,7 +149,7 @@ impl Pair {
         let text = token.to_string().into_bytes();
         match random.next(3) {
             0 => {
-                let drafted = self.filled(&DRAFT, &[text]);
+                let drafted = self.filled(&DRAFT, &[text, b"0".to_vec()]);
                 assert_eq!(drafted, self.pure.draft(token));
             }
             1 => {

@@ -25,6 +25,17 @@ pub(crate) fn trusted<T>(replies: &[Reply<T>]) -> impl Iterator<Item = &Reply<T>
     replies.iter().filter(move |reply| latest[reply.from] <= reply.vector.incarnation)
 }
 
+/// The servers whose reply does not count although they are members: another server knows a later
+/// incarnation of them.
+///
+/// A node that lets a server rejoin stores the new incarnation on the others first. If that message
+/// arrives late, another node may have made the server a member with a lower one.
+pub(crate) fn outdated<T>(replies: &[Reply<T>]) -> impl Iterator<Item = usize> {
+    let latest = latest(replies.iter().map(|reply| &reply.vector));
+    let is_outdated = move |reply: &&Reply<T>| reply.vector.incarnation < latest[reply.from];
+    replies.iter().filter(is_outdated).map(|reply| reply.from)
+}
+
 /// The latest incarnation of each server that any of these vectors knows.
 pub(crate) fn latest<'a>(vectors: impl Iterator<Item = &'a IncarnationVector>) -> Known {
     vectors.fold([0; MOST], |mut latest, vector| {
@@ -73,11 +84,16 @@ pub(crate) fn stable<V>(replies: &[Reply<Register<V>>], quorum: usize) -> Option
     (at_rest.count() >= quorum).then_some(value)
 }
 
-/// The next incarnation of server `k`, from the vectors of `quorum` others.
-pub(crate) fn next_incarnation<T>(replies: &[Reply<T>], k: usize, quorum: usize) -> Option<u32> {
+/// The latest incarnation of server `k`, from the vectors of `quorum` others.
+pub(crate) fn latest_incarnation<T>(replies: &[Reply<T>], k: usize, quorum: usize) -> Option<u32> {
     let others: Vec<_> = trusted(replies).filter(|reply| reply.from != k).collect();
     let known = latest(others.iter().map(|reply| &reply.vector));
-    (others.len() >= quorum).then(|| known[k].saturating_add(1))
+    (others.len() >= quorum).then(|| known[k])
+}
+
+/// The next incarnation of server `k`, from the vectors of `quorum` others.
+pub(crate) fn next_incarnation<T>(replies: &[Reply<T>], k: usize, quorum: usize) -> Option<u32> {
+    Some(latest_incarnation(replies, k, quorum)?.saturating_add(1))
 }
 
 /// The lower and the upper median of the servers' clocks. One wrong clock of three is neither. Of
@@ -117,6 +133,7 @@ mod tests {
         let replies = [reply(0, 1, [1, 1, 2, 0, 0]), reply(2, 1, [1; 5]), reply(1, 1, [1; 5])];
         let counted: Vec<usize> = trusted(&replies).map(|reply| reply.from).collect();
         assert_eq!(counted, [0, 1]);
+        assert_eq!(outdated(&replies).collect::<Vec<_>>(), [2]);
         assert_eq!(next_incarnation(&replies, 2, 2), Some(3));
         assert_eq!(next_incarnation(&replies, 1, 2), None, "two others are not both alive");
     }

@@ -1,12 +1,12 @@
 //! Servers become voters: all at once at `init`, and one by one when they rejoin after they have
-//! forgotten.
+//! forgotten. A voter whose incarnation the others no longer count is raised to one that they count.
 
 use super::{
     inner::Inner,
-    proposer::{Reply, latest, majority, next_incarnation, trusted},
+    proposer::{Reply, latest, latest_incarnation, majority, next_incarnation, trusted},
     register::{IncarnationVector, Known, MOST},
     round::Responses,
-    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, REJOIN, RESET, Response, SCAN, known_text},
+    scripts::{DRAFT, FILL, HANDSHAKE, NOTE, RAISE, REJOIN, RESET, Response, SCAN, known_text},
     server::Fault,
 };
 use allora_core::{Error, ErrorKind, Result};
@@ -19,6 +19,11 @@ use std::{
 
 /// The deadline of a call to a server that is being filled. No job waits for it.
 const UNHURRIED: Duration = Duration::from_secs(2);
+
+/// A node that has neither begun to fill a server nor sent it anything for so long is overtaken by
+/// another one. Without that time, many nodes that notice an empty server would begin one after the
+/// other, and none of them would come to its end.
+const FILLS_ALONE: Duration = Duration::from_secs(2);
 
 type Page = (Vec<u8>, Vec<Vec<u8>>, IncarnationVector);
 
@@ -108,7 +113,7 @@ impl Inner {
         let token = self.token();
         let cluster_id = format!("{:016x}{:016x}", self.runtime.random(), self.runtime.random());
         for k in 0..n {
-            let drafted = self.fill_call(k, &DRAFT, vec![token.clone()]).await;
+            let drafted = self.draft(k, &token, Duration::ZERO).await;
             self.need(k, drafted, "drafted")?;
         }
         let mut known: Known = [0; MOST];
@@ -136,7 +141,8 @@ impl Inner {
     /// registers are copied to it, then it votes.
     ///
     /// Any number of nodes may do so at once, and each may be stopped at any step: only the node
-    /// that began last can fill the server, and only as a whole.
+    /// that began last can fill the server, and only as a whole. A message of an earlier one may
+    /// arrive late and store a higher incarnation; see [`raise`](Self::raise).
     pub(crate) async fn rejoin(self: &Arc<Self>, k: usize) -> Result {
         let quorum = majority(self.servers.len());
         let cluster_id = self.require_cluster_id().await?;
@@ -150,24 +156,13 @@ impl Inner {
             // The remains on an empty server are kept while nothing can replace them.
             return Err(self.too_few(&responses));
         }
-        self.need(k, self.fill_call(k, &DRAFT, vec![token.clone()]).await, "drafted")?;
-        // From now on no other node's rejoin can come between: the incarnation must be read after
-        // this.
+        self.need(k, self.draft(k, &token, FILLS_ALONE).await, "drafted")?;
+        // The incarnation must be read after this: no node that began before can fill the server now.
         let responses = self.ask(&HANDSHAKE, head.clone(), false, others).await?;
         let Some(incarnation) = next_incarnation(&responses.replies, k, quorum) else {
             return Err(self.too_few(&responses));
         };
-        let mut note = head.clone();
-        note.extend([k.to_string().into_bytes(), incarnation.to_string().into_bytes()]);
-        let responses = self.ask(&NOTE, note, false, others).await?;
-        let told: Vec<Reply<()>> = trusted(&responses.replies)
-            .filter(|reply| reply.from != k)
-            .take(quorum)
-            .map(|reply| Reply { from: reply.from, vector: reply.vector, body: () })
-            .collect();
-        if told.len() < quorum {
-            return Err(self.too_few(&responses));
-        }
+        let told = self.note(k, incarnation, &cluster_id).await?;
         let mut last = Vec::new();
         for reply in &told {
             let vector = self.copy(k, reply, &token, &cluster_id).await?;
@@ -180,10 +175,66 @@ impl Inner {
             ));
         }
         let mut known = latest(last.iter().map(|reply| &reply.vector));
-        known[k] = known[k].max(incarnation);
+        if known[k] > incarnation {
+            let address = &self.servers[k].address;
+            let other = format!("another node is filling {address}; try again");
+            return Err(Error::new(ErrorKind::Unavailable, other));
+        }
+        known[k] = incarnation;
         let rejoined =
             self.enter(k, &token, &cluster_id, IncarnationVector { incarnation, known }).await;
         self.need(k, rejoined, "rejoined")
+    }
+
+    /// Raises server `k`, a member, to the latest incarnation that the others know of it. It keeps
+    /// all its registers.
+    ///
+    /// That is safe for the reason for which a rejoin is: a majority of the others store the
+    /// incarnation first, so a node that lets the server rejoin later takes a higher one. No two
+    /// memories of a server have the same incarnation.
+    pub(crate) async fn raise(self: &Arc<Self>, k: usize) -> Result {
+        let quorum = majority(self.servers.len());
+        let cluster_id = self.require_cluster_id().await?;
+        let others =
+            |responses: &Responses| latest_incarnation(&responses.replies, k, quorum).is_some();
+        let head = vec![cluster_id.clone().into_bytes()];
+        let responses = self.ask(&HANDSHAKE, head.clone(), false, others).await?;
+        let Some(incarnation) = latest_incarnation(&responses.replies, k, quorum) else {
+            return Err(self.too_few(&responses));
+        };
+        self.note(k, incarnation, &cluster_id).await?;
+        let args = Self::incarnation_args(k, incarnation, &cluster_id);
+        match self.call_one(k, &RAISE, &args, self.deadline.max(UNHURRIED)).await {
+            Ok(Response::Member { .. } | Response::Empty) => Ok(()),
+            Ok(_) => Err(self.lost(k, Fault::Unexpected)),
+            Err(fault) => Err(self.lost(k, fault)),
+        }
+    }
+
+    /// Lets a majority of the others store an incarnation of server `k`, and returns their vectors.
+    async fn note(
+        self: &Arc<Self>,
+        k: usize,
+        incarnation: u32,
+        cluster_id: &str,
+    ) -> Result<Vec<Reply<()>>> {
+        let quorum = majority(self.servers.len());
+        let stored = |responses: &Responses| -> Vec<Reply<()>> {
+            trusted(&responses.replies)
+                .filter(|reply| reply.from != k)
+                .take(quorum)
+                .map(|reply| Reply { from: reply.from, vector: reply.vector, body: () })
+                .collect()
+        };
+        let args = Self::incarnation_args(k, incarnation, cluster_id);
+        let is_enough = |responses: &Responses| stored(responses).len() >= quorum;
+        let responses = self.ask(&NOTE, args, false, is_enough).await?;
+        let stored = stored(&responses);
+        if stored.len() < quorum { Err(self.too_few(&responses)) } else { Ok(stored) }
+    }
+
+    fn incarnation_args(k: usize, incarnation: u32, cluster_id: &str) -> Vec<Vec<u8>> {
+        [cluster_id.to_owned(), k.to_string(), incarnation.to_string()].map(Vec::from).to_vec()
     }
 
     /// Copies all registers of a server to server `k`, and returns the source's last vector.
@@ -228,7 +279,7 @@ impl Inner {
 
     async fn page(&self, i: usize, cluster_id: &str, cursor: Vec<u8>) -> Result<Page> {
         let args = [cluster_id.as_bytes().to_vec(), cursor];
-        match self.call_one(i, &SCAN, &args).await {
+        match self.call_one(i, &SCAN, &args, self.deadline.max(UNHURRIED)).await {
             Ok(Response::Member { vector, mut body, .. }) if !body.is_empty() => {
                 let fields = body.split_off(1);
                 Ok((body.remove(0), fields, vector))
@@ -253,6 +304,13 @@ impl Inner {
             known_text(&vector.known).into_bytes(),
         ];
         self.fill_call(k, &REJOIN, args).await
+    }
+
+    /// Lets `token` fill server `k`, unless another node has done something for that within
+    /// `patience`.
+    async fn draft(&self, k: usize, token: &[u8], patience: Duration) -> Result<Response, Fault> {
+        let patience = patience.as_millis().to_string().into_bytes();
+        self.fill_call(k, &DRAFT, vec![token.to_vec(), patience]).await
     }
 
     async fn fill_call(

@@ -2,7 +2,7 @@
 
 use super::{
     inner::Inner,
-    proposer::{Reply, majority, medians, trusted},
+    proposer::{Reply, majority, medians, outdated, trusted},
     scripts::{HANDSHAKE, Response},
     server::Fault,
 };
@@ -97,6 +97,9 @@ impl Inner {
         for k in &responses.empty {
             self.rejoin_soon(*k);
         }
+        for k in outdated(&responses.replies) {
+            self.raise_soon(k);
+        }
         self.check(&responses)?;
         Ok(responses)
     }
@@ -107,7 +110,7 @@ impl Inner {
         script: &'static LazyLock<Script>,
         args: Arc<Vec<Vec<u8>>>,
     ) -> Answer {
-        (i, self.call_one(i, script, &args).await)
+        (i, self.call_one(i, script, &args, self.deadline).await)
     }
 
     /// Calls a script of a member; `args` are those behind the place.
@@ -116,11 +119,12 @@ impl Inner {
         i: usize,
         script: &'static LazyLock<Script>,
         args: &[Vec<u8>],
+        deadline: Duration,
     ) -> Result<Response, Fault> {
         let mut all = Vec::with_capacity(args.len() + 1);
         all.push(self.places[i].clone().into_bytes());
         all.extend_from_slice(args);
-        self.servers[i].call(&*self.runtime, self.deadline, script, &self.key, &all).await
+        self.servers[i].call(&*self.runtime, deadline, script, &self.key, &all).await
     }
 
     /// Asks failed servers whose pause is over, without waiting for them.
@@ -130,7 +134,8 @@ impl Inner {
             if self.servers[i].is_retry_due(now) {
                 let inner = self.clone();
                 let trial = async move {
-                    let response = inner.call_one(i, &HANDSHAKE, &[Vec::new()]).await;
+                    let args = [Vec::new()];
+                    let response = inner.call_one(i, &HANDSHAKE, &args, inner.deadline).await;
                     if matches!(response, Ok(Response::Empty)) {
                         inner.rejoin_soon(i);
                     }
@@ -142,17 +147,29 @@ impl Inner {
 
     /// Lets an empty server rejoin in the background, unless that is under way.
     pub(crate) fn rejoin_soon(self: &Arc<Self>, k: usize) {
-        if self.cluster_id().is_none() || !self.servers[k].claim_rejoin() {
+        let inner = self.clone();
+        self.repair_soon(k, async move { inner.rejoin(k).await }.boxed());
+    }
+
+    /// Raises an outdated incarnation in the background, unless that is under way.
+    fn raise_soon(self: &Arc<Self>, k: usize) {
+        let inner = self.clone();
+        self.repair_soon(k, async move { inner.raise(k).await }.boxed());
+    }
+
+    fn repair_soon(self: &Arc<Self>, k: usize, repair: BoxFuture<'static, Result>) {
+        if self.cluster_id().is_none() || !self.servers[k].claim_repair() {
             return;
         }
         let inner = self.clone();
-        let rejoin = async move {
+        let repair = async move {
             // Other nodes have noticed as well: the first one does it for all.
             inner.pause(Duration::from_millis(100)).await;
-            let _ = inner.rejoin(k).await;
-            inner.servers[k].is_rejoining.store(false, Ordering::Release);
+            // The next call notices what is still to be done.
+            let _ = repair.await;
+            inner.servers[k].is_in_repair.store(false, Ordering::Release);
         };
-        self.runtime.spawn(rejoin.boxed());
+        self.runtime.spawn(repair.boxed());
     }
 
     /// Waits for a random part of this time.

@@ -40,6 +40,12 @@ local meta = redis.call('HMGET', key, 'm:run', 'm:draft')
 if meta[1] == run or meta[2] ~= token .. ':' .. run then return {'other'} end
 ";
 
+/// Reads `now`, in milliseconds by the server's clock.
+const NOW: &str = "
+local time = redis.call('TIME')
+local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
+";
+
 /// Reads promised and accepted of the jobs from `ARGV[first]` on.
 const READ: &str = "
 local fields = {}
@@ -122,6 +128,22 @@ return reply",
     )
 });
 
+/// `Acceptor::raise`. Further arguments: the server's number, from 0; its new incarnation. No body.
+pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| {
+    member(
+        "local incarnation = math.max(tonumber(meta[4]), tonumber(ARGV[4]))
+local known, i = {}, 0
+for of in string.gmatch(meta[5], '%d+') do
+  if i == tonumber(ARGV[3]) then of = string.format('%d', math.max(tonumber(of), incarnation)) end
+  i = i + 1
+  known[i] = of
+end
+reply[2], reply[3] = string.format('%d', incarnation), table.concat(known, ',')
+redis.call('HSET', key, 'm:incarnation', reply[2], 'm:known', reply[3])
+return reply",
+    )
+});
+
 /// A page of all registers. Further arguments: cursor. Body: the next cursor, then field and text
 /// of each.
 pub(crate) static SCAN: LazyLock<Script> = LazyLock::new(|| {
@@ -133,13 +155,18 @@ return reply",
     )
 });
 
-/// `Acceptor::draft`. Arguments: token. Answer: `drafted` and the run, or `other`.
+/// `Acceptor::draft`. Arguments: token, and the milliseconds for which an earlier node that is still
+/// filling the server is left alone. Answer: `drafted` and the run, or `other`.
 pub(crate) static DRAFT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&format!(
         "{RUN}local key = KEYS[1]
-if redis.call('HGET', key, 'm:run') == run then return {{'other'}} end
+local meta = redis.call('HMGET', key, 'm:run', 'm:draft', 'm:filled_at')
+if meta[1] == run then return {{'other'}} end
+{NOW}local is_this_process = meta[2] and string.sub(meta[2], -string.len(run)) == run
+local age = is_this_process and now - tonumber(meta[3] or 0) or -1
+if age >= 0 and age < tonumber(ARGV[2]) then return {{'other'}} end
 redis.call('DEL', key)
-redis.call('HSET', key, 'm:draft', ARGV[1] .. ':' .. run)
+redis.call('HSET', key, 'm:draft', ARGV[1] .. ':' .. run, 'm:filled_at', now)
 return {{'drafted', run}}"
     ))
 });
@@ -159,13 +186,14 @@ return {'reset'}",
 /// `Acceptor::fill` of each job. Arguments: token, then job, promised and accepted of each.
 /// Answer: `filled` or `other`.
 pub(crate) static FILL: LazyLock<Script> = LazyLock::new(|| {
-    drafted(
-        "local fields, write = {}, {}
+    drafted(&format!(
+        "{NOW}redis.call('HSET', key, 'm:filled_at', now)
+local fields, write = {{}}, {{}}
 for i = 2, #ARGV, 3 do
   fields[#fields + 1] = 'p:' .. ARGV[i]
   fields[#fields + 1] = 'a:' .. ARGV[i]
 end
-if #fields == 0 then return {'filled'} end
+if #fields == 0 then return {{'filled'}} end
 local got = redis.call('HMGET', key, unpack(fields))
 for i = 1, #fields / 2 do
   local promised, accepted = ARGV[3 * i], ARGV[3 * i + 1]
@@ -179,15 +207,15 @@ for i = 1, #fields / 2 do
   end
 end
 if #write > 0 then redis.call('HSET', key, unpack(write)) end
-return {'filled'}",
-    )
+return {{'filled'}}"
+    ))
 });
 
 /// `Acceptor::rejoin`. Arguments: token, place, cluster id, incarnation, known. Answer: `rejoined`
 /// or `other`.
 pub(crate) static REJOIN: LazyLock<Script> = LazyLock::new(|| {
     drafted(
-        "redis.call('HDEL', key, 'm:draft')
+        "redis.call('HDEL', key, 'm:draft', 'm:filled_at')
 redis.call('HSET', key, 'm:run', run, 'm:place', ARGV[2], 'm:cluster_id', ARGV[3],
   'm:incarnation', ARGV[4], 'm:known', ARGV[5])
 return {'rejoined'}",

@@ -24,8 +24,8 @@ pub(crate) struct Server {
     pub(crate) address: String,
     wire: Box<dyn Wire>,
     health: Mutex<Option<Failing>>,
-    /// True while this process lets it rejoin.
-    pub(crate) is_rejoining: AtomicBool,
+    /// True while this process lets it rejoin, or raises its incarnation.
+    pub(crate) is_in_repair: AtomicBool,
 }
 
 /// The state of a server that has failed since it last answered.
@@ -67,7 +67,7 @@ impl Server {
             address,
             wire: Box::new(wire),
             health: Mutex::new(None),
-            is_rejoining: AtomicBool::new(false),
+            is_in_repair: AtomicBool::new(false),
         }
     }
 
@@ -140,9 +140,9 @@ impl Server {
         *health = Some(Failing { rest, until: runtime.now() + rest });
     }
 
-    /// Lets one caller at a time make it rejoin.
-    pub(crate) fn claim_rejoin(&self) -> bool {
-        !self.is_rejoining.swap(true, Ordering::AcqRel)
+    /// Lets one caller at a time repair it.
+    pub(crate) fn claim_repair(&self) -> bool {
+        !self.is_in_repair.swap(true, Ordering::AcqRel)
     }
 }
 

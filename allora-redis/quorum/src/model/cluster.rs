@@ -24,6 +24,8 @@ pub(super) enum Goal {
     CompletedAfterTakeOver,
     /// A server that had forgotten has rejoined.
     Rejoined,
+    /// A server whose incarnation had been outdated counts again.
+    Raised,
     GrantedAfterLoss,
     CompletedAfterLoss,
     /// A read without a ballot saw a grant.
@@ -50,7 +52,8 @@ pub(super) enum Action {
     },
     Lose(usize),
     BeginRejoin(u8, usize),
-    /// A server answers the node that lets another server rejoin.
+    BeginRaise(u8, usize),
+    /// A server answers the node that lets another server rejoin, or raises its incarnation.
     Hear(u8, usize),
     Note {
         sent: usize,
@@ -58,6 +61,9 @@ pub(super) enum Action {
         answered: bool,
     },
     Rejoin(u8),
+    Raise {
+        sent: usize,
+    },
     /// A server is read without a ballot.
     Peek(u8, usize),
 }
@@ -71,6 +77,7 @@ pub(super) struct Cluster {
     /// Sent, and from then on delivered at any time, any number of times.
     accepts: Vec<(Ballot, Value)>,
     notes: Vec<(usize, u32)>,
+    raises: Vec<(usize, u32)>,
     losses: u8,
     observed: Observed,
 }
@@ -94,10 +101,12 @@ enum Rejoin {
     Idle,
     Reading {
         k: usize,
+        to: Repair,
         replies: Vec<Reply<()>>,
     },
     Noting {
         k: usize,
+        to: Repair,
         incarnation: u32,
         replies: Vec<Reply<()>>,
     },
@@ -108,6 +117,13 @@ enum Rejoin {
         replies: Vec<Reply<Register<Value>>>,
     },
     Over,
+}
+
+/// The purpose of storing an incarnation on the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Repair {
+    Rejoin,
+    Raise,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,7 +160,8 @@ impl Cluster {
             rejoins: vec![Rejoin::Idle; setting.rejoins.into()],
             reads: vec![Read::Reading { before: None, replies: Vec::new() }; setting.reads.into()],
             accepts: Vec::new(),
-            notes: Vec::new(),
+            notes: if setting.late_note { vec![(0, 2)] } else { Vec::new() },
+            raises: Vec::new(),
             losses: setting.losses,
             observed: Observed::default(),
         }
@@ -204,7 +221,13 @@ impl Cluster {
             }
             Action::BeginRejoin(a, k) => {
                 self.servers[k].draft(u64::from(a) + 1);
-                self.rejoins[usize::from(a)] = Rejoin::Reading { k, replies: Vec::new() };
+                let replies = Vec::new();
+                self.rejoins[usize::from(a)] = Rejoin::Reading { k, to: Repair::Rejoin, replies };
+                Ok(None)
+            }
+            Action::BeginRaise(a, k) => {
+                let replies = Vec::new();
+                self.rejoins[usize::from(a)] = Rejoin::Reading { k, to: Repair::Raise, replies };
                 Ok(None)
             }
             Action::Hear(a, at) => {
@@ -220,6 +243,12 @@ impl Cluster {
                 Ok(None)
             }
             Action::Rejoin(a) => Ok(self.rejoin(usize::from(a), setting)),
+            Action::Raise { sent } => {
+                let (k, incarnation) = self.raises[sent];
+                let before = self.servers[k].vector;
+                let after = self.servers[k].raise(k, incarnation);
+                Ok((before != after).then_some(Goal::Raised))
+            }
             Action::Peek(r, at) => self.peek(usize::from(r), at, setting, changes),
         }
     }

@@ -104,6 +104,45 @@ fn a_server_that_forgets_and_rejoins() {
     holds(&Setting { rounds: SHORT, ..Setting::LOSS }, &goals);
 }
 
+#[test]
+fn a_server_whose_incarnation_is_outdated_by_a_late_message() {
+    let late = Setting { late_note: true, rejoins: 1, rounds: SHORT, ..Setting::LOSS };
+    holds(&Setting { losses: 0, ..late.clone() }, &[Goal::Raised, Goal::Granted]);
+    holds(&Setting { rejoins: 2, most: 400_000, ..late }, &[Goal::Raised, Goal::Rejoined]);
+}
+
+/// Two nodes let server 0 rejoin. The one that was overtaken has read the incarnation that the other
+/// one stored, and stores the next one when the server is a member again. The server is of no use
+/// until its incarnation is raised.
+#[test]
+fn two_nodes_that_let_a_server_rejoin_do_not_leave_it_outdated() {
+    let setting = Setting { rejoins: 3, rounds: SHORT, ..Setting::LOSS };
+    let mut changes = Changes::new(setting.leases, true);
+    let mut cluster = Cluster::new(&setting);
+    let mut go = |cluster: &mut Cluster, actions: &[Action]| {
+        for action in actions {
+            cluster.act(*action, &setting, &mut changes).unwrap();
+        }
+    };
+    let note = |sent, at| Action::Note { sent, at, answered: true };
+    let race = [
+        [Action::Lose(0), Action::BeginRejoin(0, 0), Action::BeginRejoin(1, 0)].to_vec(),
+        [Action::Hear(1, 1), Action::Hear(1, 2), note(0, 1), note(0, 2)].to_vec(),
+        [Action::Hear(0, 1), Action::Hear(0, 2)].to_vec(),
+        [Action::Hear(1, 1), Action::Hear(1, 2), Action::Rejoin(1)].to_vec(),
+    ];
+    go(&mut cluster, &race.concat());
+    assert!(!cluster.is_outdated(0));
+    go(&mut cluster, &[note(1, 1), note(1, 2)]);
+    assert!(cluster.is_outdated(0));
+    let raise = [
+        [Action::BeginRaise(2, 0), Action::Hear(2, 1), Action::Hear(2, 2)].to_vec(),
+        [note(1, 1), note(1, 2), Action::Raise { sent: 0 }].to_vec(),
+    ];
+    go(&mut cluster, &raise.concat());
+    assert!(!cluster.is_outdated(0));
+}
+
 /// The search finds a violation without any one of the rules.
 #[test]
 fn without_any_of_its_rules_the_protocol_breaks() {
@@ -155,6 +194,12 @@ mod larger {
     fn two_losses() {
         let twice = Setting { rounds: SHORT, losses: 2, rejoins: 2, ..Setting::LOSS };
         holds_too(&Setting { most: MOST, ..twice }, LOSS);
+    }
+
+    #[test]
+    fn an_outdated_incarnation_and_a_loss() {
+        let late = Setting { late_note: true, rejoins: 2, rounds: SHORT, ..Setting::LOSS };
+        holds_too(&Setting { most: MOST, ..late }, &[Goal::Raised, Goal::GrantedAfterLoss]);
     }
 
     #[test]

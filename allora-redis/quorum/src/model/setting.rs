@@ -11,7 +11,10 @@ pub(super) struct Setting {
     pub(super) leases: bool,
     /// The number of times that a server forgets everything.
     pub(super) losses: u8,
-    /// The number of attempts to let a server rejoin.
+    /// A message with server 0's next incarnation, from a node that another one has overtaken, is
+    /// still on its way.
+    pub(super) late_note: bool,
+    /// The number of attempts to let a server rejoin, or to raise its incarnation.
     pub(super) rejoins: u8,
     /// The number of reads without a ballot.
     pub(super) reads: u8,
@@ -27,6 +30,7 @@ impl Setting {
         rounds: &[&[1, 3], &[2]],
         leases: true,
         losses: 0,
+        late_note: false,
         rejoins: 0,
         reads: 0,
         defect: None,

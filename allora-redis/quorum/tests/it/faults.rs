@@ -11,7 +11,7 @@ use allora_conformance::environment::patiently_async;
 use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
 use allora_core::{
     ErrorKind,
-    backend::{Claim, Claimed, Completion, Cursor, Operation, Reply},
+    backend::{Action, Claim, Claimed, Completion, Cursor, NewSchedule, Operation, Reply},
 };
 use allora_redis_quorum::RedisQuorum;
 use std::{
@@ -217,6 +217,86 @@ fn servers_that_are_killed_and_come_back_empty_in_turn_cost_and_double_nothing()
             until_rejoined(server, &node).await;
         })
         .await;
+    });
+}
+
+/// The incarnation by which a server votes.
+fn incarnation(server: &Server) -> u32 {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("HGET").arg("allora:quorum").arg("m:incarnation").query(&mut connection).unwrap()
+}
+
+#[test]
+fn a_server_that_others_think_outdated_counts_again_before_the_next_one_fails() {
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        let node = join(&urls(&servers), "allora").await;
+        let seen = register(&node, "job", 1).await;
+        // As a message of a node that was overtaken while it let the server rejoin.
+        for other in &servers[..2] {
+            let mut connection =
+                redis::Client::open(other.url()).unwrap().get_connection().unwrap();
+            let mut note = redis::cmd("HSET");
+            note.arg("allora:quorum").arg("m:known").arg("1,1,7,0,0");
+            note.exec(&mut connection).unwrap();
+        }
+        patiently_async("its incarnation is raised", async || {
+            let _ = ask(&node, "n", &[Operation::read("job")], t(1)).await;
+            incarnation(&servers[2]) == 7
+        })
+        .await;
+        servers[0].kill();
+        let operations = [Operation::claim("job", claim(&seen, 1, 2))];
+        let end = Instant::now() + Duration::from_secs(60);
+        let reply = loop {
+            match ask(&node, "n", &operations, t(1)).await {
+                Ok(applied) => break applied.single().unwrap(),
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        };
+        assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+    });
+}
+
+#[test]
+fn a_server_with_many_jobs_rejoins_while_many_nodes_notice_that_it_is_empty() {
+    const NODES: usize = 24;
+    const JOBS: usize = 6_000;
+    runtime().block_on(async {
+        let Some(mut servers) = servers(3).await else { return };
+        let urls = urls(&servers);
+        let node = join(&urls, "allora").await;
+        let names: Vec<String> = (0..JOBS).map(|i| format!("job {i}")).collect();
+        let text = "x".repeat(500);
+        for names in names.chunks(500) {
+            let create = || Action::Create(NewSchedule::new("mail", &text, None));
+            let operations: Vec<_> =
+                names.iter().map(|name| Operation::new(name, create())).collect();
+            ask(&node, "n", &operations, t(0)).await.unwrap();
+        }
+        let mut nodes = Vec::new();
+        for _ in 0..NODES {
+            nodes.push(join(&urls, "allora").await);
+        }
+        servers[1].kill();
+        servers[1].wipe();
+        servers[1].serve();
+        let is_over: Arc<AtomicBool> = Arc::default();
+        let work = nodes.into_iter().map(|node| {
+            let is_over = is_over.clone();
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = ask(&node, "n", &[Operation::read("job 0")], t(0)).await;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            })
+        });
+        let work: Vec<_> = work.collect();
+        until_rejoined(&servers[1], &node).await;
+        is_over.store(true, Ordering::Relaxed);
+        for node in work {
+            node.await.unwrap();
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! The actions that a state allows.
 
 use super::{Action, Clock, Cluster, Defect, Phase, Read, Rejoin, Setting, is_new, small};
-use crate::ballot::Ballot;
+use crate::{ballot::Ballot, register::IncarnationVector};
 
 impl Cluster {
     /// The actions that this state allows.
@@ -78,8 +78,10 @@ impl Cluster {
                     let first = self.rejoins[..a].iter().all(|other| *other != Rejoin::Idle);
                     let empty = (0..n).filter(|k| first && self.servers[*k].vector.is_none());
                     actions.extend(empty.map(|k| Action::BeginRejoin(a8, k)));
+                    let outdated = (0..n).filter(|k| first && self.is_outdated(*k));
+                    actions.extend(outdated.map(|k| Action::BeginRaise(a8, k)));
                 }
-                Rejoin::Reading { k, replies } => {
+                Rejoin::Reading { k, replies, .. } => {
                     actions.extend(open(*k, &|at| is_new(replies, at)));
                 }
                 Rejoin::Scanning { k, of, replies, .. } => {
@@ -92,11 +94,17 @@ impl Cluster {
                 Rejoin::Noting { .. } | Rejoin::Over => {}
             }
         }
+        for (sent, (k, incarnation)) in self.raises.iter().enumerate() {
+            let is_lower = |vector: IncarnationVector| vector.incarnation < *incarnation;
+            if self.servers[*k].vector.is_some_and(is_lower) {
+                actions.push(Action::Raise { sent });
+            }
+        }
         for (sent, (k, incarnation)) in self.notes.iter().enumerate() {
             for at in (0..n).filter(|at| at != k) {
                 actions.push(Action::Note { sent, at, answered: false });
                 let waits = |rejoin: &Rejoin| {
-                    matches!(rejoin, Rejoin::Noting { k: of, incarnation: new, replies }
+                    matches!(rejoin, Rejoin::Noting { k: of, incarnation: new, replies, .. }
                         if of == k && new == incarnation && is_new(replies, at))
                 };
                 if self.rejoins.iter().any(waits) && self.servers[at].vector.is_some() {
@@ -104,6 +112,14 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// True if a server knows a later incarnation of member `k` than that member has.
+    pub(in super::super) fn is_outdated(&self, k: usize) -> bool {
+        let vectors = || self.servers.iter().filter_map(|server| server.vector);
+        self.servers[k]
+            .vector
+            .is_some_and(|vector| vectors().any(|v| v.known[k] > vector.incarnation))
     }
 
     /// True if the message would change something; a refusal tells its reader less than silence.

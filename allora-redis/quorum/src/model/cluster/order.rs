@@ -26,7 +26,7 @@ impl Cluster {
             for rejoin in &self.rejoins {
                 match rejoin {
                     Rejoin::Idle | Rejoin::Over => {}
-                    Rejoin::Reading { k, replies } | Rejoin::Noting { k, replies, .. } => {
+                    Rejoin::Reading { k, replies, .. } | Rejoin::Noting { k, replies, .. } => {
                         (*k == at, body(replies, at)).hash(&mut hasher);
                     }
                     Rejoin::Scanning { k, of, replies, .. } => {
@@ -66,7 +66,7 @@ impl Cluster {
         for rejoin in &mut cluster.rejoins {
             match rejoin {
                 Rejoin::Idle | Rejoin::Over => {}
-                Rejoin::Reading { k, replies } | Rejoin::Noting { k, replies, .. } => {
+                Rejoin::Reading { k, replies, .. } | Rejoin::Noting { k, replies, .. } => {
                     *k = places[*k];
                     renumber(replies, order, places);
                 }
@@ -82,10 +82,10 @@ impl Cluster {
                 renumber(replies, order, places);
             }
         }
-        for (k, _) in &mut cluster.notes {
-            *k = places[*k];
+        for sent in [&mut cluster.notes, &mut cluster.raises] {
+            sent.iter_mut().for_each(|(k, _)| *k = places[*k]);
+            sent.sort_unstable();
         }
-        cluster.notes.sort_unstable();
         cluster
     }
 }

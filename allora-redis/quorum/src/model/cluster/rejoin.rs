@@ -1,6 +1,6 @@
-//! The rejoin of a server that has forgotten.
+//! The rejoin of a server that has forgotten, and the raise of an outdated incarnation.
 
-use super::{Cluster, Defect, Goal, Rejoin, Setting, insert, insert_sorted, is_new, small};
+use super::{Cluster, Defect, Goal, Rejoin, Repair, Setting, insert, insert_sorted, is_new, small};
 use crate::{
     proposer::{self, Reply},
     register::IncarnationVector,
@@ -10,12 +10,14 @@ impl Cluster {
     pub(super) fn hear(&mut self, a: usize, at: usize, setting: &Setting) {
         let Some((vector, register)) = self.servers[at].peek(&()) else { return };
         match &mut self.rejoins[a] {
-            Rejoin::Reading { k, replies } => {
-                let k = *k;
+            Rejoin::Reading { k, to, replies } => {
+                let (k, to) = (*k, *to);
                 insert(replies, at, vector, ());
-                if let Some(incarnation) =
-                    proposer::next_incarnation(replies, k, setting.rejoin_quorum())
-                {
+                let incarnation = match to {
+                    Repair::Rejoin => proposer::next_incarnation,
+                    Repair::Raise => proposer::latest_incarnation,
+                };
+                if let Some(incarnation) = incarnation(replies, k, setting.rejoin_quorum()) {
                     if setting.has(Defect::ReadBeforeNoted) {
                         let of = replies.clone();
                         let replies = Vec::new();
@@ -23,7 +25,7 @@ impl Cluster {
                         return;
                     }
                     let replies = Vec::new();
-                    self.rejoins[a] = Rejoin::Noting { k, incarnation, replies };
+                    self.rejoins[a] = Rejoin::Noting { k, to, incarnation, replies };
                     insert_sorted(&mut self.notes, (k, incarnation));
                 }
             }
@@ -50,15 +52,22 @@ impl Cluster {
         setting: &Setting,
     ) {
         for rejoin in &mut self.rejoins {
-            let Rejoin::Noting { k: of, incarnation: new, replies } = rejoin else { continue };
+            let Rejoin::Noting { k: of, to, incarnation: new, replies } = rejoin else { continue };
             if (*of, *new) != (k, incarnation) || !is_new(replies, at) {
                 continue;
             }
             insert(replies, at, vector, ());
             let of: Vec<Reply<()>> = proposer::trusted(replies).cloned().collect();
-            if of.len() >= setting.rejoin_quorum() {
-                *rejoin = Rejoin::Scanning { k, incarnation, of, replies: Vec::new() };
+            if of.len() < setting.rejoin_quorum() {
+                continue;
             }
+            *rejoin = match to {
+                Repair::Rejoin => Rejoin::Scanning { k, incarnation, of, replies: Vec::new() },
+                Repair::Raise => {
+                    insert_sorted(&mut self.raises, (k, incarnation));
+                    Rejoin::Over
+                }
+            };
         }
     }
 
@@ -73,7 +82,10 @@ impl Cluster {
             return None;
         }
         let mut known = proposer::latest(replies.iter().map(|reply| &reply.vector));
-        known[k] = known[k].max(incarnation);
+        if known[k] > incarnation {
+            return None;
+        }
+        known[k] = incarnation;
         if setting.has(Defect::ReadBeforeNoted) {
             insert_sorted(&mut self.notes, (k, incarnation));
         }
