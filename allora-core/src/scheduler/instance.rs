@@ -8,6 +8,7 @@ use super::{
     local_claimer::LocalClaimer,
     node::{Node, Stop, random},
     registry::Registry,
+    spawned::Spawned,
     supervisor::{Stopped, Supervisor},
     watcher::Watcher,
 };
@@ -68,6 +69,7 @@ impl Scheduler {
         let node = &self.node;
         let supervisor = Supervisor::new(node.clone());
         let has_claimed = supervisor.has_claimed.clone();
+        let supervisor = Spawned::new(&*node.runtime, supervisor.run());
         let mut planner = self.planner();
         if !node.router.is_empty() {
             let of_node = node.clone();
@@ -88,11 +90,13 @@ impl Scheduler {
             node.supervisor.notify();
         };
         let work = async {
-            match select(pin!(claim), pin!(supervisor.run())).await {
+            let stopped = match select(pin!(claim), pin!(supervisor.output())).await {
                 Either::Left(((), supervisor)) => supervisor.await,
                 // The time for unresolved claims is over.
                 Either::Right((stopped, _)) => stopped,
-            }
+            };
+            // The executor has ended, and with it all runs.
+            stopped.unwrap_or_else(|| Stopped::with_runtime(node))
         };
         let work = pin!(work);
         let stopped = match select(work, pin!(stop)).await {

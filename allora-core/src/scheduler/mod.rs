@@ -42,6 +42,7 @@ mod retention;
 mod search;
 mod search_pace;
 mod side_request;
+mod spawned;
 mod store_health;
 mod store_request;
 mod subscription;

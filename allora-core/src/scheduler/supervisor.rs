@@ -63,6 +63,17 @@ pub struct Stopped {
     pub unresolved: usize,
 }
 
+impl Stopped {
+    /// The result of a scheduler whose executor has ended.
+    pub(super) fn with_runtime(node: &Node) -> Self {
+        Self::of(&node.shared(), 0)
+    }
+
+    fn of(shared: &SharedState, cancelled: usize) -> Self {
+        Self { cancelled, unrecorded: shared.active.len(), unresolved: shared.unresolved }
+    }
+}
+
 impl Supervisor {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let store_timeout = node.config.store_timeout;
@@ -269,11 +280,7 @@ impl Supervisor {
         let stopping = self.stopping?;
         let shared = self.node.shared();
         let is_done = self.has_claimed.load(Ordering::Acquire) && shared.active.is_empty();
-        let stopped = Stopped {
-            cancelled: self.cancelled,
-            unrecorded: shared.active.len(),
-            unresolved: shared.unresolved,
-        };
+        let stopped = Stopped::of(&shared, self.cancelled);
         (is_done || now >= stopping.give_up_at).then_some(stopped)
     }
 

@@ -2,16 +2,15 @@
 //! runs.
 
 use super::active_run::RunId;
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    time::Instant,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Instant};
 
 /// At most one time for each run.
 #[derive(Debug, Default)]
 pub(crate) struct TimerQueue {
-    times: HashMap<RunId, Instant>,
+    /// The time of each run: its place is the run's id, which is small.
+    times: Vec<Option<Instant>>,
+    /// The number of runs that have a time.
+    set: usize,
     /// Entries that are not in `times` are stale.
     queue: BinaryHeap<Reverse<(Instant, RunId)>>,
 }
@@ -20,7 +19,12 @@ impl TimerQueue {
     /// Sets the time of a run. Returns `true` if it is the first of all.
     pub(crate) fn set(&mut self, id: RunId, at: Instant) -> bool {
         let is_first = self.first().is_none_or(|first| at < first);
-        if self.times.insert(id, at) != Some(at) {
+        if self.times.len() <= id {
+            self.times.resize(id + 1, None);
+        }
+        let before = self.times[id].replace(at);
+        self.set += usize::from(before.is_none());
+        if before != Some(at) {
             self.queue.push(Reverse((at, id)));
             self.compact();
         }
@@ -30,14 +34,14 @@ impl TimerQueue {
     /// Sets the time of a run, unless it has an earlier one. Returns `true` if it is the first of
     /// all.
     pub(crate) fn set_by(&mut self, id: RunId, at: Instant) -> bool {
-        let is_earlier = self.times.get(&id).is_none_or(|set| at < *set);
+        let is_earlier = self.of(id).is_none_or(|set| at < set);
         is_earlier && self.set(id, at)
     }
 
     /// The first time of all.
     pub(crate) fn first(&mut self) -> Option<Instant> {
         while let Some(Reverse((at, id))) = self.queue.peek() {
-            if self.times.get(id) == Some(at) {
+            if self.of(*id) == Some(*at) {
                 return Some(*at);
             }
             self.queue.pop();
@@ -51,16 +55,22 @@ impl TimerQueue {
         while self.first().is_some_and(|at| at <= now)
             && let Some(Reverse((_, id))) = self.queue.pop()
         {
-            self.times.remove(&id);
+            self.times[id] = None;
+            self.set -= 1;
             due.push(id);
         }
         due
     }
 
+    fn of(&self, id: RunId) -> Option<Instant> {
+        self.times.get(id).copied().flatten()
+    }
+
     /// Removes stale entries when most are.
     fn compact(&mut self) {
-        if self.queue.len() > 2 * self.times.len() + 1_024 {
-            self.queue = self.times.iter().map(|(id, at)| Reverse((*at, *id))).collect();
+        if self.queue.len() > 2 * self.set + 1_024 {
+            let times = self.times.iter().enumerate();
+            self.queue = times.filter_map(|(id, at)| Some(Reverse(((*at)?, id)))).collect();
         }
     }
 }
@@ -108,6 +118,6 @@ mod tests {
         assert_eq!(timers.first(), Some(ms(600)));
         assert_eq!(timers.take_due(ms(100_998)), [2]);
         assert_eq!(timers.take_due(ms(100_999)), [1]);
-        assert_eq!((timers.first(), timers.times.len()), (None, 0));
+        assert_eq!((timers.first(), timers.set), (None, 0));
     }
 }
