@@ -52,7 +52,10 @@ impl Scheduler {
         Handle::new(self.node.clone())
     }
 
-    /// Runs until the scheduler is [stopped](Handle::stop).
+    /// Runs until the scheduler is [stopped](Handle::stop), or until its runtime ends.
+    ///
+    /// The claims are a part of this future. The extensions and ends of runs, and the runs themselves,
+    /// are tasks of the runtime.
     ///
     /// # Cancel safety
     /// Dropping the future drops all runs at once and records nothing in the store: their leases

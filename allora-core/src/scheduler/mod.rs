@@ -2,10 +2,10 @@
 //!
 //! The [`Claimer`](claimer::Claimer) claims occurrences in the store, the
 //! [`LocalClaimer`](local_claimer::LocalClaimer) those of jobs that run on every node, and the
-//! [`Supervisor`](supervisor::Supervisor) keeps runs alive. Each waits for its own notifications and
-//! its own timers, so that a slow reply to one does not keep the others from their work. So does the
-//! [`Registry`](registry::Registry), which keeps this node's record, and the reader of named
-//! [`calendars`].
+//! [`Supervisor`](supervisor::Supervisor) keeps runs alive, in a task of its own. Each waits for its
+//! own notifications and its own timers, so that a slow reply to one does not keep the others from
+//! their work. So does the [`Registry`](registry::Registry), which keeps this node's record, and the
+//! reader of named [`calendars`].
 
 mod active_run;
 mod ahead;

@@ -100,13 +100,79 @@ fn async_std() {
 #[cfg(feature = "tokio")]
 mod on_tokio {
     use super::*;
-    use allora_core::runtime::Tokio;
+    use allora_core::{BoxError, Job, Time, runtime::Tokio};
+    use async_trait::async_trait;
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    };
     use tokio::runtime::Builder;
 
     #[test]
     fn tokio_with_several_threads() {
         let tokio = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         check(Tokio::from_handle(tokio.handle().clone()).unwrap());
+    }
+
+    /// A job whose schedule blocks the thread that asks it, from the time at which it is told to, until
+    /// it is released.
+    struct Blocking {
+        told: Arc<AtomicBool>,
+        blocks: Arc<AtomicBool>,
+        release: Mutex<Receiver<()>>,
+    }
+
+    #[async_trait]
+    impl Job for Blocking {
+        fn next_at(&self, after: Time) -> Option<Time> {
+            if self.told.load(Ordering::Acquire) && !self.blocks.swap(true, Ordering::AcqRel) {
+                let released = self.release.lock().unwrap().recv_timeout(PATIENCE);
+                assert!(released.is_ok(), "nothing else went on");
+            }
+            Some(after + 20 * MS)
+        }
+
+        async fn run(&self, _: Run) -> Result<(), BoxError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_blocks_its_thread_keeps_no_lease_from_being_extended() {
+        let tokio = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let runtime: Arc<dyn Runtime> =
+            Arc::new(Tokio::from_handle(tokio.handle().clone()).unwrap());
+        let (told, blocks): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+        let (release, released) = channel();
+        let blocking =
+            Blocking { told: told.clone(), blocks: blocks.clone(), release: released.into() };
+        let (extended, extensions) = oneshot::channel();
+        let extended = Mutex::new(Some((release, extended)));
+        let clock = runtime.clone();
+        let extends = async move |run: Run| {
+            let Some((release, extended)) = extended.lock().unwrap().take() else { return };
+            told.store(true, Ordering::Release);
+            // A wake-up by the blocked thread would wait for that thread.
+            while !blocks.load(Ordering::Acquire) {
+                clock.sleep_until(clock.now() + MS).await;
+            }
+            let _ = extended.send(run.heartbeat().await);
+            release.send(()).unwrap();
+        };
+        let extends = Arc::new(extends);
+        let scheduler = Scheduler::builder(Memory::new())
+            .runtime(runtime.clone())
+            .add("blocking", blocking)
+            .job("extends", every(20 * MS), async move |run: Run| extends(run).await)
+            .build()
+            .unwrap();
+        let handle = scheduler.handle();
+        runtime.spawn(Box::pin(async move {
+            scheduler.run().await;
+        }));
+        assert!(in_time(&runtime, extensions).unwrap().is_ok());
+        handle.stop();
     }
 
     /// The test's own thread drives it, and another one checks.
