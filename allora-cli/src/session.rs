@@ -135,16 +135,7 @@ pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
         "is_orphaned": is_orphaned,
         "fence": state.fence,
         "generation": state.generation,
-        "counters": {
-            "started": state.counters.started,
-            "succeeded": state.counters.succeeded,
-            "failed": state.counters.failed,
-            "cancelled": state.counters.cancelled,
-            "skipped": state.counters.skipped,
-            "missed": state.counters.missed,
-            "lost": state.counters.lost,
-            "expired": state.counters.expired,
-        },
+        "counters": state.counters,
     })
 }
 

@@ -388,16 +388,7 @@ impl Cells {
         let ended = ended(self.int_or_null(), self.int_or_null())?;
         let last = last(self.bytes(), self.bytes())?;
         let mut counters = Counters::default();
-        for counter in [
-            &mut counters.started,
-            &mut counters.succeeded,
-            &mut counters.failed,
-            &mut counters.cancelled,
-            &mut counters.skipped,
-            &mut counters.missed,
-            &mut counters.lost,
-            &mut counters.expired,
-        ] {
+        for (_, counter) in counters.each_mut() {
             *counter = self.int_or_null().unwrap_or_default().cast_unsigned();
         }
         let _due_lease = self.int_or_null();
