@@ -1,4 +1,4 @@
-//! What backends around another one have in common.
+//! The common parts of backends around another one.
 
 use allora_core::{Backend, Error, ErrorKind, Result, backend::Queries};
 
