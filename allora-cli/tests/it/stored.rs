@@ -245,7 +245,7 @@ fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
     assert_eq!(modify("!spot,gpu,gpu"), "command@gpu,!spot", "equal labels are one kind");
     let add = ["add", "app", "report", "@daily", "{}", "--label", "gpu"];
     let said = site.allora(&[&add, &URL[..]].concat()).refused(2);
-    assert!(said.contains("--label is of the kinds command and http"), "{said}");
+    assert!(said.contains("--label is only for the kinds command and http"), "{said}");
     let said = ["add", "bad", "command@gpu", "@daily", "{}"];
     let said = site.allora(&[&said, &URL[..]].concat()).refused(1);
     assert!(said.contains("`command` is the program"), "the data of the kind is checked: {said}");
