@@ -110,7 +110,7 @@ fn a_section_of_a_command_holds_its_options_and_the_command_line_comes_before_it
     for (text, says) in [
         ("[development.run]\nconcurency = 7\n", "options of `run`: unknown option `concurency`"),
         ("[development.run]\nurl = \"x\"\n", "options of `run`: unknown option `url`"),
-        ("[development.run]\nseconds = 1\n", "`seconds` is true or false"),
+        ("[development.run]\nseconds = 1\n", "`seconds` must be true or false"),
         (
             "[development.run]\nconcurrency = true\n",
             "`concurrency` must be a text in quotes, a number",

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn whatever_else_is_refused_by_name() {
-        refused(&json!([]), "no JSON object");
+        refused(&json!([]), "not a JSON object");
         refused(&json!({}), "`command`");
         refused(&json!({ "command": [] }), "`command`");
         refused(&json!({ "command": [1] }), "`command`");
