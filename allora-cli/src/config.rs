@@ -48,8 +48,8 @@ const DEFAULT: &str = "development";
 /// The environment of this name in this file.
 ///
 /// # Errors
-/// A file that was named and cannot be read; an environment that is not in it; a key that nobody
-/// knows, or a value of the wrong sort.
+/// A file that was named and cannot be read; an environment that is not in it; an unknown key, or a
+/// value of the wrong sort.
 pub(crate) fn environment(file: Option<&Path>, name: Option<&str>) -> Outcome<Environment> {
     let Some((place, section)) = section(file, name)? else { return Ok(Environment::default()) };
     read(&section).map_err(|what| Failure::failed(format!("{place}: {what}")))
@@ -145,11 +145,14 @@ fn read(section: &Table) -> Result<Environment, String> {
     let mut environment = Environment::default();
     for (key, value) in section {
         let text = || {
-            value.as_str().map(str::to_owned).ok_or_else(|| format!("`{key}` is a text in quotes"))
+            value
+                .as_str()
+                .map(str::to_owned)
+                .ok_or_else(|| format!("`{key}` must be a text in quotes"))
         };
         let number = || {
             let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-            number.ok_or_else(|| format!("`{key}` is a number from 0"))
+            number.ok_or_else(|| format!("`{key}` must be a number from 0"))
         };
         match key.as_str() {
             // The options of a command.
@@ -169,7 +172,7 @@ fn read(section: &Table) -> Result<Environment, String> {
             }
             _ => {
                 return Err(format!(
-                    "nothing is called `{key}`; there are url, prefix, timezone, history, \
+                    "unknown key `{key}`; use url, prefix, timezone, history, \
                      history_per_job and history_age, and a section for each command"
                 ));
             }

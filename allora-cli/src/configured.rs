@@ -55,15 +55,16 @@ pub(crate) fn arguments(clap: &Command, line: &ArgMatches) -> Outcome<Option<Con
         let long = key.replace('_', "-");
         let of_place = OF_THE_PLACE.contains(&long.as_str());
         let known = |argument: &&Arg| !of_place && argument.get_long() == Some(&long);
-        let argument = command.get_arguments().find(known).ok_or_else(|| {
-            wrong(format!("nothing is called `{key}`; see `allora {name} --help`"))
-        })?;
+        let argument = command
+            .get_arguments()
+            .find(known)
+            .ok_or_else(|| wrong(format!("unknown option `{key}`; see `allora {name} --help`")))?;
         let source = given.value_source(argument.get_id().as_str());
         if matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable)) {
             continue;
         }
         let words = words(argument, &long, value)
-            .ok_or_else(|| wrong(format!("`{key}` is {}", expected(argument))))?;
+            .ok_or_else(|| wrong(format!("`{key}` must be {}", expected(argument))))?;
         arguments.extend(words.into_iter().map(OsString::from));
     }
     Ok(Some(Configured { place, arguments }).filter(|configured| !configured.arguments.is_empty()))

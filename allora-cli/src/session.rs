@@ -135,16 +135,7 @@ pub(crate) fn state_json(state: &JobState, is_orphaned: bool) -> Value {
         "is_orphaned": is_orphaned,
         "fence": state.fence,
         "generation": state.generation,
-        "counters": {
-            "started": state.counters.started,
-            "succeeded": state.counters.succeeded,
-            "failed": state.counters.failed,
-            "cancelled": state.counters.cancelled,
-            "skipped": state.counters.skipped,
-            "missed": state.counters.missed,
-            "lost": state.counters.lost,
-            "expired": state.counters.expired,
-        },
+        "counters": state.counters,
     })
 }
 
@@ -160,33 +151,33 @@ fn lease_json(lease: &Lease) -> Value {
 }
 
 /// The exit status of a command that has failed, from its error.
-pub(crate) fn exit_status(past: &HistoryEntry) -> Option<u8> {
-    let rest = past.outcome.error().strip_prefix("exit status: ")?;
+pub(crate) fn exit_status(entry: &HistoryEntry) -> Option<u8> {
+    let rest = entry.outcome.error().strip_prefix("exit status: ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
 /// An entry of the history, for programs.
-pub(crate) fn entry_json(past: &HistoryEntry) -> Value {
+pub(crate) fn entry_json(entry: &HistoryEntry) -> Value {
     json!({
-        "name": past.name,
-        "kind": past.kind,
-        "fence": past.fence,
-        "scheduled_at": shown(past.occurrence.scheduled_at),
-        "trigger": past.occurrence.trigger,
-        "last": past.last.map(shown),
-        "count": past.count,
-        "due_at": past.due_at.map(shown),
-        "attempt": past.attempt,
-        "node": past.node,
-        "started_at": past.started_at.map(shown),
-        "ended_at": past.ended_at.map(shown),
-        "outcome": past.outcome.word(),
-        "is_final": past.is_final(),
-        "reason": past.reason.map(NotRunReason::word),
-        "replaced_by": past.reason.and_then(NotRunReason::replaced_by).map(shown),
-        "error": Some(past.outcome.error()).filter(|error| !error.is_empty()),
-        "exit_status": exit_status(past),
-        "output": past.output,
+        "name": entry.name,
+        "kind": entry.kind,
+        "fence": entry.fence,
+        "scheduled_at": shown(entry.occurrence.scheduled_at),
+        "trigger": entry.occurrence.trigger,
+        "last": entry.last.map(shown),
+        "count": entry.count,
+        "due_at": entry.due_at.map(shown),
+        "attempt": entry.attempt,
+        "node": entry.node,
+        "started_at": entry.started_at.map(shown),
+        "ended_at": entry.ended_at.map(shown),
+        "outcome": entry.outcome.word(),
+        "is_final": entry.is_final(),
+        "reason": entry.reason.map(NotRunReason::word),
+        "replaced_by": entry.reason.and_then(NotRunReason::replaced_by).map(shown),
+        "error": Some(entry.outcome.error()).filter(|error| !error.is_empty()),
+        "exit_status": exit_status(entry),
+        "output": entry.output,
     })
 }

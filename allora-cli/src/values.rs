@@ -10,7 +10,7 @@ pub(crate) fn instant(text: &str) -> Result<Time, String> {
         return seconds
             .checked_mul(1_000)
             .and_then(from_millis)
-            .ok_or_else(|| "outside the years 1970 to 9999, which are all there are".into());
+            .ok_or_else(|| "outside the years 1970 to 9999".into());
     }
     parse_instant(text).map_err(|error| {
         format!("it {}; {}, or write seconds since 1970", error.reason(), error.advice())
@@ -24,7 +24,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Ok(Duration::from_secs(seconds));
     }
     if text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        return Err("negative; nothing runs before its time".into());
+        return Err("negative; give 0 or more".into());
     }
     Every::parse(text).map(|every| every.period()).map_err(|error| {
         format!("not a duration: it {}; write it as 90s, 10m or 1h30m", error.reason())

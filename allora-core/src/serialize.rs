@@ -197,16 +197,11 @@ object!(Occurrence, occurrence, {
     trigger: occurrence.trigger,
 });
 
-object!(Counters, counters, {
-    started: counters.started,
-    succeeded: counters.succeeded,
-    failed: counters.failed,
-    cancelled: counters.cancelled,
-    skipped: counters.skipped,
-    missed: counters.missed,
-    lost: counters.lost,
-    expired: counters.expired,
-});
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.each())
+    }
+}
 
 /// An object with the word and the error, which is `null` if the outcome has none.
 impl Serialize for Outcome {

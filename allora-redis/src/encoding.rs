@@ -15,7 +15,7 @@ pub(crate) mod history;
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, Lease, NextRun, OnExpiry, Outcome, Sharing},
-    record::{Accepted, How, Record, codec, due_lease},
+    record::{Accepted, EndedBy, Record, codec, due_lease},
     time::from_millis,
 };
 use std::{io::Write, str::FromStr};
@@ -156,7 +156,7 @@ pub(crate) fn hot_suffix(record: &Record, written: i64, duration: Option<i64>) -
     match record.ended {
         Some(ended) => {
             hot.number(ended.fence);
-            hot.word(how_letter(ended.how));
+            hot.word(ended_by_letter(ended.by));
         }
         None => hot.word("- -"),
     }
@@ -375,15 +375,15 @@ impl<'a> HotReader<'a> {
 
     fn ended(&mut self) -> Result<Option<Accepted>, String> {
         let fence = self.next()?;
-        let how = match self.next()? {
+        let by = match self.next()? {
             "-" => return Ok(None),
-            "c" => How::Completed,
-            "t" => How::Retried,
-            "r" => How::Released,
+            "c" => EndedBy::Completed,
+            "t" => EndedBy::Retried,
+            "r" => EndedBy::Released,
             _ => return Err("the end of its last run is an unknown word".to_owned()),
         };
         let fence = fence.parse().map_err(|_| "the end of its last run has no fence".to_owned())?;
-        Ok(Some(Accepted { fence, how }))
+        Ok(Some(Accepted { fence, by }))
     }
 
     fn lease(&mut self, newest: i64) -> Result<Option<Lease>, String> {
@@ -411,11 +411,11 @@ impl<'a> HotReader<'a> {
 }
 
 /// The letter of an accepted end.
-fn how_letter(how: How) -> &'static str {
-    match how {
-        How::Completed => "c",
-        How::Retried => "t",
-        How::Released => "r",
+fn ended_by_letter(by: EndedBy) -> &'static str {
+    match by {
+        EndedBy::Completed => "c",
+        EndedBy::Retried => "t",
+        EndedBy::Released => "r",
     }
 }
 
@@ -485,7 +485,10 @@ mod tests {
                 last_started: Some(t(1)),
                 ..Record::default()
             },
-            Record { ended: Some(Accepted { fence: 9, how: How::Retried }), ..Record::default() },
+            Record {
+                ended: Some(Accepted { fence: 9, by: EndedBy::Retried }),
+                ..Record::default()
+            },
             Record { deleted_at: Some(t(3)), counters, ..Record::default() },
             Record {
                 retries: vec![PendingRetry {

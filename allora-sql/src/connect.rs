@@ -157,14 +157,12 @@ impl Builder {
     #[cfg(feature = "postgres")]
     pub async fn postgres_pool(self, pool: sqlx::PgPool) -> Result<Sql> {
         self.check()?;
-        let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
+        let options = pool.connect_options();
+        let database = options.get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::Postgres, database);
         let source = driver::like(&pool, self.connections, self.timeout);
-        let options = pool.connect_options();
         let driver = self.postgres_driver(source, Some(pool));
-        let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = driver::unless_refused(driver.open(), probe).await;
-        opened.map_err(|cause| refused(&url, cause))?;
+        reach::<sqlx::PgConnection>(&*driver, &options, &url).await?;
         self.open(driver, Arc::new(crate::dialect::postgres::PostgresFlavour), url).await
     }
 
@@ -175,14 +173,12 @@ impl Builder {
     #[cfg(feature = "mysql")]
     pub async fn mysql_pool(self, pool: sqlx::MySqlPool) -> Result<Sql> {
         self.check()?;
-        let database = pool.connect_options().get_database().unwrap_or_default().to_owned();
+        let options = pool.connect_options();
+        let database = options.get_database().unwrap_or_default().to_owned();
         let url = Url::of_pool(System::MySql, database);
         let source = driver::like(&pool, self.connections, self.timeout);
-        let options = pool.connect_options();
         let driver = self.mysql_driver(source, Some(pool));
-        let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = driver::unless_refused(driver.open(), probe).await;
-        opened.map_err(|cause| refused(&url, cause))?;
+        reach::<sqlx::MySqlConnection>(&*driver, &options, &url).await?;
         self.open(driver, Arc::new(crate::dialect::mysql::MySqlFlavour), url).await
     }
 
@@ -241,6 +237,16 @@ impl Builder {
         Ok(Sql { client: Arc::new(client), durability_warning })
     }
 
+    /// A source of connections with these options.
+    fn source<D: sqlx::Database>(
+        &self,
+        connections: u32,
+        options: &<D::Connection as sqlx::Connection>::Options,
+    ) -> sqlx::Pool<D> {
+        let source = sqlx::pool::PoolOptions::new().max_connections(connections);
+        source.acquire_timeout(self.timeout).connect_lazy_with(options.clone())
+    }
+
     async fn driver(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         match url.system {
             #[cfg(feature = "sqlite")]
@@ -263,12 +269,48 @@ impl Builder {
     }
 }
 
+/// Opens a connection of the driver to a server.
+async fn reach<C: sqlx::Connection>(
+    driver: &dyn Driver,
+    options: &C::Options,
+    url: &Url,
+) -> Result {
+    let opened = driver::unless_refused(driver.open(), C::connect_with(options)).await;
+    opened.map_err(|cause| refused(url, cause))
+}
+
+/// The options with the address, the login and the certificates of a URL. Those of PostgreSQL and
+/// MySQL have the same methods without a common trait, except `$ca`.
+macro_rules! with_server {
+    ($options:expr, $url:expr, $ca:ident) => {{
+        let (mut options, url) = ($options, $url);
+        if let Some(port) = url.port {
+            options = options.port(port);
+        }
+        options = match &url.socket {
+            Some(socket) => options.socket(socket),
+            None => options.host(&url.host),
+        };
+        if let Some(user) = &url.user {
+            options = options.username(user);
+        }
+        if let Some(password) = &url.password {
+            options = options.password(password);
+        }
+        if let Some(ca) = &url.ca {
+            options = options.$ca(ca);
+        }
+        if let Some((certificate, key)) = &url.certificate {
+            options = options.ssl_client_cert(certificate).ssl_client_key(key);
+        }
+        options
+    }};
+}
+
 #[cfg(feature = "sqlite")]
 impl Builder {
     async fn sqlite(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
-        use sqlx::sqlite::{
-            SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-        };
+        use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
         let path = std::path::Path::new(&url.database);
         if path.is_dir() {
             let wrong = format!("{url} is a directory; name a file in it");
@@ -284,11 +326,8 @@ impl Builder {
             .busy_timeout(self.store_timeout)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full);
-        let pool = |connections| {
-            let pool = SqlitePoolOptions::new().max_connections(connections);
-            pool.acquire_timeout(self.timeout).connect_lazy_with(options.clone())
-        };
-        let driver = self.sqlite_driver(pool(1), pool(self.connections), None);
+        let (writer, readers) = (self.source(1, &options), self.source(self.connections, &options));
+        let driver = self.sqlite_driver(writer, readers, None);
         let opened = driver::sqlite::open(&*driver, self.timeout).await;
         opened.map_err(|cause| refused(url, cause))?;
         Ok((driver, Arc::new(crate::dialect::sqlite::SqliteFlavour)))
@@ -316,7 +355,7 @@ impl Builder {
 impl Builder {
     async fn postgres(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::url::Tls;
-        use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+        use sqlx::postgres::{PgConnectOptions, PgSslMode};
         let mut options = PgConnectOptions::new_without_pgpass()
             .database(&url.database)
             .application_name(url.application_name.as_deref().unwrap_or("allora"))
@@ -327,34 +366,12 @@ impl Builder {
                 Tls::VerifyCa => PgSslMode::VerifyCa,
                 Tls::VerifyFull => PgSslMode::VerifyFull,
             });
-        if let Some(port) = url.port {
-            options = options.port(port);
-        }
-        options = match &url.socket {
-            Some(socket) => options.socket(socket),
-            None => options.host(&url.host),
-        };
-        if let Some(user) = &url.user {
-            options = options.username(user);
-        }
-        if let Some(password) = &url.password {
-            options = options.password(password);
-        }
-        if let Some(ca) = &url.ca {
-            options = options.ssl_root_cert(ca);
-        }
-        if let Some((certificate, key)) = &url.certificate {
-            options = options.ssl_client_cert(certificate).ssl_client_key(key);
-        }
+        options = with_server!(options, url, ssl_root_cert);
         if !url.options.is_empty() {
             options = options.options(url.options.iter().map(|(name, value)| (name, value)));
         }
-        let source = PgPoolOptions::new().max_connections(self.connections);
-        let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
-        let driver = self.postgres_driver(source, None);
-        let probe = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options);
-        let opened = driver::unless_refused(driver.open(), probe).await;
-        opened.map_err(|cause| refused(url, cause))?;
+        let driver = self.postgres_driver(self.source(self.connections, &options), None);
+        reach::<sqlx::PgConnection>(&*driver, &options, url).await?;
         Ok((driver, Arc::new(crate::dialect::postgres::PostgresFlavour)))
     }
 
@@ -375,40 +392,17 @@ impl Builder {
 impl Builder {
     async fn mysql(&self, url: &Url) -> Result<(Box<dyn Driver>, Arc<dyn Flavour>)> {
         use crate::url::Tls;
-        use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
-        let mut options =
-            MySqlConnectOptions::new().database(&url.database).ssl_mode(match url.tls {
-                Tls::Off => MySqlSslMode::Disabled,
-                Tls::Prefer => MySqlSslMode::Preferred,
-                Tls::Require => MySqlSslMode::Required,
-                Tls::VerifyCa => MySqlSslMode::VerifyCa,
-                Tls::VerifyFull => MySqlSslMode::VerifyIdentity,
-            });
-        if let Some(port) = url.port {
-            options = options.port(port);
-        }
-        options = match &url.socket {
-            Some(socket) => options.socket(socket),
-            None => options.host(&url.host),
-        };
-        if let Some(user) = &url.user {
-            options = options.username(user);
-        }
-        if let Some(password) = &url.password {
-            options = options.password(password);
-        }
-        if let Some(ca) = &url.ca {
-            options = options.ssl_ca(ca);
-        }
-        if let Some((certificate, key)) = &url.certificate {
-            options = options.ssl_client_cert(certificate).ssl_client_key(key);
-        }
-        let source = MySqlPoolOptions::new().max_connections(self.connections);
-        let source = source.acquire_timeout(self.timeout).connect_lazy_with(options.clone());
-        let driver = self.mysql_driver(source, None);
-        let probe = <sqlx::MySqlConnection as sqlx::Connection>::connect_with(&options);
-        let opened = driver::unless_refused(driver.open(), probe).await;
-        opened.map_err(|cause| refused(url, cause))?;
+        use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+        let options = MySqlConnectOptions::new().database(&url.database).ssl_mode(match url.tls {
+            Tls::Off => MySqlSslMode::Disabled,
+            Tls::Prefer => MySqlSslMode::Preferred,
+            Tls::Require => MySqlSslMode::Required,
+            Tls::VerifyCa => MySqlSslMode::VerifyCa,
+            Tls::VerifyFull => MySqlSslMode::VerifyIdentity,
+        });
+        let options = with_server!(options, url, ssl_ca);
+        let driver = self.mysql_driver(self.source(self.connections, &options), None);
+        reach::<sqlx::MySqlConnection>(&*driver, &options, url).await?;
         Ok((driver, Arc::new(crate::dialect::mysql::MySqlFlavour)))
     }
 

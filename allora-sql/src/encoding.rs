@@ -5,7 +5,7 @@ use crate::driver::{Row, Type, Value};
 use allora_core::{
     Occurrence, Time,
     backend::{Counters, HistoryEntry, Lease, NextRun, NotRunReason, OnExpiry, Outcome, Sharing},
-    record::{Accepted, How, MAX_FENCE, Record, TOMBSTONE, codec, due_lease},
+    record::{Accepted, EndedBy, MAX_FENCE, Record, TOMBSTONE, codec, due_lease},
     time::{from_millis, saturating_add},
 };
 use std::string::FromUtf8Error;
@@ -176,7 +176,7 @@ pub(crate) fn state_columns(
         Value::Int(inline.map(|lease| ms(lease.until))),
         Value::Int(inline.map(|lease| expiry_number(lease.on_expiry, lease.sharing))),
         Value::Int(ended.map(|ended| ended.fence)),
-        Value::Int(ended.map(|ended| how_number(ended.how))),
+        Value::Int(ended.map(|ended| ended_by_number(ended.by))),
         Value::Bytes(last.map(|last| last.word().into())),
         Value::Bytes(last.map(Outcome::error).filter(|e| !e.is_empty()).map(Into::into)),
         Value::bits(started),
@@ -388,16 +388,7 @@ impl Cells {
         let ended = ended(self.int_or_null(), self.int_or_null())?;
         let last = last(self.bytes(), self.bytes())?;
         let mut counters = Counters::default();
-        for counter in [
-            &mut counters.started,
-            &mut counters.succeeded,
-            &mut counters.failed,
-            &mut counters.cancelled,
-            &mut counters.skipped,
-            &mut counters.missed,
-            &mut counters.lost,
-            &mut counters.expired,
-        ] {
+        for (_, counter) in counters.each_mut() {
             *counter = self.int_or_null().unwrap_or_default().cast_unsigned();
         }
         let _due_lease = self.int_or_null();
@@ -516,15 +507,15 @@ fn next(scheduled_at: Option<i64>, due_at: Option<i64>) -> Result<Option<NextRun
     }
 }
 
-fn ended(fence: Option<i64>, how: Option<i64>) -> Result<Option<Accepted>, String> {
+fn ended(fence: Option<i64>, by: Option<i64>) -> Result<Option<Accepted>, String> {
     let Some(fence) = fence else { return Ok(None) };
-    let how = match how {
-        Some(0) => How::Completed,
-        Some(1) => How::Retried,
-        Some(2) => How::Released,
+    let by = match by {
+        Some(0) => EndedBy::Completed,
+        Some(1) => EndedBy::Retried,
+        Some(2) => EndedBy::Released,
         _ => return Err("the column ended_how has an unknown number".to_owned()),
     };
-    Ok(Some(Accepted { fence, how }))
+    Ok(Some(Accepted { fence, by }))
 }
 
 /// The number in the column `lease_on_expiry`.
@@ -536,12 +527,12 @@ pub(crate) fn expiry_number(on_expiry: OnExpiry, sharing: Sharing) -> i64 {
     }
 }
 
-/// The number of an end in its column. [`How::Completed`] is 0 also in the statements.
-fn how_number(how: How) -> i64 {
-    match how {
-        How::Completed => 0,
-        How::Retried => 1,
-        How::Released => 2,
+/// The number of an end in its column. [`EndedBy::Completed`] is 0 also in the statements.
+fn ended_by_number(by: EndedBy) -> i64 {
+    match by {
+        EndedBy::Completed => 0,
+        EndedBy::Retried => 1,
+        EndedBy::Released => 2,
     }
 }
 

@@ -5,8 +5,8 @@
 mod store;
 
 use allora::{
-    Backend, BoxError, Memory, Result, Run, Scheduler,
-    backend::{Applied, Batch, History, Notifier, Queries},
+    Backend, BoxError, Memory, Result, Run, Scheduler, async_trait,
+    backend::{Applied, Batch, History, Notifier, Queries, TimeSource},
     every,
 };
 use std::{
@@ -24,7 +24,9 @@ struct Counted<B> {
     operations: AtomicUsize,
 }
 
-#[async_trait::async_trait]
+// The lint names a method that is not forwarded. Its default would do nothing.
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for Counted<B> {
     async fn reschedule(&self, batch: Batch<'_>) -> Result<Applied> {
         self.operations.fetch_add(batch.operations.len(), Ordering::Relaxed);
@@ -37,6 +39,10 @@ impl<B: Backend> Backend for Counted<B> {
 
     fn durability_warning(&self) -> Option<&str> {
         self.inner.durability_warning()
+    }
+
+    async fn prune(&self, time: TimeSource) -> Result {
+        self.inner.prune(time).await
     }
 
     fn queries(&self) -> Option<&dyn Queries> {

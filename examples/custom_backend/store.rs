@@ -2,7 +2,7 @@
 //! policy, stored schedules and triggers.
 
 use allora::{
-    Result,
+    Result, async_trait,
     record::Record,
     store::{Commit, Load, Loaded, Outcome, RecordStore, Snapshot},
 };
@@ -18,7 +18,7 @@ pub(crate) struct Map {
     records: Mutex<BTreeMap<String, (Record, u64)>>,
 }
 
-#[async_trait::async_trait]
+#[async_trait]
 impl RecordStore for Map {
     type Version = u64;
 

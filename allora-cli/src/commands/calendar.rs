@@ -229,7 +229,9 @@ pub(super) fn of_export(line: &str) -> Option<Result<(String, Rules), String>> {
         let object: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let (Some(name), Some(text)) = (object["calendar"].as_str(), object["text"].as_str())
         else {
-            return Err("a calendar has the texts `calendar`, its name, and `text`".to_owned());
+            return Err(
+                "a calendar must have the texts `calendar` (its name) and `text`".to_owned()
+            );
         };
         let wrong = |error| format!("the calendar {name:?}: {error}");
         Ok((name.to_owned(), Rules::parse(text).map_err(wrong)?))

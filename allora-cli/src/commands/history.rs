@@ -50,25 +50,25 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn run(self) -> Outcome {
-        let past = session::with(&self.place, async |session: Session| {
+        let entries = session::with(&self.place, async |session: Session| {
             let name = self.name.as_deref().or(self.job.as_deref());
-            let past = self.filtered(&session, name).await?;
-            if let Some(name) = name.filter(|_| past.is_empty()) {
+            let entries = self.filtered(&session, name).await?;
+            if let Some(name) = name.filter(|_| entries.is_empty()) {
                 // A name that no job has, and never had, is a mistake.
                 if !has_history(&session, name).await? {
                     session.schedules.get(name).await?;
                 }
             }
-            Ok(past)
+            Ok(entries)
         })?;
         if self.json {
             let mut out = io::BufWriter::new(io::stdout().lock());
-            for past in &past {
-                writeln!(out, "{}", entry_json(past))?;
+            for entry in &entries {
+                writeln!(out, "{}", entry_json(entry))?;
             }
             return Ok(out.flush()?);
         }
-        let rows: Vec<[String; 9]> = past.iter().map(row).collect();
+        let rows: Vec<[String; 9]> = entries.iter().map(row).collect();
         let columns =
             ["TIME", "JOB", "OUTCOME", "ATTEMPT", "STARTED", "TOOK", "FENCE", "NODE", "REASON"];
         table::print(columns, &rows)
@@ -87,7 +87,7 @@ fn since(text: &str) -> Result<Since, String> {
         return Ok(Since::At(at));
     }
     duration(text).map(Since::Ago).map_err(|_| {
-        "no time; write 2026-03-07T12:00:00Z, seconds since 1970, or a time ago as 2h".into()
+        "not a time; write 2026-03-07T12:00:00Z, seconds since 1970, or a time ago as 2h".into()
     })
 }
 
@@ -120,17 +120,17 @@ impl History {
         loop {
             let mut query = HistoryQuery::new(size);
             (query.name, query.before) = (name, before.as_ref());
-            let page = past(session, query).await?;
+            let page = entries(session, query).await?;
             let is_last = page.len() < size;
             before = page.last().map(HistoryEntry::cursor);
             // Fences grow with time: what follows an entry that began before is older, too.
             let is_over = since.is_some_and(|since| {
-                page.last().is_some_and(|past| time_of(past).is_some_and(|at| at < since))
+                page.last().is_some_and(|entry| time_of(entry).is_some_and(|at| at < since))
             });
-            passed.extend(page.into_iter().filter(|past| {
-                let outcome = past.outcome.word();
+            passed.extend(page.into_iter().filter(|entry| {
+                let outcome = entry.outcome.word();
                 (self.outcome.is_empty() || self.outcome.iter().any(|word| word == outcome))
-                    && since.is_none_or(|since| time_of(past).is_none_or(|at| at >= since))
+                    && since.is_none_or(|since| time_of(entry).is_none_or(|at| at >= since))
             }));
             if is_last || is_over || passed.len() >= self.limit {
                 passed.truncate(self.limit);
@@ -141,71 +141,75 @@ impl History {
 }
 
 /// The time of the claim, or of the record of a range: fences are drawn from the store's clock.
-fn time_of(past: &HistoryEntry) -> Option<Time> {
-    past.started_at.or_else(|| DateTime::from_timestamp_micros(past.fence))
+fn time_of(entry: &HistoryEntry) -> Option<Time> {
+    entry.started_at.or_else(|| DateTime::from_timestamp_micros(entry.fence))
 }
 
 async fn has_history(session: &Session, name: &str) -> Outcome<bool> {
-    Ok(!past(session, HistoryQuery::new(1).name(name)).await?.is_empty())
+    Ok(!entries(session, HistoryQuery::new(1).name(name)).await?.is_empty())
 }
 
 /// The newest entries of a job.
 ///
 /// # Errors
 /// There is no such job, and there never was one.
-pub(super) async fn past_of(
+pub(super) async fn entries_of(
     session: &Session,
     name: &str,
     limit: usize,
 ) -> Outcome<Vec<HistoryEntry>> {
-    let past = past(session, HistoryQuery::new(limit).name(name)).await?;
-    if past.is_empty() {
+    let entries = entries(session, HistoryQuery::new(limit).name(name)).await?;
+    if entries.is_empty() {
         session.schedules.get(name).await?;
     }
-    Ok(past)
+    Ok(entries)
 }
 
 /// The duration of a run that has ended.
-pub(super) fn took(past: &HistoryEntry) -> Option<Duration> {
-    (past.ended_at? - past.started_at?).to_std().ok()
+pub(super) fn took(entry: &HistoryEntry) -> Option<Duration> {
+    (entry.ended_at? - entry.started_at?).to_std().ok()
 }
 
 /// Reads a place in the history.
 fn cursor(text: &str) -> Result<HistoryCursor, String> {
     let (fence, name) = text.split_once(':').unwrap_or((text, ""));
-    let fence = fence.parse().map_err(|_| "it begins with no fence; write FENCE or FENCE:NAME")?;
+    let fence =
+        fence.parse().map_err(|_| "it does not begin with a fence; write FENCE or FENCE:NAME")?;
     Ok(HistoryCursor { fence, name: name.to_owned() })
 }
 
 /// A page of the history.
-pub(super) async fn past(session: &Session, query: HistoryQuery<'_>) -> Outcome<Vec<HistoryEntry>> {
+pub(super) async fn entries(
+    session: &Session,
+    query: HistoryQuery<'_>,
+) -> Outcome<Vec<HistoryEntry>> {
     let history = session.store.history().ok_or_else(|| {
         Failure::failed("this store keeps no history; `allora run --history N` keeps N entries")
     })?;
     Ok(history.entries(query).await?)
 }
 
-fn row(past: &HistoryEntry) -> [String; 9] {
-    let at = shown(past.occurrence.scheduled_at);
-    let time = match past.last {
-        Some(last) if last != past.occurrence.scheduled_at => {
-            let count = past.count.map_or_else(|| "?".into(), |count| count.to_string());
+fn row(entry: &HistoryEntry) -> [String; 9] {
+    let at = shown(entry.occurrence.scheduled_at);
+    let time = match entry.last {
+        Some(last) if last != entry.occurrence.scheduled_at => {
+            let count = entry.count.map_or_else(|| "?".into(), |count| count.to_string());
             format!("{at} to {} ({count})", shown(last))
         }
         _ => at,
     };
-    let attempt = if past.attempt == 0 { "-".into() } else { past.attempt.to_string() };
-    let took = took(past);
-    let reason = past.reason.map(NotRunReason::word).unwrap_or(past.outcome.error());
+    let attempt = if entry.attempt == 0 { "-".into() } else { entry.attempt.to_string() };
+    let took = took(entry);
+    let reason = entry.reason.map(NotRunReason::word).unwrap_or(entry.outcome.error());
     [
         time,
-        past.name.clone(),
-        past.outcome.word().to_owned(),
+        entry.name.clone(),
+        entry.outcome.word().to_owned(),
         attempt,
-        past.started_at.map_or_else(|| "-".into(), shown),
+        entry.started_at.map_or_else(|| "-".into(), shown),
         took.map_or_else(|| "-".into(), |took| format!("{took:?}")),
-        past.fence.to_string(),
-        past.node.clone(),
+        entry.fence.to_string(),
+        entry.node.clone(),
         reason.to_owned(),
     ]
 }

@@ -106,7 +106,9 @@ impl Import {
             return import_crontab::import(&self.file, zone, conversion, &self.place);
         }
         if self.as_daemon || self.zone.is_some() {
-            return Err(Failure::Usage("--as-daemon and --zone are of --from crontab".into()));
+            return Err(Failure::Usage(
+                "--as-daemon and --zone are only for --from crontab".into(),
+            ));
         }
         let input = file::open(&self.file)?;
         let tally = if self.dry_run {

@@ -32,7 +32,7 @@ pub(super) fn schedules(
 ) -> Outcome<Vec<(String, Result<StoredSchedule, String>)>> {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if table.is_empty() || !table.chars().all(good) {
-        let what = format!("--table {table:?} is no name; use letters, digits and _");
+        let what = format!("--table {table:?} is not a name; use letters, digits and _");
         return Err(Failure::Usage(what));
     }
     let rows = session::run(rows(url, table))?;

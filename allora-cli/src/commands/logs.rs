@@ -1,6 +1,6 @@
 //! `allora logs`: the ends of a job's runs with their output, as the history has them.
 
-use super::history::{past_of, took};
+use super::history::{entries_of, took};
 use crate::{
     failure::Outcome,
     output::on_one_line,
@@ -48,14 +48,15 @@ impl Logs {
             let mut printed: HashSet<i64> = HashSet::new();
             let mut limit = self.limit;
             loop {
-                let past = past_of(&session, &self.name, limit.max(LOOKED_AT)).await?;
-                let ended = past.iter().filter(|past| past.outcome != RunOutcome::Running);
+                let entries = entries_of(&session, &self.name, limit.max(LOOKED_AT)).await?;
+                let ended = entries.iter().filter(|entry| entry.outcome != RunOutcome::Running);
                 let ended: Vec<&HistoryEntry> = ended.take(limit).collect();
-                for past in ended.iter().rev().filter(|past| !printed.contains(&past.fence)) {
-                    self.print(past)?;
+                for entry in ended.iter().rev().filter(|entry| !printed.contains(&entry.fence)) {
+                    self.print(entry)?;
                 }
                 // Those that are older than this look were left out.
-                printed.extend(past.iter().filter(|past| is_over(past)).map(|past| past.fence));
+                printed
+                    .extend(entries.iter().filter(|entry| is_over(entry)).map(|entry| entry.fence));
                 if !self.follow {
                     return Ok(());
                 }
@@ -65,26 +66,27 @@ impl Logs {
         })
     }
 
-    fn print(&self, past: &HistoryEntry) -> Outcome {
+    fn print(&self, entry: &HistoryEntry) -> Outcome {
         let mut out = io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", entry_json(past))?;
+            writeln!(out, "{}", entry_json(entry))?;
             return Ok(out.flush()?);
         }
-        let error = past.outcome.error();
+        let error = entry.outcome.error();
         let error = error.split("; its output ends: ").next().unwrap_or_default();
         let colon = if error.is_empty() { "" } else { ": " };
-        let took = took(past).map(|took| format!(" in {took:?}")).unwrap_or_default();
-        let (at, word) = (shown(past.occurrence.scheduled_at), past.outcome.word());
-        let node = if past.node.is_empty() { String::new() } else { format!(" on {}", past.node) };
+        let took = took(entry).map(|took| format!(" in {took:?}")).unwrap_or_default();
+        let (at, word) = (shown(entry.occurrence.scheduled_at), entry.outcome.word());
+        let node =
+            if entry.node.is_empty() { String::new() } else { format!(" on {}", entry.node) };
         writeln!(out, "{}", on_one_line(&format!("{at} {word}{took}{node}{colon}{error}")))?;
-        for line in past.output.as_deref().unwrap_or_default().lines() {
+        for line in entry.output.as_deref().unwrap_or_default().lines() {
             writeln!(out, "    {}", on_one_line(line))?;
         }
         Ok(out.flush()?)
     }
 }
 
-fn is_over(past: &HistoryEntry) -> bool {
-    past.outcome != RunOutcome::Running
+fn is_over(entry: &HistoryEntry) -> bool {
+    entry.outcome != RunOutcome::Running
 }

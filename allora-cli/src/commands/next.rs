@@ -38,7 +38,7 @@ word if wanted; a macro such as @daily; @every and a period; @at and an instant;
 expression in the Quartz dialect; or a phrase that has exactly one reading, such as 'every monday at
 9am Europe/Rome'.")]
 pub(crate) struct Next {
-    /// The schedule; a single word that is no macro is the name of a stored one.
+    /// The schedule; a single word that is not a macro is the name of a stored one.
     #[arg(required_unless_present = "crontab", default_value = "")]
     schedule: String,
     /// Shows the times of all lines of this crontab, with their names. May be given several times.

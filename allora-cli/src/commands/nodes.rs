@@ -1,6 +1,6 @@
 //! `allora nodes`: the nodes and their runs.
 
-use super::history::past;
+use super::history::entries;
 use crate::{
     failure::{Failure, Outcome},
     session::{self, Session},
@@ -105,13 +105,13 @@ impl Node {
 
 impl Nodes {
     pub(crate) fn run(self) -> Outcome {
-        let (past, running, infos) = session::with(&self.place, async |session: Session| {
-            let past = past(&session, HistoryQuery::new(self.limit)).await?;
+        let (entries, running, infos) = session::with(&self.place, async |session: Session| {
+            let entries = entries(&session, HistoryQuery::new(self.limit)).await?;
             let filter = Filter::default().condition(Condition::Running);
             let running = session.schedules.list(filter, None, usize::MAX).await?;
-            Ok((past, running, session.schedules.nodes().await?))
+            Ok((entries, running, session.schedules.nodes().await?))
         })?;
-        let nodes = nodes(&past, &running, infos);
+        let nodes = nodes(&entries, &running, infos);
         if self.json {
             let mut out = io::stdout().lock();
             for (name, node) in &nodes {
@@ -137,17 +137,21 @@ impl Nodes {
     }
 }
 
-fn nodes(past: &[HistoryEntry], running: &[JobState], infos: Vec<NodeInfo>) -> Vec<(String, Node)> {
+fn nodes(
+    entries: &[HistoryEntry],
+    running: &[JobState],
+    infos: Vec<NodeInfo>,
+) -> Vec<(String, Node)> {
     let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
-    for past in past.iter().filter(|past| !past.node.is_empty()) {
-        let node = nodes.entry(past.node.clone()).or_default();
-        node.seen = node.seen.max(past.started_at);
+    for entry in entries.iter().filter(|entry| !entry.node.is_empty()) {
+        let node = nodes.entry(entry.node.clone()).or_default();
+        node.seen = node.seen.max(entry.started_at);
         // Another node recorded these.
-        if !matches!(past.outcome, RunOutcome::Lost | RunOutcome::Expired) {
-            node.seen = node.seen.max(past.ended_at);
+        if !matches!(entry.outcome, RunOutcome::Lost | RunOutcome::Expired) {
+            node.seen = node.seen.max(entry.ended_at);
         }
-        node.succeeded += usize::from(past.outcome == RunOutcome::Succeeded);
-        node.failed += usize::from(!past.outcome.error().is_empty());
+        node.succeeded += usize::from(entry.outcome == RunOutcome::Succeeded);
+        node.failed += usize::from(!entry.outcome.error().is_empty());
     }
     for lease in running.iter().flat_map(|state| &state.leases) {
         nodes.entry(lease.node.clone()).or_default().running += 1;

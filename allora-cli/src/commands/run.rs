@@ -145,7 +145,7 @@ CRONTABS
     ALLORA_DELIVERY=at-least-once        run again when a node dies during the run
     ALLORA_LEASE=30s                     the lease of such a run, unless it is extended
     ALLORA_ATTEMPTS=3 ALLORA_RETRY_WAIT=10s   try a failed at-least-once line again
-    ALLORA_CATCH_UP=latest|none|all 100  what becomes of missed occurrences
+    ALLORA_CATCH_UP=latest|none|all 100  which missed occurrences run
     ALLORA_WINDOW=1h                     not run when later than this
     ALLORA_OVERLAP=allow|skip|wait|replace   while the one before still runs; replace ends that
     ALLORA_CONCURRENCY_KEY=tapes         one at a time with all lines and jobs of this key;
@@ -163,7 +163,7 @@ CRONTABS
                                          success, and with /fail after a failure
                                          --on-failure is for all jobs that name none
     MAILTO=a@example.org                 mails what a command prints, with --sendmail
-  Each on a line of its own, for the lines below it; an empty value takes it back. One is for the
+  Each on a line of its own, for the lines below it; an empty value ends that. One is for the
   next line alone:
     ALLORA_NAME=backup                   its name, FILE:backup, which an edit of the line keeps
 
@@ -314,7 +314,9 @@ impl Run {
             return Err(Failure::failed(diagnostic.to_string()));
         }
         let Some(line) = reading.lines.first() else {
-            return Err(Failure::failed("this is no line of a job; write a time and a command"));
+            return Err(Failure::failed(
+                "this is not the line of a job; write a time and a command",
+            ));
         };
         let mut out = io::stdout().lock();
         let when = match &line.schedule {

@@ -113,7 +113,6 @@ fn key_json(key: &JobState) -> Value {
 fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     let Described { schedule, in_words, zone, .. } = describe(state);
     let time = |at: Option<Time>| at.map_or_else(|| "never".into(), shown);
-    let counters = &state.counters;
     let mut lines = vec![
         ("name", state.name.clone()),
         (
@@ -158,10 +157,7 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     if let Some(reason) = &state.unreadable {
         lines.push(("unreadable", reason.clone()));
     }
-    lines.push(("counts", format!(
-        "{} started, {} succeeded, {} failed, {} cancelled, {} skipped, {} missed, {} lost, {} expired",
-        counters.started, counters.succeeded, counters.failed, counters.cancelled, counters.skipped,
-        counters.missed, counters.lost, counters.expired
-    )));
+    let counts = state.counters.each().map(|(name, count)| format!("{count} {name}"));
+    lines.push(("counts", counts.join(", ")));
     lines
 }

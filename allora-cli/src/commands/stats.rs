@@ -1,6 +1,6 @@
 //! `allora stats`: how long the runs of a job take, how late they start, and how many fail.
 
-use super::history::{past_of, took};
+use super::history::{entries_of, took};
 use crate::{
     failure::{Failure, Outcome},
     output::counted,
@@ -32,12 +32,12 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(self) -> Outcome {
-        let past = session::with(&self.place, async |session: Session| {
-            past_of(&session, &self.name, self.limit).await
+        let entries = session::with(&self.place, async |session: Session| {
+            entries_of(&session, &self.name, self.limit).await
         })?;
-        let ended: Vec<&HistoryEntry> = past
+        let ended: Vec<&HistoryEntry> = entries
             .iter()
-            .filter(|past| past.attempt > 0 && past.outcome != RunOutcome::Running)
+            .filter(|entry| entry.attempt > 0 && entry.outcome != RunOutcome::Running)
             .collect();
         if ended.is_empty() {
             return Err(Failure::failed(format!(
@@ -45,11 +45,11 @@ impl Stats {
                 self.name
             )));
         }
-        let failed = ended.iter().filter(|past| has_failed(past)).count();
+        let failed = ended.iter().filter(|entry| has_failed(entry)).count();
         #[expect(clippy::cast_precision_loss, reason = "a share for people")]
         let rate = failed as f64 / ended.len() as f64;
-        let took: Vec<Duration> = ended.iter().filter_map(|past| took(past)).collect();
-        let late: Vec<Duration> = ended.iter().filter_map(|past| late(past)).collect();
+        let took: Vec<Duration> = ended.iter().filter_map(|entry| took(entry)).collect();
+        let late: Vec<Duration> = ended.iter().filter_map(|entry| late(entry)).collect();
         let (took, late) = (Quantiles::of(took), Quantiles::of(late));
         let mut out = io::stdout().lock();
         if self.json {
@@ -68,13 +68,13 @@ impl Stats {
     }
 }
 
-fn has_failed(past: &HistoryEntry) -> bool {
-    !past.outcome.error().is_empty()
-        || matches!(past.outcome, RunOutcome::Lost | RunOutcome::Expired)
+fn has_failed(entry: &HistoryEntry) -> bool {
+    !entry.outcome.error().is_empty()
+        || matches!(entry.outcome, RunOutcome::Lost | RunOutcome::Expired)
 }
 
-fn late(past: &HistoryEntry) -> Option<Duration> {
-    let (due, started) = (past.due_at?, past.started_at?);
+fn late(entry: &HistoryEntry) -> Option<Duration> {
+    let (due, started) = (entry.due_at?, entry.started_at?);
     Some((started - due).to_std().unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
 //! `allora status`: the daemons and the jobs of a store on one page.
 
-use super::{history::past, state::OVERDUE};
+use super::{history::entries, state::OVERDUE};
 use crate::{
     clock,
     declared::Declared,
@@ -111,11 +111,11 @@ async fn page(session: &Session) -> Outcome<Page> {
         count("orphaned", &orphaned),
     ];
     let entries = match session.store.history() {
-        Some(_) => past(session, HistoryQuery::new(LOOKED_AT)).await?,
+        Some(_) => entries(session, HistoryQuery::new(LOOKED_AT)).await?,
         None => Vec::new(),
     };
-    let last_lost = entries.into_iter().find(|past| past.outcome == RunOutcome::Lost);
-    let last_lost = last_lost.map(|past| (past.name, past.occurrence.scheduled_at, past.node));
+    let last_lost = entries.into_iter().find(|entry| entry.outcome == RunOutcome::Lost);
+    let last_lost = last_lost.map(|entry| (entry.name, entry.occurrence.scheduled_at, entry.node));
     Ok(Page { nodes: declared.into_live(), jobs: states.len(), counts, last_lost })
 }
 

@@ -1,7 +1,7 @@
 //! `allora trigger`, `allora backfill` and `allora rerun`.
 
 use super::{
-    history::past,
+    history::entries,
     selection::{DryRun, Selection},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl Trigger {
             refuse_orphan(&session, name).await?;
             if self.wait {
                 // A store without a history is reported before anything is triggered.
-                past(&session, HistoryQuery::new(1).name(name)).await?;
+                entries(&session, HistoryQuery::new(1).name(name)).await?;
             }
             let triggered = session.schedules.trigger(name, &id).await?;
             writeln!(io::stdout(), "{id}")?;
@@ -136,7 +136,7 @@ async fn wait(session: &Session, name: &str, triggered: &Triggered) -> Outcome<H
     };
     let runtime = Tokio::current()?;
     loop {
-        let entries = past(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
+        let entries = entries(session, HistoryQuery::new(LOOKED_AT).name(name)).await?;
         if let Some(entry) = entries.into_iter().find(is_it) {
             return Ok(entry);
         }

@@ -1,6 +1,6 @@
 //! `allora why`: why a job runs or does not run.
 
-use super::history::past_of;
+use super::history::entries_of;
 use crate::{
     clock,
     daemon::kinds,
@@ -143,10 +143,10 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
 async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Outcome<String> {
     let name = &state.name;
     let time = shown(at);
-    let past = past_of(session, name, LOOKED_AT).await?;
-    let holds = |past: &&HistoryEntry| {
-        let first = past.occurrence.scheduled_at;
-        first <= at && at <= past.last.unwrap_or(first)
+    let entries = entries_of(session, name, LOOKED_AT).await?;
+    let holds = |entry: &&HistoryEntry| {
+        let first = entry.occurrence.scheduled_at;
+        first <= at && at <= entry.last.unwrap_or(first)
     };
     let schedule = session.schedules.definition(state).await.ok();
     let before = at - TimeDelta::milliseconds(1);
@@ -154,7 +154,7 @@ async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Ou
         let mut notes = definition.schedule().notes(before, at).into_iter();
         notes.find(|note| note.reason == NoteReason::Excluded).map(|note| note.message)
     });
-    if let Some(entry) = past.iter().find(holds) {
+    if let Some(entry) = entries.iter().find(holds) {
         let told = told(entry, &time);
         return Ok(match excluded.filter(|_| entry.reason == Some(NotRunReason::Calendar)) {
             Some(rule) => format!("{told}: {rule}"),
@@ -171,11 +171,11 @@ async fn of_time(session: &Session, state: &JobState, at: Time, now: Time) -> Ou
             );
             match excluded {
                 Some(rule) => format!("{rule}{next}"),
-                None => format!("{time} is no scheduled time of its schedule{next}"),
+                None => format!("{time} is not a scheduled time of its schedule{next}"),
             }
         }
         (true, _) => format!("{time} has not come yet"),
-        (false, _) => match past.last() {
+        (false, _) => match entries.last() {
             Some(oldest) if oldest.occurrence.scheduled_at <= at => format!(
                 "the history has no entry for {time}: the job was created, or its schedule was \
                  changed, after it"
@@ -216,11 +216,11 @@ fn told(entry: &HistoryEntry, time: &str) -> String {
         RunOutcome::Running => format!("{time} runs since {started} on {node}"),
         RunOutcome::Succeeded => format!("{time} ran on {node} from {started} to {ended}"),
         RunOutcome::Lost => format!(
-            "{time} was started at {started} on {node}, which sent no word of its end; it is \
+            "{time} was started at {started} on {node}, which did not report its end; it is \
              recorded as lost and, at most once, not run again"
         ),
         RunOutcome::Expired => format!(
-            "{time} was started at {started} on {node}, which sent no word of its end; it is run \
+            "{time} was started at {started} on {node}, which did not report its end; it is run \
              again"
         ),
         outcome if !outcome.error().is_empty() => format!(

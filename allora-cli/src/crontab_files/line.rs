@@ -79,7 +79,7 @@ pub(super) fn line(
             _ => cron,
         })),
         other => {
-            return Err(SettingError::line(format!("{other:?} is new, and not known here yet")));
+            return Err(SettingError::line(format!("{other:?} is not supported in crontabs")));
         }
     };
     Ok(Line {

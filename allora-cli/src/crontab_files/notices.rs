@@ -25,8 +25,7 @@ impl Notices {
         let is_url = |url: &String| url.starts_with("http://") || url.starts_with("https://");
         if ping.as_ref().is_some_and(|url| !is_url(url)) {
             let variable = Some("ALLORA_PING".to_owned());
-            let what =
-                "ALLORA_PING is no address; write a URL that begins with http:// or https://";
+            let what = "ALLORA_PING is not a URL; write one that begins with http:// or https://";
             return Err(SettingError { variable, what: what.into() });
         }
         Ok(Self {

@@ -129,8 +129,8 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
         (Delivery::AtLeastOnce { lease }, Some(given)) => *lease = given,
         (Delivery::AtMostOnce, Some(_)) => {
             return Err(SettingError::line(
-                "ALLORA_LEASE is of at-least-once lines: set ALLORA_DELIVERY, or ALLORA_LEASE to \
-                 nothing",
+                "ALLORA_LEASE is only for at-least-once lines: set ALLORA_DELIVERY to at-least-once, \
+                 or ALLORA_LEASE to nothing",
             ));
         }
         (_, None) => {}

@@ -130,7 +130,7 @@ impl Source {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or, where the daemon is root's, somebody else may write it.
+    /// It cannot be read, or, where the daemon is root's, another user may write it.
     pub(crate) fn text(&self) -> Result<Vec<u8>, Diagnostic> {
         let failed = |error: std::io::Error| self.diagnostic(None, error.to_string());
         let file = fs::File::open(&self.path).map_err(failed)?;

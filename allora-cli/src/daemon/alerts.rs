@@ -213,7 +213,7 @@ impl Alerts {
             let turn = turns.acquire_owned().await;
             let sent = tokio::time::timeout(TIME_LIMIT, work).await;
             let result =
-                sent.unwrap_or_else(|_| Err(format!("no end within {TIME_LIMIT:?}").into()));
+                sent.unwrap_or_else(|_| Err(format!("it did not end within {TIME_LIMIT:?}").into()));
             if let Err(error) = result {
                 warn!(target: "allora", job, event, error = %error, "alert not sent; correct ALLORA_ON_FAILURE, ALLORA_PING, MAILTO or --on-failure");
             }

@@ -133,10 +133,10 @@ fn answer(head: &[u8], pages: &Pages) -> (Answer, bool) {
     let line = str::from_utf8(line).unwrap_or_default().trim_end_matches('\r');
     let words: Vec<&str> = line.split(' ').collect();
     let [method, target, version] = words[..] else {
-        return (Answer::text("400 Bad Request", "this is no request of HTTP/1\n"), true);
+        return (Answer::text("400 Bad Request", "this is not an HTTP/1 request\n"), true);
     };
     if !version.starts_with("HTTP/1.") {
-        return (Answer::text("400 Bad Request", "this is no request of HTTP/1\n"), true);
+        return (Answer::text("400 Bad Request", "this is not an HTTP/1 request\n"), true);
     }
     let has_body = match method {
         "GET" => true,

@@ -93,7 +93,7 @@ fn describe() {
     describe_gauge!("allora_store_reached", "1 once the store has answered");
     describe_gauge!("allora_healthy", "1 if nothing keeps a job of this node from running");
     describe_gauge!("allora_jobs", "Jobs in code of this node, such as lines of crontabs");
-    describe_gauge!("allora_jobs_paused", "Those of them that are paused");
+    describe_gauge!("allora_jobs_paused", "Paused jobs in code of this node");
     describe_gauge!("allora_job_problems", "Jobs that do not run");
     describe_gauge!(
         "allora_store_failing_parts",

@@ -84,7 +84,7 @@ impl OutputTail {
                 }
                 keep(&text, &line, kept);
             }
-            // Nobody may be waiting.
+            // The receiver may have been dropped.
             let _ = closed.send(());
         }));
     }

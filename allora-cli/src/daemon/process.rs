@@ -278,10 +278,10 @@ fn variables(
     variables
 }
 
-/// A command and whatever it has started, unless that made a group of its own.
+/// A command and the processes that it has started, except those in groups of their own.
 struct Group {
     child: Child,
-    /// `None` once the command has ended: then the number may be somebody else's.
+    /// `None` once the command has ended: then another process may have the number.
     id: Option<Pid>,
 }
 

@@ -38,9 +38,8 @@ impl Account {
     pub(crate) fn of(name: Option<&str>) -> Result<Self, String> {
         let me = geteuid();
         let Some(name) = name else { return Ok(Self::own(me)) };
-        let user = User::from_name(name).map_err(|error| {
-            format!("cannot find out about the user `{name}`: {}", error.desc())
-        })?;
+        let user = User::from_name(name)
+            .map_err(|error| format!("cannot look up the user `{name}`: {}", error.desc()))?;
         let user = user.ok_or_else(|| format!("there is no user `{name}`"))?;
         let other = user.uid != me;
         if other && !me.is_root() {
@@ -123,9 +122,9 @@ impl AsUser {
             move |error: nix::Error| format!("cannot {what} of `{name}`: {}", error.desc())
         };
         let c_name = CString::new(name.as_str()).map_err(|error| error.to_string())?;
-        initgroups(&c_name, user.gid).map_err(failed("take on the groups"))?;
-        setgid(user.gid).map_err(failed("take on the group"))?;
-        setuid(user.uid).map_err(failed("take on the number"))?;
+        initgroups(&c_name, user.gid).map_err(failed("set the groups"))?;
+        setgid(user.gid).map_err(failed("set the group"))?;
+        setuid(user.uid).map_err(failed("set the id"))?;
         let variables = env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             Some((name.strip_prefix(VEIL)?.to_owned(), value))

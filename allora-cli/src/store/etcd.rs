@@ -13,7 +13,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
     let servers = Servers::of(url)?;
     if !servers.path.is_empty() {
         return Err(Failure::failed(
-            "the store URL has a path; what is kept apart in etcd is said with --prefix",
+            "the store URL has a path; remove it, and separate stores in etcd by --prefix",
         ));
     }
     let mut builder = Etcd::builder().history(wanted.history);

@@ -28,7 +28,7 @@ pub(super) async fn open(url: &str, wanted: Wanted) -> Outcome<Store> {
     let store = match form {
         "cluster" if servers.path.is_empty() => builder.connect_cluster(each("")).await?,
         "cluster" => {
-            let what = "the store URL has a database; a Redis cluster has one only: leave it away";
+            let what = "the store URL has a database; a Redis cluster has only one: remove it";
             return Err(Failure::failed(what));
         }
         _ => {

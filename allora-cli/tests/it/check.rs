@@ -115,7 +115,7 @@ fn one_line_is_tested_without_a_crontab() {
     assert!(test("@reboot true", &[]).fine().starts_with("runs     at the start of the daemon\n"));
     let said = test("61 * * * * true", &[]).refused(1);
     assert!(said.contains("line:1:1: minute: \"61\" is not within 0 to 59"), "{said}");
-    assert!(test("# a comment", &[]).refused(1).contains("no line of a job"));
+    assert!(test("# a comment", &[]).refused(1).contains("not the line of a job"));
     assert!(test("* * * * * true", &["jobs"]).refused(2).contains("cannot be used with"));
 }
 

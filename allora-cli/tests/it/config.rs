@@ -58,9 +58,9 @@ fn a_bad_configuration_is_named_and_no_secret_with_it() {
             &["list", "-e", "nosuchenv"][..],
             "allora.toml: there is no environment `nosuchenv`; it has badtype, broken, development",
         ),
-        (&["list", "-e", "broken"], "environment `broken`: `url` is a text in quotes"),
+        (&["list", "-e", "broken"], "environment `broken`: `url` must be a text in quotes"),
         (&["list", "-e", "nourl"], "environment `nourl`: it has no `url`"),
-        (&["list", "-e", "typo"], "nothing is called `timezome`"),
+        (&["list", "-e", "typo"], "unknown key `timezome`"),
         (&["list", "-e", "badtype"], "`oracle:`; there are sqlite, postgres, mysql, redis"),
         (&["list", "-c", "missing.toml"], "missing.toml: No such file"),
     ] {
@@ -108,10 +108,13 @@ fn a_section_of_a_command_holds_its_options_and_the_command_line_comes_before_it
     });
     drop(daemon);
     for (text, says) in [
-        ("[development.run]\nconcurency = 7\n", "options of `run`: nothing is called `concurency`"),
-        ("[development.run]\nurl = \"x\"\n", "options of `run`: nothing is called `url`"),
-        ("[development.run]\nseconds = 1\n", "`seconds` is true or false"),
-        ("[development.run]\nconcurrency = true\n", "`concurrency` is a text in quotes, a number"),
+        ("[development.run]\nconcurency = 7\n", "options of `run`: unknown option `concurency`"),
+        ("[development.run]\nurl = \"x\"\n", "options of `run`: unknown option `url`"),
+        ("[development.run]\nseconds = 1\n", "`seconds` must be true or false"),
+        (
+            "[development.run]\nconcurrency = true\n",
+            "`concurrency` must be a text in quotes, a number",
+        ),
         (
             "[development.run]\ngrace = \"soon\"\n",
             "options of `run`: invalid value 'soon' for '--grace",

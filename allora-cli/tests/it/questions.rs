@@ -91,7 +91,7 @@ fn why_says_what_keeps_a_job_and_what_became_of_a_time() {
     let off = why(&["jobs:rare", "--at", "2026-03-07T12:00:00Z"]);
     assert!(
         off.contains(
-            "no scheduled time of its schedule; the next one after it is 2027-01-01T00:00:00Z"
+            "not a scheduled time of its schedule; the next one after it is 2027-01-01T00:00:00Z"
         ),
         "{off}"
     );

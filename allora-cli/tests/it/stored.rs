@@ -215,7 +215,7 @@ fn a_secret_is_named_in_the_store_and_read_on_the_node_and_others_are_masked() {
     assert_eq!(daemon.stop(), 0);
     let wrong = r#"{"url": "http://a.example", "headers": {"A": {"secret": "../etc"}}}"#;
     let said = site.allora(&[&["add", "no", "http", "@daily", wrong], &URL[..]].concat());
-    assert!(said.refused(1).contains("no {\"secret\": \"NAME\"}"));
+    assert!(said.refused(1).contains("nor {\"secret\": \"NAME\"}"));
 }
 
 #[test]
@@ -245,10 +245,13 @@ fn a_schedule_with_a_label_runs_on_nodes_that_have_it() {
     assert_eq!(modify("!spot,gpu,gpu"), "command@gpu,!spot", "equal labels are one kind");
     let add = ["add", "app", "report", "@daily", "{}", "--label", "gpu"];
     let said = site.allora(&[&add, &URL[..]].concat()).refused(2);
-    assert!(said.contains("--label is of the kinds command and http"), "{said}");
+    assert!(said.contains("--label is only for the kinds command and http"), "{said}");
     let said = ["add", "bad", "command@gpu", "@daily", "{}"];
     let said = site.allora(&[&said, &URL[..]].concat()).refused(1);
-    assert!(said.contains("`command` is the program"), "the data of the kind is checked: {said}");
+    assert!(
+        said.contains("`command` must be the program"),
+        "the data of the kind is checked: {said}"
+    );
     gpu.stop_well();
 }
 

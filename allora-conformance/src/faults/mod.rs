@@ -4,6 +4,7 @@
 
 mod fault_workload;
 mod fleet;
+mod forward;
 mod lost_replies;
 mod partial_backend;
 mod process;

@@ -1,8 +1,9 @@
 //! A store that answers partially: some operations of a batch fail, each for itself.
 
+use super::forward::forward_the_rest;
 use allora_core::{
     Backend, Error, ErrorKind, Result, Runtime,
-    backend::{Applied, Batch, History, Notifier, Operation, Queries, Reply, TimeSource},
+    backend::{Applied, Batch, Operation, Queries, Reply, TimeSource},
 };
 use async_trait::async_trait;
 use futures::future::pending;
@@ -153,23 +154,9 @@ impl<B: Backend> Backend for PartialBackend<B> {
         self.store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-
     fn queries(&self) -> Option<&dyn Queries> {
         self.store.queries()
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
-    }
+    forward_the_rest!();
 }

@@ -1,11 +1,12 @@
 //! A store that writes its operations and replies to a log, for the history checker.
 
+use super::forward::forward_the_rest;
 use crate::history::{self, Claims, Outcome, What};
 use allora_core::{
     Backend, Result, Time,
     backend::{
-        Action, Applied, Batch, Claim, Claimed, Completion, History, Notifier, OnExpiry, Operation,
-        Queries, Reply, TimeSource,
+        Action, Applied, Batch, Claim, Claimed, Completion, OnExpiry, Operation, Queries, Reply,
+        TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -184,23 +185,9 @@ impl<B: Backend> Backend for RecordingBackend<B> {
         self.store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-
     fn queries(&self) -> Option<&dyn Queries> {
         self.store.queries()
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
-    }
+    forward_the_rest!();
 }

@@ -1,10 +1,10 @@
 //! A slow store: time for each request and each operation, and few connections.
 
+use super::forward::{forward_the_rest, queries_of};
 use allora_core::{
-    Backend, Error, ErrorKind, Result, Runtime,
+    Backend, Result, Runtime,
     backend::{
-        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier, Page,
-        Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Page, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -154,11 +154,6 @@ impl<B: Backend> SlowBackend<B> {
             self.runtime.sleep_until(self.runtime.now() + cost).await;
         }
     }
-
-    fn inner_queries(&self) -> Result<&dyn Queries> {
-        let none = || Error::new(ErrorKind::Unsupported, "the store has no queries");
-        self.store.queries().ok_or_else(none)
-    }
 }
 
 #[async_trait]
@@ -174,25 +169,11 @@ impl<B: Backend> Backend for SlowBackend<B> {
         self.store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-
     fn queries(&self) -> Option<&dyn Queries> {
         self.store.queries().map(|_| self as _)
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
-    }
+    forward_the_rest!();
 }
 
 #[async_trait]
@@ -200,18 +181,18 @@ impl<B: Backend> Backend for SlowBackend<B> {
 impl<B: Backend> Queries for SlowBackend<B> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         let _line = self.speed.line().await;
-        let due = self.inner_queries()?.find_due(query, time).await?;
+        let due = queries_of(&self.store)?.find_due(query, time).await?;
         self.spend(due.found.len()).await;
         Ok(due)
     }
 
     fn claims_due(&self) -> bool {
-        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
     }
 
     async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
         let _line = self.speed.line().await;
-        let queries = self.inner_queries()?;
+        let queries = queries_of(&self.store)?;
         let find = DueQuery::new(query.kinds, self.runtime.wall(), query.limit).node(query.node);
         // A query that is dropped has no effect.
         self.spend(queries.find_due(find, time).await?.found.len()).await;
@@ -221,19 +202,19 @@ impl<B: Backend> Queries for SlowBackend<B> {
     async fn get(&self, name: &str) -> Result<JobState> {
         let _line = self.speed.line().await;
         self.spend(1).await;
-        self.inner_queries()?.get(name).await
+        queries_of(&self.store)?.get(name).await
     }
 
     async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
         let _line = self.speed.line().await;
-        let listed = self.inner_queries()?.list(page).await?;
+        let listed = queries_of(&self.store)?.list(page).await?;
         self.spend(listed.len()).await;
         Ok(listed)
     }
 
     async fn kinds(&self) -> Result<Vec<String>> {
         let _line = self.speed.line().await;
-        let kinds = self.inner_queries()?.kinds().await?;
+        let kinds = queries_of(&self.store)?.kinds().await?;
         self.spend(kinds.len()).await;
         Ok(kinds)
     }

@@ -1,12 +1,12 @@
 //! Backends that write a [`Trace`] for the liveness check: one around the store, one around each
 //! node's way to it.
 
+use super::forward::{forward_the_rest, queries_of};
 use crate::history::{Seen, Trace};
 use allora_core::{
-    Backend, Error, ErrorKind, Result,
+    Backend, ErrorKind, Result,
     backend::{
-        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, History, JobState, Notifier, Page,
-        Queries, TimeSource,
+        Applied, Batch, ClaimDue, ClaimedDue, Due, DueQuery, JobState, Page, Queries, TimeSource,
     },
 };
 use async_trait::async_trait;
@@ -52,47 +52,26 @@ impl<B: Backend> Backend for TracedStore<B> {
         self.store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-
     fn queries(&self) -> Option<&dyn Queries> {
         self.store.queries().map(|_| self as _)
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
-    }
-}
-
-impl<B: Backend> TracedStore<B> {
-    fn inner_queries(&self) -> Result<&dyn Queries> {
-        let none = || Error::new(ErrorKind::Unsupported, "no queries");
-        self.store.queries().ok_or_else(none)
-    }
+    forward_the_rest!();
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Queries for TracedStore<B> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
-        self.inner_queries()?.find_due(query, time).await
+        queries_of(&self.store)?.find_due(query, time).await
     }
 
     fn claims_due(&self) -> bool {
-        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
     }
 
     async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
-        let due = self.inner_queries()?.claim_due(query, time).await?;
+        let due = queries_of(&self.store)?.claim_due(query, time).await?;
         for (state, _) in &due.claimed {
             self.trace.record(&state.name, Some(state.clone()));
         }
@@ -100,15 +79,15 @@ impl<B: Backend> Queries for TracedStore<B> {
     }
 
     async fn get(&self, name: &str) -> Result<JobState> {
-        self.inner_queries()?.get(name).await
+        queries_of(&self.store)?.get(name).await
     }
 
     async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        self.inner_queries()?.list(page).await
+        queries_of(&self.store)?.list(page).await
     }
 
     async fn kinds(&self) -> Result<Vec<String>> {
-        self.inner_queries()?.kinds().await
+        queries_of(&self.store)?.kinds().await
     }
 }
 
@@ -124,11 +103,6 @@ impl<B: Backend> TracedRequests<B> {
     /// `store`, whose requests are written to `trace`.
     pub fn new(store: B, trace: Trace) -> Self {
         Self { store, trace }
-    }
-
-    fn inner_queries(&self) -> Result<&dyn Queries> {
-        let none = || Error::new(ErrorKind::Unsupported, "the store has no queries");
-        self.store.queries().ok_or_else(none)
     }
 }
 
@@ -167,25 +141,11 @@ impl<B: Backend> Backend for TracedRequests<B> {
         self.store.prune(time).await
     }
 
-    fn namespace(&self) -> &str {
-        self.store.namespace()
-    }
-
-    fn durability_warning(&self) -> Option<&str> {
-        self.store.durability_warning()
-    }
-
     fn queries(&self) -> Option<&dyn Queries> {
         self.store.queries().map(|_| self as _)
     }
 
-    fn history(&self) -> Option<&dyn History> {
-        self.store.history()
-    }
-
-    fn notifier(&self) -> Option<&dyn Notifier> {
-        self.store.notifier()
-    }
+    forward_the_rest!();
 }
 
 #[async_trait]
@@ -193,33 +153,33 @@ impl<B: Backend> Backend for TracedRequests<B> {
 impl<B: Backend> Queries for TracedRequests<B> {
     async fn find_due(&self, query: DueQuery<'_>, time: TimeSource) -> Result<Due> {
         let mut request = Request::of(&self.trace, query.node);
-        let due = self.inner_queries()?.find_due(query, time).await;
+        let due = queries_of(&self.store)?.find_due(query, time).await;
         request.answered = due.is_ok();
         request.found = due.as_ref().map_or(0, |due| due.found.len());
         due
     }
 
     fn claims_due(&self) -> bool {
-        self.inner_queries().is_ok_and(|queries| queries.claims_due())
+        queries_of(&self.store).is_ok_and(|queries| queries.claims_due())
     }
 
     async fn claim_due(&self, query: ClaimDue<'_>, time: TimeSource) -> Result<ClaimedDue> {
         let mut request = Request::of(&self.trace, query.node);
-        let due = self.inner_queries()?.claim_due(query, time).await;
+        let due = queries_of(&self.store)?.claim_due(query, time).await;
         request.answered = due.is_ok();
         request.found = due.as_ref().map_or(0, |due| due.claimed.len());
         due
     }
 
     async fn get(&self, name: &str) -> Result<JobState> {
-        self.inner_queries()?.get(name).await
+        queries_of(&self.store)?.get(name).await
     }
 
     async fn list(&self, page: Page<'_>) -> Result<Vec<JobState>> {
-        self.inner_queries()?.list(page).await
+        queries_of(&self.store)?.list(page).await
     }
 
     async fn kinds(&self) -> Result<Vec<String>> {
-        self.inner_queries()?.kinds().await
+        queries_of(&self.store)?.kinds().await
     }
 }

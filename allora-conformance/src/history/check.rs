@@ -96,7 +96,7 @@ pub enum Violation {
         /// That of the larger one.
         to: i64,
     },
-    /// A lease was given while another was alive that nobody had ended.
+    /// A lease was granted while another one was alive and not ended.
     LeasesOverlap {
         /// The job.
         job: String,
@@ -163,7 +163,7 @@ pub enum Violation {
         /// The larger one that was given before.
         current: i64,
     },
-    /// Something was started, ended or lost that nobody had taken so.
+    /// An occurrence was started, ended or lost without a claim with this fence.
     NotTaken {
         /// The job.
         job: String,

@@ -19,7 +19,7 @@
 //! let law = Invariant::new(&every_minute).until(at(60));
 //! assert_eq!(check(&log, &law), []);
 //! assert_eq!(check(&log[..2], &law).len(), 0, "it may still run");
-//! assert_eq!(check(&log[1..], &law).len(), 1, "nobody had taken what was started");
+//! assert_eq!(check(&log[1..], &law).len(), 1, "it was started without a claim");
 //! ```
 
 mod check;

@@ -248,8 +248,13 @@ pub struct Counters {
 
 impl Counters {
     /// The counters by name, in the order in which stores and tables show them.
-    pub fn each(&self) -> [(&'static str, u64); 8] {
-        let Self { started, succeeded, failed, cancelled, skipped, missed, lost, expired } = *self;
+    pub fn each(mut self) -> [(&'static str, u64); 8] {
+        self.each_mut().map(|(name, counter)| (name, *counter))
+    }
+
+    /// The counters by name, in the order of [`each`](Self::each), to be set.
+    pub fn each_mut(&mut self) -> [(&'static str, &mut u64); 8] {
+        let Self { started, succeeded, failed, cancelled, skipped, missed, lost, expired } = self;
         [
             ("started", started),
             ("succeeded", succeeded),
@@ -264,17 +269,7 @@ impl Counters {
 
     /// The counter of this name, to be set.
     pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u64> {
-        Some(match name {
-            "started" => &mut self.started,
-            "succeeded" => &mut self.succeeded,
-            "failed" => &mut self.failed,
-            "cancelled" => &mut self.cancelled,
-            "skipped" => &mut self.skipped,
-            "missed" => &mut self.missed,
-            "lost" => &mut self.lost,
-            "expired" => &mut self.expired,
-            _ => return None,
-        })
+        self.each_mut().into_iter().find_map(|(own, counter)| (own == name).then_some(counter))
     }
 }
 

@@ -8,7 +8,7 @@ mod entry;
 
 pub use entry::{decode_entry, encode_entry};
 
-use super::{Accepted, How, PendingRetry, Record, RememberedTrigger};
+use super::{Accepted, EndedBy, PendingRetry, Record, RememberedTrigger};
 use crate::{
     backend::{
         Counters, DeadLetter, Lease, NextRun, Occurrence, OnExpiry, Outcome, Pause, Sharing, Waiter,
@@ -109,7 +109,7 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ended: Option<(i64, WireHow)>,
+    ended: Option<(i64, WireEndedBy)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -198,7 +198,7 @@ struct WirePause {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum WireHow {
+enum WireEndedBy {
     Completed,
     Retried,
     Released,
@@ -229,7 +229,7 @@ impl From<&Record> for Wire {
                 .as_ref()
                 .map(|pause| WirePause { since: ms(pause.since), note: pause.note.clone() }),
             deleted_at: record.deleted_at.map(ms),
-            ended: record.ended.map(|ended| (ended.fence, WireHow::from(ended.how))),
+            ended: record.ended.map(|ended| (ended.fence, WireEndedBy::from(ended.by))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
             counters: counters(record.counters),
         }
@@ -259,7 +259,7 @@ impl Wire {
             dead: all(self.dead, WireLetter::letter)?,
             paused: self.paused.map(pause).transpose()?,
             deleted_at: self.deleted_at.map(time).transpose()?,
-            ended: self.ended.map(|(fence, how)| Accepted { fence, how: how.into() }),
+            ended: self.ended.map(|(fence, by)| Accepted { fence, by: by.into() }),
             last: self.last.map(|(word, error)| outcome(&word, &error)).transpose()?,
             counters: read_counters(self.counters)?,
         })
@@ -423,22 +423,22 @@ impl WireLetter {
     }
 }
 
-impl From<How> for WireHow {
-    fn from(how: How) -> Self {
-        match how {
-            How::Completed => WireHow::Completed,
-            How::Retried => WireHow::Retried,
-            How::Released => WireHow::Released,
+impl From<EndedBy> for WireEndedBy {
+    fn from(by: EndedBy) -> Self {
+        match by {
+            EndedBy::Completed => WireEndedBy::Completed,
+            EndedBy::Retried => WireEndedBy::Retried,
+            EndedBy::Released => WireEndedBy::Released,
         }
     }
 }
 
-impl From<WireHow> for How {
-    fn from(how: WireHow) -> Self {
-        match how {
-            WireHow::Completed => How::Completed,
-            WireHow::Retried => How::Retried,
-            WireHow::Released => How::Released,
+impl From<WireEndedBy> for EndedBy {
+    fn from(by: WireEndedBy) -> Self {
+        match by {
+            WireEndedBy::Completed => EndedBy::Completed,
+            WireEndedBy::Retried => EndedBy::Retried,
+            WireEndedBy::Released => EndedBy::Released,
         }
     }
 }
@@ -538,7 +538,7 @@ mod tests {
             }],
             paused: Some(Pause { since: at(1), note: String::new() }),
             deleted_at: Some(at(2)),
-            ended: Some(Accepted { fence: 1, how: How::Retried }),
+            ended: Some(Accepted { fence: 1, by: EndedBy::Retried }),
             last: Some(Outcome::Failed("boom".into())),
             counters: Counters { started: u64::MAX, lost: 4, ..Counters::default() },
         }
@@ -571,8 +571,8 @@ mod tests {
         for record in [full(), bare(), Record { data: Vec::new(), ..bare() }] {
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
-        for how in [How::Completed, How::Retried, How::Released] {
-            let record = Record { ended: Some(Accepted { fence: 9, how }), ..bare() };
+        for by in [EndedBy::Completed, EndedBy::Retried, EndedBy::Released] {
+            let record = Record { ended: Some(Accepted { fence: 9, by }), ..bare() };
             assert_eq!(decode(&encode(&record)), Ok(record));
         }
     }

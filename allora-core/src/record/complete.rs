@@ -1,6 +1,8 @@
 //! Extending a lease, and ending a run: complete, retry, release.
 
-use super::{Accepted, Head, HistoryBuffer, How, MAX_DEAD, OpContext, PendingRetry, Record, claim};
+use super::{
+    Accepted, EndedBy, Head, HistoryBuffer, MAX_DEAD, OpContext, PendingRetry, Record, claim,
+};
 use crate::{
     backend::{
         Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, Occurrence, OnExpiry,
@@ -180,13 +182,13 @@ pub(crate) fn bounded(error: &str) -> String {
 
 /// The part of an accepted end that the record keeps. An extension is not an end.
 fn accepted_end(action: &Action<'_>, fence: i64) -> Option<Accepted> {
-    let how = match action {
-        Action::Complete { .. } => How::Completed,
-        Action::Retry { .. } => How::Retried,
-        Action::Release { .. } => How::Released,
+    let by = match action {
+        Action::Complete { .. } => EndedBy::Completed,
+        Action::Retry { .. } => EndedBy::Retried,
+        Action::Release { .. } => EndedBy::Released,
         _ => return None,
     };
-    Some(Accepted { fence, how })
+    Some(Accepted { fence, by })
 }
 
 impl Record {

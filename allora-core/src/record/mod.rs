@@ -103,12 +103,12 @@ pub struct Accepted {
     /// The fence of the run.
     pub fence: i64,
     /// The operation that ended it.
-    pub how: How,
+    pub by: EndedBy,
 }
 
 /// The operation that ended a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum EndedBy {
     /// A completion.
     Completed,
     /// A retry.

@@ -61,7 +61,7 @@ impl<T: Clone> Driven<T> {
     /// Polls the future, if it has to be polled.
     fn poll(&self) -> Poll<T> {
         let polled = {
-            // Not `try_lock`: no one wakes a waiter that finds another one reading the result.
+            // Not `try_lock`: nothing wakes a waiter that finds another one reading the result.
             let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
             match &mut *call {
                 Call::Ended(result) => return Poll::Ready(result.clone()),

@@ -11,6 +11,7 @@ use crate::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A stored schedule with its cursor, its pause, its counters and its dead letters, as an object:
 /// one line of an export.
@@ -102,8 +103,8 @@ struct ExportRepr {
     last_started: Option<Instant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<PauseRepr>,
-    #[serde(default)]
-    counters: CountersRepr,
+    #[serde(default, deserialize_with = "counters")]
+    counters: Counters,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dead: Vec<DeadLetterRepr>,
 }
@@ -116,17 +117,20 @@ struct PauseRepr {
     note: String,
 }
 
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-struct CountersRepr {
-    started: u64,
-    succeeded: u64,
-    failed: u64,
-    cancelled: u64,
-    skipped: u64,
-    missed: u64,
-    lost: u64,
-    expired: u64,
+/// Reads counters by their names. A missing one is 0.
+fn counters<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Counters, D::Error> {
+    let mut counters = Counters::default();
+    for (name, number) in BTreeMap::<String, u64>::deserialize(deserializer)? {
+        let names = Counters::default().each().map(|(name, _)| name);
+        let unknown = || {
+            de::Error::custom(format!(
+                "no counter is called `{name}`; write one of {}",
+                names.join(", ")
+            ))
+        };
+        *counters.by_name_mut(&name).ok_or_else(unknown)? = number;
+    }
+    Ok(counters)
 }
 
 #[derive(Deserialize, Serialize)]
@@ -181,8 +185,6 @@ impl ExportRepr {
             DataRepr::Hex(hex) => data_hex = Some(hex),
             DataRepr::None => {}
         }
-        let Counters { started, succeeded, failed, cancelled, skipped, missed, lost, expired } =
-            state.counters;
         let dead = |letter: &DeadLetter| DeadLetterRepr {
             scheduled_at: Instant(letter.occurrence.scheduled_at),
             trigger: letter.occurrence.trigger.clone(),
@@ -204,16 +206,7 @@ impl ExportRepr {
                 .paused
                 .as_ref()
                 .map(|pause| PauseRepr { since: Instant(pause.since), note: pause.note.clone() }),
-            counters: CountersRepr {
-                started,
-                succeeded,
-                failed,
-                cancelled,
-                skipped,
-                missed,
-                lost,
-                expired,
-            },
+            counters: state.counters,
             dead: state.dead.iter().map(dead).collect(),
         }
     }
@@ -237,8 +230,6 @@ impl ExportRepr {
         if cursor.is_none() && self.due_at.is_some() {
             return Err("due-at is before scheduled-at, or scheduled-at is missing; give scheduled-at, and a due-at that is not earlier".to_owned());
         }
-        let CountersRepr { started, succeeded, failed, cancelled, skipped, missed, lost, expired } =
-            self.counters;
         let dead = |letter: DeadLetterRepr| DeadLetter {
             occurrence: Occurrence { scheduled_at: letter.scheduled_at.0, trigger: letter.trigger },
             attempts: letter.attempts,
@@ -252,16 +243,7 @@ impl ExportRepr {
             cursor,
             last_started: self.last_started.map(|at| at.0),
             paused: self.paused.map(|pause| Pause { since: pause.since.0, note: pause.note }),
-            counters: Counters {
-                started,
-                succeeded,
-                failed,
-                cancelled,
-                skipped,
-                missed,
-                lost,
-                expired,
-            },
+            counters: self.counters,
             dead: self.dead.into_iter().map(dead).collect(),
             ..JobState::empty(self.name)
         })

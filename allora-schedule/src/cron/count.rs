@@ -36,7 +36,7 @@ fn in_segment(
     if seconds.start > segment.start {
         return fields.count(from.max(segment.high), until);
     }
-    // What a gap skipped runs together with what is due at its end.
+    // The times that a gap skipped run together with those that are due at its end.
     let together = fields.next(segment.high).is_some_and(|wall| wall <= from && wall < until);
     u64::from(together) + fields.count(segment.high.max(from + 1), until)
 }

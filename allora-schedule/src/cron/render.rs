@@ -9,7 +9,7 @@ impl Display for Canonical<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.0;
         if fields.seconds != 1 {
-            // Whether the second field has a star changes nothing.
+            // A star in the second field changes nothing.
             let star = fields.seconds == (1 << 60) - 1;
             write!(f, "{} ", List::new(fields.seconds, 0, 59, star))?;
         }

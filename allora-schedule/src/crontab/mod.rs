@@ -150,8 +150,8 @@ pub struct Entry {
     /// The command's standard input, if the line has one.
     pub stdin: Option<String>,
     /// The variables that the file sets above the line, in the order of their first appearance.
-    /// `SHELL`, `PATH`, `HOME`, `LOGNAME` and `MAILTO` are here only if the file sets them; what
-    /// they are otherwise is up to whoever runs the command. (In Debian's cron `LOGNAME` is always
+    /// `SHELL`, `PATH`, `HOME`, `LOGNAME` and `MAILTO` are here only if the file sets them; otherwise
+    /// the program that runs the command chooses their values. (In Debian's cron `LOGNAME` is always
     /// the user's name, whatever the file says.)
     pub environment: Arc<[(String, String)]>,
     /// The number of the line that sets each variable of the [environment](Self::environment), in

@@ -22,7 +22,7 @@ impl Names {
         let mut name = base(words);
         let count = self.given.entry(name.clone()).or_default();
         *count += 1;
-        // The hash has sixteen digits and a count has fewer, so this is nobody's first name.
+        // The hash has sixteen digits and a count has fewer, so this is no first name.
         if *count > 1 {
             name.push_str(&format!("-{count}"));
         }

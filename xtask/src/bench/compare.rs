@@ -63,8 +63,7 @@ fn rounds(
                 let prefix = format!("allora_compare_{round}_{build}");
                 measure(program, store, &prefix, environment)
             };
-            // What the first leaves behind in caches and servers is an advantage or a burden of each
-            // in turn.
+            // The first one changes caches and servers for the second: each build is first in turn.
             let pair = if round.is_multiple_of(2) {
                 let base = measure(&builds.base, "base")?;
                 Pair { base, this: measure(&builds.this, "this")? }

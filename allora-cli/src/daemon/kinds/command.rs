@@ -10,7 +10,8 @@ use serde_json::Value;
 /// Nothing in it reaches a shell; who wants one calls it: `["sh", "-c", ".."]`.
 pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
     let mut fields = Fields::of(data)?;
-    let command = "`command` is the program and its arguments, as [\"/bin/backup\", \"--all\"]";
+    let command =
+        "`command` must be the program and its arguments, as [\"/bin/backup\", \"--all\"]";
     let mut words = match fields.take("command") {
         Some(Value::Array(words)) => words.into_iter(),
         Some(program @ Value::String(_)) => vec![program].into_iter(),
@@ -30,7 +31,7 @@ pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
         name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
     };
     if let Some((name, _)) = environment.iter().find(bad) {
-        return Err(format!("`env` has {name:?}, which no environment can hold"));
+        return Err(format!("`env` has {name:?}, which is not a valid name of a variable"));
     }
     let work = CommandSpec {
         invocation: Invocation::Program(program, args),
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn whatever_else_is_refused_by_name() {
-        refused(&json!([]), "no JSON object");
+        refused(&json!([]), "not a JSON object");
         refused(&json!({}), "`command`");
         refused(&json!({ "command": [] }), "`command`");
         refused(&json!({ "command": [1] }), "`command`");

@@ -12,7 +12,7 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn of(data: &Value) -> Result<Self, String> {
-        let Value::Object(fields) = data else { return Err("it is no JSON object".into()) };
+        let Value::Object(fields) = data else { return Err("it is not a JSON object".into()) };
         Ok(Self { fields: fields.clone(), known: Vec::new() })
     }
 
@@ -25,7 +25,7 @@ impl Fields {
         match self.take(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(format!("`{key}` is a text in quotes")),
+            Some(_) => Err(format!("`{key}` must be a text in quotes")),
         }
     }
 
@@ -33,14 +33,14 @@ impl Fields {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let duration = duration(&text).map_err(|what| format!("`{key}` is {what}"))?;
         if duration.is_zero() {
-            return Err(format!("`{key}` is at least 1ms"));
+            return Err(format!("`{key}` must be at least 1ms"));
         }
         Ok(Some(duration))
     }
 
     /// An object of texts.
     pub(super) fn texts(&mut self, key: &'static str) -> Result<Vec<(String, String)>, String> {
-        let wrong = || format!("`{key}` is an object of texts, as {{\"NAME\": \"value\"}}");
+        let wrong = || format!("`{key}` must be an object of texts, as {{\"NAME\": \"value\"}}");
         match self.take(key) {
             None => Ok(Vec::new()),
             Some(Value::Object(texts)) => texts
@@ -54,13 +54,13 @@ impl Fields {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Rejects a key that was not read.
     pub(super) fn end(self) -> Result<(), String> {
         match self.fields.keys().next() {
             None => Ok(()),
             Some(key) => {
                 let shown: String = key.chars().take(40).collect();
-                Err(format!("nothing is called {shown:?}; there are {}", self.known.join(", ")))
+                Err(format!("unknown key {shown:?}; use {}", self.known.join(", ")))
             }
         }
     }

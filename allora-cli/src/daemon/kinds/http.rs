@@ -36,10 +36,10 @@ const ANSWER: u64 = 500;
 /// "timeout": "30s"}`.
 pub(super) fn request(data: &Value) -> Result<Request, String> {
     let mut fields = Fields::of(data)?;
-    let url = fields.text("url")?.ok_or("`url` is where to send the request")?;
-    let url: Uri = url.parse().map_err(|error| format!("`url` is not one: {error}"))?;
+    let url = fields.text("url")?.ok_or("`url` is missing: the address of the request")?;
+    let url: Uri = url.parse().map_err(|error| format!("`url` is not a URL: {error}"))?;
     if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
-        return Err("`url` begins with http:// or https:// and a host".into());
+        return Err("`url` must begin with http:// or https:// and a host".into());
     }
     let method = fields.text("method")?.unwrap_or_else(|| "POST".into());
     let method = match method.to_ascii_uppercase().as_str() {
@@ -48,14 +48,14 @@ pub(super) fn request(data: &Value) -> Result<Request, String> {
         "PUT" => Method::PUT,
         "PATCH" => Method::PATCH,
         "DELETE" => Method::DELETE,
-        _ => return Err("`method` is GET, POST, PUT, PATCH or DELETE".into()),
+        _ => return Err("`method` must be GET, POST, PUT, PATCH or DELETE".into()),
     };
     let headers = fields.texts("headers")?.into_iter().map(|(name, value)| {
-        let wrong = || format!("`headers` has {name:?}, which cannot be sent as it is");
+        let wrong = || format!("`headers` has {name:?}, which is not a valid header");
         let header = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
         let ours = header.as_str().starts_with("allora-") || header == "idempotency-key";
         if ours || matches!(header.as_str(), "host" | "content-length" | "transfer-encoding") {
-            return Err(format!("`headers` has {name:?}, which is set for each request"));
+            return Err(format!("`headers` has {name:?}, which allora sets for each request"));
         }
         Ok((header, HeaderValue::try_from(value).map_err(|_| wrong())?))
     });
@@ -67,7 +67,7 @@ pub(super) fn request(data: &Value) -> Result<Request, String> {
     };
     let timeout = fields.duration("timeout")?.unwrap_or(TIMEOUT);
     if timeout > LONGEST {
-        return Err("`timeout` is at most 1h".into());
+        return Err("`timeout` must be at most 1h".into());
     }
     fields.end()?;
     Ok(Request { method, url, headers, body, timeout })

@@ -18,8 +18,8 @@ pub(crate) fn with_labels(kind: &str, labels: &str) -> Outcome<String> {
     let base = base(kind);
     if !matches!(base, COMMAND | HTTP) {
         return Err(Failure::Usage(format!(
-            "--label is of the kinds {COMMAND} and {HTTP}; of {kind:?}, the nodes choose kinds by \
-             themselves"
+            "--label is only for the kinds {COMMAND} and {HTTP}; a node that runs {kind:?} chooses its \
+             kinds in its code"
         )));
     }
     let selector = labels

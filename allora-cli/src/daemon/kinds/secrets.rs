@@ -44,7 +44,7 @@ fn replaced(data: &Value, find: &dyn Fn(&str) -> Result<String, String>) -> Resu
         for (key, text) in texts.iter_mut() {
             let Value::Object(reference) = text else { continue };
             let name = name(reference)
-                .ok_or_else(|| format!("`{place}` has {key:?}, which is no text and no {{\"secret\": \"NAME\"}} with a NAME of letters, digits, _ and -"))?;
+                .ok_or_else(|| format!("`{place}` has {key:?}, which is neither a text nor {{\"secret\": \"NAME\"}} with a NAME of letters, digits, _ and -"))?;
             *text = find(&name)?.into();
         }
     }
