@@ -3,7 +3,7 @@
 
 use crate::{
     cache::{Cache, CachedRecord, SpeculativeUpdate, Validity, micros},
-    encoding::{hot_prefix, ms},
+    encoding::{history::SpeculativeEntry, hot_prefix, ms},
     error::copy,
     keys::Shard,
     records::{Write, Written},
@@ -122,13 +122,14 @@ impl Store {
                 if let (Some(fence), Some(_)) = (claimed, self.confirm) {
                     again.push((i, fence));
                 }
-                if !self.history.is_on() {
-                    seen.extend(stored.cached());
-                }
+                seen.extend(stored.cached());
                 served.push(Ok(Served::Loaded(Box::new(stored.loaded(&prelude, now)))));
             } else {
-                let Update { name, mut cached, update, .. } =
+                let Update { name, mut cached, update, entry, .. } =
                     update.ok_or_else(|| self.unexpected_response(OP))?;
+                if entry.is_some_and(|entry| entry.is_new()) {
+                    self.history.appended_to(iter::once(&*name));
+                }
                 cached.commit(&update, &stamp, now);
                 let operation = &batch.operations[target.first];
                 // As the same operation sent again: its reply is that of the update.
@@ -195,10 +196,7 @@ impl Store {
                 Written::Unconfirmed(few) => {
                     let mut after = loaded.stored().cloned();
                     let release = Operation::new(targets[i].name, Action::Release { fence });
-                    let mut history = match self.history.is_on() {
-                        false => HistoryBuffer::off(),
-                        true => HistoryBuffer::kept(),
-                    };
+                    let mut history = history_buffer(self.history.is_on());
                     let _ = apply(&mut after, &release, OpContext::new(node, now), &mut history);
                     let name = targets[i].name;
                     released.extend(after.map(|after| (name, loaded, after, history.take())));
@@ -219,11 +217,11 @@ impl Store {
 
     /// The updates of those targets whose records are cached.
     fn updates(&self, targets: &[&Target<'_>], batch: Batch<'_>) -> Vec<Update> {
-        // The history is written in one step with the record, and Lua's numbers cannot represent
-        // every time.
-        if self.history.is_on() || fixed_clock(batch.time).is_none() {
+        // Lua's numbers cannot represent every time.
+        if fixed_clock(batch.time).is_none() {
             return Vec::new();
         }
+        let is_on = self.history.is_on();
         let mut cache = Cache::lock(&self.cache);
         let updates = targets.iter().enumerate().filter_map(|(i, target)| {
             let operation = &batch.operations[target.first];
@@ -233,10 +231,19 @@ impl Store {
             }
             let (name, mut cached) = cache.take(target.name)?;
             let validity = validity(operation, cached.record()?)?;
+            let (mut history, mut tried) = (history_buffer(is_on), Time::UNIX_EPOCH);
             let update = cached.update(validity, |slot, now| {
-                let _ = apply_to(slot, operation, batch.node, now);
+                tried = now;
+                let context = OpContext::new(batch.node, now);
+                let _ = apply(slot, operation, context, &mut history);
             })?;
-            Some(Update { target: i, name, cached, update })
+            let mut entries = history.take();
+            let entry = match (entries.pop(), entries.len()) {
+                (None, _) => None,
+                (Some(entry), 0) => Some(SpeculativeEntry::of(entry, tried)?),
+                _ => return None,
+            };
+            Some(Update { target: i, name, cached, update, entry })
         });
         let mut updates: Vec<Update> = updates.collect();
         if self.confirm.is_some() {
@@ -260,37 +267,48 @@ impl Store {
         updates: &[Update],
         stamp: &str,
     ) -> Call<'_> {
-        let all = [&keys.records()[..], &[keys.kinds()]].concat();
-        let mut call = Call::new(&self.scripts.update, &all);
+        let others = [keys.kinds(), keys.history(), keys.history_entries()];
+        let mut call = Call::new(&self.scripts.update, &[&keys.records()[..], &others].concat());
         call.arg(fixed_clock(time).unwrap_or_default());
         let validities = || updates.iter().map(|update| update.update.validity);
         call.optional(validities().filter_map(|validity| validity.from).max());
         call.optional(validities().filter_map(|validity| validity.until).min());
         // A part of the work that the server is spared of: completions refer to no time.
         let is_timeless = updates.iter().all(|update| update.update.is_timeless());
-        call.arg(if is_timeless { "" } else { stamp }).arg(keys.due("")).arg(targets.len());
+        call.arg(if is_timeless { "" } else { stamp }).arg(keys.due(""));
+        let has_entries = updates.iter().any(|update| update.entry.is_some());
+        call.arg(if has_entries { keys.history_of("") } else { String::new() }).arg(targets.len());
         for target in targets {
             call.arg(target.name);
         }
-        let mut each = |part: &dyn Fn(&mut Call<'_>, &Update)| {
+        let mut each = |words: usize, part: &dyn Fn(&mut Call<'_>, &Update) -> bool| {
             let mut updates = updates.iter().peekable();
             for i in 0..targets.len() {
-                match updates.next_if(|update| update.target == i) {
-                    Some(update) => part(&mut call, update),
-                    None => {
+                let update = updates.next_if(|update| update.target == i);
+                if !update.is_some_and(|update| part(&mut call, update)) {
+                    (0..words).for_each(|_| {
                         call.arg("");
-                    }
+                    });
                 }
             }
         };
         // With the blank behind it: no stamp is the beginning of another one.
-        each(&|call, update| {
+        each(1, &|call, update| {
             call.arg([&update.cached.stamp, " "].concat());
+            true
         });
         let prefix = if is_timeless { hot_prefix(stamp, 0) } else { String::new() };
-        each(&|call, update| {
+        each(1, &|call, update| {
             call.arg([prefix.as_bytes(), &update.update.suffix].concat());
+            true
         });
+        if has_entries {
+            each(3, &|call, update| {
+                let Some(entry) = &update.entry else { return false };
+                call.arg(&entry.head).optional(entry.fence).arg(&entry.tail);
+                true
+            });
+        }
         let mut groups: BTreeMap<Group<'_>, Vec<Entry<'_>>> = BTreeMap::new();
         for update in updates {
             if let Some((group, entry)) = Group::of(update) {
@@ -298,7 +316,12 @@ impl Store {
             }
         }
         for (Group { kind, duration, is_at_end }, entries) in groups {
-            call.arg(kind).optional(duration).arg(if is_at_end { "+" } else { "" });
+            let is_same = entries.windows(2).all(|two| two[0].1 == two[1].1);
+            call.arg(kind).optional(duration).arg(match (is_at_end, is_same) {
+                (true, _) => "+",
+                (false, true) => "=",
+                (false, false) => "",
+            });
             if entries.len() == targets.len() {
                 call.arg("*");
             } else {
@@ -307,7 +330,12 @@ impl Store {
                     call.arg(update.target + 1);
                 }
             }
-            for (_, index_at) in entries.iter().filter(|_| !is_at_end) {
+            let times = match (is_at_end, is_same) {
+                (true, _) => 0,
+                (false, true) => 1,
+                (false, false) => entries.len(),
+            };
+            for (_, index_at) in &entries[..times] {
                 match index_at {
                     Some(index_at) => call.arg(*index_at),
                     None => call.arg("-"),
@@ -361,6 +389,8 @@ struct Update {
     name: String,
     cached: Box<CachedRecord>,
     update: SpeculativeUpdate,
+    /// The history entry that is written with it.
+    entry: Option<SpeculativeEntry>,
 }
 
 /// The operations by name, in the order in which the names first occur. Names that are too long have
@@ -414,6 +444,10 @@ fn validity(operation: &Operation<'_>, record: &Record) -> Option<Validity> {
         }
         _ => None,
     }
+}
+
+fn history_buffer(is_on: bool) -> HistoryBuffer {
+    if is_on { HistoryBuffer::kept() } else { HistoryBuffer::off() }
 }
 
 fn apply_to(

@@ -94,7 +94,7 @@ impl Shard {
         format!("{}:due:{kind}", self.tag)
     }
 
-    /// A list: the id of the last query by which this node has claimed jobs, and their names.
+    /// The id of the last query by which this node has claimed jobs, and their names, packed.
     pub(crate) fn claimed_by(&self, node: &str) -> String {
         format!("{}:claimed:{node}", self.tag)
     }

@@ -96,9 +96,9 @@ impl Store {
     }
 
     /// `true` if one script finds and claims: not if there are shards, of which each has a part of what
-    /// is due; nor if replicas must confirm a claim, or the history is written in one step with it.
+    /// is due; nor if replicas must confirm a claim.
     pub(crate) fn claims_due(&self) -> bool {
-        self.keys.shards == 1 && self.confirm.is_none() && !self.history.is_on()
+        self.keys.shards == 1 && self.confirm.is_none()
     }
 
     /// Finds what is due and claims it; or finds what the node's last query has claimed.
@@ -110,7 +110,8 @@ impl Store {
         const OP: &str = "claim_due";
         let keys = self.keys.shard(0);
         let records = [keys.state(), keys.hot(), keys.definitions(), keys.rare()].into_iter();
-        let all = records.chain([keys.claimed_by(query.node)]);
+        let others = [keys.claimed_by(query.node), keys.history(), keys.history_entries()];
+        let all = records.chain(others);
         let all: Vec<String> = all.chain(query.kinds.iter().map(|kind| keys.due(kind))).collect();
         let mut call = Call::new(&self.scripts.claim_due, &all);
         let now = match time {
@@ -124,6 +125,7 @@ impl Store {
         call.arg(if is_off { 0 } else { limit });
         call.arg(format!("{:x}", query.claim_id)).arg(self.version_stamp()).arg(query.node);
         call.arg(if query.is_repeated { "1" } else { "" });
+        call.arg(if self.history.is_on() { keys.history_of("") } else { String::new() });
         for kind in query.kinds {
             call.arg(*kind);
         }
@@ -157,6 +159,9 @@ impl Store {
             seen.extend(stored.cached());
         }
         self.remember(seen);
+        if self.history.is_on() && !query.is_repeated {
+            self.history.appended_to(claimed.iter().map(|(job, _)| &*job.name));
+        }
         Ok(ClaimedDue::new(now, claimed))
     }
 

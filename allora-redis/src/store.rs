@@ -188,12 +188,10 @@ impl Store {
         Ok(())
     }
 
-    /// Caches records. With history there are no speculative updates, and nothing is cached.
+    /// Caches records.
     pub(crate) fn remember(&self, seen: impl IntoIterator<Item = (String, Box<CachedRecord>)>) {
-        if !self.history.is_on() {
-            let mut cache = Cache::lock(&self.cache);
-            seen.into_iter().for_each(|(name, cached)| cache.put(name, cached));
-        }
+        let mut cache = Cache::lock(&self.cache);
+        seen.into_iter().for_each(|(name, cached)| cache.put(name, cached));
     }
 
     /// A word that was never written before, by any node.

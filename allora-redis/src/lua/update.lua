@@ -1,16 +1,20 @@
 -- Replaces the hot records that the caller has cached, and reads the other jobs. The new hot records
 -- were computed by the caller, except for the time with which some begin.
--- KEYS: state, hot, definitions, rare, cold, kinds. ARGV: now, the first and the last time at which
--- the updates hold (empty: no limit), version stamp (empty: the new hot records are whole), prefix of
--- due keys, the number of jobs; their names; the version stamps of the cached records, each with a
--- blank (empty: not cached); the new hot records, or what follows the time in them; then the changes of the index, in groups of one kind and one length of
--- lease: the kind, the length (empty: none), `+` if all want attention when the lease ends, the
--- number of jobs (`*`: all), their positions (not for `*`), and, without `+`, for each when it wants
--- attention at the latest (`-`: never).
+-- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries. ARGV: now, the first and
+-- the last time at which the updates hold (empty: no limit), version stamp (empty: the new hot records
+-- are whole), prefix of due keys, prefix of the histories of single jobs (empty: there are no history
+-- entries), the number of jobs; their names; the version stamps of the cached records, each with a
+-- blank (empty: not cached); the new hot records, or what follows the time in them; if there are history
+-- entries, for each job: the text before the fence (empty: it has none), the fence (empty: now), the
+-- text between the fence and the time in milliseconds, with which the entry ends; then the changes of
+-- the index, in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if
+-- all want attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all),
+-- their positions (not for `*`), and, without `+`, when they want attention at the latest (`-`: never):
+-- for each, or one time with `=`.
 -- Replies with the positions of the jobs that were not updated, and a list of them for each hash.
-local now, count = clock(ARGV[1]), tonumber(ARGV[6])
+local now, count = clock(ARGV[1]), tonumber(ARGV[7])
 local reply = begin(now)
-local hot = redis.call('HMGET', KEYS[2], unpack(ARGV, 7, 6 + count))
+local hot = redis.call('HMGET', KEYS[2], unpack(ARGV, 8, 7 + count))
 local holds = (ARGV[2] == '' or now >= tonumber(ARGV[2]))
   and (ARGV[3] == '' or now <= tonumber(ARGV[3]))
 local prefix = ARGV[4] ~= '' and '1 ' .. ARGV[4] .. ' ' .. text(now) .. ' '
@@ -18,21 +22,41 @@ local set, s = {}, 0
 local left, left_hot, names, is_left = {}, {}, {}, {}
 local find = string.find
 for i = 1, count do
-  local record, stamp = hot[i], ARGV[6 + count + i]
+  local record, stamp = hot[i], ARGV[7 + count + i]
   if holds and record and stamp ~= '' and find(record, stamp, 3, true) == 3 then
-    set[s + 1] = ARGV[6 + i]
-    local new = ARGV[6 + 2 * count + i]
+    set[s + 1] = ARGV[7 + i]
+    local new = ARGV[7 + 2 * count + i]
     set[s + 2] = prefix and prefix .. new or new
     s = s + 2
   else
     is_left[i] = true
-    left[#left + 1], left_hot[#left + 1], names[#left + 1] = i, record, ARGV[6 + i]
+    left[#left + 1], left_hot[#left + 1], names[#left + 1] = i, record, ARGV[7 + i]
   end
 end
--- The index first: an entry too many does no harm if the rest fails.
-local e = 7 + 3 * count
+-- The index and the history first: an entry too many does no harm if the rest fails.
+local e = 8 + 3 * count
+if ARGV[6] ~= '' then
+  local places, entries, p = {}, {}, 0
+  local end_of_entry = text(math.floor(now / 1000)) .. '}'
+  for i = 1, count do
+    if not is_left[i] and ARGV[e] ~= '' then
+      local name, fence = ARGV[7 + i], ARGV[e + 1]
+      if fence == '' then fence = text(now) end
+      local place = fence .. ' ' .. name
+      redis.call('ZADD', ARGV[6] .. name, fence, place)
+      places[p + 1], places[p + 2] = fence, place
+      entries[p + 1], entries[p + 2] = place, ARGV[e] .. fence .. ARGV[e + 2] .. end_of_entry
+      p = p + 2
+    end
+    e = e + 3
+  end
+  if p > 0 then
+    call_with('ZADD', KEYS[7], places)
+    call_with('HSET', KEYS[8], entries)
+  end
+end
 while e < #ARGV do
-  local kind, length, at_end, of = ARGV[e], ARGV[e + 1], ARGV[e + 2] == '+', ARGV[e + 3]
+  local kind, length, at_end, same, of = ARGV[e], ARGV[e + 1], ARGV[e + 2] == '+', nil, ARGV[e + 3]
   local is_all, lease_end, ending = of == '*', nil, nil
   if length ~= '' then
     lease_end = math.floor((now + tonumber(length)) / 1000)
@@ -41,18 +65,19 @@ while e < #ARGV do
   local n = is_all and count or tonumber(of)
   local positions = e + 3
   local scores = is_all and positions or positions + n
-  e = (at_end and scores or scores + n) + 1
+  if ARGV[e + 2] == '=' then same = ARGV[scores + 1] end
+  e = scores + 1 + (at_end and 0 or same and 1 or n)
   local add, a, remove = {}, 0, {}
   for k = 1, n do
     local i = is_all and k or tonumber(ARGV[positions + k])
     if not is_left[i] then
-      local score = at_end and ending or ARGV[scores + k]
+      local score = at_end and ending or same or ARGV[scores + k]
       if score == '-' then
-        remove[#remove + 1] = ARGV[6 + i]
+        remove[#remove + 1] = ARGV[7 + i]
       else
         if lease_end and not at_end and tonumber(score) > lease_end then score = ending end
         add[a + 1] = score
-        add[a + 2] = ARGV[6 + i]
+        add[a + 2] = ARGV[7 + i]
         a = a + 2
       end
     end
