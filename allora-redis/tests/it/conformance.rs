@@ -72,7 +72,6 @@ macro_rules! store {
 }
 
 store!(one, Kind::One, 20_000, &[]);
-// Without a history, takes and endings go by the scripts.
 store!(one_at_once, Kind::One, 0, &[Capability::History]);
 store!(cluster, Kind::Cluster, 0, &[Capability::History]);
 store!(sentinel, Kind::Sentinel, 0, &[Capability::History]);

@@ -7,8 +7,8 @@ use crate::{
 use allora_core::{
     Backend, Time,
     backend::{
-        Action, Batch, Claim, Completion, Cursor, DueQuery, JobState, NewSchedule, Operation,
-        Reply, TimeSource,
+        Action, Batch, Claim, ClaimDue, Completion, Cursor, DueQuery, HistoryQuery, JobState,
+        NewSchedule, Operation, Outcome, Reply, TimeSource,
     },
     time::from_millis,
 };
@@ -18,6 +18,8 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(60);
 
 const DAY: i64 = 86_400_000;
+
+const DEFINITION: &str = "cron 0 9 * * *; at-least-once 60s";
 
 fn at(ms: i64) -> Time {
     from_millis(ms).unwrap()
@@ -38,9 +40,8 @@ async fn send_all(store: &Redis, now: i64, operations: &[Operation<'_>]) -> Vec<
 async fn add(store: &Redis, count: usize, due: i64) {
     let names: Vec<String> = (0..count).map(|i| format!("schedule {i}")).collect();
     for names in names.chunks(1_000) {
-        let new = || {
-            NewSchedule::new("mail", "cron 0 9 * * *", Some(at(due).into())).data(b"{\"to\": 1}")
-        };
+        let new =
+            || NewSchedule::new("mail", DEFINITION, Some(at(due).into())).data(b"{\"to\": 1}");
         let create: Vec<Operation<'_>> =
             names.iter().map(|name| Operation::new(name, Action::Create(new()))).collect();
         send_all(store, due - 1_000, &create).await;
@@ -77,6 +78,13 @@ fn commands(server: &Server) -> u64 {
     let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
     let of = |line: &str| line.split_once(":calls=")?.1.split(',').next()?.parse::<u64>().ok();
     info.lines().filter(|line| !line.contains("info")).filter_map(of).sum()
+}
+
+/// The number of calls of scripts.
+fn calls(server: &Server) -> u64 {
+    let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.unwrap().split(',').next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -122,18 +130,13 @@ fn dead_letters_are_not_read_by_claims_and_completions() {
             let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
             line.unwrap().parse::<u64>().unwrap() - info.len() as u64
         };
-        let calls = || {
-            let info: String = server.ask(&["INFO", "commandstats"]).unwrap();
-            let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-            line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
-        };
         for day in 21..=22 {
             let now = day * DAY + 500;
-            let (bytes, before) = (sent(), calls());
+            let (bytes, before) = (sent(), calls(&server));
             let found = find(&store, now, 1).await;
             let fences = claim(&store, now, &found).await;
             complete(&store, now, &found, &fences).await;
-            let (bytes, calls) = (sent() - bytes, calls() - before);
+            let (bytes, calls) = (sent() - bytes, calls(&server) - before);
             // The first completion after a failure removes the failure from the rare part.
             if day == 22 {
                 assert_eq!(calls, 3, "found, claimed and completed by one call each");
@@ -142,5 +145,60 @@ fn dead_letters_are_not_read_by_claims_and_completions() {
         }
         let state = store.queries().unwrap().get("schedule 0").await.unwrap();
         assert_eq!((state.dead.len(), state.counters.succeeded), (20, 2));
+    });
+}
+
+#[test]
+fn a_history_costs_no_further_call() {
+    let Some(server) = Server::start(IN_MEMORY) else { return };
+    runtime().block_on(async {
+        let store = Redis::builder().ephemeral().history(1_000);
+        let store = server.place().connect(store).await.unwrap();
+        add(&store, 3, DAY).await;
+        let queries = store.queries().unwrap();
+        assert!(queries.claims_due());
+        for day in 1..=4 {
+            let now = day * DAY + 500;
+            let before = if day > 2 { calls(&server) } else { 0 };
+            // By a query on odd days.
+            let (found, fences) = match day % 2 {
+                0 => {
+                    let found = find(&store, now, 3).await;
+                    let fences = claim(&store, now, &found).await;
+                    (found, fences)
+                }
+                _ => {
+                    let query = ClaimDue::new("a \"node\"", 7, &["mail"], 3);
+                    let due = queries.claim_due(query, TimeSource::Fixed(at(now))).await.unwrap();
+                    due.claimed.into_iter().map(|(job, claimed)| (job, claimed.fence)).unzip()
+                }
+            };
+            assert_eq!(found.len(), 3);
+            let entries = async || {
+                let query = HistoryQuery::new(3);
+                store.history().unwrap().entries(query).await.unwrap()
+            };
+            let claimed = if day > 2 { calls(&server) - before } else { 0 };
+            for entry in entries().await {
+                assert_eq!((entry.outcome, entry.ended_at), (Outcome::Running, None));
+                assert_eq!(entry.started_at, Some(at(now)));
+            }
+            let before = if day > 2 { calls(&server) } else { 0 };
+            complete(&store, now + 7, &found, &fences).await;
+            let completed = if day > 2 { calls(&server) - before } else { 0 };
+            for entry in entries().await {
+                assert_eq!(entry.outcome, Outcome::Succeeded);
+                assert_eq!((entry.due_at, entry.kind.as_str()), (Some(at(day * DAY)), "mail"));
+                assert_eq!((entry.started_at, entry.ended_at), (Some(at(now)), Some(at(now + 7))));
+            }
+            // The first calls may be those that send the scripts.
+            match day {
+                1 | 2 => {}
+                3 => assert_eq!((claimed, completed), (1, 1), "by a query"),
+                _ => assert_eq!((claimed, completed), (2, 1), "found and claimed"),
+            }
+        }
+        let size = store.history().unwrap().size().await.unwrap();
+        assert_eq!(size.entries, 12);
     });
 }
