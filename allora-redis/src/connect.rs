@@ -107,7 +107,7 @@ impl Builder {
     /// Keeps a history within these [limits](HistoryLimits). A number alone is the total, and
     /// `HistoryLimits::default()` has 1 million entries, 1 000 of each job, and 30 days. The total is
     /// that of all shards together. Range of the total: 0, which keeps no history, to 10 million.
-    /// Default: none. With history, claims and completions cost two calls a batch instead of one.
+    /// Default: none.
     pub fn history(mut self, limits: impl Into<HistoryLimits>) -> Self {
         self.history = Some(limits.into());
         self
