@@ -115,10 +115,9 @@ mod on_tokio {
         check(Tokio::from_handle(tokio.handle().clone()).unwrap());
     }
 
-    /// A job whose schedule blocks the thread that asks it, from the time at which it is told to, until
-    /// it is released.
+    /// A job whose schedule blocks the thread that asks it, once it `may_block`, until it is released.
     struct Blocking {
-        told: Arc<AtomicBool>,
+        may_block: Arc<AtomicBool>,
         blocks: Arc<AtomicBool>,
         release: Mutex<Receiver<()>>,
     }
@@ -126,7 +125,7 @@ mod on_tokio {
     #[async_trait]
     impl Job for Blocking {
         fn next_at(&self, after: Time) -> Option<Time> {
-            if self.told.load(Ordering::Acquire) && !self.blocks.swap(true, Ordering::AcqRel) {
+            if self.may_block.load(Ordering::Acquire) && !self.blocks.swap(true, Ordering::AcqRel) {
                 let released = self.release.lock().unwrap().recv_timeout(PATIENCE);
                 assert!(released.is_ok(), "nothing else went on");
             }
@@ -143,16 +142,17 @@ mod on_tokio {
         let tokio = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         let runtime: Arc<dyn Runtime> =
             Arc::new(Tokio::from_handle(tokio.handle().clone()).unwrap());
-        let (told, blocks): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+        let (may_block, blocks): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
         let (release, released) = channel();
+        let release_by = released.into();
         let blocking =
-            Blocking { told: told.clone(), blocks: blocks.clone(), release: released.into() };
+            Blocking { may_block: may_block.clone(), blocks: blocks.clone(), release: release_by };
         let (extended, extensions) = oneshot::channel();
         let extended = Mutex::new(Some((release, extended)));
         let clock = runtime.clone();
         let extends = async move |run: Run| {
             let Some((release, extended)) = extended.lock().unwrap().take() else { return };
-            told.store(true, Ordering::Release);
+            may_block.store(true, Ordering::Release);
             // A wake-up by the blocked thread would wait for that thread.
             while !blocks.load(Ordering::Acquire) {
                 clock.sleep_until(clock.now() + MS).await;
