@@ -61,7 +61,7 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
         }
     }
     for store in MAIN {
-        let most = facts.size.stored().iter().max().copied().unwrap_or_default();
+        let most = facts.size.most_stored();
         let result = part_of_the_rate(figures, store, most);
         let what = format!("{}: rate with {} others", name(store), number(most as f64));
         targets.push(Target::least(what, 0.85, result, percent));
