@@ -5,7 +5,7 @@ use crate::{Figures, figure, place::Place};
 use allora_core::{Run, Scheduler, Time, cron, job};
 use std::{
     collections::HashSet,
-    io::{BufRead, BufReader, Write, stdin, stdout},
+    io::{BufRead, BufReader, stdin},
     process::{Child, Command, Stdio, exit},
     sync::{Arc, Mutex, mpsc},
     thread,
@@ -107,7 +107,7 @@ pub(crate) async fn node(place: &Place, jobs: usize) {
     let (runs, all) = mpsc::channel::<(usize, Time, f64)>();
     thread::spawn(move || {
         for (job, at, late) in all {
-            writeln!(stdout(), "{job} {} {late} 0", at.timestamp()).unwrap();
+            println!("{job} {} {late} 0", at.timestamp());
         }
     });
     thread::spawn(|| {

@@ -2,7 +2,7 @@
 
 use crate::{Figures, figure, place::Place};
 use allora_benches::{fleet, report::at as quantile};
-use allora_core::stored::{DesiredState, Filter, Schedules, SyncProgress};
+use allora_core::stored::{DesiredState, Filter, Schedules, StoredSchedule, SyncProgress};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Instant,
@@ -25,12 +25,14 @@ pub(crate) async fn measure(place: &Place, stored: u64) -> Figures {
     let mut pages = Vec::new();
     for page in 0..PAGES {
         let place = page * declared.len() / PAGES;
-        let after = place.checked_sub(1).map(|last| declared[last].name.as_str());
+        let after = place.checked_sub(1).map(|last| declared[last].name());
         let begun = Instant::now();
         let listed = schedules.list(Filter::default(), after, LENGTH).await.unwrap();
         pages.push(begun.elapsed().as_secs_f64() * 1e3);
         let expected = &declared[place..place + LENGTH];
-        assert!(listed.iter().map(|state| &state.name).eq(expected.iter().map(|one| &one.name)));
+        assert!(
+            listed.iter().map(|state| &*state.name).eq(expected.iter().map(StoredSchedule::name))
+        );
     }
     let most = pages.iter().copied().fold(0.0, f64::max);
     let some = sync(&schedules, DesiredState::new(&declared), declared.len()).await;
