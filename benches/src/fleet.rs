@@ -281,17 +281,22 @@ async fn add_before_due(schedules: &Schedules, count: u64) -> Time {
         stored.at_least_once(Duration::from_secs(60))
     };
     let stored: Vec<_> = (0..count).map(once).collect();
-    add_chunks(schedules, &stored).await;
+    add_all(schedules, &stored).await;
     due
 }
 
 /// Adds schedules that are due in a year. A name behind `once` keeps them out of the check that all
 /// of a burst was completed.
 pub async fn add_later(schedules: &Schedules, name: &str, which: Range<u64>) {
+    add_all(schedules, &later(name, which)).await;
+}
+
+/// Schedules that are due in a year, in the order of their names.
+pub fn later(name: &str, which: Range<u64>) -> Vec<StoredSchedule> {
     let due = whole_millis(wall() + 365 * DAY);
     let later =
         |i| StoredSchedule::new(format!("{name}-{i:07}"), KIND, at(due)).data_bytes(*b"later");
-    add_chunks(schedules, &which.map(later).collect::<Vec<_>>()).await;
+    which.map(later).collect()
 }
 
 /// The number of concurrent callers that add one by one.
@@ -321,7 +326,8 @@ pub async fn add_one_by_one(clients: &[Schedules], name: &str, count: u64) -> f6
     count as f64 / begun.elapsed().as_secs_f64()
 }
 
-async fn add_chunks(schedules: &Schedules, stored: &[StoredSchedule]) {
+/// Adds schedules in calls of 5,000.
+pub async fn add_all(schedules: &Schedules, stored: &[StoredSchedule]) {
     for stored in stored.chunks(5_000) {
         let added = schedules.add_all(stored).await.unwrap();
         added.into_iter().for_each(|one| drop(one.unwrap()));
@@ -329,7 +335,7 @@ async fn add_chunks(schedules: &Schedules, stored: &[StoredSchedule]) {
 }
 
 async fn add(schedules: &Schedules, backlog: Backlog, count: u64) {
-    add_chunks(schedules, &backlog.stored(count)).await;
+    add_all(schedules, &backlog.stored(count)).await;
 }
 
 /// A scheduler that counts its runs of the stored schedules.

@@ -1,6 +1,11 @@
 //! The lateness of jobs in code that are due at one instant, for several numbers of jobs.
 
-use crate::{Figures, figure, place::Place};
+use crate::{
+    Figures,
+    claims::{Claims, NotesClaims},
+    figure,
+    place::Place,
+};
 use allora_benches::{fleet, profile, report::at as quantile};
 use allora_core::{Run, Scheduler, Time, cron, job};
 use std::{
@@ -18,11 +23,14 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// A run: the size of its group, the number of its job, its second, and its lateness in milliseconds.
 type Ran = (usize, usize, i64, f64);
 
-/// Percentiles of the instants of so many seconds, in which each size has as many instants.
+/// Percentiles of the instants of so many seconds, in which each size has as many instants; and the
+/// part of the claims that failed because another node had the occurrence.
 pub(crate) async fn measure(place: &Place, nodes: usize, seconds: usize) -> Figures {
     let ran: Arc<Mutex<Vec<Ran>>> = Arc::default();
     let stores = place.open_all(nodes).await;
-    let schedulers = stores.into_iter().map(|store| scheduler(store, &ran)).collect();
+    let claims = Claims::default();
+    let noted = |store| NotesClaims { store, claims: claims.clone() };
+    let schedulers = stores.into_iter().map(|store| scheduler(noted(store), &ran)).collect();
     let instants = seconds.div_ceil(SIZES.len());
     let measured = async {
         tokio::time::sleep(WARM_UP).await;
@@ -37,25 +45,28 @@ pub(crate) async fn measure(place: &Place, nodes: usize, seconds: usize) -> Figu
             let of_ours = |ran: &&Ran| (first..last).contains(&ran.2);
             let ours: Vec<Ran> = ran.lock().unwrap().iter().filter(of_ours).copied().collect();
             if ours.len() >= all {
-                return ours;
+                return (ours, first..last);
             }
             let waited = (now() - begun).to_std().unwrap_or_default();
             assert!(waited < LONGEST, "{} of {all} runs were started", ours.len());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let ran = fleet::during(schedulers, measured).await;
+    let (ran, seconds) = fleet::during(schedulers, measured).await;
     let different: HashSet<_> = ran.iter().map(|(size, job, at, _)| (size, job, at)).collect();
     assert_eq!(different.len(), ran.len(), "an occurrence was run twice");
+    let (sent, failed) = claims.within(&seconds);
+    assert!(sent - failed >= ran.len(), "{} runs of {} claims", ran.len(), sent - failed);
     let of_size = |size: usize| {
         let late = || ran.iter().filter(move |ran| ran.0 == size).map(|ran| ran.3);
         [(0.5, "p50"), (0.99, "p99")]
             .map(|(part, name)| figure(&format!("{name}_ms_{size}"), quantile(late(), part)))
     };
-    SIZES.into_iter().flat_map(of_size).collect()
+    let late = SIZES.into_iter().flat_map(of_size);
+    late.chain([figure("failed_claims", failed as f64 / sent as f64)]).collect()
 }
 
-fn scheduler(store: crate::place::Store, ran: &Arc<Mutex<Vec<Ran>>>) -> Scheduler {
+fn scheduler(store: NotesClaims, ran: &Arc<Mutex<Vec<Ran>>>) -> Scheduler {
     let heartbeat = Duration::from_secs(1);
     let mut builder = Scheduler::builder(store).concurrency(10_000).heartbeat(heartbeat);
     for (second, size) in SIZES.into_iter().enumerate() {

@@ -2,7 +2,11 @@
 //!
 //! - `workers STORE NODES COUNT CONCURRENCY`: whole workers and a burst of stored schedules.
 //! - `raw STORE CONNECTIONS COUNT BATCH`: the same work by bare statements or scripts.
-//! - `late STORE NODES SECONDS`: the lateness of jobs in code that are due at one instant.
+//! - `late STORE NODES SECONDS`: the lateness of jobs in code that are due at one instant, and the part
+//!   of the claims that failed.
+//! - `killed STORE JOBS`: the latest start of jobs in code whose first node was killed just before; each
+//!   node is a process of its own.
+//! - `lists STORE STORED`: pages of so many stored schedules, and `sync` with all of them.
 //! - `stored STORE STORED COUNT`: a burst on one worker, beside so many other stored schedules;
 //!   the time from `add` to the run; and the rate of 64 concurrent callers that add one by one.
 //! - `plots FILE FOLDER`: the plots of the file that `cargo xtask bench` writes.
@@ -18,7 +22,10 @@
 #![allow(clippy::print_stdout, reason = "its line is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 
+mod claims;
+mod killed;
 mod late;
+mod lists;
 mod place;
 mod plots;
 mod raw;
@@ -54,6 +61,10 @@ async fn measure(words: &[&str]) -> Figures {
     let [what, store, numbers @ ..] = words else { panic!("which store?") };
     let numbers: Vec<usize> = numbers.iter().map(|word| number(word)).collect();
     let place = Place::of(store);
+    if let (killed::NODE, [jobs]) = (*what, &numbers[..]) {
+        killed::node(&place, *jobs).await;
+        return Figures::new();
+    }
     place.clear().await;
     let figures = match (*what, &numbers[..]) {
         ("workers", [nodes, count, concurrency]) => {
@@ -63,6 +74,8 @@ async fn measure(words: &[&str]) -> Figures {
             raw::measure(&place, *connections, *count, *batch).await
         }
         ("late", [nodes, seconds]) => late::measure(&place, *nodes, *seconds).await,
+        ("killed", [jobs]) => killed::measure(store, *jobs).await,
+        ("lists", [stored]) => lists::measure(&place, *stored as u64).await,
         ("stored", [stored, count]) => stored::measure(&place, *stored as u64, *count as u64).await,
         _ => panic!("`{}` is not a measurement", words.join(" ")),
     };

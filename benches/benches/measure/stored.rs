@@ -26,16 +26,16 @@ pub(crate) async fn measure(place: &Place, stored: u64, count: u64) -> Figures {
     let schedules = Schedules::new(place.open().await).unwrap();
     let begun = Instant::now();
     fleet::add_later(&schedules, "stored", 0..stored).await;
-    let added = stored as f64 / begun.elapsed().as_secs_f64();
+    let added = (stored > 0).then(|| stored as f64 / begun.elapsed().as_secs_f64());
     let mut figures = workers::measure(place, 1, count, COUNT_AT_ONCE).await;
     let waits = wakes(place, &schedules).await;
     let one_by_one = fleet::add_one_by_one(&[schedules], "one-by-one", ONE_BY_ONE).await;
     figures.extend([
-        figure("added_per_s", added),
         figure("added_one_by_one_per_s", one_by_one),
         figure("wake_p50_ms", quantile(waits.iter().copied(), 0.5)),
         figure("wake_p99_ms", quantile(waits.iter().copied(), 0.99)),
     ]);
+    figures.extend(added.map(|added| figure("added_per_s", added)));
     figures
 }
 

@@ -47,11 +47,12 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// Measures whole periods, from half a second before an instant, with the first seconds left out.
     pub(crate) async fn measure(self) -> Figures {
-        // A million jobs are registered in some seconds, which are not what is measured. Jobs are due
-        // for the first time one period after the instant that follows their making.
-        let registered = if self.probe.jobs > 100_000 { 15 } else { 2 };
-        let warm_up = self.probe.load.grid().max(registered);
+        // Jobs are due for the first time one period after the instant that follows their making.
+        let warm_up = self.probe.load.grid().max(2);
         tokio::time::sleep(Duration::from_secs(warm_up)).await;
+        if self.probe.load == Load::Idle {
+            registered().await;
+        }
         let half = Duration::from_millis(500);
         let begin = self.probe.load.next_begin();
         let wait = begin.duration_since(SystemTime::now()).unwrap_or_default();
@@ -68,6 +69,24 @@ impl Measuring {
         let expected = jobs as u64 * (measured.as_secs() / load.period().as_secs());
         let per_job = memory().saturating_sub(before) / jobs as u64;
         Figures { expected, late, cpu, per_job, added: self.added }
+    }
+}
+
+/// Waits until the memory does not grow any more: a million jobs are registered in some seconds, on a
+/// busy machine in a minute.
+///
+/// # Panics
+/// If that takes too long.
+async fn registered() {
+    const LONGEST: Duration = Duration::from_secs(300);
+    let begun = Instant::now();
+    loop {
+        let before = memory();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        if memory() <= before + before / 1_000 {
+            return;
+        }
+        assert!(begun.elapsed() < LONGEST, "the jobs were not registered in {LONGEST:?}");
     }
 }
 

@@ -53,6 +53,11 @@ pub(super) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
+/// A small part of one, as `0.4 %`.
+pub(super) fn few_percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
 /// A ratio, as `1.25`.
 pub(super) fn multiple(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }

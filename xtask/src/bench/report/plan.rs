@@ -26,12 +26,18 @@ impl Size {
         }
     }
 
-    /// The numbers of other stored schedules.
+    /// The numbers of other stored schedules. None are measured beside the most, because their rates
+    /// are compared.
     pub(super) fn stored(self) -> &'static [u64] {
         match self {
-            Size::Quick => &[1_000, 10_000, 100_000],
-            Size::Full => &[1_000, 10_000, 100_000, 1_000_000],
+            Size::Quick => &[1_000, 0, 100_000],
+            Size::Full => &[1_000, 10_000, 100_000, 0, 1_000_000],
         }
+    }
+
+    /// The number of other stored schedules that the target is about.
+    pub(super) fn most_stored(self) -> u64 {
+        self.stored().iter().copied().max().unwrap_or_default()
     }
 
     /// The number of jobs in memory that are due once a year.
@@ -119,6 +125,10 @@ pub(super) const BATCHES: [(u64, u64); 4] = [(1, 200), (10, 1_000), (100, 4_000)
 /// The concurrency of a worker, unless the batch is what is asked about.
 pub(super) const BATCH: u64 = 1_000;
 pub(super) const LATE_NODES: u64 = 3;
+/// The jobs in code at the instant for which a node was killed.
+pub(super) const KILLED_JOBS: u64 = 100;
+/// The stored schedules that are listed and reconciled.
+pub(super) const LISTED: u64 = 100_000;
 /// The jobs in memory that are due at one instant.
 pub(super) const TIMERS: [u64; 2] = [10_000, 100_000];
 pub(super) const SCHEDULERS: [&str; 2] = ["bare-heap-loop", "allora"];
@@ -139,6 +149,8 @@ pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell
         let seconds = size.seconds_of_lateness();
         let late = Cell::new(Program::Measure, store, &[&"late", &store, &LATE_NODES, &seconds]);
         cells.push(late.in_rounds(2));
+        let words: [&dyn fmt::Display; 3] = [&"lists", &store, &LISTED];
+        cells.push(Cell::new(Program::Measure, store, &words).in_rounds(1));
     }
     for (load, jobs) in timers(size).into_iter().filter(|_| has("memory")) {
         for scheduler in SCHEDULERS {
@@ -184,8 +196,13 @@ fn main_store(size: Size, store: &'static str, with_peers: bool, cells: &mut Vec
     }
     for stored in size.stored() {
         let words: [&dyn fmt::Display; 4] = [&"stored", &store, stored, &BURSTS[1]];
-        cells.push(Cell::new(Program::Measure, store, &words).in_rounds(1));
+        let cell = Cell::new(Program::Measure, store, &words);
+        // The rates with none and with the most are compared; those between are for the plot.
+        let is_compared = [0, size.most_stored()].contains(stored);
+        cells.push(if is_compared { cell } else { cell.in_rounds(1) });
     }
+    let words: [&dyn fmt::Display; 3] = [&"killed", &store, &KILLED_JOBS];
+    cells.push(Cell::new(Program::Measure, store, &words).in_rounds(2));
 }
 
 fn workers(store: &'static str, nodes: u64, count: u64, batch: u64) -> Cell {
@@ -229,6 +246,20 @@ mod tests {
         let default = Size::Quick.rounds();
         assert!(cells.iter().any(|cell| !cell.is_in(default - 1, Size::Quick)));
         assert!(cells.iter().all(|cell| cell.is_in(default, Size::Quick)));
+    }
+
+    #[test]
+    fn the_rate_with_no_other_schedules_is_measured_next_to_that_with_the_most() {
+        for size in [Size::Quick, Size::Full] {
+            let cells = cells(size, &["redis".to_owned()], false);
+            let [none, most] = [0, size.most_stored()].map(|stored| {
+                let key = format!("stored redis {stored} {}", BURSTS[1]);
+                cells.iter().position(|cell| cell.key() == key).unwrap()
+            });
+            assert_eq!(none + 1, most);
+            let in_all = |cell: &Cell| (0..size.rounds()).all(|round| cell.is_in(round, size));
+            assert!(size.rounds() >= 3 && in_all(&cells[none]) && in_all(&cells[most]));
+        }
     }
 
     #[test]

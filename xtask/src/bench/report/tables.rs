@@ -3,10 +3,10 @@
 use super::{
     Facts, PLOTS,
     figures::Figures,
-    markdown::{milliseconds, multiple, number, or_dash, percent, rate, table},
+    markdown::{few_percent, milliseconds, multiple, number, or_dash, percent, rate, table},
     plan::{
-        self, BATCH, BATCHES, BURSTS, LATE_NODES, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS,
-        Size,
+        self, BATCH, BATCHES, BURSTS, KILLED_JOBS, LATE_NODES, LISTED, MAIN, NODES, ONE_AND_FOUR,
+        OTHERS, SCHEDULERS, Size,
     },
 };
 
@@ -17,6 +17,15 @@ const LATE_SIZES: [u64; 4] = [10, 100, 1_000, 5_000];
 pub(super) const STARTED: &str = "started_per_s";
 /// The rate at which concurrent callers of one client add schedules one by one.
 pub(super) const ADDED_ONE_BY_ONE: &str = "added_one_by_one_per_s";
+
+/// The part of the claims of jobs in code that failed.
+pub(super) const FAILED_CLAIMS: &str = "failed_claims";
+/// The latest start of an instant whose first nodes were killed.
+pub(super) const LATEST: &str = "latest_ms";
+/// The time of a page of stored schedules.
+pub(super) const PAGE: &str = "page_p50_ms";
+/// The time of `sync` with a part of the stored schedules, and with a complete set.
+pub(super) const SYNC: [&str; 2] = ["sync_s", "sync_complete_s"];
 
 /// All parts, by name. The tables of the profiles and of the targets are made elsewhere.
 pub(super) fn parts(
@@ -36,6 +45,7 @@ pub(super) fn parts(
             Some(("lateness", "Lateness against jobs per instant")),
         ),
         ("stored", stored(facts, figures), Some(("stored", "Rate and latency against schedules"))),
+        ("lists", lists(figures), None),
         ("timers", timers(facts, figures), None),
         ("profiles", profiles, None),
         ("targets", targets, None),
@@ -179,9 +189,14 @@ pub(super) fn late_key(facts: &Facts, store: &str) -> String {
     format!("late {store} {LATE_NODES} {}", facts.size.seconds_of_lateness())
 }
 
+pub(super) fn killed_key(store: &str) -> String {
+    format!("killed {store} {KILLED_JOBS}")
+}
+
 fn lateness(facts: &Facts, figures: &Figures) -> String {
     let mut header = vec!["store".to_owned()];
     header.extend(LATE_SIZES.map(|size| format!("{} jobs: p50, p99", number(size as f64))));
+    header.extend(["failed claims", "first node killed"].map(String::from));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let rows = MAIN.into_iter().chain(OTHERS).map(|store| {
         let key = late_key(facts, store);
@@ -191,9 +206,20 @@ fn lateness(facts: &Facts, figures: &Figures) -> String {
         let mut row = vec![name(store).to_owned()];
         let pair = |size| format!("{}, {}", figure("p50", size), figure("p99", size));
         row.extend(LATE_SIZES.map(pair));
+        row.push(or_dash(figures.median(&key, FAILED_CLAIMS), few_percent));
+        row.push(or_dash(figures.median(&killed_key(store), LATEST), milliseconds));
         row
     });
     table(&header, rows)
+}
+
+pub(super) fn stored_key(store: &str, stored: u64) -> String {
+    format!("stored {store} {stored} {}", BURSTS[1])
+}
+
+/// The rate of one worker beside so many other schedules, as a part of the rate with none.
+pub(super) fn part_of_the_rate(figures: &Figures, store: &str, stored: u64) -> Option<f64> {
+    figures.ratio((&stored_key(store, stored), &stored_key(store, 0)), "per_s")
 }
 
 fn stored(facts: &Facts, figures: &Figures) -> String {
@@ -207,22 +233,52 @@ fn stored(facts: &Facts, figures: &Figures) -> String {
         "from `add` to the run, p50, ms",
         "p99, ms",
     ];
+    let mut sizes = facts.size.stored().to_vec();
+    sizes.sort_unstable();
     let rows = MAIN.into_iter().flat_map(|store| {
-        let alone = worker_key(store, 1, BURSTS[1]);
-        let row = move |stored: &u64| {
-            let key = format!("stored {store} {stored} {}", BURSTS[1]);
+        let row = |stored: &u64| {
+            let key = stored_key(store, *stored);
             vec![
                 name(store).to_owned(),
                 number(*stored as f64),
                 or_dash(figures.median(&key, "added_per_s"), rate),
                 or_dash(figures.median(&key, ADDED_ONE_BY_ONE), rate),
                 or_dash(figures.median(&key, "per_s"), rate),
-                or_dash(figures.ratio((&key, &alone), "per_s"), percent),
+                or_dash(part_of_the_rate(figures, store, *stored), percent),
                 or_dash(figures.median(&key, "wake_p50_ms"), milliseconds),
                 or_dash(figures.median(&key, "wake_p99_ms"), milliseconds),
             ]
         };
-        facts.size.stored().iter().map(row).collect::<Vec<_>>()
+        sizes.iter().map(row).collect::<Vec<_>>()
+    });
+    table(&header, rows)
+}
+
+pub(super) fn lists_key(store: &str) -> String {
+    format!("lists {store} {LISTED}")
+}
+
+fn lists(figures: &Figures) -> String {
+    let header = [
+        "store",
+        "stored schedules",
+        "added in calls of 5,000, per second",
+        "page of 100, p50, ms",
+        "slowest page, ms",
+        "`sync`, nothing changed, s",
+        "the same as a complete set, s",
+    ];
+    let rows = MAIN.into_iter().chain(OTHERS).map(|store| {
+        let figure = |name| figures.median(&lists_key(store), name);
+        vec![
+            name(store).to_owned(),
+            number(LISTED as f64),
+            or_dash(figure("added_per_s"), rate),
+            or_dash(figure(PAGE), multiple),
+            or_dash(figure("page_most_ms"), milliseconds),
+            or_dash(figure(SYNC[0]), multiple),
+            or_dash(figure(SYNC[1]), multiple),
+        ]
     });
     table(&header, rows)
 }

@@ -3,9 +3,12 @@
 use super::{
     Facts,
     figures::Figures,
-    markdown::{self, milliseconds, multiple, number, or_dash, percent, rate},
-    plan::{BURSTS, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS, TIMERS},
-    tables::{ADDED_ONE_BY_ONE, STARTED, late_key, name, peer_key, timer_key, worker_key},
+    markdown::{self, few_percent, milliseconds, multiple, number, or_dash, percent, rate},
+    plan::{BURSTS, LISTED, MAIN, NODES, ONE_AND_FOUR, OTHERS, SCHEDULERS, TIMERS},
+    tables::{
+        ADDED_ONE_BY_ONE, FAILED_CLAIMS, LATEST, PAGE, STARTED, SYNC, killed_key, late_key,
+        lists_key, name, part_of_the_rate, peer_key, stored_key, timer_key, worker_key,
+    },
 };
 
 /// One target.
@@ -48,11 +51,7 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
     for store in MAIN {
         more_nodes(facts, figures, store, &mut targets);
     }
-    for store in OTHERS {
-        let [one, four] = ONE_AND_FOUR.map(|nodes| worker_key(store, nodes, BURSTS[1]));
-        let what = format!("{}: 7,000 due at once, 4 nodes beside one", name(store));
-        targets.push(Target::least(what, 1.0, figures.ratio((&four, &one), "per_s"), percent));
-    }
+    more_than_before(figures, &mut targets);
     for (store, client, server) in [("postgres", 8.0, 13.0), ("redis", 8.0, 7.0)] {
         for (who, limit) in [("client", client), ("server", server)] {
             let key = worker_key(store, 1, facts.size.sustained());
@@ -62,14 +61,13 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
         }
     }
     for store in MAIN {
-        let most = facts.size.stored().iter().max().copied().unwrap_or_default();
-        let key = format!("stored {store} {most} {}", BURSTS[1]);
-        let result = figures.ratio((&key, &worker_key(store, 1, BURSTS[1])), "per_s");
+        let most = facts.size.most_stored();
+        let result = part_of_the_rate(figures, store, most);
         let what = format!("{}: rate with {} others", name(store), number(most as f64));
         targets.push(Target::least(what, 0.85, result, percent));
         let limit = if store == "postgres" { 2_500.0 } else { 7_000.0 };
         let what = format!("{}: added one by one by 64 callers, per second", name(store));
-        let result = figures.median(&key, ADDED_ONE_BY_ONE);
+        let result = figures.median(&stored_key(store, most), ADDED_ONE_BY_ONE);
         targets.push(Target::least(what, limit, result, rate));
     }
     for (store, limit) in [("redis", 10.0), ("postgres", 20.0), ("etcd", 40.0)] {
@@ -77,6 +75,20 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
         let what = format!("{}: p99 lateness of 1,000 at one instant, 3 nodes, ms", name(store));
         targets.push(Target::most(what, limit, result, milliseconds));
     }
+    for store in ["redis", "postgres", "etcd"] {
+        let result = figures.median(&late_key(facts, store), FAILED_CLAIMS);
+        let what = format!("{}: failed claims of jobs in code, 3 nodes", name(store));
+        targets.push(Target::most(what, 0.02, result, few_percent));
+    }
+    for store in MAIN {
+        let result = figures.median(&killed_key(store), LATEST);
+        let what = format!(
+            "{}: latest of 100 starts at one instant, first node killed 100 ms before, ms",
+            name(store)
+        );
+        targets.push(Target::most(what, 50.0, result, milliseconds));
+    }
+    many_schedules(figures, &mut targets);
     for jobs in TIMERS {
         let [bare, ours] = SCHEDULERS.map(|scheduler| timer_key(facts, scheduler, "at-once", jobs));
         for (figure, what) in [("p99_ms", "p99 lateness"), ("cpu_us", "CPU")] {
@@ -128,9 +140,45 @@ fn more_nodes(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<T
     }
 }
 
+/// The stores without a raw limit, beside what they did in another hour of such a machine, before
+/// their workers were changed.
+fn more_than_before(figures: &Figures, targets: &mut Vec<Target>) {
+    let before = [[13_800.0, 13_800.0], [30_400.0, 24_400.0], [3_200.0, 2_000.0]];
+    for (store, before) in OTHERS.into_iter().zip(before) {
+        let [one, four] = ONE_AND_FOUR.map(|nodes| worker_key(store, nodes, BURSTS[1]));
+        for (nodes, key, before) in [(1, &one, before[0]), (4, &four, before[1])] {
+            let what = format!(
+                "{}: 7,000 due at once, {}, per second (twice the rate of before, of another hour)",
+                name(store),
+                markdown::nodes(nodes)
+            );
+            let result = figures.median(key, "per_s");
+            targets.push(Target::least(what, 2.0 * before, result, rate));
+        }
+        let what = format!("{}: 7,000 due at once, 4 nodes beside one", name(store));
+        targets.push(Target::least(what, 1.0, figures.ratio((&four, &one), "per_s"), percent));
+    }
+}
+
+/// Pages of many stored schedules, and their reconciliation.
+fn many_schedules(figures: &Figures, targets: &mut Vec<Target>) {
+    let many = number(LISTED as f64);
+    for store in MAIN.into_iter().chain(OTHERS) {
+        let figure = |name| figures.median(&lists_key(store), name);
+        let what = format!("{}: a page of 100 among {many} stored schedules, ms", name(store));
+        targets.push(Target::most(what, 5.0, figure(PAGE), multiple));
+        let what =
+            format!("{}: `sync` of {many} unchanged schedules, the slower way, s", name(store));
+        let slower = SYNC.into_iter().filter_map(figure).max_by(f64::total_cmp);
+        targets.push(Target::most(what, 3.0, slower, multiple));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::plan::{Size, cells};
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn a_verdict_says_by_how_much_a_target_is_missed() {
@@ -141,5 +189,50 @@ mod tests {
         assert_eq!(verdict(least(None)), "not measured");
         let most = Target::most("late".into(), 10.0, Some(15.0), milliseconds);
         assert_eq!(most.row(), ["late", "≤ 10.0", "15.0", "missed by a factor of 1.50"]);
+    }
+
+    #[test]
+    fn a_report_with_peers_measures_every_target() {
+        const NAMES: [&str; 14] = [
+            "per_s",
+            STARTED,
+            "client_us",
+            "server_us",
+            ADDED_ONE_BY_ONE,
+            "p99_ms_1000",
+            FAILED_CLAIMS,
+            LATEST,
+            PAGE,
+            SYNC[0],
+            SYNC[1],
+            "p99_ms",
+            "cpu_us",
+            "bytes_per_job",
+        ];
+        let stores: Vec<String> = crate::stores::STORES.iter().map(|&name| name.into()).collect();
+        for size in [Size::Quick, Size::Full] {
+            let mut figures = Figures::default();
+            for cell in cells(size, &stores, true) {
+                let numbers = NAMES.map(|name| (name.to_owned(), 1.0)).into();
+                figures.add_numbers(&cell.key(), numbers);
+            }
+            let facts =
+                Facts { size, rounds: 1, machine: Value::Null, servers: Value::Null, load: 0.0 };
+            let table = super::table(&facts, &figures);
+            assert!(!table.contains("not measured"), "{table}");
+            assert!(!super::table(&facts, &Figures::default()).contains("reached"));
+        }
+    }
+
+    #[test]
+    fn the_rate_beside_others_is_compared_within_a_round() {
+        let mut figures = Figures::default();
+        for (none, others) in [(10.0, 9.0), (40.0, 20.0), (20.0, 16.0)] {
+            for (stored, rate) in [(0, none), (100_000, others)] {
+                let numbers = [("per_s".to_owned(), rate)].into();
+                figures.add_numbers(&stored_key("redis", stored), numbers);
+            }
+        }
+        assert_eq!(part_of_the_rate(&figures, "redis", 100_000), Some(0.8));
     }
 }
