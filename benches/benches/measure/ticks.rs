@@ -56,7 +56,7 @@ pub(crate) async fn measure(place: &Place, kind: Kind, load: Load) -> Figures {
 /// One of the processes.
 pub(crate) async fn node(place: &Place, kind: Kind, schedules: usize, log: Log) {
     let log: &'static Log = Box::leak(Box::new(log));
-    let tick = |run: Run| async move {
+    let tick = move |run: Run| async move {
         log.add(number(run.name()), run.scheduled_at().timestamp());
     };
     let heartbeat = Duration::from_secs(1);

@@ -40,7 +40,7 @@ async fn engine(url: &str, log: Option<Log>) -> DurableEngine {
     let log: &'static Option<Log> = Box::leak(Box::new(log));
     let mut builder: DurableEngineBuilder = DurableEngine::connect(url).await.unwrap();
     builder.executor_id(format!("process-{}", std::process::id()));
-    builder.register(WORKFLOW, |_: DurableContext, tick: ScheduledInput| async move {
+    builder.register(WORKFLOW, move |_: DurableContext, tick: ScheduledInput| async move {
         if let Some(log) = log {
             log.add(tick.context_as()?.unwrap_or_default(), tick.scheduled_time.timestamp());
         }

@@ -3,8 +3,8 @@
 
 use crate::{Figures, database::Database, work_off::RUNS};
 use fang::{
-    AsyncQueue, AsyncQueueable, AsyncRunnable, AsyncWorkerPool, FangError, SleepParams, async_trait,
-    typetag,
+    AsyncQueue, AsyncQueueable, AsyncRunnable, AsyncWorkerPool, FangError, SleepParams,
+    async_trait, typetag,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -15,9 +15,8 @@ pub(crate) async fn measure(url: &str, workers: u64, count: u64) -> Figures {
         let config = Config::default().queue("peer").batch_size(BATCH).lock_tasks(false);
         PostgresStorage::<u64>::new(&database.pool).with_config(config)
     };
-    let acknowledged = async || {
-        database.number("SELECT count(*) FROM apalis.jobs WHERE status = 'Done'").await
-    };
+    let acknowledged =
+        async || database.number("SELECT count(*) FROM apalis.jobs WHERE status = 'Done'").await;
     let rates = work_off!(open(), workers, count, acknowledged);
     database.drop().await;
     rates
