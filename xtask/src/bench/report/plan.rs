@@ -174,9 +174,13 @@ pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell
     cells
 }
 
-/// The bursts that queues with one store work off.
-pub(super) fn queue_loads(size: Size) -> [u64; 2] {
-    [BURSTS[1], size.sustained()]
+/// The bursts that a queue with one store works off.
+pub(super) fn queue_loads(size: Size, queue: &str) -> Vec<u64> {
+    match queue {
+        // Each of its fetches sorts all tasks that wait: more of them take minutes.
+        "fang" => vec![BURSTS[0]],
+        _ => vec![BURSTS[1], size.sustained()],
+    }
 }
 
 fn queues(size: Size) -> impl Iterator<Item = Cell> {
@@ -184,8 +188,8 @@ fn queues(size: Size) -> impl Iterator<Item = Cell> {
         Cell::new(Program::Peers, QUEUE_STORE, &[&queue, &nodes, &count]).in_rounds(1)
     };
     let of = move |queue, count| ONE_AND_FOUR.map(|nodes| cell(queue, nodes, count));
-    let loads = queue_loads(size);
-    QUEUES.into_iter().flat_map(move |queue| loads.into_iter().flat_map(move |n| of(queue, n)))
+    let loads = move |queue| queue_loads(size, queue).into_iter();
+    QUEUES.into_iter().flat_map(move |queue| loads(queue).flat_map(move |n| of(queue, n)))
 }
 
 /// Schedules that are due every second on three processes, one of which may be killed.

@@ -38,7 +38,7 @@ fn queues(facts: &Facts, figures: &Figures) -> String {
     };
     let rows = QUEUES.into_iter().flat_map(|queue| {
         let of = move |count| ONE_AND_FOUR.map(|nodes| row(queue, count, nodes));
-        queue_loads(facts.size).into_iter().flat_map(of)
+        queue_loads(facts.size, queue).into_iter().flat_map(of)
     });
     table(&header, rows)
 }
@@ -53,9 +53,9 @@ mod tests {
     fn a_queue_that_was_measured_stands_beside_allora() {
         let mut figures = Figures::default();
         for (key, line) in [
-            (worker_key("postgres", 4, 7_000), r#"{"per_s": 30000, "started_per_s": 40000}"#),
+            (worker_key("postgres", 4, 1_000), r#"{"per_s": 30000, "started_per_s": 40000}"#),
             (
-                peer_key("fang", 4, 7_000),
+                peer_key("fang", 4, 1_000),
                 r#"{"per_s": 3000, "started_per_s": 8000, "repeated": 12}"#,
             ),
         ] {
@@ -70,7 +70,7 @@ mod tests {
         };
         let (name, text) = part(&facts, &figures);
         assert_eq!(name, "queues");
-        let row = "| fang | 7,000 | 4 | 40.0 k | 8.00 k | 5.00 | 30.0 k | 3.00 k | 10 | 12 |";
+        let row = "| fang | 1,000 | 4 | 40.0 k | 8.00 k | 5.00 | 30.0 k | 3.00 k | 10 | 12 |";
         assert!(text.lines().any(|line| line == row), "{text}");
         let row = "| graphile_worker | 20,000 | 1 | – | – | – | – | – | – | – |";
         assert!(text.lines().any(|line| line == row), "{text}");
