@@ -7,3 +7,4 @@ pub mod process;
 pub mod profile;
 pub mod report;
 pub mod server;
+pub mod ticks;

@@ -9,6 +9,8 @@
 //! - `lists STORE STORED`: pages of so many stored schedules, and `sync` with all of them.
 //! - `stored STORE STORED COUNT`: a burst on one worker, beside so many other stored schedules;
 //!   the time from `add` to the run; and the rate of 64 concurrent callers that add one by one.
+//! - `tick-jobs STORE SCHEDULES SECONDS KILLED` and `tick-schedules`: schedules that are due every
+//!   second, on three processes of this program; one is killed if `KILLED` is 1.
 //! - `plots FILE FOLDER`: the plots of the file that `cargo xtask bench` writes.
 //!
 //! The stores are `memory`, `sqlite`, `postgres`, `mysql`, `redis` and `etcd`; the server is that of
@@ -30,8 +32,10 @@ mod place;
 mod plots;
 mod raw;
 mod stored;
+mod ticks;
 mod workers;
 
+use allora_benches::ticks::{Load, log_of_node};
 use place::Place;
 use serde_json::{Map, Value};
 
@@ -65,6 +69,15 @@ async fn measure(words: &[&str]) -> Figures {
         killed::node(&place, *jobs).await;
         return Figures::new();
     }
+    let ticks = match (*what, &numbers[..]) {
+        ("tick-jobs", [schedules, ..]) => Some((ticks::Kind::InCode, *schedules)),
+        ("tick-schedules", [schedules, ..]) => Some((ticks::Kind::Stored, *schedules)),
+        _ => None,
+    };
+    if let (Some((kind, schedules)), Some(log)) = (ticks, log_of_node()) {
+        ticks::node(&place, kind, schedules, log).await;
+        return Figures::new();
+    }
     place.clear().await;
     let figures = match (*what, &numbers[..]) {
         ("workers", [nodes, count, concurrency]) => {
@@ -77,6 +90,12 @@ async fn measure(words: &[&str]) -> Figures {
         ("killed", [jobs]) => killed::measure(store, *jobs).await,
         ("lists", [stored]) => lists::measure(&place, *stored as u64).await,
         ("stored", [stored, count]) => stored::measure(&place, *stored as u64, *count as u64).await,
+        (_, [schedules, seconds, killed]) if ticks.is_some() => {
+            let (kind, _) = ticks.unwrap();
+            let load =
+                Load { schedules: *schedules, seconds: *seconds as u64, is_killed: *killed > 0 };
+            ticks::measure(&place, kind, load).await
+        }
         _ => panic!("`{}` is not a measurement", words.join(" ")),
     };
     place.clear().await;

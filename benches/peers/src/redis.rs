@@ -1,14 +1,14 @@
-//! `apalis-redis`, with keys of its own, which are removed.
+//! `apalis-redis`, with the settings of `apalis-postgres` and keys of its own, which are removed.
 
 use crate::{
-    BATCH,
-    work_off::{Rates, work_off},
+    BATCH, Figures,
+    work_off::{RUNS, work_off},
 };
 use apalis_redis::{Config, RedisStorage};
 
 const QUEUE: &str = "{allora_bench_peer}";
 
-pub(crate) async fn measure(url: &str, workers: u64, count: u64) -> Rates {
+pub(crate) async fn measure(url: &str, workers: u64, count: u64) -> Figures {
     let connection = apalis_redis::connect(url).await.unwrap();
     clear(connection.clone()).await;
     let config = || Config::default().queue(QUEUE).batch_size(BATCH).lock_tasks(false);

@@ -22,3 +22,12 @@ pub async fn clear(url: &str, prefix: &str) {
         server.execute(sqlx::raw_sql(AssertSqlSafe(drop(table)))).await.unwrap();
     }
 }
+
+/// The number of transactions that a PostgreSQL server has ended so far, those of each statement by
+/// itself included. A session reports its own at most once a second.
+pub async fn transactions(url: &str) -> u64 {
+    let mut server = PgConnection::connect(url).await.unwrap();
+    let text = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
+    let ended: i64 = sqlx::query_scalar(text).fetch_one(&mut server).await.unwrap();
+    ended.unsigned_abs()
+}

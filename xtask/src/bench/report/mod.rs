@@ -9,12 +9,14 @@ mod page;
 mod plan;
 mod profile;
 mod programs;
+mod queues;
 mod request;
 mod rounds;
 mod scaling;
 mod simulation;
 mod tables;
 mod targets;
+mod ticks;
 
 pub(super) use request::Request;
 
@@ -70,10 +72,10 @@ pub(super) fn run(request: &Request) -> Outcome {
     };
     let profiles = profile::shares(facts.size, &figures);
     let targets = targets::table(&facts, &figures);
-    let pages = [
-        ("BENCHMARKS.md", tables::parts(&facts, &figures, profiles, targets)),
-        ("SCALING.md", scaling::parts(&facts, &figures)),
-    ];
+    let mut benchmarks = tables::parts(&facts, &figures, profiles, targets);
+    benchmarks.push(queues::part(&facts, &figures));
+    benchmarks.extend(ticks::parts(&facts, &figures));
+    let pages = [("BENCHMARKS.md", benchmarks), ("SCALING.md", scaling::parts(&facts, &figures))];
     if !request.is_whole() {
         for (name, text) in pages.iter().flat_map(|(_, parts)| parts) {
             println!("\n{name}\n\n{text}");

@@ -132,6 +132,15 @@ pub(super) const LISTED: u64 = 100_000;
 /// The jobs in memory that are due at one instant.
 pub(super) const TIMERS: [u64; 2] = [10_000, 100_000];
 pub(super) const SCHEDULERS: [&str; 2] = ["bare-heap-loop", "allora"];
+/// The task queues that have one store.
+pub(super) const QUEUES: [&str; 2] = ["graphile_worker", "fang"];
+/// Their store, and that of the schedules that tick on several processes.
+pub(super) const QUEUE_STORE: &str = "postgres";
+/// Schedules that are due every second: by words of `benches/benches/measure`, and by a peer.
+const TICKING: [&str; 3] = ["tick-jobs", "tick-schedules", "durare"];
+/// The numbers of these schedules. On a loaded machine the peer did not keep up with the larger one.
+const TICKING_SCHEDULES: [u64; 2] = [100, 1_000];
+const TICKING_SECONDS: u64 = 10;
 
 /// All measurements on these stores.
 pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell> {
@@ -159,7 +168,59 @@ pub(super) fn cells(size: Size, stores: &[String], with_peers: bool) -> Vec<Cell
             cells.push(Cell::new(Program::Scheduling, "memory", &words).in_rounds(1));
         }
     }
+    if with_peers && has(QUEUE_STORE) {
+        cells.extend(queues(size));
+        cells.extend(ticking().iter().map(Ticking::cell));
+    }
     cells
+}
+
+/// The bursts that a queue with one store works off.
+pub(super) fn queue_loads(size: Size, queue: &str) -> Vec<u64> {
+    match queue {
+        // Each of its fetches sorts all tasks that wait: more of them take minutes.
+        "fang" => vec![BURSTS[0]],
+        _ => vec![BURSTS[1], size.sustained()],
+    }
+}
+
+fn queues(size: Size) -> impl Iterator<Item = Cell> {
+    let cell = |queue: &str, nodes: u64, count: u64| {
+        Cell::new(Program::Peers, QUEUE_STORE, &[&queue, &nodes, &count]).in_rounds(1)
+    };
+    let of = move |queue, count| ONE_AND_FOUR.map(|nodes| cell(queue, nodes, count));
+    let loads = move |queue| queue_loads(size, queue).into_iter();
+    QUEUES.into_iter().flat_map(move |queue| loads(queue).flat_map(move |n| of(queue, n)))
+}
+
+/// Schedules that are due every second on three processes, one of which may be killed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticking {
+    pub(super) system: &'static str,
+    pub(super) schedules: u64,
+    pub(super) is_killed: bool,
+}
+
+/// All of these measurements.
+pub(super) fn ticking() -> Vec<Ticking> {
+    let of = |is_killed, schedules| TICKING.map(|system| Ticking { system, schedules, is_killed });
+    let sizes = |is_killed| TICKING_SCHEDULES.into_iter().flat_map(move |n| of(is_killed, n));
+    [false, true].into_iter().flat_map(sizes).collect()
+}
+
+impl Ticking {
+    pub(super) fn cell(&self) -> Cell {
+        let killed = u64::from(self.is_killed);
+        let numbers: [&dyn fmt::Display; 3] = [&self.schedules, &TICKING_SECONDS, &killed];
+        let cell = if self.system.starts_with("tick-") {
+            let words = [&[&self.system as &dyn fmt::Display, &QUEUE_STORE][..], &numbers].concat();
+            Cell::new(Program::Measure, QUEUE_STORE, &words)
+        } else {
+            let words = [&[&self.system as &dyn fmt::Display][..], &numbers].concat();
+            Cell::new(Program::Peers, QUEUE_STORE, &words)
+        };
+        cell.in_rounds(1)
+    }
 }
 
 /// The loads in memory: all jobs at one instant every second, and all once a year.
