@@ -13,7 +13,7 @@ use crate::{process::cpu_of_tree, report::at as quantile};
 use count::Counted;
 use std::{
     os::unix::process::parent_id,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio, id},
     time::{Duration, Instant, SystemTime},
 };
@@ -135,7 +135,7 @@ impl Drop for Scratch {
     }
 }
 
-fn start(log: &PathBuf) -> Child {
+fn start(log: &Path) -> Child {
     let mut node = Command::new(std::env::current_exe().unwrap());
     node.args(std::env::args_os().skip(1)).env(LOG, log).stdout(Stdio::null()).spawn().unwrap()
 }
