@@ -1,6 +1,5 @@
 //! The file of all starts: each is one write at the end of the file, which survives a killed process.
 
-#![expect(clippy::disallowed_methods, reason = "it measures the clocks' passing")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so")]
 
 use super::count::Start;
