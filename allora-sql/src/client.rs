@@ -130,6 +130,49 @@ impl Client {
         })
     }
 
+    /// Runs many claims or completions in one statement, and writes the entries of their runs in the same
+    /// transaction: those before have the statements `ended`, and those of what the statement claims are
+    /// written after it.
+    pub(crate) async fn with_entries(
+        &self,
+        op: &'static str,
+        ended: &[Statement],
+        statement: SingleStatement,
+    ) -> Result<SingleStatementReply> {
+        retry!(self, op, async {
+            let mut tx = self.driver.transaction().await?;
+            let done = async {
+                let conn = tx.conn()?;
+                for statement in ended {
+                    conn.run(statement.clone()).await?;
+                }
+                let reply = reply(conn, &statement).await?;
+                if let (true, SingleStatementReply::Rows(rows)) = (ended.is_empty(), &reply) {
+                    self.begin_entries(conn, rows).await?;
+                }
+                Ok(reply)
+            };
+            let done = done.await;
+            tx.end(done).await
+        })
+    }
+
+    /// Writes the entries of the runs that this transaction has begun, whose rows have their keys behind
+    /// the clock.
+    pub(crate) async fn begin_entries(
+        &self,
+        conn: &mut dyn Conn,
+        rows: &[Row],
+    ) -> sqlx::Result<()> {
+        let id = |row: &Row| row.get(1).cloned().and_then(Value::into_int);
+        let ids: Vec<i64> = rows.iter().filter_map(id).collect();
+        let begun = self.dialect.flavour.begun(&self.dialect, &ids);
+        if let Some(begun) = begun.filter(|_| !ids.is_empty()) {
+            conn.run(begun).await?;
+        }
+        Ok(())
+    }
+
     /// The time that decides.
     pub(crate) async fn now(&self, op: &'static str, time: TimeSource) -> Result<Time> {
         match time {
@@ -176,9 +219,12 @@ pub(crate) async fn reply(
         SingleStatement::Returning(write) => {
             SingleStatementReply::Rows(conn.rows(write.clone()).await?)
         }
-        SingleStatement::Counted(write) => {
+        SingleStatement::Counted { write, clock } => {
             let ran = conn.run(write.clone()).await?;
-            let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
+            let clock = match clock {
+                Some(clock) => number(conn.rows(clock.clone()).await?),
+                None => i64::try_from(ran.id).ok().filter(|clock| *clock > 0),
+            };
             SingleStatementReply::Counted { rows: ran.rows, clock }
         }
         SingleStatement::ReadBack { write, read } => {

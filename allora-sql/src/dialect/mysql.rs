@@ -2,9 +2,10 @@
 
 use super::{
     Dialect, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    single_statement::{Columns, NOW},
+    single_statement::{Columns, End, NOW, due_claim, of_t},
 };
 use crate::driver::{Statement, Type, Value};
+use allora_core::backend::ClaimDue;
 
 pub(crate) struct MySqlFlavour;
 
@@ -116,10 +117,14 @@ impl Flavour for MySqlFlavour {
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = claims.iter().map(SimpleClaim::values).collect();
-        let update = update(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
-        let condition =
-            format!("{} AND {}", SimpleClaim::condition(self), SimpleClaim::in_time(self));
-        let write = Statement::new(update(&SimpleClaim::set(self), &condition), args, b"");
+        let states = beside_states(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
+        let text = format!(
+            "UPDATE {states} SET {} WHERE {} AND {}",
+            SimpleClaim::set(self),
+            SimpleClaim::condition(self),
+            SimpleClaim::in_time(self),
+        );
+        let write = Statement::new(text, args, b"");
         let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
         let claim_ids: Vec<&[u8]> = claims.iter().map(|claim| &claim.claim_id[..]).collect();
         let (is_id, mut args) = self.is_any("id", Keys::Ids(&ids), 1);
@@ -143,14 +148,62 @@ impl Flavour for MySqlFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
+        end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = completions.iter().map(SimpleCompletion::values).collect();
-        let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+        let states = beside_states(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
         let version = format!("s.version + 1 + 0 * LAST_INSERT_ID({NOW})");
-        let text = update(&SimpleCompletion::set(self, &version), SimpleCompletion::CONDITION);
-        SingleStatement::Counted(Statement::new(text, args, b""))
+        let text = format!(
+            "UPDATE {states} SET {} WHERE {}",
+            SimpleCompletion::set(self, end, &version, of_t),
+            SimpleCompletion::condition(end, of_t),
+        );
+        SingleStatement::Counted { write: Statement::new(text, args, b""), clock: None }
+    }
+
+    /// All or none, because the time is the same for all.
+    fn claim_locked(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        query: &ClaimDue<'_>,
+        ids: &[i64],
+    ) -> Option<Statement> {
+        let mut args = Vec::new();
+        let context = dialect.request_context(context, &mut args);
+        args.push(Value::bytes(query.claim_id.to_be_bytes()));
+        let (is_id, ids) = self.is_any("s.id", Keys::Ids(ids), args.len() + 1);
+        args.extend(ids);
+        let not_after = Value::Int(query.not_after.map(|until| until.timestamp_micros()));
+        args.extend([not_after.clone(), not_after]);
+        let text = format!(
+            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN {p}_state s SET {set} \
+             WHERE {is_id} AND (? IS NULL OR {NOW} <= ?)",
+            p = dialect.prefix,
+            set = due_claim::set(self, "CAST(? AS BINARY)"),
+        );
+        Some(Statement::new(text, args, b""))
+    }
+
+    fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
+        Some(dialect.begun_entries(ids))
+    }
+
+    fn ended(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        completions: &[SimpleCompletion],
+    ) -> Vec<Statement> {
+        let ids: Vec<i64> = completions.iter().map(|completion| completion.id).collect();
+        let mut args = Vec::new();
+        let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
+        let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
+        let states = beside_states(dialect, context, &columns, rows, &mut args);
+        let ended = Statement::new(dialect.ended_entries("", &states), args, b"");
+        vec![dialect.lock_versions(&ids), ended]
     }
 
     fn extends_in_single_statement(&self) -> bool {
@@ -158,16 +211,16 @@ impl Flavour for MySqlFlavour {
     }
 }
 
-/// An `UPDATE` of the states beside the context and these rows, in their order. The types of the rows
+/// The states `s` beside the context `c` and these rows `t`, in their order. The types of the rows
 /// are those of the row's columns; MySQL wants a word before each that MariaDB does not know, and
 /// takes for a comment.
-fn update(
+fn beside_states(
     dialect: &Dialect,
     context: &RequestContext<'_>,
     columns: &Columns,
     rows: Vec<Vec<Value>>,
     args: &mut Vec<Value>,
-) -> impl Fn(&str, &str) -> String + use<> {
+) -> String {
     let context = dialect.request_context(context, args);
     let types = columns.iter().map(|(name, of)| match of {
         Type::Id | Type::Int | Type::IntOrNull => format!("fence AS {name}"),
@@ -176,11 +229,9 @@ fn update(
     let types = types.collect::<Vec<_>>().join(", ");
     let values = dialect.values("/*!80019 ROW */ ", columns, rows, args);
     let states = format!("{}_state", dialect.prefix);
-    move |set, condition| {
-        format!(
-            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN \
-               (SELECT {types} FROM {states} WHERE 1 = 0 UNION ALL VALUES {values}) t \
-             STRAIGHT_JOIN {states} s ON s.id = t.of_id SET {set} WHERE {condition}"
-        )
-    }
+    format!(
+        "({context} LIMIT 1) c STRAIGHT_JOIN \
+           (SELECT {types} FROM {states} WHERE 1 = 0 UNION ALL VALUES {values}) t \
+         STRAIGHT_JOIN {states} s ON s.id = t.of_id"
+    )
 }
