@@ -224,7 +224,9 @@ fn beside_states(
     let context = dialect.request_context(context, args);
     let types = columns.iter().map(|(name, of)| match of {
         Type::Id | Type::Int | Type::IntOrNull => format!("fence AS {name}"),
-        Type::Name | Type::Bytes | Type::BytesOrNull => format!("kind AS {name}"),
+        Type::Name | Type::Bytes => format!("kind AS {name}"),
+        // A column of names would cut it.
+        Type::BytesOrNull => format!("lease_node AS {name}"),
     });
     let types = types.collect::<Vec<_>>().join(", ");
     let values = dialect.values("/*!80019 ROW */ ", columns, rows, args);
