@@ -406,7 +406,7 @@ fn arrays(
         let found = places.iter().find(|(name, ..)| *name == column);
         let element = found.map(|(_, at, is_null)| (format!("({})[{place}]", array(*at)), is_null));
         match element {
-            Some((element, true)) => format!("NULLIF({element}, {NO_TIME}::BIGINT)"),
+            Some((element, true)) => format!("NULLIF({element}, '{NO_TIME}'::BIGINT)"),
             Some((element, false)) => element,
             None => "NULL::BIGINT".to_owned(),
         }
