@@ -32,13 +32,6 @@ const ATTEMPT: Duration = Duration::from_secs(60);
 /// A connection that was unused for longer is tested before the next call.
 const UNTESTED: Duration = Duration::from_secs(1);
 
-/// So many calls at the same time have a connection each at once. A server needs some 10 ms of its processor
-/// for a new session and its first plans, so that further ones are worth it only if they last.
-const FEW: usize = 2;
-
-/// The longest wait of a further call for a connection of the others, before it makes one.
-const PATIENCE: Duration = Duration::from_millis(20);
-
 /// The longest life of a connection: a database that has moved, or changed its limits, is noticed.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
@@ -72,22 +65,6 @@ struct Places<C> {
     /// Those with a connection that was used last at the end.
     free: Vec<Place<C>>,
     waiting: VecDeque<oneshot::Sender<Place<C>>>,
-    /// The number of places that are lent.
-    lent: usize,
-}
-
-impl<C> Places<C> {
-    /// A place for a call: with a connection, or one of a [`FEW`].
-    fn take_ready(&mut self) -> Option<Place<C>> {
-        let has_connection = self.free.last().is_some_and(|place| place.live.is_some());
-        (has_connection || self.lent < FEW).then(|| self.take()).flatten()
-    }
-
-    fn take(&mut self) -> Option<Place<C>> {
-        let place = self.free.pop()?;
-        self.lent += 1;
-        Some(place)
-    }
 }
 
 /// Room for one connection.
@@ -158,7 +135,7 @@ where
                 session,
                 timeout,
                 suspicious: store_timeout / 2,
-                places: Mutex::new(Places { free, waiting: VecDeque::new(), lent: 0 }),
+                places: Mutex::new(Places { free, waiting: VecDeque::new() }),
                 is_closed: AtomicBool::new(false),
             }),
         }
@@ -224,26 +201,21 @@ impl<D: Database> Shared<D> {
 
     async fn slot(self: Arc<Self>) -> sqlx::Result<Slot<D>> {
         let slot = |place, shared| Slot { place: Some(place), since: Instant::now(), shared };
-        let (waiting, may_connect) = {
+        let waiting = {
             let mut places = self.places();
-            if let Some(place) = places.take_ready() {
-                drop(places);
-                return Ok(slot(place, self));
+            match places.free.pop() {
+                Some(place) => {
+                    drop(places);
+                    return Ok(slot(place, self));
+                }
+                None => {
+                    let (sender, receiver) = oneshot::channel();
+                    places.waiting.push_back(sender);
+                    receiver
+                }
             }
-            let (sender, receiver) = oneshot::channel();
-            places.waiting.push_back(sender);
-            (receiver, !places.free.is_empty())
         };
         let mut waiting = Waiting::<D> { receiver: waiting, shared: self.clone() };
-        if may_connect {
-            let place = match within(PATIENCE, &mut waiting.receiver).await {
-                Some(place) => Some(place.map_err(|_| sqlx::Error::PoolClosed)?),
-                None => self.places().take(),
-            };
-            if let Some(place) = place {
-                return Ok(slot(place, self));
-            }
-        }
         let place = (&mut waiting.receiver).await.map_err(|_| sqlx::Error::PoolClosed)?;
         Ok(slot(place, self))
     }
@@ -262,7 +234,6 @@ impl<D: Database> Shared<D> {
                         // The next call takes the last one.
                         let position = if place.live.is_some() { places.free.len() } else { 0 };
                         places.free.insert(position, place);
-                        places.lent = places.lent.saturating_sub(1);
                         return;
                     }
                 }
