@@ -219,12 +219,9 @@ pub(crate) async fn reply(
         SingleStatement::Returning(write) => {
             SingleStatementReply::Rows(conn.rows(write.clone()).await?)
         }
-        SingleStatement::Counted { write, clock } => {
+        SingleStatement::Counted(write) => {
             let ran = conn.run(write.clone()).await?;
-            let clock = match clock {
-                Some(clock) => number(conn.rows(clock.clone()).await?),
-                None => i64::try_from(ran.id).ok().filter(|clock| *clock > 0),
-            };
+            let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
             SingleStatementReply::Counted { rows: ran.rows, clock }
         }
         SingleStatement::ReadBack { write, read } => {

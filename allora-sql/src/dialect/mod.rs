@@ -197,12 +197,9 @@ pub(crate) enum SingleStatement {
     /// It changes rows, and if it did another one reads them.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     ReadBack { write: Statement, read: Statement },
-    /// It returns the number of rows that it changed, and the clock unless another one reads that.
-    #[cfg_attr(
-        not(any(feature = "sqlite", feature = "mysql")),
-        expect(dead_code, reason = "PostgreSQL's returns rows")
-    )]
-    Counted { write: Statement, clock: Option<Statement> },
+    /// It returns the number of rows that it changed, and the clock.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
+    Counted(Statement),
 }
 
 /// Keys of rows.

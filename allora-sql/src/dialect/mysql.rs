@@ -160,7 +160,7 @@ impl Flavour for MySqlFlavour {
             SimpleCompletion::set(self, end, &version, of_t),
             SimpleCompletion::condition(end, of_t),
         );
-        SingleStatement::Counted { write: Statement::new(text, args, b""), clock: None }
+        SingleStatement::Counted(Statement::new(text, args, b""))
     }
 
     /// All or none, because the time is the same for all.

@@ -195,17 +195,13 @@ impl Flavour for SqliteFlavour {
         let rows = completions.iter().map(SimpleCompletion::values).collect();
         let with = with(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
         let text = format!(
-            "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE s.id = t.of_id AND {}",
+            "{with} UPDATE {}_state AS s SET {} FROM c, t WHERE s.id = t.of_id AND {} \
+             RETURNING {}, id, lease_until, NULL",
             dialect.prefix,
             SimpleCompletion::set(self, end, "s.version + 1", of_t),
             SimpleCompletion::condition(end, of_t),
+            self.clock(),
         );
-        if end == End::Completed {
-            // The driver passes rows from thread to thread one by one.
-            let write = Statement::new(text, args, b"");
-            return SingleStatement::Counted { write, clock: Some(dialect.now()) };
-        }
-        let text = format!("{text} RETURNING {}, id, lease_until, NULL", self.clock());
         SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
 }
