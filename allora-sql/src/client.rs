@@ -131,8 +131,8 @@ impl Client {
     }
 
     /// Runs many claims or completions in one statement, and writes the entries of their runs in the same
-    /// transaction: those before have the statements `ended`, and those of what the statement claims are
-    /// written after it.
+    /// transaction: the statements `ended` write those of completions before it, and those of the rows that
+    /// a claim returns are written after it.
     pub(crate) async fn with_entries(
         &self,
         op: &'static str,
@@ -147,7 +147,10 @@ impl Client {
                     conn.run(statement.clone()).await?;
                 }
                 let reply = reply(conn, &statement).await?;
-                if let (true, SingleStatementReply::Rows(rows)) = (ended.is_empty(), &reply) {
+                let returns = matches!(statement, SingleStatement::Returning(_));
+                if let (true, SingleStatementReply::Rows(rows)) =
+                    (returns && ended.is_empty(), &reply)
+                {
                     self.begin_entries(conn, rows).await?;
                 }
                 Ok(reply)
@@ -224,11 +227,14 @@ pub(crate) async fn reply(
             let clock = i64::try_from(ran.id).ok().filter(|clock| *clock > 0);
             SingleStatementReply::Counted { rows: ran.rows, clock }
         }
-        SingleStatement::ReadBack { write, read } => {
-            SingleStatementReply::Rows(match conn.run(write.clone()).await?.rows {
-                0 => Vec::new(),
-                _ => conn.rows(read.clone()).await?,
-            })
+        SingleStatement::ReadBack { write, begun, read } => {
+            if conn.run(write.clone()).await?.rows == 0 {
+                return Ok(SingleStatementReply::Rows(Vec::new()));
+            }
+            if let Some(begun) = begun {
+                conn.run(begun.clone()).await?;
+            }
+            SingleStatementReply::Rows(conn.rows(read.clone()).await?)
         }
     })
 }

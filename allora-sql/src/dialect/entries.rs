@@ -10,11 +10,18 @@ use allora_core::backend::Outcome;
 use std::fmt::Write as _;
 
 impl Dialect {
-    /// Writes the entries of the runs that this transaction has begun.
-    pub(super) fn begun_entries(&self, ids: &[i64]) -> Statement {
-        let (is_id, args) = self.flavour.is_any("s.id", Keys::Ids(ids), 1);
+    /// Writes the entries of the runs that this transaction has begun: of the states `s` with these
+    /// keys, and with these claims if not all of them were claimed.
+    pub(super) fn begun_entries(&self, ids: &[i64], claim_ids: Option<&[&[u8]]>) -> Statement {
+        let (mut is_begun, mut args) = self.flavour.is_any("s.id", Keys::Ids(ids), 1);
+        if let Some(claim_ids) = claim_ids {
+            let claims = Keys::Names(claim_ids);
+            let (is_claim, more) = self.flavour.is_any("s.lease_claim_id", claims, args.len() + 1);
+            let _ = write!(is_begun, " AND {is_claim} AND s.rare < 2");
+            args.extend(more);
+        }
         let states = format!("{}_state s", self.prefix);
-        let text = self.entries("", &Outcome::Running, ["NULL", "NULL"], &states, &is_id);
+        let text = self.entries("", &Outcome::Running, ["NULL", "NULL"], &states, &is_begun);
         Statement::new(text, args, b"")
     }
 

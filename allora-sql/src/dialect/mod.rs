@@ -194,9 +194,9 @@ pub(crate) enum SingleStatement {
         expect(dead_code, reason = "MySQL's returns nothing")
     )]
     Returning(Statement),
-    /// It changes rows, and if it did another one reads them.
+    /// It changes rows, and if it did others write the entries of their runs and read them.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
-    ReadBack { write: Statement, read: Statement },
+    ReadBack { write: Statement, begun: Option<Statement>, read: Statement },
     /// It returns the number of rows that it changed, and the clock.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     Counted(Statement),

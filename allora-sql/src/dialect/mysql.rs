@@ -2,7 +2,7 @@
 
 use super::{
     Dialect, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    single_statement::{Columns, End, NOW, due_claim, of_t},
+    single_statement::{CHUNK, Columns, End, NOW, due_claim, of_t},
 };
 use crate::driver::{Statement, Type, Value};
 use allora_core::backend::ClaimDue;
@@ -139,7 +139,9 @@ impl Flavour for MySqlFlavour {
         );
         args.push(Value::Int(context.now));
         let read = Statement::new(text, args, SimpleClaim::SHAPE);
-        SingleStatement::ReadBack { write, read }
+        // A lease that has ended by then is not read, and its run has begun.
+        let begun = dialect.has_entries.then(|| dialect.begun_entries(&ids, Some(&claim_ids[..])));
+        SingleStatement::ReadBack { write, begun, read }
     }
 
     /// A completion always changes its row, so that the number of rows says whether all were
@@ -188,7 +190,7 @@ impl Flavour for MySqlFlavour {
     }
 
     fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
-        Some(dialect.begun_entries(ids))
+        Some(dialect.begun_entries(ids, None))
     }
 
     fn ended(
@@ -198,12 +200,15 @@ impl Flavour for MySqlFlavour {
         completions: &[SimpleCompletion],
     ) -> Vec<Statement> {
         let ids: Vec<i64> = completions.iter().map(|completion| completion.id).collect();
-        let mut args = Vec::new();
         let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
-        let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
-        let states = beside_states(dialect, context, &columns, rows, &mut args);
-        let ended = Statement::new(dialect.ended_entries("", &states), args, b"");
-        vec![dialect.lock_versions(&ids), ended]
+        // With the outputs, half a batch has less than 1 MiB.
+        let ended = completions.chunks(CHUNK / 2).map(|completions| {
+            let mut args = Vec::new();
+            let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
+            let states = beside_states(dialect, context, &columns, rows, &mut args);
+            Statement::new(dialect.ended_entries("", &states), args, b"")
+        });
+        std::iter::once(dialect.lock_versions(&ids)).chain(ended).collect()
     }
 
     fn extends_in_single_statement(&self) -> bool {

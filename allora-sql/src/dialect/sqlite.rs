@@ -167,7 +167,7 @@ impl Flavour for SqliteFlavour {
     }
 
     fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
-        Some(dialect.begun_entries(ids))
+        Some(dialect.begun_entries(ids, None))
     }
 
     fn ended(
