@@ -51,6 +51,10 @@ static ORIGINS: LazyLock<Vec<Origin>> = LazyLock::new(|| {
 });
 
 /// The columns of the job table, and those of the state table, that the reply has.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(dead_code, reason = "MySQL reads claims back")
+)]
 pub(crate) fn sent() -> [Vec<(&'static str, Type)>; 2] {
     let is_sent = |(_, origin): &(_, &Origin)| matches!(origin, Origin::Sent);
     let (job, state) = ORIGINS.split_at(JOB.len());

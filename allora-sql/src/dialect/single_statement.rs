@@ -247,7 +247,7 @@ pub(super) mod due_claim {
     }
 }
 
-/// What a statement does to the leases of its rows: completes their runs, or extends them.
+/// The end of the leases of a statement: their runs are completed, or they are extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
     Completed,
