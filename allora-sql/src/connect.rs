@@ -223,7 +223,7 @@ impl Builder {
     ) -> Result<Sql> {
         let durability_warning = driver.inspect().await?;
         let history = HistoryPruning::new(self.history, ENTRIES);
-        let has_entries = history.is_on() && flavour.writes_entries();
+        let has_entries = history.is_on();
         let client = Client {
             driver,
             dialect: Dialect { prefix: self.prefix, flavour, has_entries },

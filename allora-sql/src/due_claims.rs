@@ -2,13 +2,14 @@
 //! and otherwise a transaction that locks what is due and claims that.
 
 use crate::{
-    client::{Client, ReadRows, SingleStatementReply, decides, number, reply, retry},
-    dialect::{RequestContext, SimpleClaim, single_statement::CHUNK},
-    driver::{Row, Value},
+    claimed_row,
+    client::{Client, ReadRows, decides, number, read_rows, retry},
+    dialect::RequestContext,
+    driver::{Row, Statement, Value},
     encoding::IndexPlace,
 };
 use allora_core::{
-    Error, ErrorKind, Result,
+    Result,
     backend::{Batch, ClaimDue, Claimed, ClaimedDue, JobState, TimeSource},
     record::Record,
 };
@@ -22,21 +23,12 @@ struct ClaimedRows {
 }
 
 impl Client {
-    /// `true` if queries claim. A claim with history is written in one step with its entry.
-    pub(crate) fn claims_due(&self) -> bool {
-        !self.history.is_on() || self.dialect.has_entries
-    }
-
     /// Finds what is due and claims it; or finds what the same query has claimed.
     pub(crate) async fn claim_due(
         &self,
         query: ClaimDue<'_>,
         time: TimeSource,
     ) -> Result<ClaimedDue> {
-        if !self.claims_due() {
-            let what = "with history, this database cannot find and claim in one step";
-            return Err(Error::new(ErrorKind::Unsupported, what).op(OP));
-        }
         let context = RequestContext::of(&Batch::new(query.node, time, &[]));
         let context = context.filter(|_| query.limit > 0 && !query.kinds.is_empty());
         let read = match context {
@@ -47,7 +39,10 @@ impl Client {
             Some(context) => self.claim(&context, &query).await?,
             None => return Ok(ClaimedDue::new(self.now(OP, time).await?, Vec::new())),
         };
-        let now = decides(time, read.clock);
+        let now = match read.clock {
+            None => self.now(OP, time).await?,
+            clock => decides(time, clock),
+        };
         self.ids.learn(read.rows.iter().map(|row| (&*row.name, row.id)));
         if self.dialect.has_entries && !query.is_repeated {
             self.history.appended_to(read.rows.iter().map(|row| &*row.name));
@@ -76,13 +71,13 @@ impl Client {
         };
         let behind = self.frontier.of(query.kinds);
         if let Some(first) = one(query, behind) {
-            let mut read = self.read(OP, first).await?;
+            let mut read = self.claim_at_once(first, query).await?;
             let left = query.limit.saturating_sub(read.rows.len());
             if behind.is_some() && left > 0 {
                 let mut rest = *query;
                 rest.limit = left;
                 if let Some(rest) = one(&rest, None) {
-                    read.rows.extend(self.read(OP, rest).await?.rows);
+                    read.rows.extend(self.claim_at_once(rest, query).await?.rows);
                 }
             }
             let last = read.rows.iter().filter_map(IndexPlace::of).max();
@@ -98,6 +93,31 @@ impl Client {
         // The clock that decided.
         read.clock = claimed.clock.or(read.clock);
         Ok(read)
+    }
+
+    /// Runs the statement that finds and claims.
+    async fn claim_at_once(&self, statement: Statement, query: &ClaimDue<'_>) -> Result<ReadRows> {
+        let rows = match self.dialect.has_entries_beside() {
+            false => retry!(self, OP, async {
+                let mut lent = self.driver.writer().await?;
+                let done = lent.conn()?.rows(statement.clone()).await;
+                self.driver.end(lent, done)
+            }),
+            true => retry!(self, OP, async {
+                let mut tx = self.driver.transaction().await?;
+                let done = async {
+                    let conn = tx.conn()?;
+                    let rows = conn.rows(statement.clone()).await?;
+                    self.begin_entries(conn, &rows).await?;
+                    Ok(rows)
+                };
+                let done = done.await;
+                tx.end(done).await
+            }),
+        }?;
+        let claim_id = query.claim_id.to_be_bytes();
+        let whole = |row| claimed_row::whole(row, query.node, claim_id);
+        Ok(read_rows(rows.into_iter().map(whole).collect()))
     }
 
     async fn claim_in_transaction(
@@ -117,19 +137,25 @@ impl Client {
             for kind in query.kinds {
                 let statement = self.dialect.claimable(kind, now.div_euclid(1_000), query.limit);
                 let rows = conn.rows(statement).await?;
-                claimable.extend(rows.into_iter().filter_map(|row| claim_of(row, query)));
+                claimable.extend(rows.into_iter().filter_map(place_of));
             }
-            claimable.sort_unstable_by_key(|(index_at, claim)| (*index_at, claim.id));
+            claimable.sort_unstable();
             claimable.truncate(query.limit);
-            let mut claims: Vec<_> = claimable.into_iter().map(|(_, claim)| claim).collect();
-            // In one order on every node, so that two statements cannot wait for each other.
-            claims.sort_unstable_by_key(|claim| claim.id);
-            let mut ids = Vec::with_capacity(claims.len());
-            for claims in claims.chunks(CHUNK) {
-                let statement = self.dialect.flavour.claims(&self.dialect, context, claims);
-                if let SingleStatementReply::Rows(rows) = reply(conn, &statement).await? {
-                    ids.extend(rows.into_iter().filter_map(id_of));
-                }
+            let mut ids: Vec<i64> = claimable.into_iter().map(|place| place.id).collect();
+            ids.sort_unstable();
+            let flavour = &*self.dialect.flavour;
+            let statement = flavour.claim_locked(&self.dialect, context, query, &ids);
+            let Some(statement) = statement.filter(|_| !ids.is_empty()) else {
+                return Ok(ClaimedRows { clock: Some(now), ids: Vec::new() });
+            };
+            if conn.run(statement).await?.rows == 0 {
+                // Too late.
+                ids.clear();
+            }
+            if self.dialect.has_entries_beside() {
+                let rows: Vec<Row> =
+                    ids.iter().map(|id| vec![Value::int(now), Value::int(*id)]).collect();
+                self.begin_entries(conn, &rows).await?;
             }
             Ok(ClaimedRows { clock: Some(now), ids })
         };
@@ -138,19 +164,11 @@ impl Client {
     }
 }
 
-/// The place in the due index, and the claim, of a row that may be claimed: key, fence, occurrence,
-/// length of the lease in milliseconds, place.
-fn claim_of(row: Row, query: &ClaimDue<'_>) -> Option<(i64, SimpleClaim)> {
+/// The place of a row in the due index: key, time.
+fn place_of(row: Row) -> Option<IndexPlace> {
     let cells: Vec<i64> = row.into_iter().map_while(Value::into_int).collect();
-    let [id, fence, expected, lease, index_at] = cells.try_into().ok()?;
-    let not_after = query.not_after.map(|until| until.timestamp_micros());
-    let claim_id = query.claim_id.to_be_bytes();
-    Some((index_at, SimpleClaim::due((id, fence), expected, lease, claim_id, not_after)))
-}
-
-/// The key in a row of the claims' statement.
-fn id_of(row: Row) -> Option<i64> {
-    row.into_iter().nth(1)?.into_int()
+    let [id, index_at] = cells.try_into().ok()?;
+    Some(IndexPlace { index_at, id })
 }
 
 /// The record with the claim of this id.

@@ -2,7 +2,10 @@
 
 use crate::{
     client::{Client, SingleStatementReply, decides},
-    dialect::{RequestContext, SimpleClaim, SimpleCompletion, single_statement},
+    dialect::{
+        RequestContext, SimpleClaim, SimpleCompletion,
+        single_statement::{self, End},
+    },
     driver::{Row, Value},
     encoding::time,
     records::Version,
@@ -21,10 +24,7 @@ impl Client {
         let mut fast = FastPath::none();
         let Some(context) = RequestContext::of(&batch) else { return Ok(fast) };
         // The history is written in one step with the record.
-        let has_entries = self.dialect.has_entries;
-        if self.history.is_on() && !has_entries {
-            return Ok(fast);
-        }
+        let (has_entries, beside) = (self.dialect.has_entries, self.dialect.has_entries_beside());
         let ids = self.ids.of(batch.operations.iter().map(|operation| operation.name));
         // Operations on one name are applied in their order. A job that was never read is left to the
         // general path, which reads it.
@@ -41,18 +41,26 @@ impl Client {
             .filter(|(end, _)| !has_entries || single_statement::ends_with_one_entry(end));
         let ends = ends.filter_map(|(end, id)| SimpleCompletion::of(end, id));
         let mut ends: Vec<_> = ends.collect();
-        ends.retain(|end| {
-            end.is_completion() || self.dialect.flavour.extends_in_single_statement()
-        });
+        let flavour = &*self.dialect.flavour;
+        ends.retain(|end| end.end() == End::Completed || flavour.extends_in_single_statement());
         let claims = operations.filter_map(|(claim, id)| SimpleClaim::of(claim, id));
         let mut claims: Vec<_> = claims.collect();
         // In one order on every node, so that two statements cannot wait for each other.
-        ends.sort_unstable_by_key(|end| end.id);
+        ends.sort_unstable_by_key(|end| (end.end(), end.id));
         claims.sort_unstable_by_key(|claim| claim.id);
         // Ends first: a lease cannot wait.
-        for ends in ends.chunks(single_statement::CHUNK) {
-            let statement = self.dialect.flavour.completions(&self.dialect, &context, ends);
-            match self.single_statement("complete", statement).await? {
+        let alike = ends.chunk_by(|one, other| one.end() == other.end());
+        for ends in alike.flat_map(|ends| ends.chunks(single_statement::CHUNK)) {
+            let end = ends[0].end();
+            let statement = flavour.completions(&self.dialect, &context, end, ends);
+            let reply = match beside && end == End::Completed {
+                true => {
+                    let ended = flavour.ended(&self.dialect, &context, ends);
+                    self.with_entries("complete", &ended, statement).await?
+                }
+                false => self.single_statement("complete", statement).await?,
+            };
+            match reply {
                 SingleStatementReply::Rows(rows) => {
                     for end in rows.into_iter().filter_map(ended) {
                         let Some(i) = single(end.id) else { continue };
@@ -72,8 +80,11 @@ impl Client {
             }
         }
         for claims in claims.chunks(single_statement::CHUNK) {
-            let statement = self.dialect.flavour.claims(&self.dialect, &context, claims);
-            let reply = self.single_statement("claim", statement).await?;
+            let statement = flavour.claims(&self.dialect, &context, claims);
+            let reply = match beside {
+                true => self.with_entries("claim", &[], statement).await?,
+                false => self.single_statement("claim", statement).await?,
+            };
             let SingleStatementReply::Rows(rows) = reply else { continue };
             for (id, clock, claimed) in rows.into_iter().filter_map(claimed) {
                 let Some(i) = single(id) else { continue };

@@ -66,7 +66,6 @@ pub(crate) struct SimpleCompletion {
     pub(super) moves: bool,
     pub(super) then: Option<(i64, i64)>,
     /// The run's output, for the history.
-    #[cfg(feature = "postgres")]
     pub(super) output: Option<Vec<u8>>,
 }
 

@@ -5,6 +5,8 @@
 //! names of columns, and numbers of placeholders; every value from outside is bound.
 
 mod arguments;
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+mod entries;
 mod history;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
@@ -29,6 +31,7 @@ use crate::{
     encoding::IndexPlace,
 };
 use allora_core::backend::ClaimDue;
+use single_statement::End;
 use std::sync::Arc;
 
 /// Rows to a statement: PostgreSQL and MySQL bind at most 65 535 values, SQLite half of that.
@@ -129,8 +132,8 @@ pub(crate) trait Flavour: Send + Sync {
         context: &RequestContext<'_>,
         claims: &[SimpleClaim],
     ) -> SingleStatement;
-    /// One statement that finds and claims what is due behind a place in the due index, and returns the
-    /// records after that; `None` where it takes a transaction.
+    /// One statement that finds and claims what is due behind a place in the due index, and returns what
+    /// [`claimed_row::sent`](crate::claimed_row::sent) says; `None` where it takes a transaction.
     fn claim_due(
         &self,
         _: &Dialect,
@@ -140,16 +143,38 @@ pub(crate) trait Flavour: Send + Sync {
     ) -> Option<Statement> {
         None
     }
-    /// One statement for many completions and extensions of the commonest shape.
+    /// One statement that claims rows that this transaction has locked because they may be claimed
+    /// without a plan, where [`claim_due`](Self::claim_due) is not one statement.
+    fn claim_locked(
+        &self,
+        _: &Dialect,
+        _: &RequestContext<'_>,
+        _: &ClaimDue<'_>,
+        _: &[i64],
+    ) -> Option<Statement> {
+        None
+    }
+    /// One statement for many completions, or for many extensions, of the commonest shape.
     fn completions(
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
+        end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement;
     /// True if single statements can write the entries of the history, too.
     fn writes_entries(&self) -> bool {
         false
+    }
+    /// The statement that writes the entries of the runs that this transaction has begun, where single
+    /// statements cannot.
+    fn begun(&self, _: &Dialect, _: &[i64]) -> Option<Statement> {
+        None
+    }
+    /// The statements that lock the rows of these completions and write the entries of their runs, where
+    /// single statements cannot: before these, which remove what the entries have.
+    fn ended(&self, _: &Dialect, _: &RequestContext<'_>, _: &[SimpleCompletion]) -> Vec<Statement> {
+        Vec::new()
     }
     /// True if [`completions`](Self::completions) can return the end of an extended lease.
     fn extends_in_single_statement(&self) -> bool {
@@ -169,9 +194,9 @@ pub(crate) enum SingleStatement {
         expect(dead_code, reason = "MySQL's returns nothing")
     )]
     Returning(Statement),
-    /// It changes rows, and if it did another one reads them.
+    /// It changes rows, and if it did others write the entries of their runs and read them.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
-    ReadBack { write: Statement, read: Statement },
+    ReadBack { write: Statement, begun: Option<Statement>, read: Statement },
     /// It returns the number of rows that it changed, and the clock.
     #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "the others return rows"))]
     Counted(Statement),
@@ -189,8 +214,15 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Dialect {
     pub(crate) prefix: String,
     pub(crate) flavour: Arc<dyn Flavour>,
-    /// Claims and completions in single statements write the entries of their runs in the history.
+    /// There is a history: claims and completions write the entries of their runs.
     pub(crate) has_entries: bool,
+}
+
+impl Dialect {
+    /// True if the entries of single statements are statements beside them.
+    pub(crate) fn has_entries_beside(&self) -> bool {
+        self.has_entries && !self.flavour.writes_entries()
+    }
 }
 
 /// The names of columns, separated by commas.

@@ -2,9 +2,10 @@
 
 use super::{
     Dialect, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion, SingleStatement,
-    single_statement::{Columns, NOW},
+    single_statement::{CHUNK, Columns, End, NOW, due_claim, of_t},
 };
 use crate::driver::{Statement, Type, Value};
+use allora_core::backend::ClaimDue;
 
 pub(crate) struct MySqlFlavour;
 
@@ -116,10 +117,14 @@ impl Flavour for MySqlFlavour {
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = claims.iter().map(SimpleClaim::values).collect();
-        let update = update(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
-        let condition =
-            format!("{} AND {}", SimpleClaim::condition(self), SimpleClaim::in_time(self));
-        let write = Statement::new(update(&SimpleClaim::set(self), &condition), args, b"");
+        let states = beside_states(dialect, context, SimpleClaim::COLUMNS, rows, &mut args);
+        let text = format!(
+            "UPDATE {states} SET {} WHERE {} AND {}",
+            SimpleClaim::set(self),
+            SimpleClaim::condition(self),
+            SimpleClaim::in_time(self),
+        );
+        let write = Statement::new(text, args, b"");
         let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
         let claim_ids: Vec<&[u8]> = claims.iter().map(|claim| &claim.claim_id[..]).collect();
         let (is_id, mut args) = self.is_any("id", Keys::Ids(&ids), 1);
@@ -134,7 +139,9 @@ impl Flavour for MySqlFlavour {
         );
         args.push(Value::Int(context.now));
         let read = Statement::new(text, args, SimpleClaim::SHAPE);
-        SingleStatement::ReadBack { write, read }
+        // A lease that has ended by then is not read, and its run has begun.
+        let begun = dialect.has_entries.then(|| dialect.begun_entries(&ids, Some(&claim_ids[..])));
+        SingleStatement::ReadBack { write, begun, read }
     }
 
     /// A completion always changes its row, so that the number of rows says whether all were
@@ -143,14 +150,65 @@ impl Flavour for MySqlFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
+        end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
         let rows = completions.iter().map(SimpleCompletion::values).collect();
-        let update = update(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
+        let states = beside_states(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
         let version = format!("s.version + 1 + 0 * LAST_INSERT_ID({NOW})");
-        let text = update(&SimpleCompletion::set(self, &version), SimpleCompletion::CONDITION);
+        let text = format!(
+            "UPDATE {states} SET {} WHERE {}",
+            SimpleCompletion::set(self, end, &version, of_t),
+            SimpleCompletion::condition(end, of_t),
+        );
         SingleStatement::Counted(Statement::new(text, args, b""))
+    }
+
+    /// All or none, because the time is the same for all.
+    fn claim_locked(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        query: &ClaimDue<'_>,
+        ids: &[i64],
+    ) -> Option<Statement> {
+        let mut args = Vec::new();
+        let context = dialect.request_context(context, &mut args);
+        args.push(Value::bytes(query.claim_id.to_be_bytes()));
+        let (is_id, ids) = self.is_any("s.id", Keys::Ids(ids), args.len() + 1);
+        args.extend(ids);
+        let not_after = Value::Int(query.not_after.map(|until| until.timestamp_micros()));
+        args.extend([not_after.clone(), not_after]);
+        let text = format!(
+            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN {p}_state s SET {set} \
+             WHERE {is_id} AND (? IS NULL OR {NOW} <= ?)",
+            p = dialect.prefix,
+            set = due_claim::set(self, "CAST(? AS BINARY)"),
+        );
+        Some(Statement::new(text, args, b""))
+    }
+
+    fn begun(&self, dialect: &Dialect, ids: &[i64]) -> Option<Statement> {
+        Some(dialect.begun_entries(ids, None))
+    }
+
+    fn ended(
+        &self,
+        dialect: &Dialect,
+        context: &RequestContext<'_>,
+        completions: &[SimpleCompletion],
+    ) -> Vec<Statement> {
+        let ids: Vec<i64> = completions.iter().map(|completion| completion.id).collect();
+        let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
+        // With the outputs, half a batch has less than 1 MiB.
+        let ended = completions.chunks(CHUNK / 2).map(|completions| {
+            let mut args = Vec::new();
+            let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
+            let states = beside_states(dialect, context, &columns, rows, &mut args);
+            Statement::new(dialect.ended_entries("", &states), args, b"")
+        });
+        std::iter::once(dialect.lock_versions(&ids)).chain(ended).collect()
     }
 
     fn extends_in_single_statement(&self) -> bool {
@@ -158,29 +216,29 @@ impl Flavour for MySqlFlavour {
     }
 }
 
-/// An `UPDATE` of the states beside the context and these rows, in their order. The types of the rows
+/// The states `s` beside the context `c` and these rows `t`, in their order. The types of the rows
 /// are those of the row's columns; MySQL wants a word before each that MariaDB does not know, and
 /// takes for a comment.
-fn update(
+fn beside_states(
     dialect: &Dialect,
     context: &RequestContext<'_>,
     columns: &Columns,
     rows: Vec<Vec<Value>>,
     args: &mut Vec<Value>,
-) -> impl Fn(&str, &str) -> String + use<> {
+) -> String {
     let context = dialect.request_context(context, args);
     let types = columns.iter().map(|(name, of)| match of {
         Type::Id | Type::Int | Type::IntOrNull => format!("fence AS {name}"),
-        Type::Name | Type::Bytes | Type::BytesOrNull => format!("kind AS {name}"),
+        Type::Name | Type::Bytes => format!("kind AS {name}"),
+        // A column of names would cut it.
+        Type::BytesOrNull => format!("lease_node AS {name}"),
     });
     let types = types.collect::<Vec<_>>().join(", ");
     let values = dialect.values("/*!80019 ROW */ ", columns, rows, args);
     let states = format!("{}_state", dialect.prefix);
-    move |set, condition| {
-        format!(
-            "UPDATE ({context} LIMIT 1) c STRAIGHT_JOIN \
-               (SELECT {types} FROM {states} WHERE 1 = 0 UNION ALL VALUES {values}) t \
-             STRAIGHT_JOIN {states} s ON s.id = t.of_id SET {set} WHERE {condition}"
-        )
-    }
+    format!(
+        "({context} LIMIT 1) c STRAIGHT_JOIN \
+           (SELECT {types} FROM {states} WHERE 1 = 0 UNION ALL VALUES {values}) t \
+         STRAIGHT_JOIN {states} s ON s.id = t.of_id"
+    )
 }

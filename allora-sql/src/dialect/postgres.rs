@@ -3,7 +3,7 @@
 use super::{
     Dialect, DueRange, Flavour, Keys, RequestContext, SimpleClaim, SimpleCompletion,
     SingleStatement, Write,
-    single_statement::{Columns, NOW, due_claim},
+    single_statement::{Columns, End, NOW, due_claim, of_t},
 };
 use crate::{
     driver::{Statement, Type, Value},
@@ -330,13 +330,14 @@ impl Flavour for PostgresFlavour {
         &self,
         dialect: &Dialect,
         context: &RequestContext<'_>,
+        end: End,
         completions: &[SimpleCompletion],
     ) -> SingleStatement {
         let mut args = Vec::new();
-        let (set, condition) =
-            (SimpleCompletion::set(self, "s.version + 1"), SimpleCompletion::CONDITION);
         let (reply, is_due) = ("s.id, s.lease_until", SimpleCompletion::is_due());
         let text = if dialect.has_entries {
+            let condition =
+                format!("s.id = t.of_id AND {}", SimpleCompletion::condition(end, of_t));
             let columns = [SimpleCompletion::COLUMNS, &[SimpleCompletion::OUTPUT]].concat();
             let rows = completions.iter().map(SimpleCompletion::values_with_output).collect();
             let bound = Bound::new(dialect, context, &columns, rows, &mut args);
@@ -346,19 +347,71 @@ impl Flavour for PostgresFlavour {
                 "{with}, updated AS ({update} RETURNING c.db_now, {reply}, {is_due} AS is_due, \
                    s.kind, {NOW} / 1000 AS ended_at, t.duration, t.output{returned}), {entries} \
                  SELECT s.db_now, {reply}, s.is_due FROM updated s",
-                with = bound.with(condition, &run),
-                update = bound.update(&set, ""),
+                with = bound.with(&condition, &run),
+                update =
+                    bound.update(&SimpleCompletion::set(self, end, "s.version + 1", of_t), "",),
                 returned = RUN.map(|column| format!(", t.run_{column}")).concat(),
                 entries = self.entries(dialect, "run_", Entry::Succeeded),
             )
         } else {
-            let rows = completions.iter().map(SimpleCompletion::values).collect();
-            let bound = Bound::new(dialect, context, SimpleCompletion::COLUMNS, rows, &mut args);
-            let (with, update) = (bound.with(condition, ""), bound.update(&set, ""));
-            format!("{with} {update} RETURNING c.db_now, {reply}, {is_due}")
+            let context = dialect.request_context(context, &mut args);
+            let (ids, row) = arrays(end, completions, &mut args);
+            format!(
+                "WITH c AS MATERIALIZED ({context}) UPDATE {p}_state s SET {set} FROM c \
+                 WHERE s.id = ANY({ids}) AND {condition} RETURNING c.db_now, {reply}, {is_due}",
+                p = dialect.prefix,
+                set = SimpleCompletion::set(self, end, "s.version + 1", &row),
+                condition = SimpleCompletion::condition(end, &row),
+            )
         };
         SingleStatement::Returning(Statement::new(text, args, SimpleCompletion::SHAPE))
     }
+}
+
+/// The keys of completions or extensions, which are in order, as one array; and the expressions for their
+/// columns beside the row `s` of a key: elements of arrays, in the place that the key has in its array.
+///
+/// So each row is found by its key in one scan of the index, which no plan can turn round, and is read
+/// once. A table of bound values would have to be joined, and kept from being the inner one. The place of
+/// an element is computed only if no element is NULL: a number that is no time is in its place.
+fn arrays(
+    end: End,
+    completions: &[SimpleCompletion],
+    args: &mut Vec<Value>,
+) -> (String, impl Fn(&str) -> String + use<>) {
+    const NO_TIME: i64 = i64::MIN;
+    let mut first = args.len() + 1;
+    let mut places = Vec::new();
+    let rows: Vec<Vec<Value>> = completions.iter().map(SimpleCompletion::values).collect();
+    for (i, (column, of)) in SimpleCompletion::COLUMNS.iter().enumerate() {
+        let is_used = match *column {
+            "duration" => end == End::Extended,
+            "moves" | "then_at" | "then_due" => end == End::Completed,
+            _ => true,
+        };
+        if is_used {
+            let number = |row: &Vec<Value>| match row.get(i) {
+                Some(Value::Int(Some(number))) => Some(*number),
+                _ => Some(NO_TIME),
+            };
+            args.push(Value::Ints(rows.iter().map(number).collect()));
+            places.push((*column, first, *of == Type::IntOrNull));
+            first += 1;
+        }
+    }
+    let array = |place: usize| format!("${place}::BIGINT[]");
+    let ids = places.first().map_or_else(String::new, |(_, place, _)| array(*place));
+    let place = format!("width_bucket(s.id, {ids})");
+    let row = move |column: &str| {
+        let found = places.iter().find(|(name, ..)| *name == column);
+        let element = found.map(|(_, at, is_null)| (format!("({})[{place}]", array(*at)), is_null));
+        match element {
+            Some((element, true)) => format!("NULLIF({element}, '{NO_TIME}'::BIGINT)"),
+            Some((element, false)) => element,
+            None => "NULL::BIGINT".to_owned(),
+        }
+    };
+    (ids, row)
 }
 
 /// A table of rows that are bound as one array a column. The types are in the text, for drivers that have

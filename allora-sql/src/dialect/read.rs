@@ -1,6 +1,8 @@
 //! Statements that read.
 
 use super::{Dialect, Keys, arguments::DueRange, shape, single_statement::due_claim};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::claimed_row;
 use crate::{
     driver::{Statement, Type, Value},
     encoding::{DELETED, JOB, LONGEST, RARE, STATE},
@@ -20,6 +22,14 @@ static FOUND_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"ii", &CELLS_SHAPE[..
 
 /// The shape of a listed row: the clock, the columns, the data.
 static LISTED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..], b"b"].concat());
+
+/// The shape of a row that a query that claims returns: the clock, the columns that it does not determine,
+/// the data.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) static CLAIMED_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let [job, state] = claimed_row::sent();
+    [b"i", &shape(&job)[..], &shape(&state), b"b"].concat()
+});
 
 /// The shape of a row without data: the clock, the columns.
 static BARE_SHAPE: LazyLock<Vec<u8>> = LazyLock::new(|| [b"i", &CELLS_SHAPE[..]].concat());
@@ -185,13 +195,26 @@ impl Dialect {
     #[cfg(feature = "postgres")]
     pub(super) fn updated(&self, common: &str, args: Vec<Value>) -> Statement {
         let jobs = self.flavour.rows_of(&format!("{}_job", self.prefix), "j", "j.id = s.id");
+        let [job, state] = claimed_row::sent();
+        let columns = job.iter().map(of("j")).chain(state.iter().map(of("s")));
         let text = format!(
             "WITH {common} SELECT c.db_now, {columns}, {data} \
              FROM c LEFT JOIN updated s ON TRUE {jobs}",
-            columns = self.columns(Cold::LeftOut),
+            columns = columns.collect::<Vec<_>>().join(", "),
             data = self.data_up_to(LITTLE_DATA),
         );
-        Statement::new(text, args, &LISTED_SHAPE)
+        Statement::new(text, args, &CLAIMED_SHAPE)
+    }
+
+    /// The data of the job with this key, if it is little.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn little_data_of(&self, id: &str) -> String {
+        let p = &self.prefix;
+        format!(
+            "(SELECT CASE WHEN LENGTH(d.data) > {LITTLE_DATA} THEN NULL ELSE d.data END \
+             FROM {p}_job j JOIN {p}_data d ON d.id = j.id AND d.generation = j.data_generation \
+             WHERE j.id = {id})"
+        )
     }
 
     /// The records of these kinds that a query has claimed under this id. A claim leaves the row in its
@@ -212,8 +235,8 @@ impl Dialect {
         Statement::new(text, args, &LISTED_SHAPE)
     }
 
-    /// Locks rows of this kind that may be claimed without a plan, at most `limit`, and reads their keys,
-    /// fences, occurrences, lengths of the lease, and places in the index.
+    /// Locks rows of this kind that may be claimed without a plan, at most `limit`, and reads their keys
+    /// and places in the index.
     pub(crate) fn claimable(&self, kind: &str, now_ms: i64, limit: usize) -> Statement {
         let mut args = Vec::new();
         let mut bind = |value: Value| {
@@ -227,13 +250,13 @@ impl Dialect {
         let condition = due_claim::condition(&*self.flavour, &bind(Value::int(now_ms)));
         let limit = bind(Value::int(i64::try_from(limit).unwrap_or(i64::MAX)));
         let text = format!(
-            "SELECT s.id, s.fence, s.cursor_scheduled_at, s.due_lease, s.index_at \
+            "SELECT s.id, s.index_at \
              FROM {}_state s WHERE s.kind = {kind} AND s.index_at <= {until} AND {condition} \
              ORDER BY s.index_at, s.id LIMIT {limit}{}",
             self.prefix,
             self.flavour.for_update_of_free_rows(),
         );
-        Statement::new(text, args, b"iiiii")
+        Statement::new(text, args, b"ii")
     }
 
     /// Reads these records with little data, and the clock.
@@ -254,15 +277,6 @@ impl Dialect {
     /// The cells of the job `j` with the state `s`. Values that are too long are not read: a server
     /// would refuse the whole result, or send it for minutes. Rare parts are read where there are some.
     fn columns(&self, cold: Cold) -> String {
-        let of = |table: &'static str| {
-            move |(name, of): &(&str, Type)| {
-                let column = format!("{table}.{name}");
-                match of {
-                    Type::Bytes | Type::BytesOrNull => bounded(&column, "NULL"),
-                    _ => column,
-                }
-            }
-        };
         // NULL is a record without these parts.
         let rare = |column: &str, from: i64| {
             let part = bounded(&format!("r.{column}"), "''");
@@ -408,6 +422,17 @@ impl Dialect {
 enum Cold {
     Read,
     LeftOut,
+}
+
+/// A column of this table, or NULL if its value is too long.
+fn of(table: &'static str) -> impl Fn(&(&str, Type)) -> String {
+    move |(name, of)| {
+        let column = format!("{table}.{name}");
+        match of {
+            Type::Bytes | Type::BytesOrNull => bounded(&column, "NULL"),
+            _ => column,
+        }
+    }
 }
 
 /// A column, or something else in its place if its value is too long.

@@ -178,19 +178,6 @@ impl SimpleClaim {
     /// The clock, and the claimed occurrence.
     pub(super) const SHAPE: &'static [u8] = b"iiiiii";
 
-    /// The claim of a head without a plan: of the row with this key and fence, whose lease has this
-    /// many milliseconds. `not_after` is in microseconds.
-    pub(crate) fn due(
-        (id, fence): (i64, i64),
-        expected: i64,
-        lease: i64,
-        claim_id: [u8; 16],
-        not_after: Option<i64>,
-    ) -> Self {
-        let duration = lease.saturating_mul(1_000);
-        Self { id, claim_id, fence, expected, then: None, not_after, duration, on_expiry: 1 }
-    }
-
     /// The claim of an operation on the job with this key, if it has this shape.
     pub(crate) fn of(operation: &Operation<'_>, id: i64) -> Option<Self> {
         let Action::Claim(claim) = &operation.action else { return None };
@@ -230,12 +217,10 @@ impl SimpleClaim {
 
 /// Claims of heads without a plan: the claims of the commonest shape that need nothing but the row.
 pub(super) mod due_claim {
-    use super::{Flavour, NEAR_END, starts};
-    #[cfg(feature = "postgres")]
-    use super::{NOW, until};
+    use super::{Flavour, NEAR_END, NOW, starts, until};
 
-    /// The assignments, as those of the same [`SimpleClaim`](super::SimpleClaim).
-    #[cfg(feature = "postgres")]
+    /// The assignments, as those of the same [`SimpleClaim`](super::SimpleClaim). None reads a column
+    /// that was set before it.
     pub(in super::super) fn set(flavour: &dyn Flavour, claim_id: &str) -> String {
         let until = until(flavour, "s.due_lease * 1000");
         let fence = flavour.greatest("s.fence + 1", NOW);
@@ -262,8 +247,14 @@ pub(super) mod due_claim {
     }
 }
 
+/// The end of the leases of a statement: their runs are completed, or they are extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    Completed,
+    Extended,
+}
+
 impl SimpleCompletion {
-    #[cfg(feature = "postgres")]
     pub(super) const OUTPUT: (&'static str, Type) = ("output", Type::BytesOrNull);
 
     pub(super) const COLUMNS: &'static Columns = &[
@@ -287,65 +278,79 @@ impl SimpleCompletion {
     }
 
     /// With the column of the output behind them.
-    #[cfg(feature = "postgres")]
     pub(super) fn values_with_output(&self) -> Vec<Value> {
         [self.values(), vec![Value::Bytes(self.output.clone())]].concat()
     }
 
-    pub(crate) fn is_completion(&self) -> bool {
-        self.duration.is_none()
+    pub(crate) fn end(&self) -> End {
+        match self.duration {
+            None => End::Completed,
+            Some(_) => End::Extended,
+        }
     }
 
-    /// The assignments, in the order of those of claims; `version` is the next one.
-    pub(super) fn set(flavour: &dyn Flavour, version: &str) -> String {
-        let until = flavour.greatest("s.lease_until", &until(flavour, "t.duration"));
-        let moves =
-            "t.duration IS NULL AND t.moves = 1 AND s.cursor_scheduled_at = s.lease_scheduled_at";
-        let extended = format!("CASE WHEN t.duration IS NOT NULL THEN {until} END");
+    /// The assignments, in the order of those of claims; `version` is the next one, and `row` the
+    /// expression for a column of the bound rows.
+    pub(super) fn set(
+        flavour: &dyn Flavour,
+        end: End,
+        version: &str,
+        row: impl Fn(&str) -> String,
+    ) -> String {
         let cursor =
             format!("CASE WHEN {} THEN s.cursor_due_at END", starts("s.cursor_scheduled_at"));
-        let next = format!("CASE WHEN {} THEN t.then_due END", starts("t.then_at"));
-        let wake = earlier(flavour, &extended, &cursor);
-        let complete = |column: &str, ended: &str| {
-            format!("{column} = CASE WHEN t.duration IS NULL THEN {ended} ELSE s.{column} END")
-        };
-        let cleared = [
-            "lease_node",
-            "lease_claim_id",
-            "lease_fence",
-            "lease_attempt",
-            "lease_due_at",
-            "lease_started_at",
-            "lease_on_expiry",
-            "lease_scheduled_at",
-        ];
+        if end == End::Extended {
+            let until = until(flavour, &row("duration"));
+            let until = flavour.greatest("s.lease_until", &until);
+            let wake = format!(
+                "CASE WHEN s.kind = c.no_kind THEN NULL WHEN s.lease_on_expiry = 1 THEN {until} \
+                   ELSE {} END",
+                earlier(flavour, &until, &cursor),
+            );
+            return format!(
+                "index_at = {wake}, wake_at = {wake}, lease_until = {until}, version = {version}"
+            );
+        }
+        let [then_at, then_due] = ["then_at", "then_due"].map(&row);
+        let moves =
+            format!("{} = 1 AND s.cursor_scheduled_at = s.lease_scheduled_at", row("moves"));
         let wake = format!(
-            "CASE WHEN s.kind = c.no_kind THEN NULL WHEN {moves} THEN {next} \
-               WHEN t.duration IS NOT NULL AND s.lease_on_expiry = 1 THEN {until} ELSE {wake} END"
+            "CASE WHEN s.kind = c.no_kind THEN NULL \
+               WHEN {moves} THEN CASE WHEN {} THEN {then_due} END ELSE {cursor} END",
+            starts(&then_at),
         );
+        // The number is that of a completion.
         format!(
             "index_at = {wake}, wake_at = {wake}, \
-             cursor_due_at = CASE WHEN {moves} THEN t.then_due ELSE s.cursor_due_at END, \
+             cursor_due_at = CASE WHEN {moves} THEN {then_due} ELSE s.cursor_due_at END, \
              cursor_scheduled_at = \
-               CASE WHEN {moves} THEN t.then_at ELSE s.cursor_scheduled_at END, \
-             lease_until = {extended}, {}, {}, {}, {}, {}, {}, version = {version}",
-            complete("ended_fence", "t.read_fence"),
-            // A completion, as the column has it.
-            complete("ended_how", "0"),
-            complete("last_outcome", "c.ok_outcome"),
-            complete("last_error", "NULL"),
-            complete("succeeded", "s.succeeded + 1"),
-            cleared.map(|column| complete(column, "NULL")).join(", "),
+               CASE WHEN {moves} THEN {then_at} ELSE s.cursor_scheduled_at END, \
+             lease_until = NULL, ended_fence = s.lease_fence, ended_how = 0, \
+             last_outcome = c.ok_outcome, last_error = NULL, succeeded = s.succeeded + 1, \
+             lease_node = NULL, lease_claim_id = NULL, lease_fence = NULL, lease_attempt = NULL, \
+             lease_due_at = NULL, lease_started_at = NULL, lease_on_expiry = NULL, \
+             lease_scheduled_at = NULL, version = {version}"
         )
     }
 
-    /// The condition under which they are made.
-    pub(super) const CONDITION: &'static str = "s.id = t.of_id AND s.lease_fence = t.read_fence \
-         AND s.version < 9000000000000000000 AND s.succeeded < 9000000000000000000 \
-         AND s.rare < 2 \
-         AND (t.then_at IS NULL OR t.then_at > s.lease_scheduled_at) \
-         AND (t.duration IS NOT NULL OR t.moves = 1 OR s.cursor_scheduled_at IS NULL \
-           OR s.cursor_scheduled_at <> s.lease_scheduled_at)";
+    /// The condition under which they are made, beside the key.
+    pub(super) fn condition(end: End, row: impl Fn(&str) -> String) -> String {
+        let held = format!(
+            "s.lease_fence = {} AND s.version < {NEAR_END} AND s.rare < 2",
+            row("read_fence")
+        );
+        if end == End::Extended {
+            return held;
+        }
+        let then_at = row("then_at");
+        format!(
+            "{held} AND s.succeeded < {NEAR_END} \
+             AND ({then_at} IS NULL OR {then_at} > s.lease_scheduled_at) \
+             AND ({moves} = 1 OR s.cursor_scheduled_at IS NULL \
+               OR s.cursor_scheduled_at <> s.lease_scheduled_at)",
+            moves = row("moves"),
+        )
+    }
 
     /// The clock, the key, the end of the lease if it still lasts, 1 if the job is due again.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -382,7 +387,6 @@ impl SimpleCompletion {
             duration,
             moves,
             then,
-            #[cfg(feature = "postgres")]
             output: operation.output.map(|output| output.as_bytes().to_vec()),
         })
     }
@@ -392,6 +396,11 @@ impl SimpleCompletion {
 pub(crate) fn ends_with_one_entry(operation: &Operation<'_>) -> bool {
     let is_kept_whole = |output: &str| output.len() <= LONGEST_OUTPUT;
     operation.excluded.is_none() && operation.output.is_none_or(is_kept_whole)
+}
+
+/// The column of this name of the bound rows `t`.
+pub(super) fn of_t(column: &str) -> String {
+    format!("t.{column}")
 }
 
 /// A condition: true if an occurrence of the schedule at this time was not started yet.
@@ -459,9 +468,10 @@ mod tests {
     #[test]
     fn no_assignment_reads_a_column_that_was_assigned_before_it() {
         let flavour = &MySqlFlavour;
-        for set in [SimpleClaim::set(flavour), SimpleCompletion::set(flavour, "s.version + 1")] {
+        let completed = SimpleCompletion::set(flavour, End::Completed, "s.version + 1", of_t);
+        for set in [SimpleClaim::set(flavour), completed, due_claim::set(flavour, "?")] {
             let all = assignments(&set);
-            assert!(all.len() > 15, "{all:?}");
+            assert!(all.len() >= 15, "{all:?}");
             for (i, (_, expression)) in all.iter().enumerate() {
                 for (before, _) in &all[..i] {
                     assert!(!reads(expression, before), "{before} is read by {expression}");

@@ -88,3 +88,5 @@ store!(postgres, Db::Postgres, 20_000, &[]);
 // Without a history, the single statements of claims and completions are others.
 store!(postgres_at_once, Db::Postgres, 0, &[Capability::History]);
 store!(mysql, Db::MySql, 20_000, &[Capability::Notifications]);
+store!(sqlite_at_once, Db::Sqlite, 0, &[Capability::Notifications, Capability::History]);
+store!(mysql_at_once, Db::MySql, 0, &[Capability::Notifications, Capability::History]);
