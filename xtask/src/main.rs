@@ -33,7 +33,7 @@ cargo xtask COMMAND
                  examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--profile] [--rounds N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
-                 --quick   fewer rounds and smaller loads: about five minutes after the build
+                 --quick   fewer rounds and smaller loads: about ten minutes after the build
                  --peers   builds and measures other schedulers, too
                  --profile records where the processor time goes; needs `perf` (Debian: linux-perf)
                  --rounds  measurements of each figure (default: 7; quick: 3)

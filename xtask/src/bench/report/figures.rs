@@ -43,10 +43,12 @@ impl Figures {
         Some(median(self.values(key, name)?.iter().copied()))
     }
 
-    /// The median of the ratios of two figures of the same rounds.
+    /// The median of the ratios of two figures of the same rounds; `None` if there is no such ratio, because
+    /// the other figure was too small to be measured.
     pub(super) fn ratio(&self, (key, other): (&str, &str), name: &str) -> Option<f64> {
         let pairs = self.values(key, name)?.iter().zip(self.values(other, name)?);
-        Some(median(pairs.map(|(value, other)| value / other)))
+        let ratio = median(pairs.map(|(value, other)| value / other));
+        ratio.is_finite().then_some(ratio)
     }
 
     fn values(&self, key: &str, name: &str) -> Option<&Vec<f64>> {
@@ -105,6 +107,12 @@ mod tests {
         assert_eq!(figures.median("ours", "server_us"), None);
         let expected = json!({"median": 11.0, "least": 10.0, "most": 30.0, "rounds": 3});
         assert_eq!(figures.json()["ours"]["per_s"], expected);
+    }
+
+    #[test]
+    fn there_is_no_ratio_to_what_was_too_small_to_be_measured() {
+        let figures = figures(&[("ours", r#"{"cpu_us": 9.0}"#), ("bare", r#"{"cpu_us": 0.0}"#)]);
+        assert_eq!(figures.ratio(("ours", "bare"), "cpu_us"), None);
     }
 
     #[test]
