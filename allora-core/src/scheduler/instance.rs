@@ -58,8 +58,8 @@ impl Scheduler {
     /// are tasks of the runtime.
     ///
     /// # Cancel safety
-    /// Dropping the future drops all runs at once and records nothing in the store: their leases
-    /// end by time. Stop the scheduler instead.
+    /// Dropping the future drops all runs at once and sends nothing more to the store: their leases
+    /// end by time. Ends that were sent before may be recorded. Stop the scheduler instead.
     pub async fn run(self) -> Stopped {
         self.run_until(pending()).await
     }

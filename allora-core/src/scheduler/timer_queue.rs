@@ -10,7 +10,7 @@ pub(crate) struct TimerQueue {
     /// The time of each run: its place is the run's id, which is small.
     times: Vec<Option<Instant>>,
     /// The number of runs that have a time.
-    set: usize,
+    timed: usize,
     /// Entries that are not in `times` are stale.
     queue: BinaryHeap<Reverse<(Instant, RunId)>>,
 }
@@ -23,7 +23,7 @@ impl TimerQueue {
             self.times.resize(id + 1, None);
         }
         let before = self.times[id].replace(at);
-        self.set += usize::from(before.is_none());
+        self.timed += usize::from(before.is_none());
         if before != Some(at) {
             self.queue.push(Reverse((at, id)));
             self.compact();
@@ -56,7 +56,7 @@ impl TimerQueue {
             && let Some(Reverse((_, id))) = self.queue.pop()
         {
             self.times[id] = None;
-            self.set -= 1;
+            self.timed -= 1;
             due.push(id);
         }
         due
@@ -68,7 +68,7 @@ impl TimerQueue {
 
     /// Removes stale entries when most are.
     fn compact(&mut self) {
-        if self.queue.len() > 2 * self.set + 1_024 {
+        if self.queue.len() > 2 * self.timed + 1_024 {
             let times = self.times.iter().enumerate();
             self.queue = times.filter_map(|(id, at)| Some(Reverse(((*at)?, id)))).collect();
         }
@@ -118,6 +118,6 @@ mod tests {
         assert_eq!(timers.first(), Some(ms(600)));
         assert_eq!(timers.take_due(ms(100_998)), [2]);
         assert_eq!(timers.take_due(ms(100_999)), [1]);
-        assert_eq!((timers.first(), timers.set), (None, 0));
+        assert_eq!((timers.first(), timers.timed), (None, 0));
     }
 }
