@@ -15,7 +15,7 @@ use super::{
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
     subscription::Subscription,
-    unresolved::resolve,
+    unresolved::{Counted, resolve},
 };
 use crate::{
     backend::{Applied, HistoryEntry, Notification, Outcome, TimeSource},
@@ -148,8 +148,9 @@ impl Claimer {
         let Self { node, mut driver, due_claims, .. } = self;
         let claims = driver.planner.take_unresolved();
         let (asked, mut leased) = driver.planner.take_claimed_due();
-        leased.extend(due_claims.resolve(&node, asked).await);
-        resolve(&node, claims, driver.planner.take_keys(), leased).await;
+        let mut counted = Counted::default();
+        leased.extend(due_claims.resolve(&node, asked, &mut counted).await);
+        resolve(&node, claims, driver.planner.take_keys(), leased, counted).await;
     }
 
     async fn tick(&mut self) -> Result {

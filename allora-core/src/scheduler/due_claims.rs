@@ -6,6 +6,7 @@ use super::{
     side_request::SideRequest,
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, within},
+    unresolved::Counted,
 };
 use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
@@ -66,13 +67,15 @@ impl DueClaims {
     }
 
     /// The claims of these queries of a stopping node, as names and fences. Each query is repeated until
-    /// there is a reply. The first may be on its way.
+    /// there is a reply. The first may be on its way. Until then its limit is counted.
     pub(super) async fn resolve(
         mut self,
         node: &Node,
         asked: Vec<DueRequest>,
+        counted: &mut Counted,
     ) -> Vec<(Arc<str>, i64)> {
-        node.shared().unresolved = asked.iter().map(|asked| asked.limit).sum();
+        let mut unknown: usize = asked.iter().map(|asked| asked.limit).sum();
+        counted.set(node, unknown);
         let mut result = match self.request.has_begun() {
             true => {
                 poll_fn(|cx| self.request.poll(cx)).await;
@@ -101,6 +104,8 @@ impl DueClaims {
                 }
                 result = Some(ask(node, asked, &self.kinds).await.result);
             }
+            unknown -= asked.limit;
+            counted.set(node, unknown + leased.len());
         }
         leased
     }

@@ -10,7 +10,7 @@ use super::{
     side_request::SideRequest,
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, within},
-    unresolved::resolve,
+    unresolved::{Counted, resolve},
 };
 use crate::{
     backend::{Applied, Reply, TimeSource},
@@ -102,7 +102,8 @@ impl LocalClaimer {
         let requests = std::mem::take(&mut self.keys.waiting);
         self.driver.on_lost_replies(requests);
         let Self { driver: Driver { node, mut planner, .. }, .. } = self;
-        resolve(&node, Vec::new(), planner.take_keys(), Vec::new()).await;
+        let keys = planner.take_keys();
+        resolve(&node, Vec::new(), keys, Vec::new(), Counted::default()).await;
     }
 
     /// Sleeps until this time, a notification, or the reply to a request about keys.

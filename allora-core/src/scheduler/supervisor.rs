@@ -281,6 +281,7 @@ impl Supervisor {
         let shared = self.node.shared();
         let is_done = self.has_claimed.load(Ordering::Acquire) && shared.active.is_empty();
         let stopped = Stopped::of(&shared, self.cancelled);
+        debug_assert!(!is_done || stopped.unresolved == 0, "a resolved claim is counted");
         (is_done || now >= stopping.give_up_at).then_some(stopped)
     }
 

@@ -32,6 +32,18 @@ enum State {
     Key(Box<KeyRelease>),
 }
 
+/// What one claimer adds to the node's number of unresolved claims.
+#[derive(Default)]
+pub(super) struct Counted(usize);
+
+impl Counted {
+    pub(super) fn set(&mut self, node: &Node, claims: usize) {
+        let mut shared = node.shared();
+        shared.unresolved = shared.unresolved - self.0 + claims;
+        self.0 = claims;
+    }
+}
+
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
 /// `leased`: names and fences of claimed occurrences without a run.
@@ -40,6 +52,7 @@ pub(super) async fn resolve(
     claims: Vec<(Arc<str>, Claim)>,
     keys: Vec<KeyRelease>,
     leased: Vec<(Arc<str>, i64)>,
+    mut counted: Counted,
 ) {
     let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(Box::new(claim)) };
     let key = |key: KeyRelease| Unresolved { name: key.job(), state: State::Key(Box::new(key)) };
@@ -47,14 +60,8 @@ pub(super) async fn resolve(
     let claims = claims.into_iter().map(unresolved).chain(keys.into_iter().map(key));
     let mut claims: VecDeque<_> = claims.chain(leased.into_iter().map(claimed)).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
-    // Both claimers count theirs.
-    let mut counted = 0;
     loop {
-        {
-            let mut shared = node.shared();
-            shared.unresolved = shared.unresolved - counted + claims.len();
-            counted = claims.len();
-        }
+        counted.set(node, claims.len());
         if claims.is_empty() {
             return;
         }

@@ -149,3 +149,49 @@ fn a_schedule_with_a_short_window_is_not_missed_because_of_dead_nodes() {
     assert!(ms(5) <= late && late <= ms(15), "{late:?}");
     assert_eq!(lab.log.entries().len(), 80);
 }
+
+/// Ten schedules that are due at 1,000 s, and a node that is stopped while its query for them is on its
+/// way. Returns what the stop reports, and the outcomes of the first.
+fn stopped_while_it_claims(
+    lab: &Lab,
+    until: f64,
+    set: impl FnOnce(&Member),
+) -> (usize, Vec<String>) {
+    for i in 0..10 {
+        lab.store(&format!("job-{i}"), "mail", "@every 1000s; at-least-once 30s");
+    }
+    let member =
+        lab.start(|seat, b| b.grace(ms(5_000)).kind("mail", seat.handler(ms(0), |_| Ok(()))));
+    lab.until(999.9);
+    set(&member);
+    lab.until(1_000.005);
+    member.handle.stop();
+    lab.until(until);
+    (member.stopped().unwrap().unresolved, lab.story("job-0"))
+}
+
+#[test]
+fn a_query_whose_reply_comes_while_the_node_stops_leaves_no_claim_unresolved() {
+    let slow = |time: u64| {
+        move |member: &Member| {
+            *member.faults.per_operation.lock().unwrap() = Duration::from_millis(time);
+        }
+    };
+    let stopped = stopped_while_it_claims(&Lab::new(9), 1_002.0, slow(2));
+    assert_eq!(stopped, (0, vec!["released 1000".to_owned()]));
+    // Another node has claimed them before.
+    let lab = Lab::new(10);
+    let other = lab.start(|seat, b| b.kind("mail", seat.handler(ms(0), |_| Ok(()))));
+    let stopped = stopped_while_it_claims(&lab, 1_002.0, slow(2));
+    assert_eq!(stopped, (0, vec!["succeeded 1000".to_owned()]));
+    drop(other);
+}
+
+#[test]
+fn queries_without_a_reply_are_reported_as_unresolved_when_the_node_has_stopped() {
+    let lab = Lab::new(11);
+    let lost = |member: &Member| member.faults.loses_queries.store(true, Relaxed);
+    let (unresolved, story) = stopped_while_it_claims(&lab, 1_100.0, lost);
+    assert!(unresolved >= 10, "the queries' limits: {unresolved}");
+    assert_eq!(story, Vec::<String>::new());
+}
