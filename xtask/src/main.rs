@@ -40,7 +40,8 @@ cargo xtask COMMAND
                  --store   only these stores; prints the tables instead of writing the pages
   bench NAME     one bench of the workspace
   bench compare BASE [--rounds N] [--store STORE,..] [--out FILE] [--fail-below RATIO]
-                 the speed of this tree beside that of the git revision BASE, measured in turn
+                 the speed of this tree beside that of the git revision BASE, measured in turn; BASE
+                 may be the file of a measurement program that was built by hand
                  --rounds      pairs of measurements, 2 or more (default: 20)
                  --store       stores to measure (default: all); mariadb is the server of mysql
                  --out         a JSON file for the raw figures

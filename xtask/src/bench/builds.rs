@@ -24,11 +24,23 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    /// Builds both with the release profile of their trees.
+    /// Builds both with the release profile of their trees. A base that is a file is the measurement
+    /// program of a build made by hand, for revisions that have none.
     ///
     /// # Errors
     /// If the revision is unknown or has no measurement program, or if a build fails.
     pub(super) fn make(base: &str) -> Outcome<Self> {
+        if let Some(by_hand) = built_by_hand(base) {
+            let folder = folder();
+            fs::create_dir_all(&folder).map_err(|cause| failed(&folder, &cause))?;
+            let this = program("this tree", root(), None, &folder.join("whole-this"))?;
+            return Ok(Self {
+                base: by_hand,
+                this,
+                title: base.to_owned(),
+                commit: base.to_owned(),
+            });
+        }
         let commit = commit(base)?;
         let short: String = commit.chars().take(9).collect();
         let title = if commit.starts_with(base) { short } else { format!("{base} ({short})") };
@@ -41,6 +53,12 @@ impl Builds {
         let base = program(&title, &tree.0, Some(&target), &folder.join("whole-base"))?;
         Ok(Self { base, this, title, commit })
     }
+}
+
+/// The absolute path of a base that is a file.
+fn built_by_hand(base: &str) -> Option<PathBuf> {
+    let path = fs::canonicalize(base).ok()?;
+    path.is_file().then_some(path)
 }
 
 /// The hash of a revision.
@@ -155,6 +173,15 @@ mod tests {
     #[test]
     fn this_tree_has_the_program() {
         assert!(root().join(PROGRAM).is_file());
+    }
+
+    #[test]
+    fn only_a_file_was_built_by_hand() {
+        let file = root().join("Cargo.toml");
+        assert_eq!(built_by_hand(&file.to_string_lossy()), fs::canonicalize(&file).ok());
+        for base in [&*root().to_string_lossy(), "main", "no/such-file"] {
+            assert_eq!(built_by_hand(base), None);
+        }
     }
 
     #[test]
