@@ -31,12 +31,13 @@ cargo xtask COMMAND
   tidy           the house rules a machine can check
   ci             formatting, tidy, clippy, docs, examples, licences, packages, tests, also those of
                  examples/drivers, a workspace of its own
-  bench [--quick] [--peers] [--profile] [--rounds N] [--store STORE,..]
+  bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
                  --quick   fewer rounds and smaller loads: about ten minutes after the build
                  --peers   builds and measures other schedulers, too
                  --profile records where the processor time goes; needs `perf` (Debian: linux-perf)
                  --rounds  measurements of each figure (default: 7; quick: 3)
+                 --sustained N  schedules of the sustained load (default: 100,000; quick: 20,000)
                  --store   only these stores; prints the tables instead of writing the pages
   bench NAME     one bench of the workspace
   bench compare BASE [--rounds N] [--store STORE,..] [--out FILE] [--fail-below RATIO]

@@ -1,6 +1,6 @@
 //! The line below each table: the machine, the servers, and the rounds.
 
-use super::{Facts, markdown::percent, plan::Size};
+use super::{Facts, markdown::percent};
 use serde_json::Value;
 
 impl Facts {
@@ -15,7 +15,7 @@ impl Facts {
             };
             servers.iter().map(one).collect()
         });
-        let size = if self.size == Size::Quick { "a quick report" } else { "a full report" };
+        let size = if self.size.is_quick { "a quick report" } else { "a full report" };
         format!(
             "*{} cores of {}, {} GiB, {}; {}; {}; servers and load on the same cores. Other programs used \
              {} of the processor time. Medians of {size}, up to {} rounds.*",
@@ -34,12 +34,13 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::report::plan::Size;
     use serde_json::json;
 
     #[test]
     fn it_names_the_machine_the_servers_and_the_load() {
         let facts = Facts {
-            size: Size::Quick,
+            size: Size::QUICK,
             rounds: 3,
             machine: json!({"cores": 2, "processor": "CPU", "memory_gib": 8, "system": "Debian",
                 "compiler": "rustc 1.95.0 (abc)"}),

@@ -95,8 +95,8 @@ impl Facts {
     /// The file.
     fn with(&self, figures: &Figures) -> Value {
         json!({
-            "size": if self.size == Size::Quick { "quick" } else { "full" },
-            "sustained": self.size.sustained(),
+            "size": if self.size.is_quick { "quick" } else { "full" },
+            "sustained": self.size.sustained,
             "rounds": self.rounds,
             "machine": self.machine,
             "servers": self.servers,

@@ -2,37 +2,27 @@
 
 use std::fmt;
 
-/// A size of the report.
+/// The size of a report.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Size {
-    Quick,
-    Full,
+pub(super) struct Size {
+    pub(super) is_quick: bool,
+    /// The number of schedules of the sustained load.
+    pub(super) sustained: u64,
 }
 
 impl Size {
+    pub(super) const QUICK: Self = Self { is_quick: true, sustained: 20_000 };
+    pub(super) const FULL: Self = Self { is_quick: false, sustained: 100_000 };
+
     /// The default number of rounds.
     pub(super) fn rounds(self) -> u32 {
-        match self {
-            Size::Quick => 3,
-            Size::Full => 7,
-        }
-    }
-
-    /// The number of schedules of the sustained load.
-    pub(super) fn sustained(self) -> u64 {
-        match self {
-            Size::Quick => 20_000,
-            Size::Full => 100_000,
-        }
+        if self.is_quick { 3 } else { 7 }
     }
 
     /// The numbers of other stored schedules. None are measured beside the most, because their rates
     /// are compared.
     pub(super) fn stored(self) -> &'static [u64] {
-        match self {
-            Size::Quick => &[1_000, 0, 100_000],
-            Size::Full => &[1_000, 10_000, 100_000, 0, 1_000_000],
-        }
+        if self.is_quick { &[1_000, 0, 100_000] } else { &[1_000, 10_000, 100_000, 0, 1_000_000] }
     }
 
     /// The number of other stored schedules that the target is about.
@@ -42,24 +32,15 @@ impl Size {
 
     /// The number of jobs in memory that are due once a year.
     pub(super) fn idle(self) -> u64 {
-        match self {
-            Size::Quick => 100_000,
-            Size::Full => 1_000_000,
-        }
+        if self.is_quick { 100_000 } else { 1_000_000 }
     }
 
     pub(super) fn seconds_of_lateness(self) -> u64 {
-        match self {
-            Size::Quick => 4,
-            Size::Full => 20,
-        }
+        if self.is_quick { 4 } else { 20 }
     }
 
     pub(super) fn seconds_of_timers(self) -> u64 {
-        match self {
-            Size::Quick => 4,
-            Size::Full => 12,
-        }
+        if self.is_quick { 4 } else { 12 }
     }
 }
 
@@ -109,7 +90,7 @@ impl Cell {
 
     /// True if the round, counted from 0, makes it. A round beyond the default number makes all.
     pub(super) fn is_in(&self, round: u32, size: Size) -> bool {
-        size == Size::Full || round < self.quick_rounds || round >= size.rounds()
+        !size.is_quick || round < self.quick_rounds || round >= size.rounds()
     }
 }
 
@@ -180,7 +161,7 @@ pub(super) fn queue_loads(size: Size, queue: &str) -> Vec<u64> {
     match queue {
         // Each of its fetches sorts all tasks that wait: more of them take minutes.
         "fang" => vec![BURSTS[0]],
-        _ => vec![BURSTS[1], size.sustained()],
+        _ => vec![BURSTS[1], size.sustained],
     }
 }
 
@@ -237,14 +218,14 @@ fn main_store(size: Size, store: &'static str, with_peers: bool, cells: &mut Vec
                 cells.push(Cell::new(Program::Peers, store, &[&store, &nodes, &count]));
             }
         }
-        if size == Size::Full || ONE_AND_FOUR.contains(&nodes) {
-            cells.push(workers(store, nodes, size.sustained(), BATCH));
+        if !size.is_quick || ONE_AND_FOUR.contains(&nodes) {
+            cells.push(workers(store, nodes, size.sustained, BATCH));
         }
         if ONE_AND_FOUR.contains(&nodes) {
-            cells.push(raw(store, nodes, size.sustained(), BATCH));
+            cells.push(raw(store, nodes, size.sustained, BATCH));
             // More tasks than this at once stop the peer on Redis.
             if with_peers && store == "postgres" {
-                let words: [&dyn fmt::Display; 3] = [&store, &nodes, &size.sustained()];
+                let words: [&dyn fmt::Display; 3] = [&store, &nodes, &size.sustained];
                 cells.push(Cell::new(Program::Peers, store, &words));
             }
         }
@@ -287,7 +268,7 @@ mod tests {
 
     #[test]
     fn no_measurement_is_made_twice_in_a_round() {
-        for size in [Size::Quick, Size::Full] {
+        for size in [Size::QUICK, Size::FULL] {
             let cells = cells(size, &all(), true);
             let keys: HashSet<String> = cells.iter().map(Cell::key).collect();
             assert_eq!(keys.len(), cells.len());
@@ -296,22 +277,22 @@ mod tests {
 
     #[test]
     fn only_the_stores_that_were_asked_for_are_measured() {
-        let cells = cells(Size::Quick, &["redis".to_owned()], false);
+        let cells = cells(Size::QUICK, &["redis".to_owned()], false);
         assert!(!cells.is_empty());
         assert!(cells.iter().all(|cell| cell.store == "redis" && cell.program == Program::Measure));
     }
 
     #[test]
     fn a_quick_report_with_more_rounds_makes_every_measurement_in_them() {
-        let cells = cells(Size::Quick, &all(), true);
-        let default = Size::Quick.rounds();
-        assert!(cells.iter().any(|cell| !cell.is_in(default - 1, Size::Quick)));
-        assert!(cells.iter().all(|cell| cell.is_in(default, Size::Quick)));
+        let cells = cells(Size::QUICK, &all(), true);
+        let default = Size::QUICK.rounds();
+        assert!(cells.iter().any(|cell| !cell.is_in(default - 1, Size::QUICK)));
+        assert!(cells.iter().all(|cell| cell.is_in(default, Size::QUICK)));
     }
 
     #[test]
     fn the_rate_with_no_other_schedules_is_measured_next_to_that_with_the_most() {
-        for size in [Size::Quick, Size::Full] {
+        for size in [Size::QUICK, Size::FULL] {
             let cells = cells(size, &["redis".to_owned()], false);
             let [none, most] = [0, size.most_stored()].map(|stored| {
                 let key = format!("stored redis {stored} {}", BURSTS[1]);
@@ -325,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_full_report_makes_every_measurement_in_every_round() {
-        let cells = cells(Size::Full, &all(), true);
-        assert!(cells.iter().all(|cell| cell.is_in(Size::Full.rounds() - 1, Size::Full)));
+        let cells = cells(Size::FULL, &all(), true);
+        assert!(cells.iter().all(|cell| cell.is_in(Size::FULL.rounds() - 1, Size::FULL)));
     }
 }

@@ -77,11 +77,11 @@ fn subjects(size: Size) -> Vec<Subject> {
         has_span: false,
     };
     vec![
-        workers("postgres", 1, size.sustained()),
-        workers("postgres", 4, size.sustained()),
+        workers("postgres", 1, size.sustained),
+        workers("postgres", 4, size.sustained),
         workers("postgres", 4, BURSTS[1]),
-        workers("redis", 1, size.sustained()),
-        workers("redis", 4, size.sustained()),
+        workers("redis", 1, size.sustained),
+        workers("redis", 4, size.sustained),
         workers("redis", 4, BURSTS[1]),
         workers("mysql", 4, BURSTS[1]),
         workers("sqlite", 4, BURSTS[1]),

@@ -62,7 +62,7 @@ mod tests {
             figures.add(&key, line).unwrap();
         }
         let facts = Facts {
-            size: Size::Quick,
+            size: Size::QUICK,
             rounds: 1,
             machine: json!({}),
             servers: json!({}),

@@ -2,6 +2,7 @@
 
 use super::plan::Size;
 use crate::{Failure, Outcome, stores};
+use std::str::FromStr;
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Request {
@@ -24,30 +25,32 @@ impl Request {
     /// # Errors
     /// An unknown option or store.
     pub(crate) fn parse(args: &[String]) -> Outcome<Self> {
-        let (mut size, mut rounds) = (Size::Full, None);
+        let (mut size, mut rounds, mut sustained) = (Size::FULL, None, None);
         let (mut peers, mut profile) = (false, false);
         let mut stores: Vec<String> = STORES.iter().map(|store| (*store).to_owned()).collect();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().map_or("", String::as_str);
             match arg.as_str() {
-                "--quick" => size = Size::Quick,
+                "--quick" => size = Size::QUICK,
                 "--peers" => peers = true,
                 "--profile" => profile = true,
-                "--rounds" => rounds = Some(parse_rounds(value())?),
+                "--rounds" => rounds = Some(parse_number::<u32>("--rounds", value())?),
+                "--sustained" => sustained = Some(parse_number::<u64>("--sustained", value())?),
                 "--store" => stores = parse_stores(value())?,
                 other => {
                     return Err(Failure::Usage(format!("`bench` has no option `{other}`")));
                 }
             }
         }
+        size.sustained = sustained.unwrap_or(size.sustained);
         Ok(Self { size, rounds: rounds.unwrap_or(size.rounds()), peers, profile, stores })
     }
 }
 
-fn parse_rounds(text: &str) -> Outcome<u32> {
-    let wrong = || Failure::Usage(format!("`--rounds {text}`: use a whole number, 1 or more"));
-    text.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(wrong)
+fn parse_number<T: FromStr + Default + PartialEq>(option: &str, text: &str) -> Outcome<T> {
+    let wrong = || Failure::Usage(format!("`{option} {text}`: use a whole number, 1 or more"));
+    text.parse().ok().filter(|number| *number != T::default()).ok_or_else(wrong)
 }
 
 fn parse_stores(text: &str) -> Outcome<Vec<String>> {
@@ -70,11 +73,13 @@ mod tests {
     #[test]
     fn a_full_report_of_all_stores_is_the_default() {
         let full = parse("").unwrap();
-        assert_eq!((full.size, full.rounds, full.peers), (Size::Full, 7, false));
+        assert_eq!((full.size, full.rounds, full.peers), (Size::FULL, 7, false));
         assert_eq!(full.stores, STORES);
         let quick = parse("--quick --peers").unwrap();
-        assert_eq!((quick.size, quick.rounds, quick.peers), (Size::Quick, 3, true));
+        assert_eq!((quick.size, quick.rounds, quick.peers), (Size::QUICK, 3, true));
         assert!(!quick.profile && parse("--profile").unwrap().profile);
+        let loaded = parse("--sustained 50000 --quick").unwrap().size;
+        assert_eq!(loaded, Size { sustained: 50_000, ..Size::QUICK });
         let some = parse("--rounds 1 --store mariadb,memory").unwrap();
         assert_eq!((some.rounds, some.stores), (1, vec!["mysql".to_owned(), "memory".to_owned()]));
     }
@@ -85,6 +90,7 @@ mod tests {
             ("--fast", "--fast"),
             ("--rounds 0", "--rounds 0"),
             ("--rounds", "--rounds"),
+            ("--sustained many", "--sustained many"),
             ("--store oracle", "oracle"),
             ("--store redis-quorum", "redis-quorum"),
         ] {

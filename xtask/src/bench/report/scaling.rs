@@ -33,7 +33,7 @@ pub(super) fn parts(facts: &Facts, figures: &Figures) -> Vec<(&'static str, Stri
 
 /// Occurrences per second of four workers under the sustained load.
 fn sustained(facts: &Facts, figures: &Figures, store: &str) -> Option<f64> {
-    figures.median(&worker_key(store, 4, facts.size.sustained()), "per_s")
+    figures.median(&worker_key(store, 4, facts.size.sustained), "per_s")
 }
 
 fn rates(facts: &Facts, figures: &Figures) -> String {

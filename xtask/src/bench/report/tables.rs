@@ -77,13 +77,13 @@ pub(super) fn peer_key(store: &str, nodes: u64, count: u64) -> String {
 }
 
 pub(super) fn raw_key(store: &str, connections: u64, size: Size) -> String {
-    format!("raw {store} {connections} {} {BATCH}", size.sustained())
+    format!("raw {store} {connections} {} {BATCH}", size.sustained)
 }
 
 /// The loads of a store.
 fn loads(facts: &Facts, store: &str) -> Vec<u64> {
     match MAIN.contains(&store) {
-        true => BURSTS.into_iter().chain([facts.size.sustained()]).collect(),
+        true => BURSTS.into_iter().chain([facts.size.sustained]).collect(),
         false => vec![BURSTS[1]],
     }
 }

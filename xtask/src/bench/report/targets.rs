@@ -54,7 +54,7 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
     more_than_before(figures, &mut targets);
     for (store, client, server) in [("postgres", 8.0, 13.0), ("redis", 8.0, 7.0)] {
         for (who, limit) in [("client", client), ("server", server)] {
-            let key = worker_key(store, 1, facts.size.sustained());
+            let key = worker_key(store, 1, facts.size.sustained);
             let what = format!("{}: CPU of the {who} per occurrence, µs", name(store));
             let result = figures.median(&key, &format!("{who}_us"));
             targets.push(Target::most(what, limit, result, milliseconds));
@@ -105,7 +105,7 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
 }
 
 fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
-    let sustained = facts.size.sustained();
+    let sustained = facts.size.sustained;
     let limits = match store {
         "postgres" => [(sustained, [5.0, 3.0]), (BURSTS[1], [3.0, 1.0])],
         // More than a burst at once stops the peer.
@@ -129,7 +129,7 @@ fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut 
 
 /// The worst of all numbers of nodes beside one node.
 fn more_nodes(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
-    for count in BURSTS.into_iter().chain([facts.size.sustained()]) {
+    for count in BURSTS.into_iter().chain([facts.size.sustained]) {
         let one = worker_key(store, 1, count);
         let ratio = |nodes: &u64| figures.ratio((&worker_key(store, *nodes, count), &one), "per_s");
         let worst = NODES[1..].iter().filter_map(ratio).min_by(f64::total_cmp);
@@ -210,7 +210,7 @@ mod tests {
             "bytes_per_job",
         ];
         let stores: Vec<String> = crate::stores::STORES.iter().map(|&name| name.into()).collect();
-        for size in [Size::Quick, Size::Full] {
+        for size in [Size::QUICK, Size::FULL] {
             let mut figures = Figures::default();
             for cell in cells(size, &stores, true) {
                 let numbers = NAMES.map(|name| (name.to_owned(), 1.0)).into();
