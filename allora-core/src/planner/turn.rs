@@ -121,10 +121,14 @@ impl Planner {
         (now < until).then_some(until)
     }
 
-    /// Notes the reply to a claim of this job.
+    /// Notes the reply to a claim of this job, if this node is the first one for it.
     pub(super) fn own_claim_answered(&mut self, id: SlotId, now: Time) {
-        let Some(Slot { phase: Phase::Known(known), .. }) = self.slots.get(id) else { return };
-        if let Some(due_at) = known.wants_attention() {
+        let Some(slot) = self.slots.get(id).filter(|slot| !slot.is_stored()) else { return };
+        let Phase::Known(known) = &slot.phase else { return };
+        // Others wait as long as that in any case.
+        let is_slow = |due_at: &Time| since(now, *due_at) > STEP / 2;
+        let Some(due_at) = known.wants_attention().filter(is_slow) else { return };
+        if self.turn_of(slot).is_zero() {
             self.turns.own_claims.answered(due_at, now);
         }
     }
