@@ -34,7 +34,7 @@ const STEP: Duration = Duration::from_millis(20);
 const BACKUPS: u32 = 2;
 
 /// The longest time of own claims for which others wait.
-const LONGEST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// The own claims of an instant that were answered last.
 #[derive(Clone, Copy, Default)]
