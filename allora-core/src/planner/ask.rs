@@ -374,6 +374,10 @@ impl Planner {
         let Self { poll, lost_after, extra_attempts, .. } = *self;
         let claim_id = self.next_claim_id;
         let turn = self.slots.get(id).map_or(Duration::ZERO, |slot| self.turn_of(slot));
+        if let Some(until) = self.stays_with_others_until(id, turn, now) {
+            self.wake(id, Some(until));
+            return Ok(None);
+        }
         let Some(slot) = self.slots.get_mut(id) else { return Ok(None) };
         let Phase::Known(known) = &mut slot.phase else { return Ok(None) };
         known.assume_completed(now);

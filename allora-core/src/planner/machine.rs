@@ -11,6 +11,7 @@ use super::{
     slot::{Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
+    turn::OwnClaims,
     wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };
@@ -110,6 +111,7 @@ pub(super) struct Turns {
     pub(super) trusted_from: Option<Time>,
     /// The delays have changed since the wake-ups were set.
     pub(super) have_changed: bool,
+    pub(super) own_claims: OwnClaims,
 }
 
 /// The requests on their way when others are asked for.

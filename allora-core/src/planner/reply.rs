@@ -103,6 +103,9 @@ impl Planner {
         if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
             self.release_key(id, now, events);
         }
+        if request.claims_occurrence() {
+            self.own_claim_answered(id, now);
+        }
         let slot = self.slots.get_mut(id)?;
         let start = match reply {
             Reply::Absent | Reply::Deleted if slot.is_stored() && !slot.is_removed() => {

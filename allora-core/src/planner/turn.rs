@@ -9,6 +9,10 @@
 //! number of checks for an occurrence does not grow with the number of nodes. Reasons are a change of
 //! the ranking, an occurrence that the first two nodes have left, and a lack of capacity, which other
 //! nodes may have, too.
+//!
+//! The second and the third node wait for longer if the store needed longer for their own claims of the
+//! same instant: the first node has as many, and its claims take as long. They look once, and twice, this
+//! time after their own claims.
 
 use super::{
     Planner,
@@ -19,7 +23,7 @@ use super::{
 };
 use crate::{
     registry::Rankings,
-    time::{Time, saturating_add},
+    time::{Time, saturating_add, since},
 };
 use std::time::Duration;
 
@@ -28,6 +32,37 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// The number of nodes that check within milliseconds, after the first one.
 const BACKUPS: u32 = 2;
+
+/// The longest time of own claims for which others wait.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// The own claims of an instant that were answered last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OwnClaims {
+    /// The instant at which they were due.
+    due_at: Time,
+    /// The time of the last reply.
+    answered_at: Time,
+    /// The time between the two.
+    took: Duration,
+}
+
+impl OwnClaims {
+    /// Notes a claim of an occurrence that was due at `due_at`, and answered at `now`.
+    pub(super) fn answered(&mut self, due_at: Time, now: Time) {
+        let took = since(now, due_at);
+        if took <= LONGEST && due_at >= self.due_at {
+            *self = Self { due_at, answered_at: now, took };
+        }
+    }
+
+    /// The time until which an occurrence is left to the nodes before this one.
+    fn others_until(&self, due_at: Time, turn: Duration) -> Option<Time> {
+        let backup = (1..=BACKUPS).find(|backup| STEP * *backup == turn)?;
+        let is_as_old = due_at <= self.due_at;
+        is_as_old.then(|| saturating_add(self.answered_at, self.took * backup))
+    }
+}
 
 /// The time for which the ranking is doubted.
 const DOUBT: Duration = MINUTE.saturating_mul(2);
@@ -45,7 +80,8 @@ impl Planner {
         self.shares.set_ranking(&kinds);
         self.due_claims.ranking = kinds;
         if self.turns.ranking != ranking {
-            self.turns = Turns { ranking, trusted_from: None, have_changed: true };
+            (self.turns.ranking, self.turns.trusted_from) = (ranking, None);
+            self.turns.have_changed = true;
         }
     }
 
@@ -64,6 +100,37 @@ impl Planner {
         // An occurrence that may be late only by so much is not missed because of it.
         let window = slot.spec.settings.late_by_at_most();
         window.map_or(delay, |window| delay.min(window / 2))
+    }
+
+    /// The time of the next look at a job whose occurrence is left to another node for longer.
+    pub(super) fn stays_with_others_until(
+        &self,
+        id: SlotId,
+        turn: Duration,
+        now: Time,
+    ) -> Option<Time> {
+        if turn.is_zero() {
+            return None;
+        }
+        let slot = self.slots.get(id)?;
+        let Phase::Known(known) = &slot.phase else { return None };
+        if slot.spec.settings.late_by_at_most().is_some() {
+            return None;
+        }
+        let until = self.turns.own_claims.others_until(known.wants_attention()?, turn)?;
+        (now < until).then_some(until)
+    }
+
+    /// Notes the reply to a claim of this job, if this node is the first one for it.
+    pub(super) fn own_claim_answered(&mut self, id: SlotId, now: Time) {
+        let Some(slot) = self.slots.get(id).filter(|slot| !slot.is_stored()) else { return };
+        let Phase::Known(known) = &slot.phase else { return };
+        // Others wait as long as that in any case.
+        let is_slow = |due_at: &Time| since(now, *due_at) > STEP / 2;
+        let Some(due_at) = known.wants_attention().filter(is_slow) else { return };
+        if self.turn_of(slot).is_zero() {
+            self.turns.own_claims.answered(due_at, now);
+        }
     }
 
     /// Notes that this node claims an occurrence for which it waited so long. A single node that left

@@ -21,4 +21,5 @@ mod shares;
 mod shutdown;
 mod traces;
 mod trigger_waits;
+mod turns;
 mod year;
