@@ -32,7 +32,7 @@ enum State {
     Key(Box<KeyRelease>),
 }
 
-/// What one claimer adds to the node's number of unresolved claims.
+/// The share of one claimer in the number of unresolved claims of its node.
 #[derive(Default)]
 pub(super) struct Counted(usize);
 
