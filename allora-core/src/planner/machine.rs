@@ -7,11 +7,11 @@ use super::{
     due_queries::DueClaims,
     failing::Failing,
     key::KeyRelease,
+    own_claims::OwnClaims,
     shares::Shares,
     slot::{Off, Origin, Phase, Slot},
     slot_id::SlotId,
     slots::Slots,
-    turn::OwnClaims,
     wake_up::{MINUTE, NOW, WakeUp},
     working_set::WorkingSet,
 };

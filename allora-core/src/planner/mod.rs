@@ -21,6 +21,7 @@ mod known;
 mod learn;
 mod limited;
 mod machine;
+mod own_claims;
 mod published;
 mod reply;
 mod request;

@@ -33,37 +33,6 @@ const STEP: Duration = Duration::from_millis(20);
 /// The number of nodes that check within milliseconds, after the first one.
 const BACKUPS: u32 = 2;
 
-/// The longest time of own claims for which others wait.
-const LONGEST: Duration = Duration::from_millis(500);
-
-/// The own claims of an instant that were answered last.
-#[derive(Clone, Copy, Default)]
-pub(super) struct OwnClaims {
-    /// The instant at which they were due.
-    due_at: Time,
-    /// The time of the last reply.
-    answered_at: Time,
-    /// The time between the two.
-    took: Duration,
-}
-
-impl OwnClaims {
-    /// Notes a claim of an occurrence that was due at `due_at`, and answered at `now`.
-    pub(super) fn answered(&mut self, due_at: Time, now: Time) {
-        let took = since(now, due_at);
-        if took <= LONGEST && due_at >= self.due_at {
-            *self = Self { due_at, answered_at: now, took };
-        }
-    }
-
-    /// The time until which an occurrence is left to the nodes before this one.
-    fn others_until(&self, due_at: Time, turn: Duration) -> Option<Time> {
-        let backup = (1..=BACKUPS).find(|backup| STEP * *backup == turn)?;
-        let is_as_old = due_at <= self.due_at;
-        is_as_old.then(|| saturating_add(self.answered_at, self.took * backup))
-    }
-}
-
 /// The time for which the ranking is doubted.
 const DOUBT: Duration = MINUTE.saturating_mul(2);
 
@@ -117,7 +86,8 @@ impl Planner {
         if slot.spec.settings.late_by_at_most().is_some() {
             return None;
         }
-        let until = self.turns.own_claims.others_until(known.wants_attention()?, turn)?;
+        let backup = (1..=BACKUPS).find(|backup| STEP * *backup == turn)?;
+        let until = self.turns.own_claims.others_until(known.wants_attention()?, backup)?;
         (now < until).then_some(until)
     }
 
