@@ -350,6 +350,8 @@ struct Playing<'a> {
     plans: Vec<Vec<Plan>>,
     generations: Vec<u64>,
     alive: Vec<Alive>,
+    /// The nodes that were stopped.
+    stopped: Vec<Member>,
     triggers: u64,
     lead: TimeDelta,
 }
@@ -376,8 +378,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     let plans = plans.collect();
     let generations = vec![0; world.services];
     let (triggers, lead) = (0, TimeDelta::zero());
-    let alive = Vec::new();
-    let mut playing = Playing { world, dice, fleet, plans, generations, alive, triggers, lead };
+    let (alive, stopped) = (Vec::new(), Vec::new());
+    let mut playing =
+        Playing { world, dice, fleet, plans, generations, alive, stopped, triggers, lead };
     playing.begin();
     for step in 0..50 {
         if step == 15 && world.year_ahead {
@@ -411,7 +414,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     let began = |seen: &Seen| matches!(seen, Seen::Began(_));
     let runs = playing.fleet.trace.observations();
     let runs = runs.iter().filter(|one| began(&one.seen)).count();
-    Played { stalls: playing.fleet.stalls(), faults, runs, trace: playing.fleet.sim.trace() }
+    let (stalls, trace) = (playing.fleet.stalls(), playing.fleet.sim.trace());
+    faults.extend(playing.left());
+    Played { stalls, faults, runs, trace }
 }
 
 impl Plan {
@@ -681,6 +686,18 @@ impl Playing<'_> {
         faults
     }
 
+    /// What the nodes have left when all are stopped. A slow store may not record every end in time.
+    fn left(&mut self) -> Vec<String> {
+        let is_calm = self.world.rates == NO_FAULTS && self.world.partial == (0, 0);
+        let mut members = if is_calm { std::mem::take(&mut self.stopped) } else { Vec::new() };
+        let last = self.alive.drain(..).map(|one| one.member);
+        members.extend(last.inspect(Member::stop));
+        self.fleet.run_for(secs(30));
+        let is_slow = self.world.slow.is_some() || self.fleet.is_over();
+        let members = members.iter().filter(|_| !is_slow);
+        members.flat_map(|member| self.fleet.left(member)).collect()
+    }
+
     /// The jobs in code and the stored schedules.
     fn names(&self) -> Vec<String> {
         let code = self.plans.iter().flatten().map(|plan| plan.name.clone());
@@ -692,7 +709,9 @@ impl Playing<'_> {
 
     fn stop(&mut self, n: usize) {
         self.wake(n);
-        self.alive.swap_remove(n).member.stop();
+        let member = self.alive.swap_remove(n).member;
+        member.stop();
+        self.stopped.push(member);
     }
 
     fn sleep(&mut self, n: usize, how: impl FnOnce(&Member)) {
