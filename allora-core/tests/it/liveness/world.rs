@@ -135,6 +135,14 @@ pub(super) const WORLDS: &[World] = &[
     World { name: "operators", operate: 40, ..QUIET },
     World { name: "stops", stop: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
     World { name: "stops_at_most_once", stop: 8, join: 12, leased: 0, ..QUIET },
+    World {
+        name: "stops_of_far_nodes",
+        stop: 12,
+        join: 3,
+        periods: &[2, 5],
+        rates: Rates { delay: 1_000, delay_ms: 200, ..NO_FAULTS },
+        ..QUIET
+    },
     World { name: "kills", kill: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
     World { name: "kills_at_most_once", kill: 8, join: 12, leased: 0, ..QUIET },
     World { name: "rolling_restarts", redeploy: 6, leased: 10, periods: &[10], ..QUIET },
@@ -371,6 +379,8 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         // A belief that keeps a due job from running is checked again every minute.
         fleet.slower_by += secs(60);
     }
+    // The longest of a few requests one after the other.
+    fleet.slower_by += 8 * ms(world.rates.delay_ms);
     fleet.shares.set(world.partial.0, world.partial.1);
     let plans = (0..world.services).map(|service| {
         (0..world.jobs).map(|n| Plan::drawn(world, &mut dice, &fleet, service, n)).collect()
@@ -688,7 +698,9 @@ impl Playing<'_> {
 
     /// What the nodes have left when all are stopped. A slow store may not record every end in time.
     fn left(&mut self) -> Vec<String> {
-        let is_calm = self.world.rates == NO_FAULTS && self.world.partial == (0, 0);
+        let Rates { delay, delay_ms, .. } = self.world.rates;
+        let is_calm = self.world.rates == Rates { delay, delay_ms, ..NO_FAULTS };
+        let is_calm = is_calm && self.world.partial == (0, 0);
         let mut members = if is_calm { std::mem::take(&mut self.stopped) } else { Vec::new() };
         let last = self.alive.drain(..).map(|one| one.member);
         members.extend(last.inspect(Member::stop));
