@@ -189,6 +189,17 @@ impl Alerts {
         }
     }
 
+    /// Waits until every alert is sent, or until `enough` is ready. Returns the number of those that are
+    /// not sent.
+    pub(crate) async fn sent(&self, enough: impl Future<Output = ()>) -> usize {
+        let all = u32::try_from(WAITING).unwrap_or(u32::MAX);
+        let are_sent = tokio::select! {
+            _ = self.room.acquire_many(all) => true,
+            () = enough => false,
+        };
+        if are_sent { 0 } else { WAITING - self.room.available_permits() }
+    }
+
     fn receiver(&self, job: &str) -> Option<Arc<Receiver>> {
         self.by_job().get(job).cloned()
     }

@@ -80,6 +80,9 @@ pub(crate) struct Daemon {
 /// The interval at which the crontabs are checked for changes.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The longest wait for the alerts of the last runs, when the scheduler has ended.
+const LAST_ALERTS: Duration = Duration::from_secs(10);
+
 impl Daemon {
     /// The crontabs as they are now; refuses what a daemon would not start with.
     ///
@@ -218,6 +221,15 @@ impl Daemon {
                 }
             }
         };
+        let enough = async {
+            let timer = runtime.sleep_until(runtime.now() + LAST_ALERTS);
+            let signal = async { while !matches!(signals.next().await, Order::Stop) {} };
+            tokio::select! { () = timer => {} () = signal => {} }
+        };
+        let unsent = alerts.sent(enough).await;
+        if unsent > 0 {
+            warn!(target: "allora", alerts = unsent, "ended before they were sent");
+        }
         end(stopped)
     }
 }

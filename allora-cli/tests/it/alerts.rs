@@ -116,6 +116,18 @@ fn an_alert_that_cannot_be_sent_is_logged() {
 }
 
 #[test]
+fn a_daemon_that_stops_sends_the_alerts_of_its_last_runs() {
+    let site = Site::new(
+        "ALLORA_ON_FAILURE=sleep 1; cat >> DIR/alerts\nALLORA_NAME=bad\n\
+         @every 1s echo $$ >> DIR/begun; sleep 2; exit 3\n",
+    );
+    let daemon = site.start();
+    site.more_lines("begun", 1);
+    daemon.stop_well();
+    assert_eq!(objects(&site, "alerts").len(), site.lines("begun"));
+}
+
+#[test]
 fn lost_and_expired_runs_are_logged_and_alerted_by_the_node_that_finds_them() {
     let site = Site::new(
         "ALLORA_ON_FAILURE=cat >> DIR/alerts\nALLORA_NAME=long\n\

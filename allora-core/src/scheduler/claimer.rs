@@ -30,7 +30,7 @@ use crate::{
 use chrono::TimeDelta;
 use futures::{
     FutureExt,
-    future::{Either, pending, select},
+    future::{Either, join, pending, select},
 };
 use std::{
     future::poll_fn,
@@ -147,10 +147,11 @@ impl Claimer {
         // The requests beside the claims are dropped: a stopping node needs no reply to them.
         let Self { node, mut driver, due_claims, .. } = self;
         let claims = driver.planner.take_unresolved();
-        let (asked, mut leased) = driver.planner.take_claimed_due();
-        let mut counted = Counted::default();
-        leased.extend(due_claims.resolve(&node, asked, &mut counted).await);
-        resolve(&node, claims, driver.planner.take_keys(), leased, counted).await;
+        let (asked, leased) = driver.planner.take_claimed_due();
+        let keys = driver.planner.take_keys();
+        // A query that has no reply does not keep what is known from its release.
+        let known = resolve(&node, claims, keys, leased, Counted::of(Placement::OneNode));
+        join(known, due_claims.resolve(&node, asked)).await;
     }
 
     async fn tick(&mut self) -> Result {

@@ -6,14 +6,16 @@ use super::{
     side_request::SideRequest,
     store_health::Part,
     store_request::{MAX_BACKOFF, MIN_BACKOFF, within},
-    unresolved::Counted,
+    unresolved::{Counted, resolve},
 };
 use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
     error::{Error, ErrorKind, Result},
+    job::Placement,
     planner::DueRequest,
     time::{Time, saturating_add},
 };
+use futures::future::join_all;
 use std::{
     future::poll_fn,
     sync::Arc,
@@ -66,49 +68,55 @@ impl DueClaims {
         self.request.take()
     }
 
-    /// The claims of these queries of a stopping node, as names and fences. Each query is repeated until
-    /// there is a reply. The first may be on its way. Until then its limit is counted.
-    pub(super) async fn resolve(
-        mut self,
-        node: &Node,
-        asked: Vec<DueRequest>,
-        counted: &mut Counted,
-    ) -> Vec<(Arc<str>, i64)> {
-        let mut unknown: usize = asked.iter().map(|asked| asked.limit).sum();
-        counted.set(node, unknown);
-        let mut result = match self.request.has_begun() {
-            true => {
-                poll_fn(|cx| self.request.poll(cx)).await;
-                self.request.take().map(|reply| reply.result)
-            }
-            false => None,
-        };
-        let (mut leased, mut wait) = (Vec::new(), MIN_BACKOFF);
-        for asked in asked {
-            let asked = DueRequest { is_repeated: true, ..asked };
-            loop {
-                match result.take() {
-                    Some(Ok(due)) => {
-                        let fences = due.claimed.into_iter();
-                        leased
-                            .extend(fences.map(|(job, claimed)| (job.name.into(), claimed.fence)));
-                        break;
-                    }
-                    Some(Err(error)) if error.kind() != ErrorKind::Unavailable => break,
-                    Some(Err(error)) => {
-                        node.store_failed(Part::Claims, error);
-                        node.runtime.sleep_until(later(node.runtime.now(), wait)).await;
-                        wait = (wait * 2).min(MAX_BACKOFF);
-                    }
-                    None => {}
-                }
-                result = Some(ask(node, asked, &self.kinds).await.result);
-            }
-            unknown -= asked.limit;
-            counted.set(node, unknown + leased.len());
-        }
-        leased
+    /// Repeats these queries of a stopping node until each has a reply, and releases what they have
+    /// claimed. The first may be on its way.
+    pub(super) async fn resolve(self, node: &Node, asked: Vec<DueRequest>) {
+        let Self { request, kinds } = self;
+        let mut on_way = request.has_begun().then_some(request);
+        let queries = asked.into_iter().map(|asked| {
+            let on_way = on_way.take();
+            resolve_query(node, asked, &kinds, on_way)
+        });
+        join_all(queries).await;
     }
+}
+
+/// Repeats a query until there is a reply, and releases what it has claimed. Until then its limit is
+/// counted.
+async fn resolve_query(
+    node: &Node,
+    asked: DueRequest,
+    kinds: &[Arc<str>],
+    on_way: Option<SideRequest<Reply>>,
+) {
+    let mut counted = Counted::of(Placement::OneNode);
+    counted.set(node, asked.limit);
+    let mut reply = None;
+    if let Some(mut request) = on_way {
+        poll_fn(|cx| request.poll(cx)).await;
+        reply = request.take();
+    }
+    let (again, mut wait) = (DueRequest { is_repeated: true, ..asked }, MIN_BACKOFF);
+    let claimed = loop {
+        let Reply { result, is_repeated, .. } = match reply.take() {
+            Some(reply) => reply,
+            None => ask(node, again, kinds).await,
+        };
+        match result {
+            Ok(due) => break due.claimed,
+            // A query that was rejected at once has claimed nothing.
+            Err(error) if error.kind() != ErrorKind::Unavailable && !is_repeated => {
+                break Vec::new();
+            }
+            Err(error) => {
+                node.store_failed(Part::Claims, error);
+                node.runtime.sleep_until(later(node.runtime.now(), wait)).await;
+                wait = (wait * 2).min(MAX_BACKOFF);
+            }
+        }
+    };
+    let leased = claimed.into_iter().map(|(job, claimed)| (job.name.into(), claimed.fence));
+    resolve(node, Vec::new(), Vec::new(), leased.collect(), counted).await;
 }
 
 /// Sends a query, and repeats it soon if its reply is lost: the leases of what it has claimed are running.

@@ -13,7 +13,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{event::Event, planner::Planner};
-use futures::future::{Either, join5, pending, select};
+use futures::future::{Either, join4, pending, select};
 use std::{
     fmt,
     pin::pin,
@@ -86,17 +86,30 @@ impl Scheduler {
         let local = LocalClaimer::new(node.clone(), self.planner().on_every_node(node.id.clone()));
         let watcher = Watcher::new(node.clone());
         let registry = Registry::new(node.clone());
+        let is_over = registry.is_over.clone();
         let claim = async {
             let calendars = calendars::read(node.clone());
-            join5(claimer.run(), local.run(), watcher.run(), registry.run(), calendars).await;
+            join4(claimer.run(), local.run(), watcher.run(), calendars).await;
             has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };
         let work = async {
-            let stopped = match select(pin!(claim), pin!(supervisor.output())).await {
+            match select(pin!(claim), pin!(supervisor.output())).await {
                 Either::Left(((), supervisor)) => supervisor.await,
                 // The time for unresolved claims is over.
                 Either::Right((stopped, _)) => stopped,
+            }
+        };
+        let work = async {
+            let stopped = match select(pin!(work), pin!(registry.run())).await {
+                Either::Left((Some(stopped), registry)) => {
+                    is_over.store(true, Ordering::Release);
+                    node.registry.notify();
+                    registry.await;
+                    Some(stopped)
+                }
+                Either::Left((None, _)) => None,
+                Either::Right(((), work)) => work.await,
             };
             // The executor has ended, and with it all runs.
             stopped.unwrap_or_else(|| Stopped::with_runtime(node))
@@ -129,6 +142,7 @@ impl Drop for Scheduler {
         self.node.stop(Stop::Now);
         self.node.drop_runs();
         self.node.close();
+        self.node.metrics.ended();
     }
 }
 

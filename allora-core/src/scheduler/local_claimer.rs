@@ -103,7 +103,7 @@ impl LocalClaimer {
         self.driver.on_lost_replies(requests);
         let Self { driver: Driver { node, mut planner, .. }, .. } = self;
         let keys = planner.take_keys();
-        resolve(&node, Vec::new(), keys, Vec::new(), Counted::default()).await;
+        resolve(&node, Vec::new(), keys, Vec::new(), Counted::of(Placement::EveryNode)).await;
     }
 
     /// Sleeps until this time, a notification, or the reply to a request about keys.

@@ -136,6 +136,13 @@ impl Metrics {
         gauge!("allora_jobs_overdue").set(jobs as f64);
     }
 
+    /// The node has ended, and nothing is due or waits on it. The process may go on.
+    pub(super) fn ended(&self) {
+        self.next_due(None);
+        self.overdue(0);
+        self.key_waits(&[]);
+    }
+
     /// The difference between this node's clock and the store's.
     pub(super) fn clock_offset(&self, offset: TimeDelta) {
         gauge!("allora_clock_offset_seconds").set(offset.as_seconds_f64());

@@ -19,6 +19,7 @@ impl Metrics {
     pub(super) fn woken(&self, _: &'static str) {}
     pub(super) fn next_due(&self, _: Option<Time>) {}
     pub(super) fn overdue(&self, _: usize) {}
+    pub(super) fn ended(&self) {}
     pub(super) fn clock_offset(&self, _: TimeDelta) {}
     pub(super) fn key_waits(&self, _: &[Arc<KeyWait>]) {}
 }

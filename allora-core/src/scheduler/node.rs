@@ -74,7 +74,7 @@ pub(crate) struct Node {
     pub(super) set_back: Notify,
     /// Wakes the watcher: the scheduler stops.
     pub(super) watcher: Notify,
-    /// Wakes the registry: the scheduler stops.
+    /// Wakes the registry: the scheduler stops, or its other parts have ended.
     pub(super) registry: Notify,
     /// The named calendars of stored schedules.
     pub(super) calendars: CalendarCache,
@@ -141,6 +141,11 @@ impl SharedState {
     /// does not depend on their order.
     pub(super) fn shared_jobs(&self) -> (usize, u64) {
         self.shared_jobs
+    }
+
+    /// The number of runs whose future has not ended, with those of the limited handlers again.
+    pub(super) fn runs(&self) -> usize {
+        self.running + self.running_kinds.iter().sum::<usize>()
     }
 
     fn count_added(&mut self, name: &str, placement: Placement) {

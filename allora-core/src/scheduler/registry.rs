@@ -10,7 +10,7 @@ use super::{
     node::{Node, Stop},
     retention::Retention,
     store_health::Part,
-    store_request::{OP, reschedule, within},
+    store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
 };
 use crate::{
     backend::{Action, Applied, Batch, Operation, Queries, Replan, Reply, TimeSource},
@@ -25,8 +25,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     pin::pin,
-    sync::Arc,
-    time::Instant,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 /// The number of heartbeats from one look at the other nodes to the next.
@@ -44,9 +47,9 @@ pub(super) struct Registry {
     started_at: Time,
     /// The generation of the record as this node wrote it last; `None` if it is not known.
     generation: Option<i64>,
-    /// The store has the record, also while its generation is not known: a heartbeat that is
-    /// interrupted by the end of the node leaves it as it is.
-    has_written: bool,
+    /// The store may have the record, also while its generation is not known: a heartbeat that is
+    /// interrupted by the end of the node may have written it.
+    may_be_written: bool,
     /// The last request has failed.
     has_failed: bool,
     /// The number of heartbeats since the last look.
@@ -62,6 +65,8 @@ pub(super) struct Registry {
     /// The unmatched labels that were seen: `true` if they were reported.
     labels: BTreeMap<String, bool>,
     retention: Retention,
+    /// The other parts of the node have ended.
+    pub(super) is_over: Arc<AtomicBool>,
 }
 
 impl Registry {
@@ -73,7 +78,7 @@ impl Registry {
             record,
             started_at,
             generation: None,
-            has_written: false,
+            may_be_written: false,
             has_failed: false,
             beats: LOOK,
             is_starting: false,
@@ -83,6 +88,7 @@ impl Registry {
             dead: BTreeSet::new(),
             labels: BTreeMap::new(),
             retention: Retention::new(now),
+            is_over: Arc::default(),
         }
     }
 
@@ -194,6 +200,7 @@ impl Registry {
                 },
             };
             let node = self.node.clone();
+            self.may_be_written = true;
             let applied = send(&node, &[Operation::new(&self.record, action)]).await?;
             let now = whole_millis(applied.now);
             if let Reply::State(state) = applied.single()? {
@@ -202,7 +209,6 @@ impl Registry {
                     return Err(Error::new(ErrorKind::Other, text).op("registry"));
                 }
                 self.generation = Some(state.generation);
-                self.has_written = true;
                 if state.definition == text {
                     return Ok(now);
                 }
@@ -275,17 +281,39 @@ impl Registry {
         self.node.emit(events);
     }
 
-    /// Removes the record. A store that has not answered the last request is not asked: the record
-    /// shows by its age that the node is dead.
+    /// Removes the record, and tries again until the other parts of the node have ended. A store that
+    /// does not answer is not asked: the record shows by its age that the node is dead.
     async fn leave(self) {
-        let Self { node, record, has_written, has_failed, .. } = self;
-        let is_written = has_written && !has_failed;
-        if is_written && node.store.failing().is_empty() {
-            let delete = [Operation::new(&record, Action::Delete)];
-            // Nothing depends on it.
-            let _ = send(&node, &delete).await;
+        let Self { node, record, may_be_written, mut has_failed, is_over, .. } = self;
+        let mut wait = MIN_BACKOFF;
+        while may_be_written {
+            let is_last = is_over.load(Ordering::Acquire);
+            if !has_failed && !node.store.is_down() {
+                let delete = [Operation::new(&record, Action::Delete)];
+                if send(&node, &delete).await.and_then(Applied::single).is_ok() {
+                    return;
+                }
+                has_failed = true;
+            }
+            if is_last {
+                return;
+            }
+            // After a failure, the last request is not sent again when the other parts have ended.
+            has_failed &= ends_within(&node, wait, &is_over).await;
+            wait = (wait * 2).min(MAX_BACKOFF);
         }
     }
+}
+
+/// Waits for so long, or until the other parts of the node have ended. Returns whether they have.
+async fn ends_within(node: &Node, wait: Duration, is_over: &AtomicBool) -> bool {
+    let ended = pin!(async {
+        while !is_over.load(Ordering::Acquire) {
+            node.registry.notified().await;
+        }
+    });
+    let timer = node.runtime.sleep_until(later(node.runtime.now(), wait));
+    matches!(select(ended, timer).await, Either::Left(_))
 }
 
 /// Removes the records of nodes that have been dead for a day.

@@ -79,6 +79,11 @@ impl StoreHealth {
         self.parts().failing.retain(|failing| failing.part != part);
     }
 
+    /// `true` if the requests of some part have no reply. A store that rejects requests replies.
+    pub(super) fn is_down(&self) -> bool {
+        self.parts().failing.iter().any(|failing| !failing.is_rejected)
+    }
+
     /// The parts whose requests fail.
     pub(super) fn failing(&self) -> Vec<FailingPart> {
         let mut failing = self.parts().failing.clone();

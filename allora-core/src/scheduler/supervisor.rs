@@ -8,7 +8,7 @@ use super::{
     pending_update::{PendingUpdate, send_local},
     store_health::Part,
 };
-use crate::{event::Event, run::Run};
+use crate::{event::Event, job::Placement, run::Run};
 use futures::future::{Either, pending, select};
 use std::{
     pin::pin,
@@ -70,7 +70,10 @@ impl Stopped {
     }
 
     fn of(shared: &SharedState, cancelled: usize) -> Self {
-        Self { cancelled, unrecorded: shared.active.len(), unresolved: shared.unresolved }
+        let claiming = &shared.claiming;
+        let claiming = claiming[Placement::OneNode] + claiming[Placement::EveryNode];
+        let unresolved = shared.unresolved + claiming;
+        Self { cancelled, unrecorded: shared.active.len(), unresolved }
     }
 }
 
@@ -282,6 +285,7 @@ impl Supervisor {
         let is_done = self.has_claimed.load(Ordering::Acquire) && shared.active.is_empty();
         let stopped = Stopped::of(&shared, self.cancelled);
         debug_assert!(!is_done || stopped.unresolved == 0, "a resolved claim is counted");
+        debug_assert!(!is_done || shared.runs() == 0, "an ended run is counted");
         (is_done || now >= stopping.give_up_at).then_some(stopped)
     }
 

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     backend::{Action, Batch, Claim, Operation, Reply, TimeSource},
     error::Result,
+    job::Placement,
     planner::KeyRelease,
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -32,15 +33,27 @@ enum State {
     Key(Box<KeyRelease>),
 }
 
-/// The share of one claimer in the number of unresolved claims of its node.
-#[derive(Default)]
-pub(super) struct Counted(usize);
+/// The share of one part of a claimer of this placement in the number of unresolved claims of its node.
+pub(super) struct Counted {
+    placement: Placement,
+    claims: usize,
+}
 
 impl Counted {
+    pub(super) fn of(placement: Placement) -> Self {
+        Self { placement, claims: 0 }
+    }
+
+    /// Sets the number. It replaces that of the claims that had no reply when the node stopped.
     pub(super) fn set(&mut self, node: &Node, claims: usize) {
-        let mut shared = node.shared();
-        shared.unresolved = shared.unresolved - self.0 + claims;
-        self.0 = claims;
+        let unresolved = {
+            let mut shared = node.shared();
+            shared.claiming[self.placement] = 0;
+            shared.unresolved = shared.unresolved - self.claims + claims;
+            shared.unresolved
+        };
+        self.claims = claims;
+        node.board.conditions().unresolved = unresolved;
     }
 }
 

@@ -201,6 +201,21 @@ impl Fleet {
         self.sim.block_on(self.odd.inner.prune(TimeSource::Store { fallback: now })).unwrap();
     }
 
+    /// What a stopped node has left: counts, leases, its record.
+    pub(super) fn left(&self, member: &Member) -> Vec<String> {
+        let (mut left, id) = (member.counts(), member.id());
+        let queries = Backend::queries(&self.odd.inner).unwrap();
+        for prefix in ["", "allora:node:", "allora:key:"] {
+            let page = Page::first(usize::MAX).prefix(prefix);
+            for record in self.sim.block_on(queries.list(page)).unwrap() {
+                if record.name.contains(&*id) || record.leases.iter().any(|one| one.node == *id) {
+                    left.push(format!("{id}: {} {:?}", record.name, record.leases));
+                }
+            }
+        }
+        left
+    }
+
     /// The record of a job, if it is there.
     pub(super) fn find(&self, name: &str) -> Option<JobState> {
         self.operate(name, Action::Read).unwrap().state()
@@ -436,6 +451,23 @@ impl Member {
     pub(super) fn resume(&self) {
         self.trace.write(Seen::Awake(self.id(), true));
         self.node.resume();
+    }
+
+    /// The counts of a stopped node that are not zero, and those of its health.
+    fn counts(&self) -> Vec<String> {
+        let Some(stopped) = *self.stopped.lock().unwrap() else {
+            return vec![format!("{} has not stopped", self.id())];
+        };
+        let health = self.handle.health();
+        let counts = [
+            ("unrecorded", stopped.unrecorded),
+            ("unresolved", stopped.unresolved),
+            ("unresolved claims of the health", health.unresolved_claims),
+            ("used capacity", health.capacity.used),
+            ("failing parts", health.store.failing.len()),
+        ];
+        let counts = counts.iter().filter(|(_, count)| *count > 0);
+        counts.map(|(what, count)| format!("{}: {count} {what}", self.id())).collect()
     }
 
     /// Refuses the node's requests, or answers them again.

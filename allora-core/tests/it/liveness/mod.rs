@@ -36,6 +36,7 @@ worlds! {
     clock_jumps
     kinds
     stops
+    stops_of_far_nodes
     kills
     rolling_restarts
     rollbacks

@@ -135,6 +135,14 @@ pub(super) const WORLDS: &[World] = &[
     World { name: "operators", operate: 40, ..QUIET },
     World { name: "stops", stop: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
     World { name: "stops_at_most_once", stop: 8, join: 12, leased: 0, ..QUIET },
+    World {
+        name: "stops_of_far_nodes",
+        stop: 12,
+        join: 3,
+        periods: &[2, 5],
+        rates: Rates { delay: 1_000, delay_ms: 200, ..NO_FAULTS },
+        ..QUIET
+    },
     World { name: "kills", kill: 6, join: 30, leased: 10, periods: &[10], ..QUIET },
     World { name: "kills_at_most_once", kill: 8, join: 12, leased: 0, ..QUIET },
     World { name: "rolling_restarts", redeploy: 6, leased: 10, periods: &[10], ..QUIET },
@@ -350,6 +358,8 @@ struct Playing<'a> {
     plans: Vec<Vec<Plan>>,
     generations: Vec<u64>,
     alive: Vec<Alive>,
+    /// The nodes that were stopped.
+    stopped: Vec<Member>,
     triggers: u64,
     lead: TimeDelta,
 }
@@ -369,6 +379,8 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
         // A belief that keeps a due job from running is checked again every minute.
         fleet.slower_by += secs(60);
     }
+    // The longest of a few requests one after the other.
+    fleet.slower_by += 8 * ms(world.rates.delay_ms);
     fleet.shares.set(world.partial.0, world.partial.1);
     let plans = (0..world.services).map(|service| {
         (0..world.jobs).map(|n| Plan::drawn(world, &mut dice, &fleet, service, n)).collect()
@@ -376,8 +388,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     let plans = plans.collect();
     let generations = vec![0; world.services];
     let (triggers, lead) = (0, TimeDelta::zero());
-    let alive = Vec::new();
-    let mut playing = Playing { world, dice, fleet, plans, generations, alive, triggers, lead };
+    let (alive, stopped) = (Vec::new(), Vec::new());
+    let mut playing =
+        Playing { world, dice, fleet, plans, generations, alive, stopped, triggers, lead };
     playing.begin();
     for step in 0..50 {
         if step == 15 && world.year_ahead {
@@ -411,7 +424,9 @@ pub(super) fn play(world: &World, seed: u64) -> Played {
     let began = |seen: &Seen| matches!(seen, Seen::Began(_));
     let runs = playing.fleet.trace.observations();
     let runs = runs.iter().filter(|one| began(&one.seen)).count();
-    Played { stalls: playing.fleet.stalls(), faults, runs, trace: playing.fleet.sim.trace() }
+    let (stalls, trace) = (playing.fleet.stalls(), playing.fleet.sim.trace());
+    faults.extend(playing.left());
+    Played { stalls, faults, runs, trace }
 }
 
 impl Plan {
@@ -681,6 +696,20 @@ impl Playing<'_> {
         faults
     }
 
+    /// What the nodes have left when all are stopped. A slow store may not record every end in time.
+    fn left(&mut self) -> Vec<String> {
+        let Rates { delay, delay_ms, .. } = self.world.rates;
+        let is_calm = self.world.rates == Rates { delay, delay_ms, ..NO_FAULTS };
+        let is_calm = is_calm && self.world.partial == (0, 0);
+        let mut members = if is_calm { std::mem::take(&mut self.stopped) } else { Vec::new() };
+        let last = self.alive.drain(..).map(|one| one.member);
+        members.extend(last.inspect(Member::stop));
+        self.fleet.run_for(secs(30));
+        let is_slow = self.world.slow.is_some() || self.fleet.is_over();
+        let members = members.iter().filter(|_| !is_slow);
+        members.flat_map(|member| self.fleet.left(member)).collect()
+    }
+
     /// The jobs in code and the stored schedules.
     fn names(&self) -> Vec<String> {
         let code = self.plans.iter().flatten().map(|plan| plan.name.clone());
@@ -692,7 +721,9 @@ impl Playing<'_> {
 
     fn stop(&mut self, n: usize) {
         self.wake(n);
-        self.alive.swap_remove(n).member.stop();
+        let member = self.alive.swap_remove(n).member;
+        member.stop();
+        self.stopped.push(member);
     }
 
     fn sleep(&mut self, n: usize, how: impl FnOnce(&Member)) {

@@ -1,7 +1,7 @@
 //! Stored schedules whose store finds and claims in one step.
 
-use crate::support::{Lab, Member, ms};
-use allora_core::time::since;
+use crate::support::{Lab, Member, ms, secs};
+use allora_core::{every, time::since};
 use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// A thousand schedules that are due after a thousand seconds, and a node that runs them.
@@ -148,6 +148,30 @@ fn a_schedule_with_a_short_window_is_not_missed_because_of_dead_nodes() {
     let late = lab.log.entries().into_iter().map(|run| since(run.began, run.at)).max().unwrap();
     assert!(ms(5) <= late && late <= ms(15), "{late:?}");
     assert_eq!(lab.log.entries().len(), 80);
+}
+
+#[test]
+fn a_query_without_a_reply_keeps_no_other_claim_from_its_release() {
+    let lab = Lab::new(12);
+    for i in 0..10 {
+        lab.store(&format!("job-{i}"), "mail", "@every 1000s; at-least-once 30s");
+    }
+    let member = lab.start(|seat, b| {
+        let job = || seat.job(every(secs(1_000)), ms(0)).mutex("g");
+        b.grace(secs(10)).kind("mail", seat.handler(ms(0), |_| Ok(()))).add("in code", job())
+    });
+    lab.until(999.9);
+    member.faults.deaf_to_claims.store(true, Relaxed);
+    lab.until(1_000.005);
+    member.handle.stop();
+    member.faults.loses_queries.store(true, Relaxed);
+    lab.until(1_000.5);
+    assert!(!lab.state("allora:key:g").leases.is_empty());
+    member.faults.deaf_to_claims.store(false, Relaxed);
+    lab.until(1_004.0);
+    assert!(lab.state("allora:key:g").leases.is_empty());
+    lab.until(1_020.0);
+    assert_eq!(member.stopped().unwrap().unresolved, 10, "the query's limit");
 }
 
 /// Ten schedules that are due at 1,000 s, and a node that is stopped while its query for them is on its

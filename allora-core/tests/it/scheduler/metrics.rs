@@ -170,17 +170,52 @@ fn the_table_of_the_guide_has_what_a_troubled_cluster_emits() {
 #[test]
 fn runs_are_counted_by_outcome_and_a_gauge_goes_back() {
     let collector = Collector::default();
-    metrics::with_local_recorder(&collector, || {
+    let next = metrics::with_local_recorder(&collector, || {
         let lab = Lab::new(1);
         lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(500))));
         lab.until(45.0);
+        collector.value("allora_next_due_timestamp_seconds{}")
     });
     let occurrences = "allora_occurrences_total{job=job,kind=,outcome=succeeded,reason=}";
     assert_eq!(collector.value(occurrences), Some(4.0));
     assert_eq!(collector.value("allora_runs_active{}"), Some(0.0));
     assert_eq!(collector.value("allora_run_duration_seconds{job=job,kind=}"), Some(2.0));
-    let next = collector.value("allora_next_due_timestamp_seconds{}").unwrap();
-    assert_eq!(next, 1_767_225_600.0 + 50.0);
+    assert_eq!(next, Some(1_767_225_600.0 + 50.0));
+}
+
+#[test]
+fn the_gauges_of_a_node_that_has_stopped_show_no_work() {
+    let gauges = [
+        "allora_runs_active{}",
+        "allora_jobs_overdue{}",
+        "allora_concurrency_key_waiting{key=key}",
+    ];
+    for is_dropped in [false, true] {
+        let collector = Collector::default();
+        metrics::with_local_recorder(&collector, || {
+            let lab = Lab::new(1);
+            let member = lab.start(|seat, b| {
+                b.grace(secs(10))
+                    .concurrency(2)
+                    .add("one", seat.job(every(secs(10)), secs(1_000)).mutex("key"))
+                    .add("two", seat.job(every(secs(10)), secs(1_000)).mutex("key"))
+                    .add("three", seat.job(every(secs(20)), secs(1_000)))
+                    .add("four", seat.job(every(secs(30)), secs(1_000)))
+            });
+            lab.until(190.0);
+            assert!(gauges.iter().all(|gauge| collector.value(gauge) >= Some(1.0)));
+            match is_dropped {
+                false => member.handle.stop(),
+                true => member.node.crash(),
+            }
+            lab.until(210.0);
+        });
+        for gauge in gauges {
+            assert_eq!(collector.value(gauge), Some(0.0), "{gauge}, dropped: {is_dropped}");
+        }
+        let next = collector.value("allora_next_due_timestamp_seconds{}");
+        assert_eq!(next, Some(f64::INFINITY));
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod operators;
 mod policies;
 mod shares;
 mod shutdown;
+mod stops;
 mod traces;
 mod trigger_waits;
 mod turns;

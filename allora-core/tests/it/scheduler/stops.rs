@@ -1,0 +1,215 @@
+//! The end of a node: what it has claimed, counted and recorded is taken back.
+
+use crate::support::{Lab, Member, Rates, Seat, ms, secs};
+use allora_core::{
+    Backend, Builder, Event, Overlap, Run, Runtime, Scheduler, Time,
+    backend::{JobState, Page},
+    every,
+    runtime::SimNode,
+};
+use futures::future::{AbortHandle, BoxFuture, FutureExt, abortable};
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    time::Instant,
+};
+
+/// Jobs of every sort.
+fn jobs(seat: &Seat, b: Builder) -> Builder {
+    let fails = |_: &Run| Err("no luck".into());
+    b.grace(secs(20))
+        .heartbeat(secs(2))
+        .add("once", seat.job(every(secs(1)), ms(700)))
+        .add("alone", seat.job(every(secs(1)), ms(1_700)).overlap(Overlap::Wait))
+        .add("leased", seat.job(every(secs(2)), ms(300)).at_least_once(secs(30)))
+        .add("broken", seat.work(every(secs(3)), ms(5), fails).at_least_once(secs(30)))
+        .add("key 1", seat.job(every(secs(1)), ms(900)).mutex("g"))
+        .add("key 2", seat.job(every(secs(2)), ms(900)).at_least_once(secs(30)).mutex("g"))
+        .add("here", seat.job(every(secs(1)), ms(400)).on_every_node())
+        .add("key here", seat.job(every(secs(1)), ms(500)).on_every_node().mutex("g"))
+        .kind("mail", seat.handler(ms(200), |_| Ok(())))
+        .kind_concurrency("few", 2)
+        .kind("few", seat.handler(ms(800), |_| Ok(())))
+}
+
+fn stored(lab: &Lab) {
+    for i in 0..10 {
+        lab.store(&format!("mail {i}"), "mail", "@every 2s; at-least-once 30s");
+        lab.store(&format!("few {i}"), "few", "@every 3s; at-least-once 30s");
+        lab.store(&format!("once {i}"), "mail", "@every 3s");
+    }
+}
+
+/// The records of jobs, of keys and of nodes.
+fn records(lab: &Lab) -> Vec<JobState> {
+    let queries = Backend::queries(&lab.store).unwrap();
+    let all = |prefix: &&str| {
+        lab.sim.block_on(queries.list(Page::first(usize::MAX).prefix(prefix))).unwrap()
+    };
+    ["", "allora:node:", "allora:key:"].iter().flat_map(all).collect()
+}
+
+/// What a stopped node has left.
+fn left(lab: &Lab, member: &Member) -> Vec<String> {
+    let Some(stopped) = member.stopped() else { return vec!["it has not stopped".into()] };
+    let (id, health) = (member.handle.node(), member.handle.health());
+    let count = |is: fn(&Event) -> bool| member.events().iter().filter(|event| is(event)).count();
+    let begun = count(|event| matches!(event, Event::Started { .. }));
+    let ended = count(|event| matches!(event, Event::Ended { .. }));
+    let counts = [
+        ("cancelled", stopped.cancelled),
+        ("unrecorded", stopped.unrecorded),
+        ("unresolved", stopped.unresolved),
+        ("unresolved claims of its health", health.unresolved_claims),
+        ("used capacity", health.capacity.used),
+        ("used capacity of kinds", health.kind_capacity.iter().map(|kind| kind.used).sum()),
+        ("running", member.handle.running()),
+        ("runs without an end", begun - ended),
+    ];
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
+    let mut left: Vec<String> = counts.map(|(what, count)| format!("{what}: {count}")).collect();
+    for record in records(lab) {
+        if record.leases.iter().any(|lease| lease.node == *id) {
+            left.push(format!("{}: a lease", record.name));
+        }
+        if record.name.contains(id) {
+            left.push(record.name);
+        }
+    }
+    left
+}
+
+/// A node whose way to the store has faults when it is stopped, and none soon after.
+fn stopped_in_trouble(seed: u64) -> Vec<String> {
+    let lab = Lab::new(seed);
+    stored(&lab);
+    let concurrency = [3, 10, 1_000][seed as usize % 3];
+    let member = lab.start(|seat, b| jobs(seat, b).concurrency(concurrency));
+    let clock = lab.clock();
+    let draw = |below: u64| clock.random() % below;
+    let until = |millis: u64| lab.until(millis as f64 / 1_000.0);
+    let stop_at = 3_000 + draw(6_000);
+    until(stop_at - draw(2_500));
+    let faults = &member.faults;
+    let rates = |rates: Rates| faults.set(rates);
+    let mut may_lose_the_end = false;
+    match draw(6) {
+        0 => rates(Rates { delay: 800, delay_ms: 600, ..Rates::default() }),
+        1 => rates(Rates { lose_reply: 500, ..Rates::default() }),
+        2 => {
+            may_lose_the_end = true;
+            let (delay, delay_ms) = (300, 300);
+            let (lose_reply, lose_request) = (200, 200);
+            let lossy = Rates { lose_reply, lose_request, delay, delay_ms, ..Rates::default() };
+            rates(Rates { refuse: 100, double: 100, ..lossy });
+        }
+        3 => faults.deaf_to_claims.store(true, Relaxed),
+        4 => faults.down.store(true, Relaxed),
+        _ => faults.deaf_to_queries.store(true, Relaxed),
+    }
+    until(stop_at);
+    member.handle.stop();
+    let heal_at = stop_at + draw(3_000);
+    until(heal_at);
+    // Nothing has kept it from its end, and its record shows by its age that it is dead.
+    may_lose_the_end |= member.stopped().is_some();
+    rates(Rates::default());
+    let switches = [&faults.deaf_to_claims, &faults.down, &faults.deaf_to_queries];
+    switches.into_iter().for_each(|switch| switch.store(false, Relaxed));
+    let ends = (1..300).map(|i| heal_at + 100 * i);
+    for end in ends {
+        until(end);
+        if member.stopped().is_some() {
+            break;
+        }
+    }
+    let mut left = left(&lab, &member);
+    left.retain(|what| !(may_lose_the_end && what.starts_with("allora:node:")));
+    left
+}
+
+#[test]
+fn a_node_that_stops_in_trouble_leaves_no_lease_no_key_no_record_and_no_count() {
+    for seed in 0..60 {
+        assert_eq!(stopped_in_trouble(seed), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_node_whose_store_rejects_a_part_of_its_requests_removes_its_record() {
+    let lab = Lab::new(1);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), ms(5))));
+    let other = lab.start(|_, b| b);
+    member.faults.refuses_pruning.store(true, Relaxed);
+    lab.until(100.0);
+    assert!(!member.handle.health().store.failing.is_empty());
+    member.handle.stop();
+    lab.until(300.0);
+    assert_eq!(left(&lab, &member), Vec::<String>::new());
+    assert!(other.events().iter().all(|event| !matches!(event, Event::NodeDead { .. })));
+}
+
+#[test]
+fn a_node_that_is_stopped_during_its_first_heartbeat_leaves_no_record() {
+    for seed in 0..10 {
+        let lab = Lab::new(seed);
+        let member = lab.start(|seat, b| {
+            seat.rates(Rates { delay: 1_000, delay_ms: 400, ..Rates::default() });
+            b
+        });
+        lab.until(0.2);
+        member.handle.stop();
+        lab.until(10.0);
+        assert_eq!(left(&lab, &member), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+/// A runtime whose tasks end before the future of the scheduler.
+#[derive(Debug)]
+struct Ends {
+    node: SimNode,
+    tasks: Arc<Mutex<Vec<AbortHandle>>>,
+}
+
+impl Runtime for Ends {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let (task, handle) = abortable(task);
+        self.tasks.lock().unwrap().push(handle);
+        self.node.spawn(Box::pin(task.map(drop)));
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        self.node.sleep_until(at)
+    }
+
+    fn now(&self) -> Instant {
+        self.node.now()
+    }
+
+    fn wall(&self) -> Time {
+        self.node.wall()
+    }
+
+    fn random(&self) -> u64 {
+        self.node.random()
+    }
+}
+
+#[test]
+fn claims_on_their_way_are_unresolved_when_the_runtime_ends() {
+    let lab = Lab::new(3);
+    let seat = lab.seat(lab.sim.node());
+    let tasks: Arc<Mutex<Vec<AbortHandle>>> = Arc::default();
+    let runtime = Ends { node: seat.node.clone(), tasks: tasks.clone() };
+    let jobs = (0..3)
+        .fold(seat.builder(), |b, i| b.add(format!("job {i}"), seat.job(every(secs(10)), ms(5))));
+    let scheduler: Scheduler = jobs.runtime(runtime).build().unwrap();
+    let member = seat.run(scheduler);
+    lab.until(9.9);
+    member.faults.deaf_to_claims.store(true, Relaxed);
+    lab.until(10.5);
+    tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
+    lab.until(10.6);
+    let stopped = member.stopped().unwrap();
+    assert_eq!((stopped.unrecorded, stopped.unresolved), (0, 3));
+    assert_eq!(lab.state("job 0").leases.len(), 1);
+}
