@@ -50,6 +50,7 @@ impl Cache {
 }
 
 /// A plain record without its large parts, and its version stamp.
+#[derive(Clone)]
 pub(crate) struct CachedRecord {
     pub(crate) stamp: String,
     /// Always `Some`: the form in which operations are applied.

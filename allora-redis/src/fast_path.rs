@@ -60,6 +60,7 @@ impl Store {
         let served = self.call_shards(names, |_| 0, serve).await?;
         let served: Vec<Result<Served>> = served.into_iter().map(Result::flatten).collect();
         let mut fast = FastPath::none();
+        fast.replies.reserve(targets.len());
         let (mut loaded, mut min_fence) = (Vec::new(), 0);
         for (target, served) in targets.iter().zip(served) {
             match served {
@@ -281,33 +282,31 @@ impl Store {
         for target in targets {
             call.arg(target.name);
         }
-        let mut each = |words: usize, part: &dyn Fn(&mut Call<'_>, &Update) -> bool| {
+        let prefix = if is_timeless { hot_prefix(stamp, 0) } else { String::new() };
+        let runs = runs(targets.len(), updates);
+        let is_short = runs.len() < targets.len();
+        call.arg(if is_short { runs.len().to_string() } else { String::new() });
+        for (length, update) in runs {
+            if is_short {
+                call.arg(length);
+            }
+            match update {
+                // With the blank behind it: no stamp is the beginning of another one.
+                Some(update) => call
+                    .arg([&update.cached.stamp, " "].concat())
+                    .arg([prefix.as_bytes(), &update.update.suffix].concat()),
+                None => call.arg("").arg(""),
+            };
+        }
+        if has_entries {
             let mut updates = updates.iter().peekable();
             for i in 0..targets.len() {
                 let update = updates.next_if(|update| update.target == i);
-                if !update.is_some_and(|update| part(&mut call, update)) {
-                    (0..words).for_each(|_| {
-                        call.arg("");
-                    });
-                }
+                match update.and_then(|update| update.entry.as_ref()) {
+                    Some(entry) => call.arg(&entry.head).optional(entry.fence).arg(&entry.tail),
+                    None => call.arg("").arg("").arg(""),
+                };
             }
-        };
-        // With the blank behind it: no stamp is the beginning of another one.
-        each(1, &|call, update| {
-            call.arg([&update.cached.stamp, " "].concat());
-            true
-        });
-        let prefix = if is_timeless { hot_prefix(stamp, 0) } else { String::new() };
-        each(1, &|call, update| {
-            call.arg([prefix.as_bytes(), &update.update.suffix].concat());
-            true
-        });
-        if has_entries {
-            each(3, &|call, update| {
-                let Some(entry) = &update.entry else { return false };
-                call.arg(&entry.head).optional(entry.fence).arg(&entry.tail);
-                true
-            });
         }
         let mut groups: BTreeMap<Group<'_>, Vec<Entry<'_>>> = BTreeMap::new();
         for update in updates {
@@ -368,6 +367,27 @@ impl<'u> Group<'u> {
         let kind = update.cached.record().map_or("", |record| record.kind.as_str());
         Some((Self { kind, duration, is_at_end }, (update, index_at)))
     }
+}
+
+/// The runs of targets that have the same update of the same version, or none: their lengths, and their
+/// first updates.
+fn runs(targets: usize, updates: &[Update]) -> Vec<(usize, Option<&Update>)> {
+    let mut runs: Vec<(usize, Option<&Update>)> = Vec::new();
+    let mut updates = updates.iter().peekable();
+    for i in 0..targets {
+        let update = updates.next_if(|update| update.target == i);
+        let is_same = |first: Option<&Update>| match (first, update) {
+            (Some(a), Some(b)) => {
+                a.cached.stamp == b.cached.stamp && a.update.suffix == b.update.suffix
+            }
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        match runs.last_mut().filter(|(_, first)| is_same(*first)) {
+            Some((length, _)) => *length += 1,
+            None => runs.push((1, update)),
+        }
+    }
+    runs
 }
 
 /// Takes the positions of the targets that were not updated from the beginning of a reply.

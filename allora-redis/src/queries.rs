@@ -16,7 +16,7 @@ use allora_core::{
 };
 use futures::future::{join_all, try_join_all};
 use redis::{FromRedisValue, Value};
-use std::sync::PoisonError;
+use std::{iter, sync::PoisonError};
 
 /// The most jobs that one query finds in one shard: other clients wait for it.
 const MAX_FOUND: usize = 10 * CHUNK;
@@ -134,29 +134,39 @@ impl Store {
         let mut values = values.into_iter();
         let names = values.next().map(Vec::<String>::from_redis_value);
         let Some(Ok(names)) = names else { return Err(self.unexpected_response(OP)) };
-        let read = match query.is_repeated {
+        let (groups, read) = match query.is_repeated {
             false => {
-                let nothing = || Value::Array(vec![Value::Nil; names.len()]);
+                let groups = values.next().map(Vec::<usize>::from_redis_value);
+                let Some(Ok(groups)) = groups else { return Err(self.unexpected_response(OP)) };
+                let count = match values.as_slice() {
+                    [Value::Array(hot), ..] => hot.len(),
+                    _ => return Err(self.unexpected_response(OP)),
+                };
+                let nothing = || Value::Array(vec![Value::Nil; count]);
                 let parts = values.chain([nothing(), nothing()]);
-                self.stored(OP, names.iter().map(String::as_str), parts)?
+                (groups, self.stored(OP, iter::repeat_n("", count), parts)?)
             }
             // They may have other parts since.
             true => {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                self.read(OP, 0, &names).await?.1
+                ((1..=names.len()).collect(), self.read(OP, 0, &names).await?.1)
             }
         };
-        let mut claimed = Vec::with_capacity(read.len());
-        let mut seen = Vec::with_capacity(read.len());
-        for stored in read {
-            let record = stored.readable().filter(|record| query.kinds.contains(&&*record.kind));
-            let claim =
-                record.and_then(|record| Some((record, record.claimed_by(query.claim_id)?)));
-            let Some((record, lease)) = claim else { continue };
+        let claims = read.iter().map(|stored| {
+            let record = stored.readable().filter(|record| query.kinds.contains(&&*record.kind))?;
+            let lease = record.claimed_by(query.claim_id)?;
             let occurrence = lease.occurrence.clone();
-            let granted = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
-            claimed.push((record.state(&stored.name), granted));
-            seen.extend(stored.cached());
+            let claim = Claimed::new(occurrence, lease.fence, record.incarnation, lease.until);
+            Some((record, stored.cached(), claim))
+        });
+        let claims: Vec<_> = claims.collect();
+        let mut claimed = Vec::with_capacity(names.len());
+        let mut seen = Vec::with_capacity(names.len());
+        for (name, group) in names.into_iter().zip(groups) {
+            let claim = group.checked_sub(1).and_then(|i| claims.get(i)?.as_ref());
+            let Some((record, cached, claim)) = claim else { continue };
+            claimed.push((record.state(&name), claim.clone()));
+            seen.extend(cached.as_ref().map(|(_, cached)| (name, cached.clone())));
         }
         self.remember(seen);
         if self.history.is_on() && !query.is_repeated {
@@ -205,7 +215,7 @@ impl Store {
         let cold = Value::Array(vec![Value::Nil; names.len()]);
         let read = self.stored(op, names.iter().map(String::as_str), values.chain([cold]))?;
         let of_each = kinds.iter().zip(counts);
-        let kinds = of_each.flat_map(|(kind, count)| std::iter::repeat_n(*kind, count));
+        let kinds = of_each.flat_map(|(kind, count)| iter::repeat_n(*kind, count));
         let entries = kinds.zip(read);
         found.entries.extend(entries.map(|(kind, stored)| Entry { kind: kind.to_owned(), stored }));
         Ok(Some(found))

@@ -3,9 +3,10 @@
 -- KEYS: state, hot, definitions, rare, cold, kinds, history, history entries. ARGV: now, the first and
 -- the last time at which the updates hold (empty: no limit), version stamp (empty: the new hot records
 -- are whole), prefix of due keys, prefix of the histories of single jobs (empty: there are no history
--- entries), the number of jobs; their names; the version stamps of the cached records, each with a
--- blank (empty: not cached); the new hot records, or what follows the time in them; if there are history
--- entries, for each job: the text before the fence (empty: it has none), the fence (empty: now), the
+-- entries), the number of jobs; their names; the number of runs of jobs with the same stamp and the same
+-- new record (empty: each job is a run of its own), and for each run: its length (if there is a number
+-- of runs), the version stamp of the cached records with a blank (empty: not cached), the new hot record,
+-- or what follows the time in it; if there are history entries, for each job: the text before the fence (empty: it has none), the fence (empty: now), the
 -- text between the fence and the time in milliseconds, with which the entry ends; then the changes of
 -- the index, in groups of one kind and one length of lease: the kind, the length (empty: none), `+` if
 -- all want attention when the lease ends, `=` if all want it at one time, the number of jobs (`*`: all),
@@ -20,21 +21,33 @@ local holds = (ARGV[2] == '' or now >= tonumber(ARGV[2]))
 local prefix = ARGV[4] ~= '' and '1 ' .. ARGV[4] .. ' ' .. text(now) .. ' '
 local set, s = {}, 0
 local left, left_hot, names, is_left = {}, {}, {}, {}
-local find = string.find
-for i = 1, count do
-  local record, stamp = hot[i], ARGV[7 + count + i]
-  if holds and record and stamp ~= '' and find(record, stamp, 3, true) == 3 then
-    set[s + 1] = ARGV[7 + i]
-    local new = ARGV[7 + 2 * count + i]
-    set[s + 2] = prefix and prefix .. new or new
-    s = s + 2
-  else
-    is_left[i] = true
-    left[#left + 1], left_hot[#left + 1], names[#left + 1] = i, record, ARGV[7 + i]
+local find, ARGV = string.find, ARGV
+local e, i = 9 + count, 0
+local runs = tonumber(ARGV[e - 1])
+for _ = 1, runs or count do
+  local length, same = 1, nil
+  if runs then
+    length = tonumber(ARGV[e])
+    e = e + 1
+  end
+  local stamp, new = ARGV[e], ARGV[e + 1]
+  e = e + 2
+  if prefix then new = prefix .. new end
+  local is_held = holds and stamp ~= ''
+  for _ = 1, length do
+    i = i + 1
+    local record = hot[i]
+    if is_held and record and (record == same or find(record, stamp, 3, true) == 3) then
+      same = record
+      set[s + 1], set[s + 2] = ARGV[7 + i], new
+      s = s + 2
+    else
+      is_left[i] = true
+      left[#left + 1], left_hot[#left + 1], names[#left + 1] = i, record, ARGV[7 + i]
+    end
   end
 end
 -- The index and the history first: an entry too many does no harm if the rest fails.
-local e = 8 + 3 * count
 if ARGV[6] ~= '' then
   local places, entries, p = {}, {}, 0
   local end_of_entry = text(math.floor(now / 1000)) .. '}'

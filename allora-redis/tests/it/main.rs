@@ -6,6 +6,7 @@ mod conformance;
 mod connect;
 mod cost;
 mod differential;
+mod equal_records;
 mod faults;
 mod parity;
 mod records;
