@@ -5,7 +5,7 @@ use super::{
     Planner,
     ask::walk_and_decide,
     decide::{Claimant, Decision, completion_of},
-    due_queries::{Asked, ClaimsKind, DueClaims, DueRequest, Step, Unplanned},
+    due_queries::{Asked, ClaimsKind, DueClaims, DueRequest, LeftLease, Step, Unplanned},
     machine::not_run,
     request::{Request, RequestAction, Start, moved},
     slot_id::SlotId,
@@ -19,7 +19,7 @@ use crate::{
     record::due_claim,
     time::{Time, saturating_add, since},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// The longest wait before a query is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -269,14 +269,14 @@ impl Planner {
         self.due_claims.exhaust(now);
     }
 
-    /// The queries without a reply, first that which is on its way, and the names and fences of what
-    /// queries have claimed and no run has. The planner is not used after that.
-    pub(crate) fn take_claimed_due(&mut self) -> (Vec<DueRequest>, Vec<(Arc<str>, i64)>) {
+    /// The queries without a reply, first that which is on its way, and what queries have claimed and no
+    /// run has. The planner is not used after that.
+    pub(crate) fn take_claimed_due(&mut self) -> (Vec<DueRequest>, Vec<LeftLease>) {
         let lost = std::mem::take(&mut self.due_claims.lost);
         let asked = self.due_claims.asked.take().into_iter().chain(lost);
         let asked = asked.map(|asked| asked.request).collect();
         let unplanned = std::mem::take(&mut self.due_claims.unplanned).into_iter();
-        (asked, unplanned.map(|one| (one.name(), one.claimed.fence)).collect())
+        (asked, unplanned.map(Unplanned::left).collect())
     }
 
     /// Decides about a claimed occurrence: its run, if it is to be run as it was claimed; otherwise its

@@ -1,8 +1,10 @@
 //! The queries that find and claim, what is due for them, and what they have claimed.
 
-use super::{backlog::Backlog, congestion_window::CongestionWindow, known::Known};
+use super::{
+    backlog::Backlog, congestion_window::CongestionWindow, decide::completion_of, known::Known,
+};
 use crate::{
-    backend::{Action, Advance, Claimed, JobState},
+    backend::{Action, Advance, Claimed, Cursor, JobState},
     job::JobSpec,
     registry::Ranking,
     time::{Time, saturating_add},
@@ -114,6 +116,16 @@ impl DueClaims {
     }
 }
 
+/// The lease of an occurrence that has no run when the node stops.
+pub(crate) struct LeftLease {
+    pub(crate) name: Arc<str>,
+    pub(crate) fence: i64,
+    /// The cursor's move by a completion, if it is known.
+    pub(crate) then: Option<Cursor>,
+    /// The claim, if a lost request may have changed the fence.
+    pub(crate) claim_id: Option<u128>,
+}
+
 /// A query without a reply.
 pub(super) struct Asked {
     pub(super) request: DueRequest,
@@ -162,6 +174,17 @@ impl Unplanned {
             Step::Extend(duration) => Action::Extend { fence, duration },
             Step::Undecided | Step::Release => Action::Release { fence },
         }
+    }
+
+    /// The lease, when the node stops.
+    pub(super) fn left(self) -> LeftLease {
+        let (name, fence) = (self.name(), self.claimed.fence);
+        let then = self.spec.as_ref().and_then(|spec| {
+            let started = self.state.counters.started;
+            completion_of(&name, spec, &self.claimed.occurrence, started).ok()
+        });
+        let lease = self.state.leases.iter().find(|lease| lease.fence == fence);
+        LeftLease { name, fence, then, claim_id: lease.map(|lease| lease.claim_id) }
     }
 
     pub(super) fn name(&self) -> Arc<str> {

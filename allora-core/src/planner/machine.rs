@@ -16,7 +16,7 @@ use super::{
     working_set::WorkingSet,
 };
 use crate::{
-    backend::{Claim, NotRun, Outcome},
+    backend::{Claim, Cursor, NotRun, Outcome},
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{CheckedSchedule, JobSpec},
@@ -313,13 +313,14 @@ impl Planner {
         self.unresolved.len()
     }
 
-    /// Hands over the unresolved claims, with the names of their jobs. The planner is not used after
-    /// that.
-    pub(crate) fn take_unresolved(&mut self) -> Vec<(Arc<str>, Claim)> {
+    /// Hands over the unresolved claims, with the names of their jobs and the cursors' moves by their
+    /// completions. The planner is not used after that.
+    pub(crate) fn take_unresolved(&mut self) -> Vec<(Arc<str>, Claim, Cursor)> {
         let ids = std::mem::take(&mut self.unresolved);
         let claims = ids.into_iter().filter_map(|id| {
             let slot = self.slots.get_mut(id)?;
-            Some((slot.name.clone(), slot.exchange.repeat()?.claim))
+            let pending = slot.exchange.repeat()?;
+            Some((slot.name.clone(), pending.claim, pending.then))
         });
         claims.collect()
     }

@@ -37,7 +37,8 @@ mod wake_up;
 mod working_set;
 
 pub(crate) use ahead::waits_until;
-pub(crate) use due_queries::DueRequest;
+pub(crate) use decide::completion_of;
+pub(crate) use due_queries::{DueRequest, LeftLease};
 pub(crate) use key::{HeldKey, KeyRelease};
 pub(crate) use machine::{EXTRA_ATTEMPTS, NewJob, OnWay, Planner};
 pub(crate) use published::PlannedJob;

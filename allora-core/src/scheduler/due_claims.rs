@@ -12,7 +12,8 @@ use crate::{
     backend::{ClaimDue, ClaimedDue, Queries, TimeSource},
     error::{Error, ErrorKind, Result},
     job::Placement,
-    planner::DueRequest,
+    planner::{DueRequest, LeftLease, completion_of},
+    stored::Routed,
     time::{Time, saturating_add},
 };
 use futures::future::join_all;
@@ -115,7 +116,14 @@ async fn resolve_query(
             }
         }
     };
-    let leased = claimed.into_iter().map(|(job, claimed)| (job.name.into(), claimed.fence));
+    let leased = claimed.into_iter().map(|(state, claimed)| {
+        let (name, started): (Arc<str>, _) = (state.name.as_str().into(), state.counters.started);
+        let then = match node.route(&state) {
+            Routed::Here(spec) => completion_of(&name, &spec, &claimed.occurrence, started).ok(),
+            _ => None,
+        };
+        LeftLease { name, fence: claimed.fence, then, claim_id: None }
+    });
     resolve(node, Vec::new(), Vec::new(), leased.collect(), counted).await;
 }
 

@@ -8,10 +8,10 @@ use super::{
     store_request::{MAX_BACKOFF, MIN_BACKOFF, OP, reschedule, within},
 };
 use crate::{
-    backend::{Action, Batch, Claim, Operation, Reply, TimeSource},
+    backend::{Action, Batch, Claim, Completion, Cursor, Operation, Reply, TimeSource},
     error::Result,
     job::Placement,
-    planner::KeyRelease,
+    planner::{KeyRelease, LeftLease},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -25,12 +25,23 @@ struct Unresolved {
 }
 
 enum State {
-    /// It may have succeeded.
-    Unknown(Box<Claim>),
-    /// It has succeeded. The occurrence is to be released.
-    Claimed { fence: i64 },
+    /// It may have succeeded. With the cursor's move by a completion.
+    Unknown(Box<Claim>, Cursor),
+    /// It has succeeded, and a later request may have changed the fence: the record is read.
+    Changed { lease: Lease, claim_id: u128 },
+    /// The occurrence is to be released.
+    Claimed(Lease),
+    /// An operator has cancelled it: it is completed, because no attempt follows.
+    Cancelled { fence: i64, then: Cursor },
     /// A concurrency key is or may be held.
     Key(Box<KeyRelease>),
+}
+
+#[derive(Clone, Copy)]
+struct Lease {
+    fence: i64,
+    /// The cursor's move by a completion, if it is known.
+    then: Option<Cursor>,
 }
 
 /// The share of one part of a claimer of this placement in the number of unresolved claims of its node.
@@ -59,17 +70,24 @@ impl Counted {
 
 /// Repeats the claims until each has a reply, and releases what they have claimed. The supervisor
 /// ends this with the grace period.
-/// `leased`: names and fences of claimed occurrences without a run.
+/// `leased`: claimed occurrences without a run.
 pub(super) async fn resolve(
     node: &Node,
-    claims: Vec<(Arc<str>, Claim)>,
+    claims: Vec<(Arc<str>, Claim, Cursor)>,
     keys: Vec<KeyRelease>,
-    leased: Vec<(Arc<str>, i64)>,
+    leased: Vec<LeftLease>,
     mut counted: Counted,
 ) {
-    let unresolved = |(name, claim)| Unresolved { name, state: State::Unknown(Box::new(claim)) };
+    let unresolved = |(name, claim, then)| {
+        let state = State::Unknown(Box::new(claim), then);
+        Unresolved { name, state }
+    };
     let key = |key: KeyRelease| Unresolved { name: key.job(), state: State::Key(Box::new(key)) };
-    let claimed = |(name, fence)| Unresolved { name, state: State::Claimed { fence } };
+    let claimed = |LeftLease { name, fence, then, claim_id }| {
+        let lease = Lease { fence, then };
+        let state = claim_id.map(|claim_id| State::Changed { lease, claim_id });
+        Unresolved { name, state: state.unwrap_or(State::Claimed(lease)) }
+    };
     let claims = claims.into_iter().map(unresolved).chain(keys.into_iter().map(key));
     let mut claims: VecDeque<_> = claims.chain(leased.into_iter().map(claimed)).collect();
     let (mut wait, mut limit) = (MIN_BACKOFF, BATCH);
@@ -97,27 +115,57 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
     node.store_answered(Part::Claims);
     let mut failure = Ok(());
     for reply in applied.replies {
-        let Some(mut claim) = claims.pop_front() else { break };
+        let Some(claim) = claims.pop_front() else { break };
         match reply {
-            Ok(Reply::Claimed(claimed)) => {
-                claim.state = match claim.state {
-                    State::Key(key) => State::Key(Box::new(key.granted(&claimed))),
-                    _ => State::Claimed { fence: claimed.fence },
-                };
+            Ok(reply) => {
+                let Some(state) = claim.state.after(reply) else { continue };
+                claims.push_back(Unresolved { state, ..claim });
             }
-            Ok(_) => continue,
-            Err(error) => failure = Err(error),
+            Err(error) => {
+                failure = Err(error);
+                claims.push_back(claim);
+            }
         }
-        claims.push_back(claim);
     }
     failure
+}
+
+impl State {
+    /// The state after this reply; `None` if nothing is left to do.
+    fn after(self, reply: Reply) -> Option<Self> {
+        match (self, reply) {
+            (State::Key(key), Reply::Claimed(claimed)) => {
+                Some(State::Key(Box::new(key.granted(&claimed))))
+            }
+            (State::Unknown(claim, then), Reply::Claimed(claimed)) => {
+                // An earlier request with this claim id may have claimed another occurrence.
+                let then = Some(then).filter(|_| claimed.occurrence == claim.start);
+                Some(State::Claimed(Lease { fence: claimed.fence, then }))
+            }
+            (State::Changed { lease: Lease { fence, then }, claim_id }, Reply::State(state)) => {
+                let lease = state.leases.iter().find(|lease| lease.claim_id == claim_id)?;
+                let then = then.filter(|_| lease.fence == fence);
+                Some(State::Claimed(Lease { fence: lease.fence, then }))
+            }
+            // Without the cursor's move, the end of the lease completes it.
+            (State::Claimed(Lease { fence, then }), Reply::CancelRequested(_)) => {
+                then.map(|then| State::Cancelled { fence, then })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Unresolved {
     fn operation(&self) -> Operation<'_> {
         let action = match &self.state {
-            State::Unknown(claim) => Action::Claim(Claim::clone(claim)),
-            State::Claimed { fence } => Action::Release { fence: *fence },
+            State::Unknown(claim, _) => Action::Claim(Claim::clone(claim)),
+            State::Changed { .. } => return Operation::read(&self.name),
+            State::Claimed(lease) => Action::Release { fence: lease.fence },
+            State::Cancelled { fence, then } => {
+                let (fence, then, completion) = (*fence, *then, Completion::Cancelled);
+                Action::Complete { fence, then, completion }
+            }
             State::Key(key) => return key.operation(),
         };
         Operation::new(&self.name, action)

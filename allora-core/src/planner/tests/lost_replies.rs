@@ -217,10 +217,10 @@ fn unresolved_claims_are_handed_over_once() {
     let read = job.tick(at(61.0), 10);
     job.lose(read, at(61.0));
     let claims = job.planner.take_unresolved();
-    let names: Vec<_> = claims.iter().map(|(name, _)| &**name).collect();
+    let names: Vec<_> = claims.iter().map(|(name, ..)| &**name).collect();
     assert_eq!(names, ["job"]);
     assert_eq!((job.planner.unresolved(), job.planner.take_unresolved().len()), (0, 0));
-    let (name, claim) = &claims[0];
+    let (name, claim, _) = &claims[0];
     let reply = job.apply(&Operation::new(name, Action::Claim(claim.clone())), "me", at(62.0));
     assert!(matches!(reply, Ok(Reply::Claimed(_))), "{reply:?}");
 }
