@@ -285,8 +285,11 @@ impl Registry {
     /// does not answer is not asked: the record shows by its age that the node is dead.
     async fn leave(self) {
         let Self { node, record, may_be_written, mut has_failed, is_over, .. } = self;
+        if !may_be_written {
+            return;
+        }
         let mut wait = MIN_BACKOFF;
-        while may_be_written {
+        loop {
             let is_last = is_over.load(Ordering::Acquire);
             if !has_failed && !node.store.is_down() {
                 let delete = [Operation::new(&record, Action::Delete)];
