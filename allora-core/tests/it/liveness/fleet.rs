@@ -201,7 +201,7 @@ impl Fleet {
         self.sim.block_on(self.odd.inner.prune(TimeSource::Store { fallback: now })).unwrap();
     }
 
-    /// What a stopped node has left: counts, leases, its record.
+    /// The remains of a stopped node: counts, leases, its record.
     pub(super) fn left(&self, member: &Member) -> Vec<String> {
         let (mut left, id) = (member.counts(), member.id());
         let queries = Backend::queries(&self.odd.inner).unwrap();

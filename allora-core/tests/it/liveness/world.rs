@@ -696,7 +696,7 @@ impl Playing<'_> {
         faults
     }
 
-    /// What the nodes have left when all are stopped. A slow store may not record every end in time.
+    /// The remains of the nodes when all are stopped. A slow store may not record every end in time.
     fn left(&mut self) -> Vec<String> {
         let Rates { delay, delay_ms, .. } = self.world.rates;
         let is_calm = self.world.rates == Rates { delay, delay_ms, ..NO_FAULTS };

@@ -48,7 +48,7 @@ fn records(lab: &Lab) -> Vec<JobState> {
     ["", "allora:node:", "allora:key:"].iter().flat_map(all).collect()
 }
 
-/// What a stopped node has left.
+/// The remains of a stopped node.
 fn left(lab: &Lab, member: &Member) -> Vec<String> {
     let Some(stopped) = member.stopped() else { return vec!["it has not stopped".into()] };
     let (id, health) = (member.handle.node(), member.handle.health());
