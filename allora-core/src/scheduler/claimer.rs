@@ -178,6 +178,9 @@ impl Claimer {
         self.take_replies()?;
         self.pruning.renew(&self.node);
         let was_claiming = self.driver.planner.is_claiming_due();
+        // An executor may keep the task that was woken last for this thread, as tokio does, and `next_at`
+        // may block the thread.
+        yield_now().await;
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
             if !was_claiming {

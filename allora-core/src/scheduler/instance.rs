@@ -89,7 +89,9 @@ impl Scheduler {
         let is_over = registry.is_over.clone();
         let claim = async {
             let calendars = calendars::read(node.clone());
-            join4(claimer.run(), local.run(), watcher.run(), calendars).await;
+            // Boxed: the future of the whole scheduler is on the stack of its caller.
+            let (claimer, local) = (Box::pin(claimer.run()), Box::pin(local.run()));
+            join4(claimer, local, watcher.run(), calendars).await;
             has_claimed.store(true, Ordering::Release);
             node.supervisor.notify();
         };
@@ -101,7 +103,7 @@ impl Scheduler {
             }
         };
         let work = async {
-            let stopped = match select(pin!(work), pin!(registry.run())).await {
+            let stopped = match select(pin!(work), Box::pin(registry.run())).await {
                 Either::Left((Some(stopped), registry)) => {
                     is_over.store(true, Ordering::Release);
                     node.registry.notify();
