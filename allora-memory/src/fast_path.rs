@@ -20,10 +20,13 @@ impl Memory {
         let context = OpContext::new(batch.node, now);
         let mut fast = FastPath::none();
         fast.now = Some(now);
+        fast.replies.reserve_exact(batch.operations.len());
         for (position, operation) in batch.operations.iter().enumerate() {
+            // Two names say as much as many: the notification names at most one.
+            let is_noted = fast.due.len() < 2;
             let reply = index.change(operation.name, |record| {
                 let reply = apply(record, operation, context, &mut HistoryBuffer::off());
-                let has_ended = matches!(reply, Ok(Reply::Accepted));
+                let has_ended = is_noted && matches!(reply, Ok(Reply::Accepted));
                 let head = record.as_ref().filter(|_| has_ended).and_then(Record::head);
                 (reply, head.is_some_and(|head| head.due_at <= now))
             });

@@ -52,7 +52,7 @@ impl Index {
         if !self.records.contains_key(name) {
             self.records.insert(name.into(), Box::default());
         }
-        self.write(name, |before| *before = record);
+        self.write(name, |_| true, |before| *before = Some(record));
     }
 
     /// Changes a live record in its place; `None` if there is none. The version grows also if the
@@ -62,21 +62,25 @@ impl Index {
         name: &str,
         change: impl FnOnce(&mut Option<Record>) -> T,
     ) -> Option<T> {
-        self.get(name).filter(|(record, _)| record.deleted_at().is_none())?;
-        self.write(name, |record| {
-            let mut slot = Some(std::mem::take(record));
-            let result = change(&mut slot);
-            *record = slot.unwrap_or_default();
-            result
-        })
+        self.write(name, |before| before.deleted_at().is_none(), change)
     }
 
-    /// The one place that writes: the record, its version, and the maps that find it.
-    fn write<T>(&mut self, name: &str, change: impl FnOnce(&mut Record) -> T) -> Option<T> {
+    /// The one place that writes, if the record before is as it `must_be`: the record, its version, and
+    /// the maps that find it.
+    fn write<T>(
+        &mut self,
+        name: &str,
+        must_be: impl FnOnce(&PackedRecord) -> bool,
+        change: impl FnOnce(&mut Option<Record>) -> T,
+    ) -> Option<T> {
         let stored = self.records.get_mut(name)?;
-        let mut record = stored.record.take();
-        let was_live = (stored.version > 0).then(|| record.is_live());
-        let result = change(&mut record);
+        if !must_be(&stored.record) {
+            return None;
+        }
+        let was_live = (stored.version > 0).then(|| stored.record.deleted_at().is_none());
+        let mut slot = Some(stored.record.take());
+        let result = change(&mut slot);
+        let record = slot.get_or_insert_default();
         self.writes += 1;
         stored.version = self.writes;
         let indexed = stored.indexed.as_deref().map(|(at, kind)| (*at, kind.as_str()));
@@ -84,7 +88,7 @@ impl Index {
         let moves = (indexed != index_at).then(|| index_at.map(|(at, kind)| (at, kind.to_owned())));
         let deleted_at = record.deleted_at;
         let was_made_or_deleted = was_live != Some(record.is_live());
-        stored.record.set(record);
+        stored.record.set(slot.unwrap_or_default());
         if let Some(to) = moves {
             self.reindex(name, to);
         }

@@ -1,6 +1,6 @@
 //! Instants as the library keeps them: UTC, whole milliseconds, years 1970 to 9999.
 
-use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use std::time::Duration;
 
 /// An instant: UTC, whole milliseconds wherever the library hands one out.
@@ -21,7 +21,9 @@ pub fn from_millis(ms: i64) -> Option<Time> {
 
 /// Cuts to whole milliseconds, towards the past.
 pub fn whole_millis(at: Time) -> Time {
-    at.trunc_subsecs(3)
+    let nanos = at.nanosecond();
+    let cut = at.naive_utc().with_nanosecond(nanos - nanos % 1_000_000);
+    cut.map_or(at, |cut| cut.and_utc())
 }
 
 /// `at + by`, or `None` past [`end_of_time`].

@@ -37,7 +37,9 @@ pub(super) fn claim(
         return Some(record.claimed(lease));
     }
     record.reap(name, context.now, history);
-    record.may_claim(claim, context.now).then(|| record.claim(name, claim, context, history))
+    let head = record.claimable(claim, context.now)?;
+    let of_head = (head.attempts, head.due_at);
+    Some(record.claim(name, claim, of_head, context, history))
 }
 
 /// The claim of the head as it is, if [`claim_due`](crate::backend::Queries::claim_due) may make it:
@@ -109,13 +111,15 @@ impl Record {
         }
     }
 
-    fn may_claim(&self, claim: &Claim, now: Time) -> bool {
-        let Some(head) = self.offered(&claim.expected) else { return false };
-        self.fence == claim.fence
+    /// The head that the claim expects, if it may have it.
+    fn claimable(&self, claim: &Claim, now: Time) -> Option<Head<'_>> {
+        let head = self.offered(&claim.expected)?;
+        let may_claim = self.fence == claim.fence
             && head.due_at <= now
             && claim.is_sound(now)
             && self.moves_as_delivered(claim, head.occurrence)
-            && self.has_room(claim, now)
+            && self.has_room(claim, now);
+        may_claim.then_some(head)
     }
 
     /// The head, if it is this occurrence; or the cursor, if it is this occurrence and the head is
@@ -154,13 +158,13 @@ impl Record {
         &mut self,
         name: &str,
         claim: &Claim,
+        (attempts, due_at): (u32, Time),
         context: OpContext<'_>,
         history: &mut HistoryBuffer,
     ) -> Claimed {
         let now = context.now;
-        let offered = self.offered(&claim.expected);
-        let attempt = offered.map_or(0, |head| head.attempts).saturating_add(1);
-        let due_at = claim.not_run.and(claim.start_due_at).or(offered.map(|head| head.due_at));
+        let attempt = attempts.saturating_add(1);
+        let due_at = claim.not_run.and(claim.start_due_at).unwrap_or(due_at);
         if let Some(not_run) = claim.not_run {
             self.skip(name, claim.expected.clone(), not_run, context, history);
         }
@@ -181,7 +185,7 @@ impl Record {
             fence,
             occurrence,
             attempt,
-            due_at: whole_millis(due_at.unwrap_or(claim.start.scheduled_at)),
+            due_at: whole_millis(due_at),
             started_at: whole_millis(now),
             until: whole_millis(saturating_add(now, claim.lease.duration)),
             on_expiry: claim.lease.on_expiry,

@@ -279,8 +279,10 @@ impl Record {
         if !self.kind.is_empty() {
             return self.wake_at();
         }
-        let unforeseen = !self.triggers.is_empty() || !self.retries.is_empty();
-        self.head().filter(|_| unforeseen).map(|head| head.due_at)
+        if self.triggers.is_empty() && self.retries.is_empty() {
+            return None;
+        }
+        self.head().map(|head| head.due_at)
     }
 
     /// The record as its readers see it.
