@@ -180,7 +180,12 @@ impl Claimer {
         let was_claiming = self.driver.planner.is_claiming_due();
         // An executor may keep the task that was woken last for this thread, as tokio does, and `next_at`
         // may block the thread.
+        let before = self.node.runtime.now();
         yield_now().await;
+        if self.node.runtime.now().saturating_duration_since(before) > TIMER_DELAYED {
+            // The process was stopped meanwhile: the ends of its runs go before claims of the same jobs.
+            self.driver.hold_overdue();
+        }
         let (turn, scope, now) = self.plan();
         if let Some(query) = turn.query {
             if !was_claiming {

@@ -562,7 +562,7 @@ fn a_node_at_its_capacity_says_so_once_and_when_it_is_over() {
             .add("short", seat.job(every(secs(5)), ms(0)).overlap(Overlap::Skip))
     });
     lab.until(70.0);
-    assert_eq!(member.news(), ["Ready", "CapacityFull", "OccurrencesMissed", "CapacityFree"]);
+    assert_eq!(member.news(), ["Ready", "CapacityFull", "CapacityFree", "OccurrencesMissed"]);
 }
 
 #[test]
