@@ -22,7 +22,7 @@ impl Memory {
         fast.now = Some(now);
         fast.replies.reserve_exact(batch.operations.len());
         for (position, operation) in batch.operations.iter().enumerate() {
-            // Two names say as much as many: the notification names at most one.
+            // Two names are enough: a notification names at most one.
             let is_noted = fast.due.len() < 2;
             let reply = index.change(operation.name, |record| {
                 let reply = apply(record, operation, context, &mut HistoryBuffer::off());

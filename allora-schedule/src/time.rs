@@ -41,3 +41,20 @@ pub fn saturating_add(at: Time, by: Duration) -> Time {
 pub fn since(later: Time, earlier: Time) -> Duration {
     (later - earlier).to_std().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::{NaiveDate, SubsecRound};
+
+    #[test]
+    fn whole_milliseconds_are_cut_towards_the_past() {
+        let leap = NaiveDate::from_ymd_opt(2016, 12, 31).unwrap();
+        let leap = leap.and_hms_nano_opt(23, 59, 59, 1_234_567_890).unwrap().and_utc();
+        let moments = [0, 1, 999_999, 1_000_000, 1_234_567_890, -1, -999_999, -1_000_001];
+        let moments = moments.map(DateTime::from_timestamp_nanos);
+        for at in moments.into_iter().chain([leap, end_of_time()]) {
+            assert_eq!(whole_millis(at), at.trunc_subsecs(3), "{at}");
+        }
+    }
+}

@@ -87,8 +87,7 @@ impl Planner {
             return None;
         }
         let backup = (1..=BACKUPS).find(|backup| STEP * *backup == turn)?;
-        let until = self.turns.own_claims.others_until(known.wants_attention()?, backup)?;
-        (now < until).then_some(until)
+        self.turns.own_claims.others_until(known.wants_attention()?, backup, now)
     }
 
     /// Notes the reply to a claim of this job, if this node is the first one for it.

@@ -178,8 +178,8 @@ impl Claimer {
         self.take_replies()?;
         self.pruning.renew(&self.node);
         let was_claiming = self.driver.planner.is_claiming_due();
-        // An executor may keep the task that was woken last for this thread, as tokio does, and `next_at`
-        // may block the thread.
+        // A store whose replies are always ready must not block the executor. And an executor may keep the
+        // task that was woken last for this thread, as tokio does, which `next_at` may block.
         let before = self.node.runtime.now();
         yield_now().await;
         if self.node.runtime.now().saturating_duration_since(before) > TIMER_DELAYED {
@@ -200,8 +200,6 @@ impl Claimer {
             self.sleep(&turn, now).await;
             return Ok(());
         }
-        // A store whose replies are always ready must not block the executor.
-        yield_now().await;
         self.ask(turn.requests, turn.are_suspects, scope).await
     }
 
@@ -329,10 +327,6 @@ impl Claimer {
     /// free.
     async fn sleep(&mut self, turn: &Tick, now: Time) {
         let node = self.node.clone();
-        if turn.wake_at.is_some_and(|at| at <= now) {
-            // More is to be computed, which must not block the executor.
-            yield_now().await;
-        }
         let asleep = node.runtime.now();
         let due_in = turn.wake_at.map(|at| since(at, now));
         let known = due_in.map(|span| later(asleep, span));

@@ -185,8 +185,8 @@ pub struct FastPath<V> {
     pub now: Option<Time>,
     /// Replies with the positions of their operations.
     pub replies: Vec<(usize, Result<Reply>)>,
-    /// The names whose next occurrence became due by an applied operation. Of more than two, two are
-    /// enough: the engine's notification names at most one.
+    /// The names whose next occurrence became due by an applied operation, or two of them: a notification
+    /// names at most one.
     pub due: Vec<String>,
     /// The records of names without replies, if the same round trip has read them all: in the
     /// order in which the names first occur among the operations without replies.

@@ -62,7 +62,7 @@ fn each_job_of_a_batch_has_its_own_claim_and_its_own_end() {
                 Operation::complete(name, fences[&i], then, Completion::Succeeded)
             });
             let complete: Vec<_> = complete.collect();
-            // What another store has written first does not match what this one has cached.
+            // A record that the other store has written first does not match the cached one.
             let part = day as usize;
             send_all(&other, now + 5, &complete[3 * part..5 * part + 1]).await;
             send_all(&store, now + 9, &complete).await;

@@ -31,28 +31,26 @@ impl Builds {
     /// If the revision is unknown or has no measurement program, or if a build fails.
     pub(super) fn make(base: &str) -> Outcome<Self> {
         if let Some(by_hand) = built_by_hand(base) {
-            let folder = folder();
-            fs::create_dir_all(&folder).map_err(|cause| failed(&folder, &cause))?;
-            let this = program("this tree", root(), None, &folder.join("whole-this"))?;
-            return Ok(Self {
-                base: by_hand,
-                this,
-                title: base.to_owned(),
-                commit: base.to_owned(),
-            });
+            let (title, commit) = (base.to_owned(), base.to_owned());
+            return Ok(Self { base: by_hand, this: this_tree(&folder())?, title, commit });
         }
         let commit = commit(base)?;
         let short: String = commit.chars().take(9).collect();
         let title = if commit.starts_with(base) { short } else { format!("{base} ({short})") };
         refuse_without_program(&title, &commit)?;
         let folder = folder();
-        fs::create_dir_all(&folder).map_err(|cause| failed(&folder, &cause))?;
-        let this = program("this tree", root(), None, &folder.join("whole-this"))?;
+        let this = this_tree(&folder)?;
         let tree = Worktree::add(folder.join("base"), &commit)?;
         let target = folder.join("target");
         let base = program(&title, &tree.0, Some(&target), &folder.join("whole-base"))?;
         Ok(Self { base, this, title, commit })
     }
+}
+
+/// Builds the program of this tree.
+fn this_tree(folder: &Path) -> Outcome<PathBuf> {
+    fs::create_dir_all(folder).map_err(|cause| failed(folder, &cause))?;
+    program("this tree", root(), None, &folder.join("whole-this"))
 }
 
 /// The absolute path of a base that is a file.

@@ -1,8 +1,8 @@
 //! The words after `cargo xtask bench`, if it makes a report.
 
-use super::plan::Size;
+use super::plan::{BURSTS, Size};
 use crate::{Failure, Outcome, stores};
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Request {
@@ -35,8 +35,12 @@ impl Request {
                 "--quick" => size = Size::QUICK,
                 "--peers" => peers = true,
                 "--profile" => profile = true,
-                "--rounds" => rounds = Some(parse_number::<u32>("--rounds", value())?),
-                "--sustained" => sustained = Some(parse_number::<u64>("--sustained", value())?),
+                "--rounds" => rounds = Some(parse_number("--rounds", value(), 1)?),
+                "--sustained" => {
+                    // The bursts are measured in any case.
+                    let least = BURSTS[1] + 1;
+                    sustained = Some(parse_number("--sustained", value(), least)?);
+                }
                 "--store" => stores = parse_stores(value())?,
                 other => {
                     return Err(Failure::Usage(format!("`bench` has no option `{other}`")));
@@ -48,9 +52,12 @@ impl Request {
     }
 }
 
-fn parse_number<T: FromStr + Default + PartialEq>(option: &str, text: &str) -> Outcome<T> {
-    let wrong = || Failure::Usage(format!("`{option} {text}`: use a whole number, 1 or more"));
-    text.parse().ok().filter(|number| *number != T::default()).ok_or_else(wrong)
+fn parse_number<T>(option: &str, text: &str, least: T) -> Outcome<T>
+where
+    T: FromStr + PartialOrd + fmt::Display,
+{
+    let what = format!("`{option} {text}`: use a whole number, {least} or more");
+    text.parse().ok().filter(|number| *number >= least).ok_or(Failure::Usage(what))
 }
 
 fn parse_stores(text: &str) -> Outcome<Vec<String>> {
@@ -91,6 +98,7 @@ mod tests {
             ("--rounds 0", "--rounds 0"),
             ("--rounds", "--rounds"),
             ("--sustained many", "--sustained many"),
+            ("--sustained 7000", "7001 or more"),
             ("--store oracle", "oracle"),
             ("--store redis-quorum", "redis-quorum"),
         ] {
