@@ -7,12 +7,16 @@
 use crate::{
     Failure, Outcome,
     command::{cargo, has_subcommand, root, run as run_step, step, target},
-    package, publish, test, tidy, versions,
+    disk, package, publish, test, tidy, versions,
 };
 use std::process::Command;
 
 pub(crate) fn run() -> Outcome {
     let mut failures = Vec::new();
+    let small_disk = disk::check().err();
+    if let Some(Failure::Usage(what) | Failure::Check(what)) = &small_disk {
+        println!("warning: {what}");
+    }
     let mut note = |outcome: Outcome| {
         if let Err(Failure::Usage(what) | Failure::Check(what)) = outcome {
             failures.push(what);
@@ -36,6 +40,12 @@ pub(crate) fn run() -> Outcome {
         println!("warning: {what}");
     }
 
+    // A target folder with builds in it may need much less.
+    if let (false, Some(Failure::Usage(what) | Failure::Check(what))) =
+        (failures.is_empty(), small_disk)
+    {
+        failures.push(format!("perhaps because of this: {what}"));
+    }
     step(if failures.is_empty() { "all checks passed" } else { "failed" });
     for what in &failures {
         println!("{what}");

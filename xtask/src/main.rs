@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod command;
+mod disk;
 mod package;
 mod publish;
 mod services;
