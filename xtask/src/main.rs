@@ -34,10 +34,10 @@ cargo xtask COMMAND
                  examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
-                 --quick   fewer rounds and smaller loads: about ten minutes after the build
+                 --quick   one round of smaller loads: five minutes after the build
                  --peers   builds and measures other schedulers, too
                  --profile records where the processor time goes; needs `perf` (Debian: linux-perf)
-                 --rounds  measurements of each figure (default: 7; quick: 3)
+                 --rounds  measurements of each figure (default: 5; quick: 1)
                  --sustained N  schedules of the sustained load (default: 100,000; quick: 20,000)
                  --store   only these stores; prints the tables instead of writing the pages
   bench NAME     one bench of the workspace

@@ -16,17 +16,20 @@ impl Facts {
             servers.iter().map(one).collect()
         });
         let size = if self.size.is_quick { "a quick report" } else { "a full report" };
+        let rounds = match self.rounds {
+            1 => format!("One round of {size}"),
+            rounds => format!("Medians of {size}, up to {rounds} rounds"),
+        };
         format!(
             "*{} cores of {}, {} GiB, {}; {}; {}; servers and load on the same cores. Other programs used \
-             {} of the processor time. Medians of {size}, up to {} rounds.*",
+             {} of the processor time. {rounds}.*",
             text("cores"),
             text("processor"),
             text("memory_gib"),
             text("system"),
             text("compiler").split(" (").next().unwrap_or_default(),
             servers.join(", "),
-            percent(self.load),
-            self.rounds
+            percent(self.load)
         )
     }
 }

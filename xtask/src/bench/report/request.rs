@@ -80,15 +80,15 @@ mod tests {
     #[test]
     fn a_full_report_of_all_stores_is_the_default() {
         let full = parse("").unwrap();
-        assert_eq!((full.size, full.rounds, full.peers), (Size::FULL, 7, false));
+        assert_eq!((full.size, full.rounds, full.peers), (Size::FULL, 5, false));
         assert_eq!(full.stores, STORES);
         let quick = parse("--quick --peers").unwrap();
-        assert_eq!((quick.size, quick.rounds, quick.peers), (Size::QUICK, 3, true));
+        assert_eq!((quick.size, quick.rounds, quick.peers), (Size::QUICK, 1, true));
         assert!(!quick.profile && parse("--profile").unwrap().profile);
         let loaded = parse("--sustained 50000 --quick").unwrap().size;
         assert_eq!(loaded, Size { sustained: 50_000, ..Size::QUICK });
-        let some = parse("--rounds 1 --store mariadb,memory").unwrap();
-        assert_eq!((some.rounds, some.stores), (1, vec!["mysql".to_owned(), "memory".to_owned()]));
+        let some = parse("--rounds 2 --store mariadb,memory").unwrap();
+        assert_eq!((some.rounds, some.stores), (2, vec!["mysql".to_owned(), "memory".to_owned()]));
     }
 
     #[test]

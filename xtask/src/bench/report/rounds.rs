@@ -32,8 +32,7 @@ pub(super) fn run(request: &Request, programs: &Programs, figures: &mut Figures)
     let mut load = Vec::new();
     for round in 0..request.rounds {
         load.push(machine::load_by_others()?);
-        let cells: Vec<&Cell> =
-            cells.iter().filter(|cell| cell.is_in(round, request.size)).collect();
+        let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.is_in(round)).collect();
         for (i, cell) in cells.iter().enumerate() {
             eprintln!(
                 "{:>4} s, round {} of {}, {} of {}: {}",
