@@ -270,6 +270,7 @@ impl Builder {
 }
 
 /// Opens a connection of the driver to a server.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 async fn reach<C: sqlx::Connection>(
     driver: &dyn Driver,
     options: &C::Options,
@@ -281,6 +282,7 @@ async fn reach<C: sqlx::Connection>(
 
 /// The options with the address, the login and the certificates of a URL. Those of PostgreSQL and
 /// MySQL have the same methods without a common trait, except `$ca`.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 macro_rules! with_server {
     ($options:expr, $url:expr, $ca:ident) => {{
         let (mut options, url) = ($options, $url);

@@ -62,9 +62,12 @@ fn clippy(note: &mut impl FnMut(Outcome)) {
     };
     for package in &packages {
         for features in &package.feature_sets {
-            let mut command = cargo(&["clippy", "--locked", "--all-targets", "-p", &package.name]);
+            // The tests of a package turn on features by themselves.
+            let is_one_alone = features.iter().any(|arg| arg == "--features");
+            let targets = if is_one_alone { "--lib" } else { "--all-targets" };
+            let mut command = cargo(&["clippy", "--locked", targets, "-p", &package.name]);
             // Its neighbours have, or had, their own turn.
-            command.arg("--no-deps").args(*features).args(["--", "-D", "warnings"]);
+            command.arg("--no-deps").args(features).args(["--", "-D", "warnings"]);
             let title = format!("clippy {} {}", package.name, features.join(" "));
             note(run_step(title.trim_end(), command));
         }

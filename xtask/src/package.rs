@@ -11,9 +11,9 @@ use serde_json::Value;
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) benches: Vec<String>,
-    /// The arguments of each build that differs from the others: one for a package without
-    /// features, up to three for one with them.
-    pub(crate) feature_sets: Vec<&'static [&'static str]>,
+    /// The arguments of each build that is checked: one for a package without features. With features:
+    /// none of them, the default ones, all, and each alone, unless some are on by default.
+    pub(crate) feature_sets: Vec<Vec<String>>,
 }
 
 /// Every package of the workspace, in the order of their names.
@@ -51,17 +51,22 @@ fn package(metadata: &Value) -> Package {
     Package { name: text(&metadata["name"]), benches, feature_sets: feature_sets(metadata) }
 }
 
-fn feature_sets(metadata: &Value) -> Vec<&'static [&'static str]> {
+fn feature_sets(metadata: &Value) -> Vec<Vec<String>> {
     let Some(features) = metadata["features"].as_object().filter(|all| !all.is_empty()) else {
-        return vec![&[]];
+        return vec![vec![]];
     };
     let default_adds = features.get("default").is_some_and(|default| items(default).count() > 0);
-    let mut sets: Vec<&[&str]> = vec![&["--no-default-features"]];
+    let mut named = features.keys().filter(|name| *name != "default").peekable();
+    let set = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut sets = vec![set(&["--no-default-features"])];
     if default_adds {
-        sets.push(&[]);
+        sets.push(vec![]);
     }
-    if features.keys().any(|name| name != "default") {
-        sets.push(&["--all-features"]);
+    if named.peek().is_some() {
+        sets.push(set(&["--all-features"]));
+    }
+    if !default_adds && features.len() > 2 {
+        sets.extend(named.map(|name| set(&["--no-default-features", "--features", name])));
     }
     sets
 }
@@ -78,18 +83,20 @@ fn text(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn sets_of(features: &str) -> Vec<&'static [&'static str]> {
+    fn sets_of(features: &str) -> Vec<String> {
         let text = format!(r#"{{"packages": [{{"name": "p", "features": {features}}}]}}"#);
-        parse(text.as_bytes()).unwrap().remove(0).feature_sets
+        let sets = parse(text.as_bytes()).unwrap().remove(0).feature_sets;
+        sets.iter().map(|set| set.join(" ")).collect()
     }
 
     #[test]
     fn only_builds_that_differ_are_made() {
-        let none: &[&str] = &["--no-default-features"];
-        let all: &[&str] = &["--all-features"];
-        assert_eq!(sets_of("{}"), [&[] as &[&str]]);
+        let (none, all) = ("--no-default-features", "--all-features");
+        assert_eq!(sets_of("{}"), [""]);
         assert_eq!(sets_of(r#"{"default": [], "tokio": []}"#), [none, all]);
-        assert_eq!(sets_of(r#"{"default": ["tokio"], "tokio": []}"#), [none, &[], all]);
+        assert_eq!(sets_of(r#"{"default": ["tokio"], "tokio": []}"#), [none, "", all]);
+        let [a, b] = ["a", "b"].map(|name| format!("{none} --features {name}"));
+        assert_eq!(sets_of(r#"{"default": [], "a": [], "b": []}"#), [none, all, &a, &b]);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Flavour for PostgresFlavour {
         match table {
             // Room on each page for the new versions of its rows: a claim moves no indexed column, and
             // touches no index if the page has room.
-            "state" => " WITH (fillfactor = 40)",
+            "state" => " WITH (fillfactor = 30)",
             _ => "",
         }
     }
