@@ -33,10 +33,9 @@ pub(crate) struct Place {
 }
 
 /// A record with its revision; without the data.
-#[derive(Clone)]
-pub(crate) struct CachedRecord {
-    pub(crate) record: Record,
-    pub(crate) revision: i64,
+struct CachedRecord {
+    record: Record,
+    revision: i64,
     /// The next load reads the record again.
     must_read: bool,
 }
@@ -46,12 +45,21 @@ impl Cache {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records of these names that are cached and need not be read, by position.
-    pub(crate) fn get(&self, names: &[&str], timeline: u64) -> Vec<Option<CachedRecord>> {
+    /// The results of `read` for the records of these names that are cached and need not be read
+    /// from a member, with their revisions; by position.
+    pub(crate) fn get<T>(
+        &self,
+        names: &[&str],
+        timeline: u64,
+        read: impl Fn(&Record, i64) -> T,
+    ) -> Vec<Option<T>> {
         let mut contents = self.contents();
         contents.enter(timeline);
         let records = &contents.records;
-        let get = |name: &&str| records.get(*name).filter(|cached| !cached.must_read).cloned();
+        let get = |name: &&str| {
+            let cached = records.get(*name).filter(|cached| !cached.must_read)?;
+            Some(read(&cached.record, cached.revision))
+        };
         names.iter().map(get).collect()
     }
 
@@ -76,17 +84,20 @@ impl Cache {
             records.remove(name);
             return;
         };
-        if records.get(name).is_some_and(|cached| cached.revision > revision) {
+        let record = Record { data: Vec::new(), ..record };
+        let cached = CachedRecord { record, revision, must_read: false };
+        if let Some(old) = records.get_mut(name) {
+            if old.revision <= revision {
+                *old = cached;
+            }
             return;
         }
         if records.len() >= CAPACITY
-            && !records.contains_key(name)
             && let Some(any) = records.keys().next().cloned()
         {
             records.remove(&any);
         }
-        let record = Record { data: Vec::new(), ..record };
-        records.insert(name.to_owned(), CachedRecord { record, revision, must_read: false });
+        records.insert(name.to_owned(), cached);
     }
 
     /// Keeps what was read instead of what a commit has disproved, whatever its revision: a backup
@@ -138,7 +149,11 @@ mod tests {
     }
 
     fn fence_of(cache: &Cache) -> Option<i64> {
-        cache.get(&["job"], 1)[0].as_ref().map(|cached| cached.record.fence)
+        fence_in(cache, 1)
+    }
+
+    fn fence_in(cache: &Cache, timeline: u64) -> Option<i64> {
+        cache.get(&["job"], timeline, |record, _| record.fence)[0]
     }
 
     #[test]
@@ -157,18 +172,18 @@ mod tests {
     fn records_of_an_earlier_timeline_are_dropped_and_not_kept() {
         let cache = Cache::default();
         cache.put("job", fenced(2), at(20));
-        assert!(cache.get(&["job"], 2)[0].is_none());
+        assert_eq!(fence_in(&cache, 2), None);
         cache.put("job", fenced(2), at(20));
-        assert!(cache.get(&["job"], 2)[0].is_none());
+        assert_eq!(fence_in(&cache, 2), None);
         cache.put("job", fenced(1), Place { timeline: 2, revision: 10 });
-        assert!(cache.get(&["job"], 2)[0].is_some());
+        assert_eq!(fence_in(&cache, 2), Some(1));
     }
 
     #[test]
     fn what_must_be_read_is_not_cached_until_then_and_never_with_its_data() {
         let cache = Cache::default();
         cache.put("job", fenced(1), at(10));
-        assert_eq!(cache.get(&["job"], 1)[0].as_ref().unwrap().record.data, b"");
+        assert_eq!(cache.get(&["job"], 1, |record, _| record.data.clone()), [Some(Vec::new())]);
         cache.must_read(["job", "other"].into_iter());
         assert_eq!(fence_of(&cache), None);
         cache.put("job", fenced(1), at(10));

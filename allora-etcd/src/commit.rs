@@ -18,7 +18,10 @@ use allora_core::{
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use futures::FutureExt;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    vec,
+};
 
 /// The most bytes of one transaction. The server's own limit is 1.5 MiB.
 const MAX_BYTES: usize = 1 << 20;
@@ -133,6 +136,11 @@ fn merged(one: Option<Notification>, other: Option<Notification>) -> Option<Noti
     }
 }
 
+/// The kind of a stored schedule.
+fn kind_of(record: &Record) -> Option<&str> {
+    (record.is_live() && !record.kind.is_empty()).then_some(&*record.kind)
+}
+
 /// Writes a key without a value if there is none.
 fn unless_there(key: String) -> TxnOp {
     let missing = Compare::create_revision(&*key, CompareOp::Equal, 0);
@@ -166,20 +174,14 @@ impl Store {
     ) -> Result<Vec<Result<Outcome<Version>>>> {
         let by =
             Committer { node: commit.node, time: commit.time, timeline: self.client.timeline() };
+        let (mut drafts, mut left) = (commit.drafts.into_iter(), None);
         let mut transactions: Vec<Transaction<'_>> = Vec::new();
-        for draft in commit.drafts {
-            let change = self.change(draft, by);
-            let has_room = |last: &mut Transaction<'_>| {
-                last.has_room_for(&change, self.client.max_operations())
-            };
-            let mut transaction = transactions.pop_if(has_room).unwrap_or_else(Transaction::new);
-            transaction.add(change);
-            transactions.push(transaction);
-        }
         let mut pipeline = Pipeline::new();
-        for transaction in &mut transactions {
-            let txn = self.transaction(transaction, by.node);
+        // The members work on the first one while the next is made.
+        while let Some(mut transaction) = self.next_changes(&mut drafts, &mut left, by) {
+            let txn = self.transaction(&mut transaction, by.node);
             pipeline.push(self.client.txn_or_resent(OP, txn).map(Ok)).await?;
+            transactions.push(transaction);
         }
         let mut outcomes = Vec::new();
         for (transaction, reply) in transactions.into_iter().zip(pipeline.replies().await?) {
@@ -198,6 +200,27 @@ impl Store {
             self.outcomes(transaction, &reply, resent, by, &mut outcomes)?;
         }
         Ok(outcomes)
+    }
+
+    /// The changes of the next drafts, as many as fit in one transaction; `None` if there are no more.
+    /// `left` is the change that did not fit in the one before.
+    fn next_changes<'a>(
+        &self,
+        drafts: &mut vec::IntoIter<Draft<'a, Version>>,
+        left: &mut Option<Change<'a>>,
+        by: Committer<'_>,
+    ) -> Option<Transaction<'a>> {
+        let mut next = || left.take().or_else(|| Some(self.change(drafts.next()?, by)));
+        let mut transaction = Transaction::new();
+        transaction.add(next()?);
+        while let Some(change) = next() {
+            if !transaction.has_room_for(&change, self.client.max_operations()) {
+                *left = Some(change);
+                break;
+            }
+            transaction.add(change);
+        }
+        Some(transaction)
     }
 
     /// The parts of the transaction that writes a draft.
@@ -275,13 +298,10 @@ impl Store {
             !leases.iter().any(|old| old.fence == lease.fence && old.until == lease.until)
         };
         let grants = after.leases.iter().any(|lease| lease.node == by.node && is_new(lease));
-        let kind_of = |record: &Record| {
-            let is_stored = record.is_live() && !record.kind.is_empty();
-            is_stored.then(|| record.kind.clone())
-        };
         let (had, has) = (before.and_then(kind_of), kind_of(&after));
         let has_moved = had != has;
         let (left_kind, kind) = (had.filter(|_| has_moved), has.filter(|_| has_moved));
+        let (left_kind, kind) = (left_kind.map(str::to_owned), kind.map(str::to_owned));
         ops.extend(left_kind.iter().map(|kind| TxnOp::delete(keys.of_kind(kind, name), None)));
         ops.extend(kind.iter().map(|kind| TxnOp::put(keys.of_kind(kind, name), "", None)));
         Change {

@@ -45,7 +45,12 @@ impl Keys {
     }
 
     fn under(&self, rest: &str) -> String {
-        format!("{}{rest}", self.prefix)
+        self.of(rest, "")
+    }
+
+    /// The key of one thing in a part of the key space. A claim writes several of them.
+    fn of(&self, part: &str, name: &str) -> String {
+        [&*self.prefix, part, name].concat()
     }
 
     /// The version of this layout.
@@ -65,7 +70,7 @@ impl Keys {
 
     /// The record of a job.
     pub(crate) fn job(&self, name: &str) -> String {
-        self.under(&format!("job/{name}"))
+        self.of("job/", name)
     }
 
     /// The length of a page of names, as a guess for the first page of a process.
@@ -75,18 +80,18 @@ impl Keys {
 
     /// The data of a job, if it has any. It has a key of its own, so that a claim does not write it.
     pub(crate) fn data(&self, name: &str) -> String {
-        self.under(&format!("data/{name}"))
+        self.of("data/", name)
     }
 
     /// The dead letters and remembered triggers of a job, if it has any. They have a key of their own, so
     /// that a claim neither reads nor writes them.
     pub(crate) fn cold(&self, name: &str) -> String {
-        self.under(&format!("cold/{name}"))
+        self.of("cold/", name)
     }
 
     /// The session of a node that is alive: bound to its etcd lease, and removed with it.
     pub(crate) fn session(&self, node: &str) -> String {
-        self.under(&format!("session/{}", escape(node)))
+        self.of("session/", &escape(node))
     }
 
     pub(crate) fn sessions(&self) -> String {
@@ -95,7 +100,7 @@ impl Keys {
 
     /// A node that has had a session, and may have left runs.
     pub(crate) fn node(&self, node: &str) -> String {
-        self.under(&format!("nodes/{}", escape(node)))
+        self.of("nodes/", &escape(node))
     }
 
     pub(crate) fn nodes(&self) -> String {
@@ -104,7 +109,7 @@ impl Keys {
 
     /// A kind that stored schedules have.
     pub(crate) fn kind(&self, kind: &str) -> String {
-        self.under(&format!("kind/{kind}"))
+        self.of("kind/", kind)
     }
 
     /// A schedule of a kind: a kind without any is forgotten.

@@ -118,7 +118,7 @@ impl Store {
             let state = match &loaded.record {
                 Err(unreadable) => Some(JobState::unreadable(*name, &*unreadable.reason)),
                 Ok(record) => {
-                    let record = loaded.view.as_ref().or(record.as_ref());
+                    let record = loaded.view.as_deref().or(record.as_ref());
                     record.filter(|record| record.is_live()).map(|record| record.state(name))
                 }
             };

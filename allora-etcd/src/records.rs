@@ -4,7 +4,7 @@
 //! under which it was read. Cached records save the read: the commit proves them.
 
 use crate::{
-    cache::{CachedRecord, Place},
+    cache::Place,
     client::{Pipeline, gets},
     encoding::{Stored, number},
     error::unexpected_response,
@@ -135,25 +135,26 @@ impl Store {
         let view = View::new(load.node, load.time);
         let cached = match load.fresh {
             true => load.names.iter().map(|_| None).collect(),
-            false => self.cache.get(load.names, self.client.timeline()),
+            false => self.cache.get(load.names, self.client.timeline(), |record, revision| {
+                let stored = Stored { record: Ok(Some(record.clone())), revision };
+                view.loaded(stored, None, None).must_confirm()
+            }),
         };
         let missing = load.names.iter().zip(&cached).filter(|(_, cached)| cached.is_none());
         let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
         let mut rows = self.read(OP, &missing).await?.into_iter();
         let mut min_fence = 0;
-        let mut records = Vec::with_capacity(load.names.len());
-        for cached in cached {
-            if let Some(CachedRecord { record, revision, .. }) = cached {
-                let stored = Stored { record: Ok(Some(record)), revision };
-                records.push(view.loaded(stored, None, None).must_confirm());
-                continue;
+        let read = cached.into_iter().map(|cached| {
+            if let Some(loaded) = cached {
+                return Ok(Ok(loaded));
             }
             let Row { stored, min_fence: (fence, revision), live } =
                 rows.next().ok_or_else(|| unexpected_response(OP))?;
             min_fence = min_fence.max(fence);
-            records.push(view.loaded(stored, Some(revision), Some(&live)));
-        }
-        Ok(Snapshot::new(load.time.without_store_clock(), records).min_fence(min_fence))
+            Ok(Ok(view.loaded(stored, Some(revision), Some(&live))))
+        });
+        let records = read.collect::<Result<_>>()?;
+        Ok(Snapshot::partial(load.time.without_store_clock(), records).min_fence(min_fence))
     }
 
     /// Reads the records of these names with their data, the minimum fence and the sessions; those

@@ -16,7 +16,7 @@ use crate::{
     time::{Time, from_millis},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, error, fmt};
+use std::{borrow::Cow, collections::BTreeMap, error, fmt};
 
 /// The version of the format that [`encode`] writes.
 pub const VERSION: u32 = 1;
@@ -78,66 +78,66 @@ fn read<'a, W: Deserialize<'a>>(bytes: &'a [u8]) -> Result<W, Unreadable> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wire {
+struct Wire<'a> {
     v: u32,
-    kind: String,
-    definition: String,
+    kind: Cow<'a, str>,
+    definition: Cow<'a, str>,
     version: u64,
     incarnation: i64,
     generation: i64,
     fence: i64,
     #[serde(default, skip_serializing_if = "WireData::is_empty")]
-    data: WireData,
+    data: WireData<'a>,
     cursor: Option<(i64, i64)>,
     last_started: Option<i64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    leases: Vec<WireLease>,
+    leases: Vec<WireLease<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lost: Vec<WireLease>,
+    lost: Vec<WireLease<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    retries: Vec<WireRetry>,
+    retries: Vec<WireRetry<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    triggers: Vec<WireOccurrence>,
+    triggers: Vec<WireOccurrence<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    remembered: Vec<WireRemembered>,
+    remembered: Vec<WireRemembered<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    waiters: Vec<WireWaiter>,
+    waiters: Vec<WireWaiter<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    dead: Vec<WireLetter>,
+    dead: Vec<WireLetter<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    paused: Option<WirePause>,
+    paused: Option<WirePause<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<(i64, WireEndedBy)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    last: Option<(String, String)>,
+    last: Option<(Cow<'a, str>, Cow<'a, str>)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    counters: BTreeMap<String, u64>,
+    counters: BTreeMap<Cow<'a, str>, u64>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-enum WireData {
-    Text(String),
+enum WireData<'a> {
+    Text(Cow<'a, str>),
     Hex { hex: String },
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireOccurrence {
+struct WireOccurrence<'a> {
     scheduled_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    trigger: Option<String>,
+    trigger: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireLease {
-    node: String,
+struct WireLease<'a> {
+    node: Cow<'a, str>,
     claim_id: String,
     fence: i64,
-    occurrence: WireOccurrence,
+    occurrence: WireOccurrence<'a>,
     attempt: u32,
     due_at: i64,
     started_at: i64,
@@ -161,20 +161,20 @@ enum WireOnExpiry {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireRetry {
-    occurrence: WireOccurrence,
+struct WireRetry<'a> {
+    occurrence: WireOccurrence<'a>,
     attempts: u32,
     not_before: i64,
 }
 
 /// The time of the occurrence, the end of the retention, and the id: there may be many of them.
 #[derive(Serialize, Deserialize)]
-struct WireRemembered(i64, i64, Option<String>);
+struct WireRemembered<'a>(i64, i64, Option<Cow<'a, str>>);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireWaiter {
-    job: String,
+struct WireWaiter<'a> {
+    job: Cow<'a, str>,
     due_at: i64,
     since: i64,
     until: i64,
@@ -182,18 +182,18 @@ struct WireWaiter {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireLetter {
-    occurrence: WireOccurrence,
+struct WireLetter<'a> {
+    occurrence: WireOccurrence<'a>,
     attempts: u32,
     died_at: i64,
-    error: String,
+    error: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WirePause {
+struct WirePause<'a> {
     since: i64,
-    note: String,
+    note: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -204,12 +204,12 @@ enum WireEndedBy {
     Released,
 }
 
-impl From<&Record> for Wire {
-    fn from(record: &Record) -> Self {
+impl<'a> From<&'a Record> for Wire<'a> {
+    fn from(record: &'a Record) -> Self {
         Self {
             v: VERSION,
-            kind: record.kind.clone(),
-            definition: record.definition.clone(),
+            kind: Cow::from(&record.kind),
+            definition: Cow::from(&record.definition),
             version: record.version,
             incarnation: record.incarnation,
             generation: record.generation,
@@ -227,7 +227,7 @@ impl From<&Record> for Wire {
             paused: record
                 .paused
                 .as_ref()
-                .map(|pause| WirePause { since: ms(pause.since), note: pause.note.clone() }),
+                .map(|pause| WirePause { since: ms(pause.since), note: Cow::from(&pause.note) }),
             deleted_at: record.deleted_at.map(ms),
             ended: record.ended.map(|ended| (ended.fence, WireEndedBy::from(ended.by))),
             last: record.last.as_ref().map(|last| (last.word().into(), last.error().into())),
@@ -236,13 +236,15 @@ impl From<&Record> for Wire {
     }
 }
 
-impl Wire {
+impl Wire<'_> {
     fn record(self) -> Result<Record, Unreadable> {
         let next = |(at, due_at)| Ok(NextRun { scheduled_at: time(at)?, due_at: time(due_at)? });
-        let pause = |pause: WirePause| Ok(Pause { since: time(pause.since)?, note: pause.note });
+        let pause = |pause: WirePause<'_>| {
+            Ok(Pause { since: time(pause.since)?, note: pause.note.into_owned() })
+        };
         Ok(Record {
-            kind: self.kind,
-            definition: self.definition,
+            kind: self.kind.into_owned(),
+            definition: self.definition.into_owned(),
             version: self.version,
             incarnation: self.incarnation,
             generation: self.generation,
@@ -266,29 +268,29 @@ impl Wire {
     }
 }
 
-impl Default for WireData {
+impl Default for WireData<'_> {
     fn default() -> Self {
-        WireData::Text(String::new())
+        WireData::Text(Cow::default())
     }
 }
 
-impl From<&[u8]> for WireData {
-    fn from(data: &[u8]) -> Self {
+impl<'a> From<&'a [u8]> for WireData<'a> {
+    fn from(data: &'a [u8]) -> Self {
         match std::str::from_utf8(data) {
-            Ok(text) => WireData::Text(text.to_owned()),
+            Ok(text) => WireData::Text(text.into()),
             Err(_) => WireData::Hex { hex: data.iter().map(|b| format!("{b:02x}")).collect() },
         }
     }
 }
 
-impl WireData {
+impl WireData<'_> {
     fn is_empty(&self) -> bool {
         matches!(self, WireData::Text(text) if text.is_empty())
     }
 
     fn bytes(self) -> Result<Vec<u8>, Unreadable> {
         let hex = match self {
-            WireData::Text(text) => return Ok(text.into_bytes()),
+            WireData::Text(text) => return Ok(text.into_owned().into_bytes()),
             WireData::Hex { hex } => hex,
         };
         let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
@@ -303,22 +305,25 @@ impl WireData {
     }
 }
 
-impl From<&Occurrence> for WireOccurrence {
-    fn from(run: &Occurrence) -> Self {
-        Self { scheduled_at: ms(run.scheduled_at), trigger: run.trigger.clone() }
+impl<'a> From<&'a Occurrence> for WireOccurrence<'a> {
+    fn from(run: &'a Occurrence) -> Self {
+        Self { scheduled_at: ms(run.scheduled_at), trigger: run.trigger.as_deref().map(Cow::from) }
     }
 }
 
-impl WireOccurrence {
+impl WireOccurrence<'_> {
     fn occurrence(self) -> Result<Occurrence, Unreadable> {
-        Ok(Occurrence { scheduled_at: time(self.scheduled_at)?, trigger: self.trigger })
+        Ok(Occurrence {
+            scheduled_at: time(self.scheduled_at)?,
+            trigger: self.trigger.map(Cow::into_owned),
+        })
     }
 }
 
-impl From<&Lease> for WireLease {
-    fn from(lease: &Lease) -> Self {
+impl<'a> From<&'a Lease> for WireLease<'a> {
+    fn from(lease: &'a Lease) -> Self {
         Self {
-            node: lease.node.clone(),
+            node: Cow::from(&lease.node),
             claim_id: claim_text(lease.claim_id),
             fence: lease.fence,
             occurrence: WireOccurrence::from(&lease.occurrence),
@@ -337,10 +342,10 @@ impl From<&Lease> for WireLease {
     }
 }
 
-impl WireLease {
+impl WireLease<'_> {
     fn lease(self) -> Result<Lease, Unreadable> {
         Ok(Lease {
-            node: self.node,
+            node: self.node.into_owned(),
             claim_id: claim(&self.claim_id)?,
             fence: self.fence,
             occurrence: self.occurrence.occurrence()?,
@@ -362,15 +367,15 @@ impl WireLease {
     }
 }
 
-impl From<&PendingRetry> for WireRetry {
-    fn from(retry: &PendingRetry) -> Self {
+impl<'a> From<&'a PendingRetry> for WireRetry<'a> {
+    fn from(retry: &'a PendingRetry) -> Self {
         let PendingRetry { occurrence, attempts, not_before } = retry;
         let (occurrence, not_before) = (occurrence.into(), ms(*not_before));
         Self { occurrence, attempts: *attempts, not_before }
     }
 }
 
-impl WireRetry {
+impl WireRetry<'_> {
     fn retry(self) -> Result<PendingRetry, Unreadable> {
         let Self { occurrence, attempts, not_before } = self;
         let occurrence = occurrence.occurrence()?;
@@ -378,48 +383,54 @@ impl WireRetry {
     }
 }
 
-impl From<&RememberedTrigger> for WireRemembered {
-    fn from(remembered: &RememberedTrigger) -> Self {
+impl<'a> From<&'a RememberedTrigger> for WireRemembered<'a> {
+    fn from(remembered: &'a RememberedTrigger) -> Self {
         let RememberedTrigger { occurrence, until } = remembered;
-        Self(ms(occurrence.scheduled_at), ms(*until), occurrence.trigger.clone())
+        Self(ms(occurrence.scheduled_at), ms(*until), occurrence.trigger.as_deref().map(Cow::from))
     }
 }
 
-impl WireRemembered {
+impl WireRemembered<'_> {
     fn remembered(self) -> Result<RememberedTrigger, Unreadable> {
         let Self(scheduled_at, until, trigger) = self;
+        let trigger = trigger.map(Cow::into_owned);
         let occurrence = Occurrence { scheduled_at: time(scheduled_at)?, trigger };
         Ok(RememberedTrigger { occurrence, until: time(until)? })
     }
 }
 
-impl From<&Waiter> for WireWaiter {
-    fn from(waiter: &Waiter) -> Self {
+impl<'a> From<&'a Waiter> for WireWaiter<'a> {
+    fn from(waiter: &'a Waiter) -> Self {
         let Waiter { job, due_at, since, until } = waiter;
-        Self { job: job.clone(), due_at: ms(*due_at), since: ms(*since), until: ms(*until) }
+        Self { job: Cow::from(job), due_at: ms(*due_at), since: ms(*since), until: ms(*until) }
     }
 }
 
-impl WireWaiter {
+impl WireWaiter<'_> {
     fn waiter(self) -> Result<Waiter, Unreadable> {
         let Self { job, due_at, since, until } = self;
-        Ok(Waiter { job, due_at: time(due_at)?, since: time(since)?, until: time(until)? })
+        Ok(Waiter {
+            job: job.into_owned(),
+            due_at: time(due_at)?,
+            since: time(since)?,
+            until: time(until)?,
+        })
     }
 }
 
-impl From<&DeadLetter> for WireLetter {
-    fn from(letter: &DeadLetter) -> Self {
+impl<'a> From<&'a DeadLetter> for WireLetter<'a> {
+    fn from(letter: &'a DeadLetter) -> Self {
         let DeadLetter { occurrence, attempts, died_at, error } = letter;
         let (occurrence, died_at) = (occurrence.into(), ms(*died_at));
-        Self { occurrence, attempts: *attempts, died_at, error: error.clone() }
+        Self { occurrence, attempts: *attempts, died_at, error: Cow::from(error) }
     }
 }
 
-impl WireLetter {
+impl WireLetter<'_> {
     fn letter(self) -> Result<DeadLetter, Unreadable> {
         let Self { occurrence, attempts, died_at, error } = self;
         let occurrence = occurrence.occurrence()?;
-        Ok(DeadLetter { occurrence, attempts, died_at: time(died_at)?, error })
+        Ok(DeadLetter { occurrence, attempts, died_at: time(died_at)?, error: error.into_owned() })
     }
 }
 
@@ -444,12 +455,12 @@ impl From<WireEndedBy> for EndedBy {
 }
 
 /// The counters that are not 0, by name.
-fn counters(counters: Counters) -> BTreeMap<String, u64> {
+fn counters(counters: Counters) -> BTreeMap<Cow<'static, str>, u64> {
     let counted = counters.each().into_iter().filter(|(_, count)| *count > 0);
-    counted.map(|(name, count)| (name.to_owned(), count)).collect()
+    counted.map(|(name, count)| (name.into(), count)).collect()
 }
 
-fn read_counters(counts: BTreeMap<String, u64>) -> Result<Counters, Unreadable> {
+fn read_counters(counts: BTreeMap<Cow<'_, str>, u64>) -> Result<Counters, Unreadable> {
     let mut counters = Counters::default();
     for (name, count) in counts {
         let counter = counters.by_name_mut(&name);

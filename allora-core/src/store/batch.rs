@@ -70,7 +70,7 @@ pub struct Loaded<V> {
     pub record: Result<Option<Record>, Unreadable>,
     /// The record to decide on, where it differs from the stored one: etcd shows the leases of
     /// other nodes by their liveness.
-    pub view: Option<Record>,
+    pub view: Option<Box<Record>>,
     /// The time that decides on this record, if it differs from [`Snapshot::now`]: the clock of the
     /// server that has the record, in a store of several.
     pub now: Option<Time>,
@@ -105,7 +105,7 @@ impl<V> Loaded<V> {
     /// Decided on as `view` shows it.
     #[must_use]
     pub fn view(mut self, view: Record) -> Self {
-        self.view = Some(view);
+        self.view = Some(Box::new(view));
         self
     }
 

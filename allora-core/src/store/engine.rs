@@ -80,7 +80,7 @@ struct Group<'a, V> {
     name: &'a str,
     /// The positions of its operations, in their order.
     positions: Vec<usize>,
-    loaded: Option<Loaded<V>>,
+    loaded: Option<Box<Loaded<V>>>,
     /// A cached record must not be used any more.
     fresh: bool,
 }
@@ -132,7 +132,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             }
         }
         self.notifications.extend(due.into_iter().map(Notification::Job));
-        let mut by_name: HashMap<&str, usize> = HashMap::new();
+        let count = self.replies.iter().filter(|reply| reply.is_none()).count();
+        let mut by_name: HashMap<&str, usize> = HashMap::with_capacity(count);
+        self.open.reserve(count);
         for (position, operation) in self.batch.operations.iter().enumerate() {
             if self.replies[position].is_some() {
                 continue;
@@ -193,7 +195,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     fn keep(&mut self, loaded: impl Iterator<Item = (usize, Result<Loaded<S::Version>>)>) {
         for (i, loaded) in loaded {
             match loaded {
-                Ok(loaded) => self.open[i].loaded = Some(loaded),
+                Ok(loaded) => self.open[i].loaded = Some(Box::new(loaded)),
                 Err(error) => {
                     let positions = std::mem::take(&mut self.open[i].positions);
                     self.fail(&positions, error);
@@ -204,10 +206,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
 
     /// Applies the operations to the loaded records. What changed nothing has its replies; what
     /// changed its record becomes a draft.
-    fn apply(&mut self, now: Time, min_fence: i64) -> Vec<(Vec<Result<Reply>>, Pending<'a, S>)> {
+    fn apply(&mut self, now: Time, min_fence: i64) -> Drafts<'a, S::Version> {
         self.now = self.now.max(Some(now));
         self.min_fence = self.min_fence.max(min_fence);
-        let mut drafts = Vec::new();
+        let mut drafts = Drafts::with_capacity(self.open.len());
         let mut unproved = Vec::new();
         for mut group in std::mem::take(&mut self.open) {
             let Some(loaded) = group.loaded.take() else { continue };
@@ -227,15 +229,15 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             match applied.after {
                 None => self.answer(&group.positions, applied.replies),
                 Some(after) => {
-                    let draft = Draft {
+                    drafts.drafts.push(Draft {
                         name: group.name,
-                        loaded,
+                        loaded: *loaded,
                         after,
                         history: applied.history,
                         not_after: self.not_after(&group.positions),
                         notification: applied.notification,
-                    };
-                    drafts.push((applied.replies, Pending { group, draft }));
+                    });
+                    drafts.uncommitted.push((group, applied.replies));
                 }
             }
         }
@@ -252,7 +254,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     ) -> AppliedTo {
         let mut context = OpContext { node: self.batch.node, now, min_fence };
         let (before, reason) = match &loaded.record {
-            Ok(record) => (loaded.view.as_ref().or(record.as_ref()), None),
+            Ok(record) => (loaded.view.as_deref().or(record.as_ref()), None),
             Err(unreadable) => {
                 context.min_fence = min_fence.max(unreadable.fence);
                 (None, Some(unreadable.reason.as_str()))
@@ -292,22 +294,13 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         AppliedTo { replies, after, history: history.take(), notification }
     }
 
-    async fn commit(
-        &mut self,
-        now: Time,
-        pending: Vec<(Vec<Result<Reply>>, Pending<'a, S>)>,
-    ) -> Result {
-        if pending.is_empty() {
+    async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
+        let Drafts { uncommitted, drafts } = drafts;
+        if drafts.is_empty() {
             return Ok(());
         }
-        let (mut uncommitted, mut drafts) = (Vec::new(), Vec::new());
-        for (answer, Pending { group, draft }) in pending {
-            let lapsed = lapsed_in(&draft.history);
-            let new = draft.history.iter().filter(|entry| history::is_new(entry)).count();
-            uncommitted.push((answer, group, draft.notification.clone(), lapsed, new));
-            drafts.push(draft);
-        }
         let count = drafts.len();
+        let effects: Vec<Effects> = drafts.iter().map(Effects::of).collect();
         let (node, time) = (self.batch.node, self.batch.time);
         let outcomes = self.store.commit(Commit { node, time, now, drafts }).await?;
         if outcomes.len() != count {
@@ -317,8 +310,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             );
             return Err(Error::new(ErrorKind::Other, wrong));
         }
-        for (outcome, uncommitted) in outcomes.into_iter().zip(uncommitted) {
-            let (answer, mut group, notification, lapsed, new) = uncommitted;
+        let uncommitted = uncommitted.into_iter().zip(effects);
+        for (outcome, ((mut group, answer), effects)) in outcomes.into_iter().zip(uncommitted) {
+            let Effects { notification, lapsed, new } = effects;
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
@@ -329,7 +323,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                     self.answer(&group.positions, answer);
                 }
                 Ok(Outcome::Conflict(current)) => {
-                    group.loaded = current.map(|loaded| *loaded);
+                    group.loaded = current;
                     group.fresh = true;
                     self.open.push(group);
                 }
@@ -401,9 +395,38 @@ fn lapsed_in(history: &[HistoryEntry]) -> Vec<HistoryEntry> {
     history.iter().filter(has_lapsed).cloned().collect()
 }
 
-struct Pending<'a, S: RecordStore> {
-    group: Group<'a, S::Version>,
-    draft: Draft<'a, S::Version>,
+/// The drafts of one commit, and by position the operations that they decide, with the replies.
+struct Drafts<'a, V> {
+    uncommitted: Vec<(Group<'a, V>, Vec<Result<Reply>>)>,
+    drafts: Vec<Draft<'a, V>>,
+}
+
+impl<V> Drafts<'_, V> {
+    /// With room for so many: a draft is large, and is not moved again.
+    fn with_capacity(count: usize) -> Self {
+        Self { uncommitted: Vec::with_capacity(count), drafts: Vec::with_capacity(count) }
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.uncommitted.extend(other.uncommitted);
+        self.drafts.extend(other.drafts);
+    }
+}
+
+/// The effects of a draft beside its record, once it is written.
+struct Effects {
+    notification: Option<Notification>,
+    lapsed: Vec<HistoryEntry>,
+    /// The number of new history entries.
+    new: usize,
+}
+
+impl Effects {
+    fn of<V>(draft: &Draft<'_, V>) -> Self {
+        let new = draft.history.iter().filter(|entry| history::is_new(entry)).count();
+        let notification = draft.notification.clone();
+        Self { notification, lapsed: lapsed_in(&draft.history), new }
+    }
 }
 
 /// The result of the operations on one record.

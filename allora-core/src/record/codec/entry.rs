@@ -3,16 +3,17 @@
 use super::{Unreadable, VERSION, WireOccurrence, ms, outcome, time, wrong};
 use crate::backend::{HistoryEntry, NotRunReason};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WireEntry {
+struct WireEntry<'a> {
     v: u32,
-    name: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    kind: String,
+    name: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    kind: Cow<'a, str>,
     fence: i64,
-    occurrence: WireOccurrence,
+    occurrence: WireOccurrence<'a>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,39 +21,39 @@ struct WireEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     due_at: Option<i64>,
     attempt: u32,
-    node: String,
+    node: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     started_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at: Option<i64>,
-    outcome: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    error: String,
+    outcome: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    error: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    output: Option<String>,
+    output: Option<Cow<'a, str>>,
 }
 
 /// The entry as bytes. Instants are cut to whole milliseconds.
 pub fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
     let wire = WireEntry {
         v: VERSION,
-        name: entry.name.clone(),
-        kind: entry.kind.clone(),
+        name: Cow::from(&entry.name),
+        kind: Cow::from(&entry.kind),
         fence: entry.fence,
         occurrence: WireOccurrence::from(&entry.occurrence),
         last: entry.last.map(ms),
         count: entry.count,
         due_at: entry.due_at.map(ms),
         attempt: entry.attempt,
-        node: entry.node.clone(),
+        node: Cow::from(&entry.node),
         started_at: entry.started_at.map(ms),
         ended_at: entry.ended_at.map(ms),
-        outcome: entry.outcome.word().to_owned(),
-        error: entry.outcome.error().to_owned(),
-        reason: entry.reason.map(|reason| reason.text()),
-        output: entry.output.clone(),
+        outcome: entry.outcome.word().into(),
+        error: entry.outcome.error().into(),
+        reason: entry.reason.map(|reason| reason.text().into()),
+        output: entry.output.as_deref().map(Cow::from),
     };
     serde_json::to_vec(&wire).expect("the form has only text keys and finite numbers")
 }
@@ -63,25 +64,25 @@ pub fn encode_entry(entry: &HistoryEntry) -> Vec<u8> {
 /// [`Unreadable`] for another version of the format, and for bytes that [`encode_entry`] does not
 /// write.
 pub fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, Unreadable> {
-    let wire: WireEntry = super::read(bytes)?;
-    let reason = |word: String| {
+    let wire: WireEntry<'_> = super::read(bytes)?;
+    let reason = |word: Cow<'_, str>| {
         NotRunReason::from_text(&word).ok_or_else(|| wrong(&format!("no reason is {word:?}")))
     };
     Ok(HistoryEntry {
-        name: wire.name,
-        kind: wire.kind,
+        name: wire.name.into_owned(),
+        kind: wire.kind.into_owned(),
         fence: wire.fence,
         occurrence: wire.occurrence.occurrence()?,
         last: wire.last.map(time).transpose()?,
         count: wire.count,
         due_at: wire.due_at.map(time).transpose()?,
         attempt: wire.attempt,
-        node: wire.node,
+        node: wire.node.into_owned(),
         started_at: wire.started_at.map(time).transpose()?,
         ended_at: wire.ended_at.map(time).transpose()?,
         outcome: outcome(&wire.outcome, &wire.error)?,
         reason: wire.reason.map(reason).transpose()?,
-        output: wire.output,
+        output: wire.output.map(Cow::into_owned),
     })
 }
 
