@@ -13,8 +13,8 @@ use std::process::Command;
 
 pub(crate) fn run() -> Outcome {
     let mut failures = Vec::new();
-    let small_disk = disk::check().err();
-    if let Some(Failure::Usage(what) | Failure::Check(what)) = &small_disk {
+    let small_disk = disk::warning();
+    if let Some(what) = &small_disk {
         println!("warning: {what}");
     }
     let mut note = |outcome: Outcome| {
@@ -40,9 +40,9 @@ pub(crate) fn run() -> Outcome {
         println!("warning: {what}");
     }
 
-    // A target folder with builds in it may need much less.
-    if let (false, Some(Failure::Usage(what) | Failure::Check(what))) =
-        (failures.is_empty(), small_disk)
+    // A target folder with builds in it needs much less.
+    if !failures.is_empty()
+        && let Some(what) = small_disk
     {
         failures.push(format!("perhaps because of this: {what}"));
     }

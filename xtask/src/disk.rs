@@ -1,32 +1,26 @@
 //! The free space of the disk of the target folder.
 
-use crate::{
-    Failure, Outcome,
-    command::{root, target},
-};
+use crate::command::{root, target};
 use std::process::Command;
 
-/// The space for a complete run from an empty target folder, in GB, with room for its servers.
-const NEEDED: f64 = 10.0;
+/// The space that is enough for a complete run, in GB. Its builds of examples and tests alone are 4 GB.
+const ENOUGH: f64 = 10.0;
 
-/// # Errors
-/// If the disk may be too small for a complete run. A linker ends with a bus error on a full disk,
-/// and names no cause.
-pub(crate) fn check() -> Outcome {
+/// A warning if the disk may be too small for a complete run. A linker ends with a bus error on a full
+/// disk, and names no cause.
+pub(crate) fn warning() -> Option<String> {
     let folder = target();
     let mut df = Command::new("df");
     // The target folder itself may not exist yet.
     df.args(["-P", "-k"]).arg(if folder.is_dir() { &*folder } else { root() });
     // A system without this command shows a full disk in another way.
     let printed = df.output().map(|output| output.stdout).unwrap_or_default();
-    match free(&String::from_utf8_lossy(&printed)) {
-        Some(free) if free < NEEDED => Err(Failure::Check(format!(
-            "the disk of {} has {free:.1} GB free; a complete run writes up to {NEEDED} GB into an \
-             empty target folder: free some space, or set CARGO_TARGET_DIR to a folder on another disk",
-            folder.display()
-        ))),
-        _ => Ok(()),
-    }
+    let free = free(&String::from_utf8_lossy(&printed)).filter(|free| *free < ENOUGH)?;
+    Some(format!(
+        "the disk of {} has {free:.1} GB free, which may not be enough for a complete run; {ENOUGH} GB \
+         are: free some space, or set CARGO_TARGET_DIR to a folder on another disk",
+        folder.display()
+    ))
 }
 
 /// The free space in GB, from the output of `df -P -k`.

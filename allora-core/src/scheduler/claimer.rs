@@ -179,7 +179,7 @@ impl Claimer {
         self.pruning.renew(&self.node);
         let was_claiming = self.driver.planner.is_claiming_due();
         // A store whose replies are always ready must not block the executor. And an executor may keep the
-        // task that was woken last for this thread, as tokio does, which `next_at` may block.
+        // task that was woken last for this thread, as tokio does; `next_at` may block the thread.
         let before = self.node.runtime.now();
         yield_now().await;
         if self.node.runtime.now().saturating_duration_since(before) > TIMER_DELAYED {
