@@ -130,9 +130,9 @@ impl Flavour for PostgresFlavour {
 
     /// All kinds in one array, so that the plan does not grow with them.
     ///
-    /// Each kind is a range of the index, and its rows are in the order of the index. Compared by
-    /// `=`, a planner without statistics expects so few rows of a kind that it reads all of them and
-    /// sorts them. Compared as a range of the index's columns, it expects many, and reads the first.
+    /// Each kind is a range of the index, and its rows are read in the order of the index. The kind is
+    /// compared by `=`: a comparison of rows, like `(kind, index_at) <= (k, t)`, does not end a scan at
+    /// its upper bound, and everything of the kind that is due later would be read.
     fn listed(
         &self,
         dialect: &Dialect,
@@ -152,16 +152,13 @@ impl Flavour for PostgresFlavour {
                CASE WHEN d.place <= {rows} THEN d.wake_at ELSE d.index_at END AS wake_at \
              FROM unnest({kinds}) AS k (kind), LATERAL (\
                SELECT e.id, e.index_at, e.wake_at, \
-                 ROW_NUMBER() OVER (ORDER BY e.kind, e.index_at, e.id) AS place FROM (\
-                   SELECT kind, id, index_at, wake_at FROM {states} WHERE index_at IS NOT NULL \
-                     AND (kind, index_at) >= (k.kind, '{first}'::BIGINT) \
-                     AND (kind, index_at) <= (k.kind, {until}) \
-                   ORDER BY kind, index_at, id LIMIT {rows} + 1 OFFSET {skip}) e) d \
+                 ROW_NUMBER() OVER (ORDER BY e.index_at, e.id) AS place FROM (\
+                   SELECT id, index_at, wake_at FROM {states} \
+                   WHERE kind = k.kind AND index_at <= {until} \
+                   ORDER BY index_at, id LIMIT {rows} + 1 OFFSET {skip}) e) d \
              UNION ALL SELECT NULL, b.index_at FROM unnest({kinds}) AS k (kind), LATERAL (\
-               SELECT index_at FROM {states} WHERE index_at IS NOT NULL \
-                 AND (kind, index_at) > (k.kind, {until}) AND kind <= k.kind \
-               ORDER BY kind, index_at LIMIT 1) b",
-            first = i64::MIN,
+               SELECT index_at FROM {states} WHERE kind = k.kind AND index_at > {until} \
+               ORDER BY index_at LIMIT 1) b"
         ))
     }
 
@@ -278,9 +275,9 @@ impl Flavour for PostgresFlavour {
     }
 
     /// Rows that another statement has locked are left to it, so that nodes do not wait for each other.
-    /// Each kind is a range of the index, read in its order. The other conditions are one expression
-    /// that the planner expects to be true often: otherwise, without statistics, it would read the
-    /// whole range and sort it.
+    /// Each kind is a range of the index, read in its order, as in [`Self::listed`]. The other conditions
+    /// are one expression that the planner expects to be true often: otherwise, without statistics, it
+    /// would read the whole range and sort it.
     fn claim_due(
         &self,
         dialect: &Dialect,
@@ -305,11 +302,11 @@ impl Flavour for PostgresFlavour {
         let mut common = format!(
             "c AS MATERIALIZED ({context}), \
              picked AS MATERIALIZED (SELECT d.place FROM c, unnest({kinds}) AS k (kind), LATERAL (\
-               SELECT s.ctid AS place, s.index_at FROM {states} s WHERE s.index_at IS NOT NULL \
-                 AND (s.kind, s.index_at, s.id) > (k.kind, {index_at}::BIGINT, {id}::BIGINT) \
-                 AND (s.kind, s.index_at) <= (k.kind, {NOW} / 1000) \
+               SELECT s.ctid AS place, s.index_at FROM {states} s \
+               WHERE s.kind = k.kind AND (s.index_at, s.id) > ({index_at}::BIGINT, {id}::BIGINT) \
+                 AND s.index_at <= {NOW} / 1000 \
                  AND CASE WHEN {condition} THEN 0 ELSE 1 END <> 1 \
-               ORDER BY s.kind, s.index_at, s.id LIMIT {limit} \
+               ORDER BY s.index_at, s.id LIMIT {limit} \
                FOR NO KEY UPDATE SKIP LOCKED) d ORDER BY d.index_at LIMIT {limit}), \
              updated AS (UPDATE {states} s SET {set} FROM c \
                WHERE s.ctid = ANY(ARRAY(SELECT place FROM picked)) \

@@ -74,7 +74,7 @@ pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
          SET lock_timeout = '2s'; SET statement_timeout = {}; \
          SET idle_in_transaction_session_timeout = '2s'; SET TIME ZONE 'UTC'; \
-         SET enable_bitmapscan = off; SET enable_seqscan = off; \
+         SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off; \
          SET plan_cache_mode = force_generic_plan; \
          SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
          WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' \

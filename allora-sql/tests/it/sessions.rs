@@ -157,13 +157,42 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
             format!("ALTER ROLE {role} SET default_transaction_read_only = on"),
             format!("ALTER ROLE {role} SET synchronous_commit = off"),
             format!("ALTER ROLE {role} SET timezone = 'Pacific/Apia'"),
+            format!("ALTER ROLE {role} SET jit = on"),
+            format!("ALTER ROLE {role} SET enable_bitmapscan = on"),
+            format!("ALTER ROLE {role} SET plan_cache_mode = 'force_custom_plan'"),
         ] {
             run(&place, &text).await.unwrap();
         }
         let (_, rest) = place.url.split_once('@').unwrap();
         let url = format!("postgres://{role}:pw@{rest}");
         let sql = place.builder().connect(&url).await.unwrap();
+        // Each write notes the settings of its session.
+        let noted = "CREATE TABLE {p}_noted AS SELECT name, setting FROM pg_settings WHERE FALSE; \
+            CREATE FUNCTION {p}_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ \
+              BEGIN INSERT INTO {p}_noted SELECT name, setting FROM pg_settings; RETURN NULL; END $$; \
+            CREATE TRIGGER {p}_note AFTER INSERT ON {p}_state EXECUTE FUNCTION {p}_note()";
+        run(&place, noted).await.unwrap();
         create(&sql, "a", NewSchedule::new("k", "d", None), STORE).await.unwrap();
+        let mut conn = PgConnection::connect(&place.url).await.unwrap();
+        for (name, expected) in [
+            ("transaction_isolation", "read committed"),
+            ("transaction_read_only", "off"),
+            ("synchronous_commit", "on"),
+            ("TimeZone", "UTC"),
+            ("jit", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_seqscan", "off"),
+            ("plan_cache_mode", "force_generic_plan"),
+        ] {
+            let text = format!("SELECT setting FROM {}_noted WHERE name = $1", place.prefix);
+            let setting: String = sqlx::query_scalar(AssertSqlSafe(text))
+                .bind(name)
+                .fetch_one(&mut conn)
+                .await
+                .unwrap();
+            assert_eq!(setting, expected, "{name}");
+        }
+        run(&place, "DROP TABLE {p}_noted; DROP FUNCTION {p}_note() CASCADE").await.unwrap();
         // Connections like those of a pool are sessions of the store; the pool's own are not touched.
         let pool = PgPool::connect(&url).await.unwrap();
         let like = place.builder().postgres_pool(pool.clone()).await.unwrap();
@@ -350,7 +379,9 @@ fn a_node_that_may_not_migrate_says_so_and_a_dropped_one_holds_no_lock() {
         assert!(error.to_string().contains("another node"), "{error}");
         other.execute(AssertSqlSafe(lock("RELEASE_LOCK", ""))).await.unwrap();
         place.open().await;
-        let free: Option<i64> = sqlx::query_scalar(AssertSqlSafe(lock("IS_FREE_LOCK", "")))
+        // The server ends a closed session a moment later, so this waits; a session that lives on
+        // would keep the lock.
+        let free: Option<i64> = sqlx::query_scalar(AssertSqlSafe(lock("GET_LOCK", ", 10")))
             .fetch_one(&mut other)
             .await
             .unwrap();
