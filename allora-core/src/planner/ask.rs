@@ -424,6 +424,7 @@ impl Planner {
             Decision::Claim { claim, then } => {
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
                 self.took_turn(turn, now);
+                self.own_claim_sent(id);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
                 RequestAction::Claim(Box::new(PendingClaim { claim, then, late, lease_end: None }))
             }

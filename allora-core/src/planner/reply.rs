@@ -22,13 +22,20 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 pub(crate) struct Answer {
     reply: Reply,
     now: Time,
+    /// The time at which the reply came. The store decided it before that.
+    came_at: Time,
     /// The highest fence of the jobs whose tombstones the store has removed.
     min_fence: i64,
 }
 
 impl Answer {
     pub(crate) fn new(reply: Reply, now: Time) -> Self {
-        Self { reply, now, min_fence: 0 }
+        Self { reply, now, came_at: now, min_fence: 0 }
+    }
+
+    pub(crate) fn came_at(mut self, came_at: Time) -> Self {
+        self.came_at = came_at;
+        self
     }
 
     pub(crate) fn min_fence(mut self, min_fence: i64) -> Self {
@@ -73,7 +80,7 @@ impl Planner {
         answer: Answer,
         events: &mut Vec<Event>,
     ) -> Option<Start> {
-        let Answer { reply, now, min_fence } = answer;
+        let Answer { reply, now, came_at, min_fence } = answer;
         self.now = now;
         let id = request.slot;
         self.claiming.remove(&id);
@@ -104,7 +111,7 @@ impl Planner {
             self.release_key(id, now, events);
         }
         if request.claims_occurrence() {
-            self.own_claim_answered(id, now);
+            self.own_claim_ended(id, Some(came_at));
         }
         let slot = self.slots.get_mut(id)?;
         let start = match reply {
@@ -301,8 +308,12 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        for Request { slot: id, name, action, .. } in requests {
-            self.claiming.remove(&id);
+        for request in requests {
+            self.claiming.remove(&request.slot);
+            if request.claims_occurrence() {
+                self.own_claim_ended(request.slot, None);
+            }
+            let Request { slot: id, name, action } = request;
             let action = match action {
                 RequestAction::ReleaseKey(release) => {
                     self.on_lost_release(*release);

@@ -10,9 +10,9 @@
 //! the ranking, an occurrence that the first two nodes have left, and a lack of capacity, which other
 //! nodes may have, too.
 //!
-//! The second and the third node wait for longer if the store needed longer for their own claims of the
+//! The second and the third node wait for longer if the store needs longer for their own claims of the
 //! same instant: the first node has as many, and its claims take as long. They look once, and twice, this
-//! time after their own claims.
+//! time after their own claims, and not while these are on their way.
 
 use super::{
     Planner,
@@ -90,15 +90,27 @@ impl Planner {
         self.turns.own_claims.others_until(known.wants_attention()?, backup, now)
     }
 
-    /// Notes the reply to a claim of this job, if this node is the first one for it.
-    pub(super) fn own_claim_answered(&mut self, id: SlotId, now: Time) {
-        let Some(slot) = self.slots.get(id).filter(|slot| !slot.is_stored()) else { return };
-        let Phase::Known(known) = &slot.phase else { return };
+    /// The instant of this job's due occurrence, if this node is the first one for it.
+    fn own_instant(&self, id: SlotId) -> Option<Time> {
+        let slot = self.slots.get(id).filter(|slot| !slot.is_stored())?;
+        let Phase::Known(known) = &slot.phase else { return None };
+        known.wants_attention().filter(|_| self.turn_of(slot).is_zero())
+    }
+
+    /// Notes that this node claims this job's due occurrence.
+    pub(super) fn own_claim_sent(&mut self, id: SlotId) {
+        if let Some(due_at) = self.own_instant(id) {
+            self.turns.own_claims.sent(due_at);
+        }
+    }
+
+    /// Notes that such a claim is not on its way any more. `came_at`: the time of the reply, if one came.
+    pub(super) fn own_claim_ended(&mut self, id: SlotId, came_at: Option<Time>) {
+        let Some(due_at) = self.own_instant(id) else { return };
+        self.turns.own_claims.ended(due_at);
         // Others wait as long as that in any case.
-        let is_slow = |due_at: &Time| since(now, *due_at) > STEP / 2;
-        let Some(due_at) = known.wants_attention().filter(is_slow) else { return };
-        if self.turn_of(slot).is_zero() {
-            self.turns.own_claims.answered(due_at, now);
+        if let Some(came_at) = came_at.filter(|at| since(*at, due_at) > STEP / 2) {
+            self.turns.own_claims.answered(due_at, came_at);
         }
     }
 

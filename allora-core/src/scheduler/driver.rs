@@ -147,6 +147,7 @@ impl Driver {
     ) -> Result {
         self.take_inputs();
         let now = applied.now;
+        let came_at = self.node.now(&self.node.shared());
         let mut events = Vec::new();
         let (mut starts, mut failed, mut failure) = (Vec::new(), Vec::new(), None::<Error>);
         let mut recovered = Vec::new();
@@ -173,7 +174,7 @@ impl Driver {
                         self.node.board.read(&self.node.id, state);
                     }
                     let answer = Answer::new(reply, whole_millis(now));
-                    let answer = answer.min_fence(applied.min_fence);
+                    let answer = answer.came_at(came_at).min_fence(applied.min_fence);
                     starts.extend(self.planner.on_reply(request, answer, &mut events));
                     self.publish(&name);
                 }

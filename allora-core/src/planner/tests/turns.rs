@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::registry::{Ranking, Rankings};
+use std::collections::BTreeMap;
 
 /// Every minute, on the node of this rank among ten, which has just seen the others.
 fn ranked(rank: usize) -> OneJob {
@@ -63,6 +64,55 @@ fn a_later_node_reads_what_another_has_run_and_claims_nothing() {
         assert_eq!(job.asked, 1, "rank {rank}");
         job.at(120.0 + turn).expect(&[120.], &[], 180.);
     }
+}
+
+/// The first node has as many claims, and they take as long.
+#[test]
+fn a_later_node_checks_nothing_while_the_store_is_slow_with_its_own_claims() {
+    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
+    let nodes = ["me", "one", "two"];
+    let jobs = Ranking::new("me", nodes.into_iter());
+    let of_rank = |rank: usize| {
+        (0..).map(|n| format!("job-{n}")).find(|name| jobs.rank(name) == rank).unwrap()
+    };
+    let (own, others) = (of_rank(0), of_rank(1));
+    let mut records: BTreeMap<String, Option<Record>> = BTreeMap::new();
+    for name in [&own, &others] {
+        planner.add(NewJob::new(name.as_str().into(), minutely())).unwrap();
+        records.insert(name.clone(), None);
+    }
+    let mut events = Vec::new();
+    let mut sent = |planner: &mut Planner, now: f64| -> Vec<(String, Request, Reply)> {
+        let requests = planner.tick(at(now), 10, &mut events).requests.into_iter();
+        let reply = |request: Request| {
+            let context = OpContext::new("me", at(now));
+            let record = records.get_mut(&*request.name).unwrap();
+            let reply = apply(record, &request.operation(), context, &mut HistoryBuffer::off());
+            (request.name.to_string(), request, reply.unwrap())
+        };
+        requests.map(reply).collect()
+    };
+    for (_, request, reply) in sent(&mut planner, 0.0) {
+        planner.on_reply(request, Answer::new(reply, at(0.0)), &mut Vec::new());
+    }
+    planner.set_rankings(Rankings { jobs, ..Rankings::default() });
+    let names = |sent: &[(String, Request, Reply)]| -> Vec<String> {
+        sent.iter().map(|(name, ..)| name.clone()).collect()
+    };
+    let claims = sent(&mut planner, 60.0);
+    assert_eq!(names(&claims), [own]);
+    for now in [60.02, 60.04, 60.079] {
+        assert_eq!(names(&sent(&mut planner, now)), [] as [String; 0], "{now}");
+    }
+    // The store decided at once, and the reply came late.
+    for (_, request, reply) in claims {
+        let answer = Answer::new(reply, at(60.0)).came_at(at(60.079));
+        assert!(planner.on_reply(request, answer, &mut Vec::new()).is_some());
+    }
+    for now in [60.08, 60.157] {
+        assert_eq!(names(&sent(&mut planner, now)), [] as [String; 0], "{now}");
+    }
+    assert_eq!(names(&sent(&mut planner, 60.158)), [others]);
 }
 
 #[test]
