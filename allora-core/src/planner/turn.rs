@@ -11,8 +11,8 @@
 //! nodes may have, too.
 //!
 //! The second and the third node wait for longer if the store needs longer for their own claims of the
-//! same instant: the first node has as many, and its claims take as long. They look once, and twice, this
-//! time after their own claims, and not while these are on their way.
+//! same instant: the first node has as many, and its claims take as long. They do not check while their own
+//! claims are on their way, nor for some time after that ([`own_claims`](super::own_claims)).
 
 use super::{
     Planner,

@@ -90,7 +90,10 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
             // What the kinds contribute is sorted; what is due of a kind is read in the index's order.
             let of_a_kind = plan.split("Subquery Scan on d").nth(1).unwrap();
             let of_a_kind = of_a_kind.split("_state_index_at").next().unwrap();
-            assert!(of_a_kind.contains("Limit") && !of_a_kind.contains("Sort"), "{generic}: {plan}");
+            assert!(
+                of_a_kind.contains("Limit") && !of_a_kind.contains("Sort"),
+                "{generic}: {plan}"
+            );
             assert!(!plan.contains("Bitmap") && !plan.contains("Seq Scan"), "{generic}: {plan}");
         }
         Vec::new()

@@ -106,19 +106,23 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
 
 fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
     let sustained = facts.size.sustained;
+    const BURST: u64 = BURSTS[1];
     let limits = match store {
-        "postgres" => [(sustained, [5.0, 3.0]), (BURSTS[1], [3.0, 1.0])],
-        // More than a burst at once stops the peer.
-        _ => [(BURSTS[1], [1.2, 0.8]), (BURSTS[0], [1.2, 0.8])],
+        "postgres" => [("", sustained, [5.0, 3.0]), ("", BURST, [3.0, 1.0])],
+        // More than this burst at once stops the peer.
+        _ => [
+            ("as a burst, ", BURST, [1.2, 0.8]),
+            ("as the most that the peer holds, ", BURST, [2.0, 1.5]),
+        ],
     };
-    for (count, limits) in limits {
+    for (role, count, limits) in limits {
         for (nodes, limit) in ONE_AND_FOUR.into_iter().zip(limits) {
             let keys = (worker_key(store, nodes, count), peer_key(store, nodes, count));
             // The last acknowledgement of the peer may come after a wait of 30 s.
             let result = figures.ratio((&keys.0, &keys.1), STARTED);
             let count = number(count as f64);
             let what = format!(
-                "{}: {count} due at once, {}, started runs, allora : apalis",
+                "{}: {count} due at once, {role}{}, started runs, allora : apalis",
                 name(store),
                 markdown::nodes(nodes)
             );
