@@ -57,13 +57,12 @@ impl OwnClaims {
     }
 
     /// The time after `now` until which the second node (`backup` is 1) or the third (2) leaves an
-    /// occurrence to the nodes before it. Their claims may have waited behind this node's, so that it is
-    /// twice, or three times, as long again as own claims took. While these are on their way, it is as long
-    /// again as they have taken so far. Claims that stay slow, or whose replies are never noted, do not
-    /// extend it without end, and a reply by a clock that was ahead does not count.
+    /// occurrence to the nodes before it: as long again as own claims took, or have taken so far, and twice
+    /// as long for the third node. Claims that stay slow, or whose replies are never noted, do not extend it
+    /// without end, and a reply by a clock that was ahead does not count.
     pub(super) fn others_until(&self, due_at: Time, backup: u32, now: Time) -> Option<Time> {
         let answered = self.answered.filter(|last| due_at <= last.due_at && last.at <= now);
-        let answered = answered.map(|last| saturating_add(last.at, last.took * (backup + 1)));
+        let answered = answered.map(|last| saturating_add(last.at, last.took * backup));
         let is_on_way = self.on_way.claims > 0 && self.on_way.due_at == due_at;
         let on_way = is_on_way.then(|| saturating_add(now, since(now, due_at) * backup));
         let until = answered.max(on_way)?.min(saturating_add(due_at, LONGEST * (backup + 1)));
@@ -81,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn an_occurrence_is_left_to_others_for_longer_if_own_claims_were_slow() {
+    fn an_occurrence_is_left_to_others_for_as_long_as_own_claims_took() {
         let mut own = OwnClaims::default();
         own.answered(at(1_000), at(1_060));
-        assert_eq!(own.others_until(at(1_000), 1, at(1_070)), Some(at(1_180)));
-        assert_eq!(own.others_until(at(1_000), 2, at(1_070)), Some(at(1_240)));
-        assert_eq!(own.others_until(at(1_000), 1, at(1_180)), None, "that time is over");
+        assert_eq!(own.others_until(at(1_000), 1, at(1_070)), Some(at(1_120)));
+        assert_eq!(own.others_until(at(1_000), 2, at(1_070)), Some(at(1_180)));
+        assert_eq!(own.others_until(at(1_000), 1, at(1_120)), None, "that time is over");
         assert_eq!(own.others_until(at(2_000), 1, at(1_070)), None, "a later instant");
         // Behind by more than a slow store explains.
         let mut own = OwnClaims::default();
@@ -146,6 +145,6 @@ mod tests {
         own.answered(at(3_600_000), at(3_600_100));
         assert_eq!(own.others_until(at(1_000), 1, at(1_020)), None);
         own.answered(at(2_000), at(2_050));
-        assert_eq!(own.others_until(at(2_000), 1, at(2_060)), Some(at(2_150)));
+        assert_eq!(own.others_until(at(2_000), 1, at(2_060)), Some(at(2_100)));
     }
 }

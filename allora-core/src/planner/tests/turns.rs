@@ -109,10 +109,10 @@ fn a_later_node_checks_nothing_while_the_store_is_slow_with_its_own_claims() {
         let answer = Answer::new(reply, at(60.0)).came_at(at(60.079));
         assert!(planner.on_reply(request, answer, &mut Vec::new()).is_some());
     }
-    for now in [60.08, 60.236] {
+    for now in [60.08, 60.157] {
         assert_eq!(names(&sent(&mut planner, now)), [] as [String; 0], "{now}");
     }
-    assert_eq!(names(&sent(&mut planner, 60.237)), [others]);
+    assert_eq!(names(&sent(&mut planner, 60.158)), [others]);
 }
 
 #[test]
