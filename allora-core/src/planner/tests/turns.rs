@@ -71,7 +71,7 @@ fn a_later_node_reads_what_another_has_run_and_claims_nothing() {
 fn a_later_node_checks_nothing_while_the_store_is_slow_with_its_own_claims() {
     let mut planner = Planner::new(1, secs(5), LOST_AFTER);
     let nodes = ["me", "one", "two"];
-    let jobs = Ranking::new("me", nodes.into_iter());
+    let jobs = Ranking::new("me", nodes);
     let of_rank = |rank: usize| {
         (0..).map(|n| format!("job-{n}")).find(|name| jobs.rank(name) == rank).unwrap()
     };
