@@ -34,7 +34,7 @@ cargo xtask COMMAND
                  examples/drivers, a workspace of its own
   bench [--quick] [--peers] [--profile] [--rounds N] [--sustained N] [--store STORE,..]
                  the figures, tables and plots of BENCHMARKS.md and SCALING.md, on private servers
-                 --quick   one round of smaller loads: five minutes after the build
+                 --quick   one round of smaller loads: six minutes after the build
                  --peers   builds and measures other schedulers, too
                  --profile records where the processor time goes; needs `perf` (Debian: linux-perf)
                  --rounds  measurements of each figure (default: 5; quick: 1)

@@ -389,6 +389,8 @@ impl Planner {
         let walking = self.walking;
         let decided = walk_and_decide(name, spec, known, &mut backlog, now, claimant, walking);
         let due_at = known.due_at;
+        let is_own = turn.is_zero() && !slot.is_stored();
+        let own_instant = known.wants_attention().filter(|_| is_own);
         let decided = decided.map(|decision| in_turn(decision, known, turn, now));
         let is_old = !slot.is_stored() && known.recheck_at(poll) <= now;
         slot.set_backlog(backlog);
@@ -424,9 +426,11 @@ impl Planner {
             Decision::Claim { claim, then } => {
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
                 self.took_turn(turn, now);
-                self.own_claim_sent(id);
+                self.own_claim_sent(own_instant);
                 let late = due_at.map_or(Duration::ZERO, |due| since(now, due));
-                RequestAction::Claim(Box::new(PendingClaim { claim, then, late, lease_end: None }))
+                let lease_end = None;
+                let pending = PendingClaim { claim, then, late, lease_end, own_instant };
+                RequestAction::Claim(Box::new(pending))
             }
             Decision::Advance(advance) => RequestAction::Advance(advance),
             Decision::Replace(replacement) => RequestAction::Replace(replacement),

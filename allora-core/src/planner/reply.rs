@@ -110,8 +110,8 @@ impl Planner {
         if request.is_claim() && !matches!(reply, Reply::Claimed(_)) {
             self.release_key(id, now, events);
         }
-        if request.claims_occurrence() {
-            self.own_claim_ended(id, Some(came_at));
+        if let RequestAction::Claim(pending) = &request.action {
+            self.own_claim_ended(pending.own_instant, Some(came_at));
         }
         let slot = self.slots.get_mut(id)?;
         let start = match reply {
@@ -308,12 +308,11 @@ impl Planner {
         now: Time,
         events: &mut Vec<Event>,
     ) {
-        for request in requests {
-            self.claiming.remove(&request.slot);
-            if request.claims_occurrence() {
-                self.own_claim_ended(request.slot, None);
+        for Request { slot: id, name, mut action } in requests {
+            self.claiming.remove(&id);
+            if let RequestAction::Claim(pending) = &mut action {
+                self.own_claim_ended(pending.own_instant.take(), None);
             }
-            let Request { slot: id, name, action } = request;
             let action = match action {
                 RequestAction::ReleaseKey(release) => {
                     self.on_lost_release(*release);

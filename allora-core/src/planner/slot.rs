@@ -159,6 +159,9 @@ pub(crate) struct PendingClaim {
     /// It is a repetition, because a reply was lost: the end of the lease that the first claim has,
     /// if it succeeded.
     pub(super) lease_end: Option<Time>,
+    /// The instant at which the job was due, while its claim counts among the [own](super::own_claims)
+    /// ones that are on their way.
+    pub(super) own_instant: Option<Time>,
 }
 
 impl Exchange {

@@ -90,27 +90,20 @@ impl Planner {
         self.turns.own_claims.others_until(known.wants_attention()?, backup, now)
     }
 
-    /// The instant of this job's due occurrence, if this node is the first one for it.
-    fn own_instant(&self, id: SlotId) -> Option<Time> {
-        let slot = self.slots.get(id).filter(|slot| !slot.is_stored())?;
-        let Phase::Known(known) = &slot.phase else { return None };
-        known.wants_attention().filter(|_| self.turn_of(slot).is_zero())
-    }
-
-    /// Notes that this node claims this job's due occurrence.
-    pub(super) fn own_claim_sent(&mut self, id: SlotId) {
-        if let Some(due_at) = self.own_instant(id) {
-            self.turns.own_claims.sent(due_at);
+    /// Notes that this node claims an occurrence of that instant for which it is the first one.
+    pub(super) fn own_claim_sent(&mut self, instant: Option<Time>) {
+        if let Some(instant) = instant {
+            self.turns.own_claims.sent(instant);
         }
     }
 
     /// Notes that such a claim is not on its way any more. `came_at`: the time of the reply, if one came.
-    pub(super) fn own_claim_ended(&mut self, id: SlotId, came_at: Option<Time>) {
-        let Some(due_at) = self.own_instant(id) else { return };
-        self.turns.own_claims.ended(due_at);
+    pub(super) fn own_claim_ended(&mut self, instant: Option<Time>, came_at: Option<Time>) {
+        let Some(instant) = instant else { return };
+        self.turns.own_claims.ended(instant);
         // Others wait as long as that in any case.
-        if let Some(came_at) = came_at.filter(|at| since(*at, due_at) > STEP / 2) {
-            self.turns.own_claims.answered(due_at, came_at);
+        if let Some(came_at) = came_at.filter(|at| since(*at, instant) > STEP / 2) {
+            self.turns.own_claims.answered(instant, came_at);
         }
     }
 

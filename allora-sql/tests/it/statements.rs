@@ -61,16 +61,7 @@ fn an_operators_change_is_a_read_a_commit_and_a_notification_on_postgres() {
 fn a_due_query_reads_the_index_in_its_order_on_postgres() {
     counted(Db::Postgres, async |place| {
         let sql = place.open().await;
-        let fill = "ALTER TABLE {p}_job SET (autovacuum_enabled = off); \
-            ALTER TABLE {p}_state SET (autovacuum_enabled = off); \
-            INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
-            SELECT i, int4send(i), convert_to('k' || i % 20, 'UTF8'), 'def', 0, 1 \
-              FROM generate_series(1, 50000) i; \
-            INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
-              started, succeeded, cursor_scheduled_at, cursor_due_at) \
-            SELECT i, 1, 1, convert_to('k' || i % 20, 'UTF8'), i, i, 0, 1, 0, 0, i, i \
-              FROM generate_series(1, 50000) i";
-        connect::run(place, fill).await.unwrap();
+        fill(place, 50_000, "'k' || i % 20", "i").await;
         let kinds: Vec<String> = (0..20).map(|i| format!("k{i}")).collect();
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
         let query = DueQuery::new(&kinds, from_millis(40_000).unwrap(), 1_000);
@@ -87,7 +78,7 @@ fn a_due_query_reads_the_index_in_its_order_on_postgres() {
             let rows = conn.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
             let plan = plan.join("\n");
-            // What the kinds contribute is sorted; what is due of a kind is read in the index's order.
+            // The rows of a kind come in the order of the index. The rows of all kinds are sorted.
             let of_a_kind = plan.split("Subquery Scan on d").nth(1).unwrap();
             let of_a_kind = of_a_kind.split("_state_index_at").next().unwrap();
             assert!(
@@ -106,15 +97,7 @@ fn queries_read_nothing_of_what_is_due_later_on_postgres() {
     on(Db::Postgres, async |place| {
         // One session, whose counts the server has once it is closed.
         let sql = place.builder().connections(1).connect(&place.url).await.unwrap();
-        let fill = "ALTER TABLE {p}_state SET (autovacuum_enabled = off); \
-            INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
-            SELECT i, convert_to('job' || i, 'UTF8'), convert_to('k' || i % 2, 'UTF8'), 'def', 0, 1 \
-              FROM generate_series(1, 50000) i; \
-            INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
-              started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
-            SELECT i, 1, 1, convert_to('k' || i % 2, 'UTF8'), t, t, 0, 1, 0, 0, t, t, 60000 \
-              FROM (SELECT i, 250000000000000 + i AS t FROM generate_series(1, 50000) i) x";
-        connect::run(&place, fill).await.unwrap();
+        fill(&place, 50_000, "'k' || i % 2", "250000000000000 + i").await;
         pause(2_000).await;
         let before = index_blocks(&place).await;
         for claim_id in 0..20 {
@@ -140,6 +123,22 @@ fn queries_read_nothing_of_what_is_due_later_on_postgres() {
     });
 }
 
+/// So many jobs without statistics, of kinds and due times that are expressions of the number `i`.
+async fn fill(place: &Place, count: u32, kind: &str, due_at: &str) {
+    let fill = format!(
+        "ALTER TABLE {{p}}_job SET (autovacuum_enabled = off); \
+         ALTER TABLE {{p}}_state SET (autovacuum_enabled = off); \
+         INSERT INTO {{p}}_job (id, name, kind, definition, definition_version, generation) \
+         SELECT i, convert_to('job' || i, 'UTF8'), convert_to({kind}, 'UTF8'), 'def', 0, 1 \
+           FROM generate_series(1, {count}) i; \
+         INSERT INTO {{p}}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
+           started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
+         SELECT i, 1, 1, convert_to({kind}, 'UTF8'), {due_at}, {due_at}, 0, 1, 0, 0, {due_at}, {due_at}, \
+           60000 FROM generate_series(1, {count}) i"
+    );
+    connect::run(place, &fill).await.unwrap();
+}
+
 /// The number of blocks of the index of due jobs that were read so far.
 async fn index_blocks(place: &Place) -> i64 {
     let mut conn = sqlx::PgConnection::connect(&place.url).await.unwrap();
@@ -156,16 +155,7 @@ async fn index_blocks(place: &Place) -> i64 {
 fn a_query_that_claims_is_one_statement_and_sorts_nothing_that_it_leaves_on_postgres() {
     let counts = counted(Db::Postgres, async |place| {
         let sql = place.open().await;
-        let fill = "ALTER TABLE {p}_job SET (autovacuum_enabled = off); \
-            ALTER TABLE {p}_state SET (autovacuum_enabled = off); \
-            INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
-            SELECT i, convert_to('job' || i, 'UTF8'), convert_to('k' || i % 3, 'UTF8'), 'def', 0, 1 \
-              FROM generate_series(1, 50000) i; \
-            INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
-              started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
-            SELECT i, 1, 1, convert_to('k' || i % 3, 'UTF8'), i, i, 0, 1, 0, 0, i, i, 60000 \
-              FROM generate_series(1, 50000) i";
-        connect::run(place, fill).await.unwrap();
+        fill(place, 50_000, "'k' || i % 3", "i").await;
         let before = COUNT.get();
         let kinds = ["k0", "k1", "k2"];
         for claim_id in [7, 8] {
@@ -426,14 +416,8 @@ fn claims_and_completions_with_history_read_no_table_from_end_to_end_on_postgres
 fn claims_and_completions_read_no_table_from_end_to_end(history: u64) {
     on(Db::Postgres, async move |place| {
         place.open().await;
-        let fill = "INSERT INTO {p}_job (id, name, kind, definition, definition_version, generation) \
-                      SELECT i, convert_to('job' || i, 'UTF8'), 'k', 'def', 0, 1 \
-                        FROM generate_series(1, 10000) i; \
-                    INSERT INTO {p}_state (id, version, fence, kind, index_at, wake_at, rare, incarnation, \
-                        started, succeeded, cursor_scheduled_at, cursor_due_at, due_lease) \
-                      SELECT i, 1, 1, 'k', i, i, 0, 1, 0, 0, i, i, 60000 FROM generate_series(1, 10000) i; \
-                    ANALYZE {p}_job; ANALYZE {p}_state";
-        connect::run(&place, fill).await.unwrap();
+        fill(&place, 10_000, "'k'", "i").await;
+        connect::run(&place, "ANALYZE {p}_job; ANALYZE {p}_state").await.unwrap();
         let counted = async || counts(&place, "seq_scan", "idx_scan").await;
         pause(2_000).await;
         let before = counted().await;

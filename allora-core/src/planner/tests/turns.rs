@@ -66,53 +66,96 @@ fn a_later_node_reads_what_another_has_run_and_claims_nothing() {
     }
 }
 
+/// Two jobs, each due every minute: this node is the first one for `own`, and the second for `others`.
+struct TwoJobs {
+    planner: Planner,
+    own: String,
+    others: String,
+    records: BTreeMap<String, Option<Record>>,
+}
+
+impl TwoJobs {
+    fn new() -> Self {
+        let jobs = Self::rankings().jobs;
+        let of_rank = |rank: usize| {
+            (0..).map(|n| format!("job-{n}")).find(|name| jobs.rank(name) == rank).unwrap()
+        };
+        let (own, others) = (of_rank(0), of_rank(1));
+        let planner = Planner::new(1, secs(5), LOST_AFTER);
+        let mut two = Self { planner, own, others, records: BTreeMap::new() };
+        for name in [&two.own, &two.others] {
+            two.planner.add(NewJob::new(name.as_str().into(), minutely())).unwrap();
+            two.records.insert(name.clone(), None);
+        }
+        for (_, request, reply) in two.sent(0.0) {
+            two.answer(request, Answer::new(reply, at(0.0)));
+        }
+        two.planner.set_rankings(Self::rankings());
+        two
+    }
+
+    fn rankings() -> Rankings {
+        Rankings { jobs: Ranking::new("me", ["me", "one", "two"]), ..Rankings::default() }
+    }
+
+    /// The requests of a tick, which the store decides at once.
+    fn sent(&mut self, now: f64) -> Vec<(String, Request, Reply)> {
+        let requests = self.planner.tick(at(now), 10, &mut Vec::new()).requests.into_iter();
+        let decided = requests.map(|request| {
+            let context = OpContext::new("me", at(now));
+            let record = self.records.get_mut(&*request.name).unwrap();
+            let reply = apply(record, &request.operation(), context, &mut HistoryBuffer::off());
+            (request.name.to_string(), request, reply.unwrap())
+        });
+        decided.collect()
+    }
+
+    /// The jobs of these requests.
+    fn asked(&mut self, now: f64) -> Vec<String> {
+        self.sent(now).into_iter().map(|(name, ..)| name).collect()
+    }
+
+    fn answer(&mut self, request: Request, answer: Answer) -> Option<Start> {
+        self.planner.on_reply(request, answer, &mut Vec::new())
+    }
+}
+
 /// The first node has as many claims, and they take as long.
 #[test]
 fn a_later_node_checks_nothing_while_the_store_is_slow_with_its_own_claims() {
-    let mut planner = Planner::new(1, secs(5), LOST_AFTER);
-    let nodes = ["me", "one", "two"];
-    let jobs = Ranking::new("me", nodes);
-    let of_rank = |rank: usize| {
-        (0..).map(|n| format!("job-{n}")).find(|name| jobs.rank(name) == rank).unwrap()
-    };
-    let (own, others) = (of_rank(0), of_rank(1));
-    let mut records: BTreeMap<String, Option<Record>> = BTreeMap::new();
-    for name in [&own, &others] {
-        planner.add(NewJob::new(name.as_str().into(), minutely())).unwrap();
-        records.insert(name.clone(), None);
-    }
-    let mut events = Vec::new();
-    let mut sent = |planner: &mut Planner, now: f64| -> Vec<(String, Request, Reply)> {
-        let requests = planner.tick(at(now), 10, &mut events).requests.into_iter();
-        let reply = |request: Request| {
-            let context = OpContext::new("me", at(now));
-            let record = records.get_mut(&*request.name).unwrap();
-            let reply = apply(record, &request.operation(), context, &mut HistoryBuffer::off());
-            (request.name.to_string(), request, reply.unwrap())
-        };
-        requests.map(reply).collect()
-    };
-    for (_, request, reply) in sent(&mut planner, 0.0) {
-        planner.on_reply(request, Answer::new(reply, at(0.0)), &mut Vec::new());
-    }
-    planner.set_rankings(Rankings { jobs, ..Rankings::default() });
-    let names = |sent: &[(String, Request, Reply)]| -> Vec<String> {
-        sent.iter().map(|(name, ..)| name.clone()).collect()
-    };
-    let claims = sent(&mut planner, 60.0);
-    assert_eq!(names(&claims), [own]);
+    let mut two = TwoJobs::new();
+    let (name, request, reply) = two.sent(60.0).pop().unwrap();
+    assert_eq!(name, two.own);
     for now in [60.02, 60.04, 60.079] {
-        assert_eq!(names(&sent(&mut planner, now)), [] as [String; 0], "{now}");
+        assert_eq!(two.asked(now), [] as [String; 0], "{now}");
     }
     // The store decided at once, and the reply came late.
-    for (_, request, reply) in claims {
-        let answer = Answer::new(reply, at(60.0)).came_at(at(60.079));
-        assert!(planner.on_reply(request, answer, &mut Vec::new()).is_some());
-    }
+    let answer = Answer::new(reply, at(60.0)).came_at(at(60.079));
+    assert!(two.answer(request, answer).is_some());
     for now in [60.08, 60.157] {
-        assert_eq!(names(&sent(&mut planner, now)), [] as [String; 0], "{now}");
+        assert_eq!(two.asked(now), [] as [String; 0], "{now}");
     }
-    assert_eq!(names(&sent(&mut planner, 60.158)), [others]);
+    assert_eq!(two.asked(60.158), [two.others.clone()]);
+}
+
+#[test]
+fn a_claim_whose_reply_came_or_was_lost_keeps_no_later_node_waiting() {
+    for is_lost in [false, true] {
+        let mut two = TwoJobs::new();
+        let (_, request, reply) = two.sent(60.0).pop().unwrap();
+        // Meanwhile this node is not the first one any more.
+        let nodes: Vec<String> = (0..30).map(|n| format!("node-{n}")).collect();
+        let jobs = Ranking::new("me", nodes.iter().map(String::as_str));
+        assert!(jobs.rank(&two.own) > 0);
+        two.planner.set_rankings(Rankings { jobs, ..Rankings::default() });
+        match is_lost {
+            true => two.planner.on_lost_replies(vec![request], at(60.001), &mut Vec::new()),
+            false => drop(two.answer(request, Answer::new(reply, at(60.001)))),
+        }
+        two.planner.set_rankings(TwoJobs::rankings());
+        let asked: Vec<String> = [60.02, 60.021].iter().flat_map(|now| two.asked(*now)).collect();
+        assert!(asked.contains(&two.others), "lost: {is_lost}, asked: {asked:?}");
+    }
 }
 
 #[test]

@@ -105,14 +105,13 @@ pub(super) fn table(facts: &Facts, figures: &Figures) -> String {
 }
 
 fn beside_the_peer(facts: &Facts, figures: &Figures, store: &str, targets: &mut Vec<Target>) {
-    let sustained = facts.size.sustained;
-    const BURST: u64 = BURSTS[1];
+    let (sustained, burst) = (facts.size.sustained, BURSTS[1]);
     let limits = match store {
-        "postgres" => [("", sustained, [5.0, 3.0]), ("", BURST, [3.0, 1.0])],
+        "postgres" => [("", sustained, [5.0, 3.0]), ("", burst, [3.0, 1.0])],
         // More than this burst at once stops the peer.
         _ => [
-            ("as a burst, ", BURST, [1.2, 0.8]),
-            ("as the most that the peer holds, ", BURST, [2.0, 1.5]),
+            ("as a burst, ", burst, [1.2, 0.8]),
+            ("as the most that the peer holds, ", burst, [2.0, 1.5]),
         ],
     };
     for (role, count, limits) in limits {
