@@ -9,7 +9,7 @@ use crate::{
     store::{Store, StoredRecord, Version},
 };
 use allora_core::{
-    Result, Time,
+    ErrorKind, Result, Time,
     backend::{
         Batch, ClaimDue, ClaimedDue, Due, DueQuery, HistoryEntry, Lease, Notification, Notifier,
         Page, TimeSource,
@@ -19,6 +19,7 @@ use allora_core::{
     time::saturating_add,
 };
 use async_trait::async_trait;
+use futures::{StreamExt, stream::FuturesUnordered};
 use redis::Value;
 use std::time::Duration;
 
@@ -151,12 +152,23 @@ impl Store {
         Ok(Snapshot::partial(now, records).min_fence(min_fence.unwrap_or(0)))
     }
 
-    /// The time that decides.
+    /// The time that decides: that of the shard that answers first, because a server that hangs must not
+    /// hide that the others answer.
     pub(crate) async fn now(&self, time: TimeSource) -> Result<Time> {
-        match time {
-            TimeSource::Fixed(at) => Ok(at),
-            TimeSource::Store { .. } => Ok(self.read(OP, 0, &[]).await?.0.now(time)),
+        if let TimeSource::Fixed(at) = time {
+            return Ok(at);
         }
+        let shards = self.keys.all().map(|(shard, _)| self.read(OP, shard, &[]));
+        let mut answers: FuturesUnordered<_> = shards.collect();
+        let mut unavailable = None;
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok((prelude, _)) => return Ok(prelude.now(time)),
+                Err(error) if error.kind() == ErrorKind::Unavailable => unavailable = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(unavailable.unwrap_or_else(|| self.unexpected_response(OP)))
     }
 
     async fn commit(&self, commit: Commit<'_, Version>) -> Result<Vec<Result<Outcome<Version>>>> {

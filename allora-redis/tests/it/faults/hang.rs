@@ -1,5 +1,7 @@
 //! Servers that hang: they keep their connections, and reply nothing.
 
+#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+
 use super::{
     node::Settings,
     topology::{clustered, place, watched},
@@ -10,12 +12,17 @@ use crate::{
 };
 use allora_conformance::{environment::patiently, faults::Fleet};
 use allora_core::{
-    Backend,
+    Backend, Run, Scheduler,
     backend::{Action, Batch, NewSchedule, Operation, TimeSource},
+    every, job,
     time::from_millis,
 };
 use allora_redis::Redis;
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 fn is_primary(server: &Server) -> bool {
     let info = server.ask::<String>(&["INFO", "replication"]);
@@ -126,6 +133,63 @@ fn jobs_of_reachable_shards_are_answered_while_another_shard_hangs() {
             }
         }
     });
+}
+
+/// The longest time for which a job may stand whose server answers, with its period of 1 s.
+const STANDS: Duration = Duration::from_secs(3);
+
+/// The names of the jobs that a node of the cluster has.
+fn jobs_of(node: &Server, shards: u32) -> HashSet<String> {
+    let hot = |shard| node.ask::<Vec<String>>(&["HKEYS", &format!("{{allora:{shard}}}:hot")]);
+    (0..shards).filter_map(|shard| hot(shard).ok()).flatten().collect()
+}
+
+#[test]
+fn jobs_of_other_servers_stand_for_two_seconds_at_most_whichever_server_hangs() {
+    let slots = [Some((0, 5_460)), Some((5_461, 10_922)), Some((10_923, 16_383))];
+    let partial = ["--cluster-require-full-coverage", "no"];
+    let Some(nodes) = clustered(slots, &partial) else { return };
+    let place = Place { shards: 12, ..place(&nodes) };
+    let starts: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();
+    let store = runtime().block_on(place.connect(Redis::builder())).unwrap();
+    let mut scheduler = Scheduler::builder(store);
+    for i in 0..36 {
+        let starts = starts.clone();
+        let run = async move |run: Run| {
+            starts.lock().unwrap().push((run.name().to_owned(), Instant::now()));
+        };
+        scheduler = scheduler.add(format!("job{i}"), job(every(Duration::from_secs(1)), run));
+    }
+    let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+    let scheduler = runtime().block_on(async { scheduler.build().unwrap() });
+    let running = runtime().spawn(scheduler.run_until(async { _ = stopped.await }));
+    let runs_since = |since: Instant| {
+        let starts = starts.lock().unwrap();
+        let late = starts.iter().filter(|(_, at)| *at >= since);
+        late.map(|(name, _)| name.clone()).collect::<HashSet<_>>()
+    };
+    patiently("all jobs run", || runs_since(Instant::now() - STANDS).len() == 36);
+    for (i, node) in nodes.iter().enumerate() {
+        let hanging = jobs_of(node, 12);
+        assert!(!hanging.is_empty() && hanging.len() < 36, "server {i} has {hanging:?}");
+        let begun = Instant::now();
+        node.signal("-STOP");
+        let end = begun + Duration::from_secs(9);
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+            let ran = runs_since(Instant::now() - STANDS);
+            let stand: Vec<usize> = (0..36)
+                .filter(|job| !hanging.contains(&format!("job{job}")))
+                .filter(|job| !ran.contains(&format!("job{job}")))
+                .collect();
+            let since = begun.elapsed();
+            assert_eq!(stand, [0; 0], "the server {i} has hung for {since:?}");
+        }
+        node.signal("-CONT");
+        patiently("all jobs run again", || runs_since(Instant::now() - STANDS).len() == 36);
+    }
+    drop(stop);
+    runtime().block_on(running).unwrap();
 }
 
 #[test]
