@@ -4,6 +4,7 @@ use crate::driver::{now, spawn, timed_out, until};
 use futures::{
     FutureExt,
     future::{BoxFuture, Either, Shared, select},
+    poll,
 };
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, RedisResult,
@@ -13,6 +14,7 @@ use redis::{
 use std::{
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -110,16 +112,30 @@ impl Server {
         commands: &Pipeline,
         end: Instant,
     ) -> RedisResult<Vec<Value>> {
-        let (number, mut conn) = self.open(line, end).await?;
-        let reply = until(end, conn.req_packed_commands(commands, 0, commands.len())).await;
-        let mut state = lock(&self.lines[line as usize]);
-        let is_lost = reply.as_ref().is_err_and(is_lost);
-        state.is_failing = is_lost;
-        // A connection that did not reply once may never reply again.
-        if is_lost && state.number == number {
-            state.conn = None;
+        let mut was_closed = false;
+        loop {
+            let (number, mut conn) = self.open(line, end).await?;
+            let mut reply = pin!(until(end, conn.req_packed_commands(commands, 0, commands.len())));
+            let first = poll!(reply.as_mut());
+            let was_sent = first.is_pending();
+            let reply = match first {
+                Poll::Ready(reply) => reply,
+                Poll::Pending => reply.await,
+            };
+            let mut state = lock(&self.lines[line as usize]);
+            let is_lost = reply.as_ref().is_err_and(is_lost);
+            // A connection that did not reply once may never reply again.
+            if is_lost && state.number == number {
+                state.conn = None;
+            }
+            // The server closes idle connections, and that is no failure. The commands were not sent:
+            // the task that would send them is on this thread, and has not run since.
+            let is_closed = reply.as_ref().is_err_and(RedisError::is_connection_dropped);
+            if was_sent || !is_closed || std::mem::replace(&mut was_closed, true) {
+                state.is_failing = is_lost;
+                return reply;
+            }
         }
-        reply
     }
 
     /// The open connection, or that of the attempt that is under way.

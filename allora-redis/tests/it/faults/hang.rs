@@ -8,16 +8,17 @@ use super::{
 };
 use crate::{
     server::{ON_DISK, Server},
-    stores::{Kind, Place, create, runtime},
+    stores::{Kind, Place, create, pause, runtime, send},
 };
 use allora_conformance::{environment::patiently, faults::Fleet};
 use allora_core::{
-    Backend, Run, Scheduler,
-    backend::{Action, Batch, NewSchedule, Operation, TimeSource},
+    Backend, Run, Scheduler, Time,
+    backend::{Action, Batch, Claim, Cursor, NewSchedule, Operation, Reply, Sharing, TimeSource},
     every, job,
     time::from_millis,
 };
 use allora_redis::Redis;
+use chrono::TimeDelta;
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex},
@@ -118,8 +119,8 @@ fn jobs_of_reachable_shards_are_answered_while_another_shard_hangs() {
             create(&store, now, name, NewSchedule::new("mail", "def", None)).await;
         }
         nodes[1].signal("-STOP");
-        let pause = |name| Operation::new(name, Action::Pause { note: "" });
-        let operations: Vec<Operation<'_>> = names.iter().map(|name| pause(name)).collect();
+        let pausing = |name| Operation::new(name, Action::Pause { note: "" });
+        let operations: Vec<Operation<'_>> = names.iter().map(|name| pausing(name)).collect();
         for _ in 0..4 {
             // A node gives the whole batch as long as one call.
             let batch = store.reschedule(Batch::new("n", now, &operations));
@@ -190,6 +191,77 @@ fn jobs_of_other_servers_stand_for_two_seconds_at_most_whichever_server_hangs() 
     }
     drop(stop);
     runtime().block_on(running).unwrap();
+}
+
+/// A claim at most once of what the store offers, which is to be carried out within so long.
+async fn claim(store: &Redis, name: &str, claim_id: u128, within: TimeDelta) -> Claim {
+    let state = send(store, STORE_TIME, Operation::read(name)).await.unwrap().state().unwrap();
+    let now = store.reschedule(Batch::new("n", STORE_TIME, &[])).await.unwrap().now;
+    let (head, then) = (state.head.unwrap(), Cursor::To(None));
+    let lease = Duration::from_secs(60);
+    let mut claim =
+        Claim::at_most_once(claim_id, state.fence, head, then, lease, Sharing::Exclusive);
+    claim.not_after = Some(now + within);
+    claim
+}
+
+const STORE_TIME: TimeSource = TimeSource::Store { fallback: Time::UNIX_EPOCH };
+
+/// The claims come by the script that updates what is cached, by the same script if the cached record
+/// is stale, and by the one that only reads.
+#[test]
+fn a_server_that_hung_carries_out_no_claim_whose_time_is_over() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    let builder = Redis::builder().timeout(Duration::from_millis(500)).history(1_000_u64);
+    runtime().block_on(async {
+        let (store, other) = futures::join!(
+            builder.clone().connect(server.url()),
+            builder.clone().connect(server.url())
+        );
+        let (store, other) = (store.unwrap(), other.unwrap());
+        let names = ["cached", "stale", "unknown"];
+        for name in names {
+            let first = Some(from_millis(5_000).unwrap().into());
+            let register = Action::Register { definition: "once", version: 0, first };
+            send(&other, STORE_TIME, Operation::new(name, register)).await.unwrap();
+        }
+        let within = TimeDelta::milliseconds(500);
+        let claims = [
+            claim(&store, "cached", 1, within).await,
+            claim(&store, "stale", 2, within).await,
+            // Read by another one, so that this one has it not cached.
+            claim(&other, "unknown", 3, within).await,
+        ];
+        send(&other, STORE_TIME, Operation::new("stale", Action::Pause { note: "" }))
+            .await
+            .unwrap();
+        send(&other, STORE_TIME, Operation::new("stale", Action::Resume { skip: None }))
+            .await
+            .unwrap();
+        server.signal("-STOP");
+        let operations: Vec<_> =
+            names.iter().zip(claims).map(|(name, claim)| Operation::claim(name, claim)).collect();
+        for operation in &operations {
+            send(&store, STORE_TIME, operation.clone()).await.unwrap_err();
+        }
+        pause(600).await;
+        server.signal("-CONT");
+        pause(300).await;
+        for name in names {
+            let state = send(&other, STORE_TIME, Operation::read(name)).await.unwrap();
+            assert_eq!(state.state().unwrap().leases, [], "{name}");
+        }
+        // A repetition has a time of its own, and finds what was carried out whenever it comes.
+        for (name, claim_id) in names.into_iter().zip(1..) {
+            let mut claim = claim(&store, name, claim_id, TimeDelta::minutes(1)).await;
+            let reply = send(&store, STORE_TIME, Operation::claim(name, claim.clone())).await;
+            let reply = reply.unwrap();
+            assert!(matches!(reply, Reply::Claimed(_)), "{name}: {reply:?}");
+            claim.not_after = from_millis(6_000);
+            let again = send(&store, STORE_TIME, Operation::claim(name, claim)).await.unwrap();
+            assert_eq!(again, reply, "{name}");
+        }
+    });
 }
 
 #[test]

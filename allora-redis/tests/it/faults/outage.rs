@@ -1,8 +1,16 @@
 //! One server that is killed, frozen, emptied, or throws everybody out.
 
 use super::node::Settings;
-use crate::server::{IN_MEMORY, ON_DISK, Server};
+use crate::{
+    server::{IN_MEMORY, ON_DISK, Server},
+    stores::{pause, runtime, send},
+};
 use allora_conformance::{environment::patiently, faults::outages};
+use allora_core::{
+    backend::{Operation, TimeSource},
+    time::from_millis,
+};
+use allora_redis::Redis;
 use std::time::Duration;
 
 #[test]
@@ -44,6 +52,27 @@ fn nodes_return_to_a_server_that_pauses_or_disconnects_them() {
     server.ask::<()>(&["SCRIPT", "FLUSH"]).unwrap();
     fleet.more_ends(5);
     fleet.judge();
+}
+
+#[test]
+fn a_request_after_the_server_has_closed_an_idle_connection_succeeds() {
+    let Some(server) = Server::start(ON_DISK) else { return };
+    let clients = || {
+        let list = server.ask::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+        list.lines().count()
+    };
+    let time = TimeSource::Store { fallback: from_millis(1).unwrap() };
+    runtime().block_on(async {
+        let store = server.place().connect(Redis::builder()).await.unwrap();
+        server.ask::<()>(&["CONFIG", "SET", "timeout", "1"]).unwrap();
+        for _ in 0..2 {
+            send(&store, time, Operation::read("job")).await.unwrap();
+            patiently("idle connections are closed", || clients() == 1);
+            // The end of the connection arrives.
+            pause(100).await;
+            send(&store, time, Operation::read("job")).await.unwrap();
+        }
+    });
 }
 
 #[test]
