@@ -7,8 +7,14 @@ use crate::{
     timeline::Timeline,
 };
 use allora_core::{Error, ErrorKind, Result};
-use etcd_client::{ConnectOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse};
-use futures::{FutureExt, TryFutureExt, TryStreamExt, future::BoxFuture, stream::FuturesOrdered};
+use etcd_client::{
+    ConnectOptions, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+use futures::{
+    FutureExt, StreamExt, TryFutureExt, TryStreamExt,
+    future::BoxFuture,
+    stream::{FuturesOrdered, FuturesUnordered},
+};
 use std::{
     sync::{
         Arc,
@@ -42,6 +48,9 @@ struct Members {
     timeout: Duration,
 }
 
+/// The largest number of attempts to connect to one member at the same time.
+const MOST_ATTEMPTS: u32 = 8;
+
 /// The most often that a request is sent to one member: after a login, a role may have changed again.
 const MAX_LOGINS: usize = 3;
 
@@ -50,8 +59,7 @@ struct Member {
     endpoint: String,
     /// `None` for a client of the user's, which cannot be opened again.
     options: Option<ConnectOptions>,
-    /// The time within which a new connection must have its first reply.
-    connect_timeout: Duration,
+    timeouts: Timeouts,
     link: tokio::sync::Mutex<Link>,
     /// The number of renewed logins.
     logins: AtomicUsize,
@@ -59,46 +67,38 @@ struct Member {
     login: tokio::sync::Mutex<()>,
 }
 
-/// The connection to a member, and the attempt to get a new one.
+/// The connection to a member, and the attempts to get a new one.
 #[derive(Default)]
 struct Link {
     open: Option<Arc<Connection>>,
-    /// It outlasts the call that began it, so that a login may take longer than a call.
-    attempt: Option<Attempt>,
+    /// They outlast the calls that began them, so that a login may take longer than a call.
+    attempts: FuturesUnordered<Attempt>,
+    /// The time at which the last attempt began.
+    last: Option<Instant>,
 }
 
-/// An attempt to connect.
-struct Attempt {
-    begun: Instant,
-    connecting: BoxFuture<'static, Result<etcd_client::Client, etcd_client::Error>>,
-}
+/// An attempt to connect: the time at which it began, and the result; `None` if it took too long.
+type Attempt =
+    BoxFuture<'static, (Instant, Option<Result<etcd_client::Client, etcd_client::Error>>)>;
 
 /// The connection to a member.
 pub(crate) struct Connection {
     pub(crate) client: etcd_client::Client,
-    begun: Instant,
-    /// The age at which it must have had a reply.
-    connect_timeout: Duration,
     /// The number of replies to calls.
     replies: AtomicUsize,
     is_silent: AtomicBool,
 }
 
 impl Connection {
-    fn new(client: etcd_client::Client, connect_timeout: Duration) -> Arc<Self> {
+    fn new(client: etcd_client::Client) -> Arc<Self> {
         let (replies, is_silent) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { client, begun: monotonic_now(), connect_timeout, replies, is_silent })
+        Arc::new(Self { client, replies, is_silent })
     }
 
     /// True if a call has timed out and nothing has come back during the call: the connection may be
-    /// lost without an error, and is replaced. A new connection has the time of connecting.
+    /// lost without an error, and is replaced.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
-    }
-
-    /// True while the connection may still be opening.
-    fn is_new(&self) -> bool {
-        self.replies.load(Ordering::Relaxed) == 0 && is_within(self.begun, self.connect_timeout)
     }
 }
 
@@ -127,7 +127,7 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let is_same = self.connection.replies.load(Ordering::Relaxed) == self.replies;
         let silence = monotonic_now().saturating_duration_since(self.since);
-        if is_same && silence >= self.patience && !self.connection.is_new() {
+        if is_same && silence >= self.patience {
             self.connection.is_silent.store(true, Ordering::Relaxed);
         }
     }
@@ -142,8 +142,10 @@ pub(crate) enum Endpoints {
 }
 
 /// The deadlines of a client.
+#[derive(Clone, Copy)]
 pub(crate) struct Timeouts {
     pub(crate) call: Duration,
+    /// The time within which a new connection must have its first reply.
     pub(crate) connect: Duration,
 }
 
@@ -164,14 +166,13 @@ impl Client {
                 .into_iter()
                 .map(|endpoint| {
                     let options = Some((*options).clone());
-                    Member::new(endpoint, options, timeouts.connect, Link::default())
+                    Member::new(endpoint, options, timeouts, Link::default())
                 })
                 .collect(),
             Endpoints::Client(client) => {
                 let endpoint = "the given client".into();
-                let open = Some(Connection::new(*client, timeouts.connect));
-                let link = Link { open, attempt: None };
-                vec![Member::new(endpoint, None, timeouts.connect, link)]
+                let link = Link { open: Some(Connection::new(*client)), ..Link::default() };
+                vec![Member::new(endpoint, None, timeouts, link)]
             }
         };
         let members =
@@ -353,11 +354,11 @@ impl Member {
     fn new(
         endpoint: String,
         options: Option<ConnectOptions>,
-        connect_timeout: Duration,
+        timeouts: Timeouts,
         link: Link,
     ) -> Self {
         let (link, login) = (tokio::sync::Mutex::new(link), tokio::sync::Mutex::default());
-        Self { endpoint, options, connect_timeout, link, logins: AtomicUsize::new(0), login }
+        Self { endpoint, options, timeouts, link, logins: AtomicUsize::new(0), login }
     }
 
     /// Sends a request; again after a new login if the token is not valid any more. A token ends by
@@ -403,32 +404,61 @@ impl Member {
     }
 
     /// The connection; a new one if there is none or it is silent.
+    ///
+    /// While nothing passes, what an attempt has sent is lost, and may not be sent again for seconds
+    /// after that. So another attempt begins in the time of each call, and the first one that has a
+    /// reply wins. The earlier ones go on: a login, or a slow line, may need longer than a call.
     async fn connection(&self) -> Result<Arc<Connection>, etcd_client::Error> {
         let mut link = self.link.lock().await;
-        let Link { open, attempt } = &mut *link;
+        let Link { open, attempts, last } = &mut *link;
         if let Some(open) = open
             && (!open.is_silent() || self.options.is_none())
         {
             return Ok(open.clone());
         }
-        attempt.take_if(|attempt| !is_within(attempt.begun, self.connect_timeout));
-        let connecting = &mut attempt.get_or_insert_with(|| self.attempt()).connecting;
-        // A call that is dropped here leaves the attempt to the next one.
-        let connected = connecting.await;
-        *attempt = None;
-        Ok(open.insert(Connection::new(connected?, self.connect_timeout)).clone())
+        let connected = loop {
+            let now = monotonic_now();
+            let mut next = last.map_or(now, |last| last + self.between_attempts());
+            if attempts.is_empty() || next <= now {
+                attempts.push(self.attempt(now));
+                (*last, next) = (Some(now), now + self.between_attempts());
+            }
+            // A call that is dropped here leaves the attempts to the next one.
+            match tokio::time::timeout_at(next.into(), attempts.next()).await {
+                Ok(Some((_, Some(Ok(client))))) => break client,
+                // What the newest one says is true now.
+                Ok(Some((begun, Some(Err(cause))))) if Some(begun) == *last => {
+                    *last = None;
+                    return Err(cause);
+                }
+                _ => {}
+            }
+        };
+        (*attempts, *last) = (FuturesUnordered::new(), None);
+        Ok(open.insert(Connection::new(connected)).clone())
     }
 
-    fn attempt(&self) -> Attempt {
+    /// The time of a call, unless the attempts would be too many.
+    fn between_attempts(&self) -> Duration {
+        self.timeouts.call.max(self.timeouts.connect / MOST_ATTEMPTS)
+    }
+
+    /// Connects, and waits for the first reply: that a connection is open may only mean that nobody has
+    /// noticed that nothing passes.
+    fn attempt(&self, begun: Instant) -> Attempt {
         let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
-        let connecting = async { etcd_client::Client::connect([endpoint], options).await };
-        Attempt { begun: monotonic_now(), connecting: connecting.boxed() }
+        let connecting = async move {
+            let client = etcd_client::Client::connect([endpoint], options).await?;
+            let read = GetOptions::new().with_serializable().with_keys_only();
+            match client.kv_client().get("allora", Some(read)).await {
+                Err(cause) if may_succeed_elsewhere(&cause) => Err(cause),
+                // A refusal is a reply, too: the call will have its own.
+                _ => Ok(client),
+            }
+        };
+        let connected = tokio::time::timeout(self.timeouts.connect, connecting);
+        connected.map(move |connected| (begun, connected.ok())).boxed()
     }
-}
-
-/// True until so much time has passed.
-fn is_within(begun: Instant, limit: Duration) -> bool {
-    monotonic_now().saturating_duration_since(begun) < limit
 }
 
 /// Exchanges of one request that run at the same time: each waits for the members' disks. The next

@@ -71,6 +71,13 @@ impl Proxy {
         self.gates.lost.store(all, Ordering::SeqCst);
     }
 
+    /// Nothing passes, on new connections either, and what is sent is lost: what was opened meanwhile
+    /// stays of no use when something passes again.
+    pub(super) fn lose_everything(&self, lose: bool) {
+        let all = self.gates.connections.load(Ordering::SeqCst);
+        self.gates.lost.store(if lose { u64::MAX } else { all }, Ordering::SeqCst);
+    }
+
     /// Replies take this long.
     pub(super) fn delay_replies(&self, ms: u64) {
         self.gates.delay.store(ms, Ordering::SeqCst);

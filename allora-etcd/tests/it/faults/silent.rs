@@ -1,5 +1,7 @@
 //! Connections on which nothing passes any more, without an error.
 
+#![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
+
 use super::{members::Members, node::fleet, proxy::Proxy};
 use crate::stores::runtime;
 use allora_core::{
@@ -7,7 +9,7 @@ use allora_core::{
     backend::{Batch, Operation, TimeSource},
 };
 use allora_etcd::Etcd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 async fn read(store: &Etcd) -> Result<(), Error> {
     let operations = [Operation::read("missing")];
@@ -35,6 +37,28 @@ fn a_silent_connection_is_replaced_when_a_call_has_timed_out() {
             );
             read(&store).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn one_member_answers_again_soon_after_a_silence() {
+    runtime().block_on(async {
+        let Some(members) = Members::start(1, &[]).await else { return };
+        let proxy = Proxy::to(members.port(0)).await;
+        let store = Etcd::builder().connect([proxy.url()]).await.unwrap();
+        read(&store).await.unwrap();
+        proxy.lose_everything(true);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(4) {
+            read(&store).await.unwrap_err();
+        }
+        proxy.lose_everything(false);
+        let over = Instant::now();
+        while let Err(error) = read(&store).await {
+            assert!(over.elapsed() < Duration::from_secs(60), "{error}");
+        }
+        let waited = over.elapsed();
+        assert!(waited < Duration::from_millis(2_500), "it answers after {waited:?}");
     });
 }
 
