@@ -55,6 +55,12 @@ impl<K: Ord + Clone, V: Clone> Acceptor<K, V> {
         Self { vector: None, draft: None, registers: BTreeMap::new() }
     }
 
+    /// Replication replaces the state by a copy of another time. The copy may be of this very server,
+    /// but what it has promised and accepted since is lost: it is empty.
+    pub(crate) fn load(&mut self, copy: Self) {
+        *self = Self { vector: None, ..copy };
+    }
+
     /// Reads one register, and changes nothing. `None`, here and below: the server is empty.
     pub(crate) fn peek(&self, key: &K) -> Option<(IncarnationVector, Register<V>)> {
         Some((self.vector?, self.registers.get(key).cloned().unwrap_or_default()))

@@ -3,6 +3,7 @@
 use super::{
     RedisQuorum,
     change::{Changed, Slot},
+    proposer::majority,
     round::Clock,
     unacknowledged::LeaseState,
 };
@@ -66,8 +67,10 @@ impl RedisQuorum {
             TimeSource::Fixed(at) => Ok(at),
             TimeSource::Store { .. } => {
                 let responses = self.inner.handshake().await?;
-                let clock = responses.clock().ok_or_else(|| self.inner.too_few(&responses))?;
-                Ok(clock.now)
+                // Fewer servers claim nothing, and their clocks may all be wrong.
+                let is_majority = responses.counted() >= majority(self.inner.servers.len());
+                let clock = responses.clock().filter(|_| is_majority);
+                Ok(clock.ok_or_else(|| self.inner.too_few(&responses))?.now)
             }
         }
     }

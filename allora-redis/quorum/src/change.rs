@@ -261,6 +261,10 @@ impl Change<'_> {
     }
 
     /// Asks until a majority has replied consistently.
+    ///
+    /// # Errors
+    /// `Unavailable` if a majority is empty: to try again would only hide the reason from a caller
+    /// who waits for less time.
     async fn ask(
         &self,
         script: &'static LazyLock<redis::Script>,
@@ -270,7 +274,11 @@ impl Change<'_> {
         let quorum = self.quorum();
         let is_enough =
             |responses: &Responses| super::proposer::trusted(&responses.replies).count() >= quorum;
-        self.inner.ask(script, args, lingers, is_enough).await
+        let responses = self.inner.ask(script, args, lingers, is_enough).await?;
+        match self.inner.needs_init(&responses) {
+            true => Err(self.inner.too_few(&responses)),
+            false => Ok(responses),
+        }
     }
 
     fn clock(&self, responses: &Responses) -> Option<Clock> {

@@ -181,6 +181,7 @@ impl Pair {
 
     fn loss(&mut self, random: &mut Random) {
         let connection = &mut self.connection;
+        let mark = format!("{}:mark", self.key);
         match random.next(24) {
             // Its memory.
             0 => {
@@ -197,7 +198,34 @@ impl Pair {
                 }
                 (self.pure.vector, self.pure.draft) = (None, None);
             }
+            // Its replication id: its state is its own.
+            2..=6 => self.rename(),
+            // The same, with a copy of its state: what a server loads has another encoding.
+            7 => {
+                redis::cmd("SET").arg(&mark).arg("xy").exec(connection).unwrap();
+                self.rename();
+                (self.pure.vector, self.pure.draft) = (None, None);
+            }
+            // Its mark, which it renews.
+            8 => redis::cmd("DEL").arg(&mark).exec(connection).unwrap(),
             _ => {}
+        }
+    }
+
+    /// Another replication id: as if the state had been written under an earlier one.
+    fn rename(&mut self) {
+        let connection = &mut self.connection;
+        for field in ["m:run", "m:draft"] {
+            let mut get = redis::cmd("HGET");
+            let run: Option<String> = get.arg(&self.key).arg(field).query(connection).unwrap();
+            let Some(run) = run else { continue };
+            let (process, _) = run.rsplit_once('.').unwrap_or((&run, ""));
+            let other = format!("{process}.0123456789");
+            redis::cmd("HSET").arg(&self.key).arg(field).arg(other).exec(connection).unwrap();
+        }
+        if self.pure.vector.is_none() {
+            // A node that fills it begins again.
+            self.pure.draft = None;
         }
     }
 
@@ -256,6 +284,7 @@ fn lua_and_rust_do_the_same_with_every_message() {
             rejoined += usize::from(pair.pure.vector.is_some());
         }
         assert!(rejoined > 100, "seed {seed}: it voted in {rejoined} steps only");
-        redis::cmd("DEL").arg(&pair.key).exec(&mut pair.connection).unwrap();
+        let mark = format!("{}:mark", pair.key);
+        redis::cmd("DEL").arg(&pair.key).arg(mark).exec(&mut pair.connection).unwrap();
     }
 }

@@ -77,7 +77,7 @@ impl RedisQuorum {
     ///
     /// # Errors
     /// `Unavailable` if too few servers answer. `Invalid` if the servers belong to another quorum, or
-    /// were given in another order.
+    /// were given in another order; or if a majority has lost its data: the error says what to do.
     ///
     /// # Cancel safety
     /// Nothing is changed on any server, except that empty servers may begin to rejoin.

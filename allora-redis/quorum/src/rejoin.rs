@@ -5,7 +5,7 @@ use super::{
     inner::Inner,
     proposer::{Reply, latest, latest_incarnation, majority, next_incarnation, trusted},
     register::{IncarnationVector, Known, MOST},
-    round::Responses,
+    round::{NOT_INITIALISED, Responses},
     scripts::{DRAFT, FILL, HANDSHAKE, NOTE, RAISE, REJOIN, RESET, Response, SCAN, known_text},
     server::Fault,
 };
@@ -36,12 +36,8 @@ impl Inner {
         if let Some(cluster_id) = self.cluster_id() {
             return Ok(cluster_id);
         }
-        let cluster_id = self.find_cluster_id().await?.ok_or_else(|| {
-            Error::invalid(
-                "these servers are not a quorum yet, or most of them have lost their data: call \
-                 `init` once, from one place",
-            )
-        })?;
+        let cluster_id =
+            self.find_cluster_id().await?.ok_or_else(|| Error::invalid(NOT_INITIALISED))?;
         self.set_cluster_id(cluster_id.clone());
         Ok(cluster_id)
     }
@@ -49,10 +45,13 @@ impl Inner {
     /// The cluster id that the servers have now; `None` if they are not initialised.
     ///
     /// # Errors
-    /// `Unavailable` if too few servers answer.
+    /// `Unavailable` if too few servers answer, `Invalid` if a majority has lost its data.
     pub(crate) async fn find_cluster_id(self: &Arc<Self>) -> Result<Option<String>> {
         let responses = self.handshake().await?;
         match self.agreed_cluster_id(&responses)? {
+            None if self.needs_init(&responses) && responses.empty.len() < self.servers.len() => {
+                Err(Error::invalid(self.missing(&responses)))
+            }
             None if !responses.faults.is_empty() || !responses.replies.is_empty() => {
                 Err(self.too_few(&responses))
             }

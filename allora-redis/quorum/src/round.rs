@@ -19,6 +19,10 @@ use std::{
     time::Duration,
 };
 
+/// The error of servers of which none has anything.
+pub(crate) const NOT_INITIALISED: &str = "these servers are not a quorum yet, or most of them have lost \
+     their data: run `allora init` or call `RedisQuorum::init`, once, from one place";
+
 /// All responses to one message.
 #[derive(Debug)]
 pub(crate) struct Responses {
@@ -196,9 +200,22 @@ impl Inner {
         Ok(())
     }
 
+    /// True if a majority of the servers is empty: no other call succeeds before an initialisation.
+    pub(crate) fn needs_init(&self, responses: &Responses) -> bool {
+        responses.empty.len() > self.servers.len() - majority(self.servers.len())
+    }
+
     /// The error for a missing majority.
     pub(crate) fn too_few(&self, responses: &Responses) -> Error {
+        Error::new(ErrorKind::Unavailable, self.missing(responses))
+    }
+
+    /// The reason why there is no majority, and how that ends.
+    pub(crate) fn missing(&self, responses: &Responses) -> String {
         let n = self.servers.len();
+        if responses.empty.len() == n {
+            return NOT_INITIALISED.to_owned();
+        }
         let mut message = format!("fewer than {} of {n} servers answered as one", majority(n));
         for (i, fault) in &responses.faults {
             message += &format!("; {}: {fault}", self.servers[*i].address);
@@ -206,14 +223,14 @@ impl Inner {
         for i in &responses.empty {
             message += &format!("; {} is empty and has not rejoined yet", self.servers[*i].address);
         }
-        if responses.empty.len() > n - majority(n) {
+        if self.needs_init(responses) {
             let key = &self.key;
             message += &format!(
                 "; a majority has lost its data, and nothing brings it back: delete the key {key:?} on \
-                 all servers, and call `RedisQuorum::init` once"
+                 all servers, then run `allora init` or call `RedisQuorum::init`, once"
             );
         }
-        Error::new(ErrorKind::Unavailable, message)
+        message
     }
 }
 
@@ -225,11 +242,17 @@ impl Responses {
                 self.clocks.push(clock);
             }
             Ok(Response::Empty) => self.empty.push(from),
+            Ok(Response::Replica) => self.faults.push((from, Fault::Replica)),
             Ok(Response::Place(told)) => self.misplaced = Some((from, told)),
             Ok(Response::OtherCluster) => self.is_other_cluster = true,
             Ok(Response::Word(_)) => self.faults.push((from, Fault::Unexpected)),
             Err(fault) => self.faults.push((from, fault)),
         }
+    }
+
+    /// The number of replies that count.
+    pub(crate) fn counted(&self) -> usize {
+        trusted(&self.replies).count()
     }
 
     /// The medians of the clocks of the servers that count; `None` if no server counts.

@@ -5,20 +5,50 @@
 //! value. It is one key, so that a server cannot lose a part of its state: eviction, deletion and a
 //! flush remove the whole key, and then the server is empty.
 //!
-//! A server is empty, too, when `m:run` is not its process and replication id: then its state may come
-//! from an old file, or from another server. `REPLICAOF` changes the replication id. A replica is empty
-//! as long as it is one. Every script checks that before anything else.
+//! A server is empty, too, when its state may come from an old file or from another server. Every
+//! script checks that before anything else: `m:run` names the process and the replication id by which
+//! the state was last known to be the server's own. A replica is empty as long as it is one.
+//!
+//! A new replication id alone proves nothing. `REPLICAOF` changes it, but so do a first replica, such
+//! as `redis-cli --rdb`, and the end of the backlog, which leave the state alone; and Redis forgets the
+//! earlier id in time. What tells the two apart must live in the memory of the process only, so that no
+//! copy brings it back: the *mark*, a string under a key of its own that was appended to. Redis keeps
+//! such a string in the encoding `raw`; one that was loaded, from a file or from a primary, is `embstr`.
+//! While the mark is `raw`, no other state was loaded over the server's own. A replica that merely
+//! continues from its primary's stream loads nothing, but it has lost nothing either: its primary had
+//! everything first. A server is believed only after it has shown, with a copy of the mark, that it
+//! encodes what it loads in another way. Without a mark every new replication id counts as a loss.
 
 use super::register::{IncarnationVector, Known, MOST};
 use redis::{Script, Value};
 use std::sync::LazyLock;
 
 /// Reads `run`: the process and the replication id, by which a server knows that its state is its own.
+/// `is_own` compares it with the stored one, and follows a new replication id while the mark shows that
+/// nothing was loaded. A user without the rights to the mark has none.
 const RUN: &str = "
 local replication = redis.call('INFO', 'replication')
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  .. '.' .. string.match(replication, 'master_replid:(%x+)')
-if not string.find(replication, 'role:master', 1, true) then run = run .. '.replica' end
+local process = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') .. '.'
+local run = process .. string.match(replication, 'master_replid:(%x+)')
+local is_replica = not string.find(replication, 'role:master', 1, true)
+if is_replica then run = run .. '.replica' end
+local mark = KEYS[1] .. ':mark'
+local function is_marked() return redis.pcall('OBJECT', 'ENCODING', mark) == 'raw' end
+local function set_mark()
+  redis.pcall('SET', mark, 'x')
+  redis.pcall('APPEND', mark, 'y')
+end
+local function is_own(stored)
+  if not stored or stored == run then return stored == run end
+  if is_replica or string.sub(stored, 1, #process) ~= process or not is_marked() then return false end
+  local copy = redis.pcall('DUMP', mark)
+  if type(copy) ~= 'string' then return false end
+  redis.pcall('RESTORE', mark, 0, copy, 'REPLACE')
+  local is_proof = not is_marked()
+  set_mark()
+  if is_proof then redis.call('HSET', KEYS[1], 'm:run', run) end
+  return is_proof
+end
 ";
 
 /// The beginning of every script that only a member carries out; `reply` is the beginning of its
@@ -26,7 +56,8 @@ if not string.find(replication, 'role:master', 1, true) then run = run .. '.repl
 const MEMBER: &str = "
 local key, place, cluster_id = KEYS[1], ARGV[1], ARGV[2]
 local meta = redis.call('HMGET', key, 'm:run', 'm:place', 'm:cluster_id', 'm:incarnation', 'm:known')
-if meta[1] ~= run then return {'empty', run} end
+if is_replica then return {'replica'} end
+if not is_own(meta[1]) then return {'empty', run} end
 if meta[2] ~= place then return {'place', meta[2]} end
 if cluster_id ~= '' and meta[3] ~= cluster_id then return {'cluster_id'} end
 local time = redis.call('TIME')
@@ -37,7 +68,7 @@ local reply = {'ok', meta[4], meta[5], time[1], time[2]}
 const DRAFTED: &str = "
 local key, token = KEYS[1], ARGV[1]
 local meta = redis.call('HMGET', key, 'm:run', 'm:draft')
-if meta[1] == run or meta[2] ~= token .. ':' .. run then return {'other'} end
+if is_own(meta[1]) or meta[2] ~= token .. ':' .. run then return {'other'} end
 ";
 
 /// Reads `now`, in milliseconds by the server's clock.
@@ -66,9 +97,13 @@ fn drafted(body: &str) -> Script {
 }
 
 /// The server's state. Arguments, as of all scripts of members: place, cluster id (may be empty).
-/// Body: cluster id, run.
-pub(crate) static HANDSHAKE: LazyLock<Script> =
-    LazyLock::new(|| member("reply[6] = meta[3]; reply[7] = run; return reply"));
+/// Body: cluster id, run. It renews a mark that was evicted.
+pub(crate) static HANDSHAKE: LazyLock<Script> = LazyLock::new(|| {
+    member(
+        "if not is_marked() then set_mark() end
+reply[6] = meta[3]; reply[7] = run; return reply",
+    )
+});
 
 /// `Acceptor::peek` of each job. Further arguments: jobs. Body: promised and accepted of each.
 pub(crate) static PEEK: LazyLock<Script> =
@@ -161,7 +196,7 @@ pub(crate) static DRAFT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&format!(
         "{RUN}local key = KEYS[1]
 local meta = redis.call('HMGET', key, 'm:run', 'm:draft', 'm:filled_at')
-if meta[1] == run then return {{'other'}} end
+if is_own(meta[1]) then return {{'other'}} end
 {NOW}local is_this_process = meta[2] and string.sub(meta[2], -string.len(run)) == run
 local age = is_this_process and now - tonumber(meta[3] or 0) or -1
 if age >= 0 and age < tonumber(ARGV[2]) then return {{'other'}} end
@@ -218,6 +253,7 @@ pub(crate) static REJOIN: LazyLock<Script> = LazyLock::new(|| {
         "redis.call('HDEL', key, 'm:draft', 'm:filled_at')
 redis.call('HSET', key, 'm:run', run, 'm:place', ARGV[2], 'm:cluster_id', ARGV[3],
   'm:incarnation', ARGV[4], 'm:known', ARGV[5])
+set_mark()
 return {'rejoined'}",
     )
 });
@@ -229,6 +265,8 @@ pub(crate) enum Response {
     Member { vector: IncarnationVector, clock: i64, body: Vec<Vec<u8>> },
     /// It is empty, or its state may be old.
     Empty,
+    /// It replicates another server.
+    Replica,
     /// It belongs to another quorum, or to another place in this one: the place stored in it.
     Place(String),
     /// The quorum was initialised again since.
@@ -253,6 +291,7 @@ pub(crate) fn parse_response(value: Value) -> Option<Response> {
     let text = |i: usize| texts.get(i).and_then(|text| std::str::from_utf8(text).ok());
     match text(0)? {
         "empty" => Some(Response::Empty),
+        "replica" => Some(Response::Replica),
         "place" => Some(Response::Place(text(1).unwrap_or_default().to_owned())),
         "cluster_id" => Some(Response::OtherCluster),
         "ok" => {

@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     /// No answer within the deadline.
     Timeout,
     Failed(RedisError),
+    /// It has none of its own data while it replicates another server.
+    Replica,
     /// An answer that no script of the protocol gives.
     Unexpected,
 }
@@ -50,6 +52,10 @@ impl fmt::Display for Fault {
         match self {
             Fault::Timeout => f.write_str("it did not answer in time"),
             Fault::Failed(cause) => write!(f, "{cause}"),
+            Fault::Replica => f.write_str(
+                "it is a replica, and has nothing of its own; make it a primary again with \
+                 REPLICAOF NO ONE",
+            ),
             Fault::Unexpected => f.write_str("it answered what no allora script answers"),
         }
     }
@@ -125,7 +131,7 @@ impl Server {
             Err(fault) => {
                 self.wire.failed(match fault {
                     Fault::Failed(error) => Some(error),
-                    Fault::Timeout | Fault::Unexpected => None,
+                    Fault::Timeout | Fault::Replica | Fault::Unexpected => None,
                 });
                 self.back_off(runtime);
             }

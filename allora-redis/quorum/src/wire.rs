@@ -39,16 +39,28 @@ impl ServerConnection {
         Self { client, connection: Mutex::new(None) }
     }
 
-    async fn connection(&self, deadline: Duration) -> RedisResult<MultiplexedConnection> {
+    /// The connection, and `true` if it was open before.
+    async fn connection(&self, deadline: Duration) -> RedisResult<(MultiplexedConnection, bool)> {
         if let Some(connection) = self.lock().clone() {
-            return Ok(connection);
+            return Ok((connection, true));
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(deadline))
             .set_response_timeout(None);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         *self.lock() = Some(opened.clone());
-        Ok(opened)
+        Ok((opened, false))
+    }
+
+    /// `true` if an open connection was closed: servers do that with those that are idle. The message is
+    /// sent again on a new one. The server may carry it out twice, which does no harm.
+    fn is_closed<T>(&self, was_open: bool, answer: &RedisResult<T>) -> bool {
+        let is_closed =
+            was_open && answer.as_ref().is_err_and(|error| error.is_connection_dropped());
+        if is_closed {
+            *self.lock() = None;
+        }
+        is_closed
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
@@ -69,13 +81,25 @@ impl Wire for ServerConnection {
             for arg in args {
                 invocation.arg(&arg[..]);
             }
-            invocation.invoke_async(&mut self.connection(deadline).await?).await
+            loop {
+                let (mut connection, was_open) = self.connection(deadline).await?;
+                let answer = invocation.invoke_async(&mut connection).await;
+                if !self.is_closed(was_open, &answer) {
+                    return answer;
+                }
+            }
         })
     }
 
     fn info(&self, deadline: Duration) -> BoxFuture<'_, RedisResult<InfoDict>> {
         Box::pin(async move {
-            redis::cmd("INFO").query_async(&mut self.connection(deadline).await?).await
+            loop {
+                let (mut connection, was_open) = self.connection(deadline).await?;
+                let answer = redis::cmd("INFO").query_async(&mut connection).await;
+                if !self.is_closed(was_open, &answer) {
+                    return answer;
+                }
+            }
         })
     }
 

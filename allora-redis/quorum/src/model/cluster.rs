@@ -26,6 +26,8 @@ pub(super) enum Goal {
     Rejoined,
     /// A server whose incarnation had been outdated counts again.
     Raised,
+    /// A replica has copied a server.
+    Copied,
     GrantedAfterLoss,
     CompletedAfterLoss,
     /// A read without a ballot saw a grant.
@@ -51,6 +53,12 @@ pub(super) enum Action {
         answered: bool,
     },
     Lose(usize),
+    /// A replica copies the server. Its replication id changes, and it stays full.
+    Copy(usize),
+    /// The server becomes a replica of one of its copies.
+    Load {
+        copy: usize,
+    },
     BeginRejoin(u8, usize),
     BeginRaise(u8, usize),
     /// A server answers the node that lets another server rejoin, or raises its incarnation.
@@ -79,6 +87,10 @@ pub(super) struct Cluster {
     notes: Vec<(usize, u32)>,
     raises: Vec<(usize, u32)>,
     losses: u8,
+    /// The number of copies that may be made.
+    copies: u8,
+    /// The copies, each of the server with this number.
+    copied: Vec<(usize, Acceptor<(), Value>)>,
     observed: Observed,
 }
 
@@ -163,6 +175,8 @@ impl Cluster {
             notes: if setting.late_note { vec![(0, 2)] } else { Vec::new() },
             raises: Vec::new(),
             losses: setting.losses,
+            copies: setting.copies,
+            copied: Vec::new(),
             observed: Observed::default(),
         }
     }
@@ -216,6 +230,19 @@ impl Cluster {
                 let vector = self.servers[at].vector.filter(|_| setting.has(Defect::EmptyVotes));
                 self.servers[at] = Acceptor { vector, ..Acceptor::empty() };
                 self.losses -= 1;
+                self.observed.lost = true;
+                Ok(None)
+            }
+            Action::Copy(at) => {
+                self.copies -= 1;
+                self.copied.push((at, self.servers[at].clone()));
+                Ok(Some(Goal::Copied))
+            }
+            Action::Load { copy } => {
+                let (at, copy) = self.copied.swap_remove(copy);
+                let vector = copy.vector.filter(|_| setting.has(Defect::CopyVotes));
+                self.servers[at].load(copy);
+                self.servers[at].vector = vector;
                 self.observed.lost = true;
                 Ok(None)
             }

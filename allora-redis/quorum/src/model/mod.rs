@@ -104,6 +104,15 @@ fn a_server_that_forgets_and_rejoins() {
     holds(&Setting { rounds: SHORT, ..Setting::LOSS }, &goals);
 }
 
+/// A server whose data was copied votes on, and one that has got the copy back does not.
+#[test]
+fn a_server_that_is_copied_and_then_follows_its_copy() {
+    let copied = Setting { losses: 0, copies: 1, rounds: SHORT, ..Setting::LOSS };
+    let stays = Setting { copies: 2, rejoins: 0, most: 400_000, ..copied.clone() };
+    holds(&stays, &[Goal::Copied, Goal::Granted]);
+    holds(&copied, &[Goal::Rejoined, Goal::GrantedAfterLoss]);
+}
+
 #[test]
 fn a_server_whose_incarnation_is_outdated_by_a_late_message() {
     let late = Setting { late_note: true, rejoins: 1, rounds: SHORT, ..Setting::LOSS };
@@ -154,6 +163,7 @@ fn without_any_of_its_rules_the_protocol_breaks() {
     breaks(Defect::FenceNotCompared, &Setting::QUICK);
     let loss = Setting { rounds: SHORT, ..Setting::LOSS };
     breaks(Defect::EmptyVotes, &loss);
+    breaks(Defect::CopyVotes, &Setting { losses: 0, copies: 1, rejoins: 0, ..loss.clone() });
     breaks(Defect::OldPromisesCount, &loss);
     breaks(Defect::OldVotesCount, &loss);
     breaks(Defect::RejoinedByOne, &loss);

@@ -11,6 +11,9 @@ pub(super) struct Setting {
     pub(super) leases: bool,
     /// The number of times that a server forgets everything.
     pub(super) losses: u8,
+    /// The number of times that a replica copies a server, which stays full, and becomes the primary
+    /// of that server later.
+    pub(super) copies: u8,
     /// A message with server 0's next incarnation, from a node that another one has overtaken, is
     /// still on its way.
     pub(super) late_note: bool,
@@ -30,6 +33,7 @@ impl Setting {
         rounds: &[&[1, 3], &[2]],
         leases: true,
         losses: 0,
+        copies: 0,
         late_note: false,
         rejoins: 0,
         reads: 0,
@@ -52,6 +56,8 @@ pub(super) enum Defect {
     ReadNotWrittenBack,
     /// An empty server votes.
     EmptyVotes,
+    /// A server votes with a copy of its own earlier state.
+    CopyVotes,
     /// A server rejoins with the state of one other server.
     RejoinedByOne,
     /// A server rejoins without the promises of the others.

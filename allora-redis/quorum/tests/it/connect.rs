@@ -67,7 +67,10 @@ fn a_quorum_is_initialised_once_and_all_servers_must_answer() {
         let node = super::join(&urls, "allora").await;
         let operations = [Operation::read("j")];
         let early = super::ask(&node, "n", &operations, super::t(0)).await.unwrap_err();
-        assert!(early.to_string().contains("call `init` once"), "{early}");
+        assert!(early.to_string().contains("call `RedisQuorum::init`, once"), "{early}");
+        // A request without operations, by which a node looks if the store answers.
+        let early = super::now(&node).await.unwrap_err();
+        assert!(early.to_string().contains("call `RedisQuorum::init`, once"), "{early}");
         assert!(!node.is_initialised().await.unwrap());
         own[2].kill();
         assert_eq!(node.init().await.unwrap_err().kind(), ErrorKind::Unavailable);

@@ -4,20 +4,22 @@
 #![expect(clippy::disallowed_methods, reason = "these tests wait for other processes")]
 
 use super::{
-    ask, ask_one, claim, join, join_within, patient_init, read, register, runtime, server::Server,
-    servers, t, urls,
+    ask, ask_one, claim, join, join_within, now, patient_init, read, register, runtime,
+    server::Server, servers, t, urls,
 };
 use allora_conformance::environment::patiently_async;
 use allora_conformance::history::{Claims, Event, Invariant, Outcome, What, check};
 use allora_core::{
-    ErrorKind,
+    ErrorKind, Scheduler,
     backend::{Action, Claim, Claimed, Completion, Cursor, NewSchedule, Operation, Reply},
 };
 use allora_redis_quorum::RedisQuorum;
 use std::{
     collections::HashMap,
-    sync::Arc,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -220,6 +222,22 @@ fn servers_that_are_killed_and_come_back_empty_in_turn_cost_and_double_nothing()
     });
 }
 
+#[test]
+fn a_call_after_all_servers_have_closed_their_idle_connections_succeeds() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let node = join(&urls(&servers), "allora").await;
+        register(&node, "job", 1).await;
+        for server in &servers {
+            command(server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        }
+        // The end of the connections arrives.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Without another try: that takes at least one pause.
+        assert!(node.is_initialised().await.unwrap());
+    });
+}
+
 /// The incarnation by which a server votes.
 fn incarnation(server: &Server) -> u32 {
     let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
@@ -348,6 +366,10 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
         // A call ends after forty deadlines, and each of those below fails.
         let node = join_within(Duration::from_millis(100), &urls(&servers), "allora").await;
         register(&join(&urls(&servers), "allora").await, "job", 1).await;
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let scheduler = reporting(&urls(&servers), reports.clone()).await;
+        let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+        let scheduler = runtime().spawn(scheduler.run_until(async { _ = stopped.await }));
         let operations = [Operation::read("job")];
         let end = Instant::now() + Duration::from_secs(60);
         while let Err(error) = ask(&node, "n", &operations, t(1)).await {
@@ -364,9 +386,29 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
             let error = ask(&node, "n", &operations, t(1)).await.unwrap_err();
             let error_text = error.to_string();
             let is_told = error_text.contains("a majority has lost its data")
-                && error_text.contains("call `RedisQuorum::init` once");
+                && error_text.contains("call `RedisQuorum::init`, once");
             refusals += usize::from(is_told);
             assert!(Instant::now() < end, "{error}");
+        }
+        // A scheduler waits for a reply for one second, and must learn the reason within that.
+        patiently_async("the scheduler's events say what to do", async || {
+            let is_told = |event: &String| {
+                event.contains("a majority has lost its data") && event.contains("`allora init`")
+            };
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            reports.lock().unwrap().iter().any(is_told)
+        })
+        .await;
+        drop(stop);
+        scheduler.await.unwrap();
+        // So does a node that joins.
+        let late = join(&urls(&servers), "allora").await;
+        for error in [
+            late.is_initialised().await.unwrap_err(),
+            now(&late).await.unwrap_err(),
+            ask(&late, "n", &operations, t(1)).await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("`allora init`"), "{error}");
         }
         let operator = join(&urls(&servers), "allora").await;
         let error = patient_init(&operator).await.unwrap_err();
@@ -388,23 +430,149 @@ fn a_majority_that_forgot_at_once_stops_everything_until_init() {
     });
 }
 
-/// Lets a server follow another one, until it has its data, and then stand alone again.
-async fn follow_for_a_moment(server: &Server, primary: &Server) {
+/// A scheduler on these servers that writes its events down.
+async fn reporting(urls: &[String], reports: Arc<Mutex<Vec<String>>>) -> Scheduler {
+    // As a node has it.
+    let node = join_within(Duration::from_millis(250), urls, "allora").await;
+    let on_event =
+        move |event: &allora_core::Event| reports.lock().unwrap().push(event.to_string());
+    Scheduler::builder(node).on_event(on_event).build().unwrap()
+}
+
+fn command(server: &Server, words: &[&str]) {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd(words[0]).arg(&words[1..]).exec(&mut connection).unwrap();
+}
+
+/// The value of a field of a server's replication.
+fn replication(server: &Server, field: &str) -> String {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let info: redis::InfoDict =
+        redis::cmd("INFO").arg("replication").query(&mut connection).unwrap();
+    info.get(field).unwrap_or_default()
+}
+
+/// Lets a server follow another one, until it has its data.
+async fn follow(server: &Server, primary: &Server) {
+    command(primary, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     let port = primary.url().rsplit(':').next().unwrap().to_owned();
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let replicaof = async |connection: &mut _, words: [&str; 2]| {
-        redis::cmd("REPLICAOF").arg(&words).exec_async(connection).await.unwrap();
-    };
-    replicaof(&mut connection, ["127.0.0.1", &port]).await;
+    command(server, &["REPLICAOF", "127.0.0.1", &port]);
     patiently_async("it follows", async || {
-        let mut info = redis::cmd("INFO");
-        let info: redis::RedisResult<String> =
-            info.arg("replication").query_async(&mut connection).await;
-        info.is_ok_and(|info| info.contains("master_link_status:up"))
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        replication(server, "master_link_status") == "up"
     })
     .await;
-    replicaof(&mut connection, ["NO", "ONE"]).await;
+}
+
+/// Lets a server follow another one, until it has its data, and then stand alone again.
+async fn follow_for_a_moment(server: &Server, primary: &Server) {
+    follow(server, primary).await;
+    command(server, &["REPLICAOF", "NO", "ONE"]);
+}
+
+/// The first replica of a server changes its replication id, and so does the end of the backlog after
+/// the last one. So `redis-cli --rdb` does both.
+#[test]
+fn servers_that_are_copied_stay_full() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let Some(copies) = (0..2).map(|_| Server::start()).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let urls = urls(&servers);
+        let node = join(&urls, "allora").await;
+        register(&node, "job", 1).await;
+        let is_over: Arc<AtomicBool> = Arc::default();
+        let longest = tokio::spawn({
+            let (node, is_over) = (join_within(DEADLINE, &urls, "allora").await, is_over.clone());
+            async move {
+                let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+                while !is_over.load(Ordering::Relaxed) {
+                    if ask(&node, "n", &[Operation::read("job")], t(1)).await.is_ok() {
+                        last = Instant::now();
+                    }
+                    longest = longest.max(last.elapsed());
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                longest
+            }
+        });
+        let two = &servers[..2];
+        let ids = || two.iter().map(|server| replication(server, "master_replid"));
+        let before: Vec<String> = ids().collect();
+        futures::join!(follow(&copies[0], &two[0]), follow(&copies[1], &two[1]));
+        let copied: Vec<String> = ids().collect();
+        assert!(before.iter().zip(&copied).all(|(before, after)| before != after));
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for server in two {
+            command(server, &["CONFIG", "SET", "repl-backlog-ttl", "1"]);
+        }
+        copies.iter().for_each(|copy| command(copy, &["REPLICAOF", "NO", "ONE"]));
+        patiently_async("both backlogs are over", async || {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            ids().zip(&copied).all(|(after, copied)| after != *copied)
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        is_over.store(true, Ordering::Relaxed);
+        let longest = longest.await.unwrap();
+        assert!(longest < Duration::from_secs(1), "nothing was answered for {longest:?}");
+        assert_eq!(servers.iter().map(incarnation).collect::<Vec<_>>(), [1, 1, 1]);
+    });
+}
+
+/// The server has its own process and its own hash again, as old as its copy. When the backlog is over,
+/// nothing in its `INFO` says so any more, and no node has asked before.
+#[test]
+fn a_server_that_replication_has_rolled_back_is_empty_when_its_backlog_is_over() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let Some(copy) = Server::start() else { return };
+        let node = join(&urls(&servers), "allora").await;
+        register(&node, "early", 1).await;
+        follow_for_a_moment(&copy, &servers[0]).await;
+        let seen = register(&node, "late", 1).await;
+        command(&servers[0], &["CONFIG", "SET", "repl-backlog-ttl", "1"]);
+        follow_for_a_moment(&servers[0], &copy).await;
+        patiently_async("the backlog is over", async || {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            replication(&servers[0], "master_replid2").trim_matches('0').is_empty()
+        })
+        .await;
+        // If it voted, it and an empty one would be a majority that has not seen the job.
+        let mut connection =
+            redis::Client::open(servers[0].url()).unwrap().get_connection().unwrap();
+        let mut exists = || -> bool {
+            let mut exists = redis::cmd("HEXISTS");
+            exists.arg("allora:quorum").arg("a:late").query(&mut connection).unwrap()
+        };
+        assert!(!exists(), "the test rolls nothing back");
+        patiently_async("the server has again what it had accepted", async || {
+            let _ = ask(&node, "n", &[Operation::read("late")], t(1)).await;
+            exists()
+        })
+        .await;
+        assert_eq!(incarnation(&servers[0]), 2, "it has rejoined");
+        assert_eq!(read(&node, "late").await, seen);
+    });
+}
+
+#[test]
+fn a_server_that_was_a_replica_rejoins_and_its_source_stays_full() {
+    runtime().block_on(async {
+        let Some(servers) = servers(3).await else { return };
+        let node = join(&urls(&servers), "allora").await;
+        register(&node, "job", 1).await;
+        follow(&servers[1], &servers[0]).await;
+        read(&node, "job").await;
+        servers[2].freeze();
+        let error = node.is_initialised().await.unwrap_err().to_string();
+        servers[2].thaw();
+        assert!(error.contains("REPLICAOF NO ONE") && !error.contains("allora init"), "{error}");
+        command(&servers[1], &["REPLICAOF", "NO", "ONE"]);
+        until_rejoined(&servers[1], &node).await;
+        assert_eq!(servers.iter().map(incarnation).collect::<Vec<_>>(), [1, 2, 1]);
+    });
 }
 
 #[test]

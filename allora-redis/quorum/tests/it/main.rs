@@ -144,6 +144,12 @@ async fn ask(
     node.reschedule(Batch::new(id, TimeSource::Fixed(now), operations)).await
 }
 
+/// A request without operations: it reads the clock.
+async fn now(node: &RedisQuorum) -> Result<Time> {
+    let time = TimeSource::Store { fallback: t(0) };
+    Ok(node.reschedule(Batch::new("n", time, &[])).await?.now)
+}
+
 /// The reply to one operation.
 async fn ask_one(
     node: &RedisQuorum,

@@ -53,6 +53,10 @@ impl Cluster {
         if self.losses > 0 {
             actions.extend((0..n).map(Action::Lose));
         }
+        if self.copies > 0 {
+            actions.extend((0..n).map(Action::Copy));
+        }
+        actions.extend((0..self.copied.len()).map(|copy| Action::Load { copy }));
         self.rejoin_actions(n, &mut actions);
         for (r, read) in self.reads.iter().enumerate() {
             if let Read::Reading { replies, .. } = read {

@@ -16,6 +16,10 @@ impl Cluster {
             let server = &self.servers[at];
             server.vector.map(|vector| vector.incarnation).hash(&mut hasher);
             (&server.registers, server.draft).hash(&mut hasher);
+            for (_, copy) in self.copied.iter().filter(|(of, _)| *of == at) {
+                copy.vector.map(|vector| vector.incarnation).hash(&mut hasher);
+                (&copy.registers, copy.draft).hash(&mut hasher);
+            }
             for proposer in &self.proposers {
                 match &proposer.phase {
                     Phase::Idle => {}
@@ -55,6 +59,10 @@ impl Cluster {
         cluster.servers = order.iter().map(|at| self.servers[*at].clone()).collect();
         for server in &mut cluster.servers {
             server.vector.iter_mut().for_each(|vector| renumber_vector(vector, order));
+        }
+        for (of, copy) in &mut cluster.copied {
+            *of = places[*of];
+            copy.vector.iter_mut().for_each(|vector| renumber_vector(vector, order));
         }
         for proposer in &mut cluster.proposers {
             match &mut proposer.phase {
