@@ -26,7 +26,9 @@ pub struct Claim {
     pub start_due_at: Option<Time>,
     /// The occurrences from `expected` up to `start` that are not run.
     pub not_run: Option<NotRun>,
-    /// The claim is rejected after this time.
+    /// The claim is rejected after this time, unless it was carried out before. Nodes set it to their
+    /// estimate of the store's clock plus the time for which they wait for the reply, so that a store that
+    /// hung carries out nothing for which nobody waits any more.
     pub not_after: Option<Time>,
     /// The cursor's move. With a lease that is lost on expiry it is made by the claim: `To` for the
     /// cursor's own occurrence, `Keep` for any other. With a lease that is retried on expiry it is
@@ -89,6 +91,12 @@ impl Claim {
         self.start = start.scheduled_at.into();
         self.start_due_at = Some(start.due_at);
         self.not_run = Some(not_run);
+        self
+    }
+
+    /// Rejected after this time at the latest.
+    pub(crate) fn until(mut self, until: Time) -> Self {
+        self.not_after = Some(self.not_after.map_or(until, |end| end.min(until)));
         self
     }
 

@@ -291,7 +291,8 @@ impl Planner {
             let decided = walk_and_decide(name, spec, &known, &mut backlog, now, claimant, 1);
             slot.set_backlog(backlog);
             if let Ok(Decision::Claim { claim, then }) = decided {
-                (pending.claim, pending.then) = (claim, then);
+                let until = slot.claim_until(now, self.store_timeout);
+                (pending.claim, pending.then) = (claim.until(until), then);
             }
         }
         Some(request(id, slot, RequestAction::Claim(pending)))
@@ -424,6 +425,10 @@ impl Planner {
                 return Ok(None);
             }
             Decision::Claim { claim, then } => {
+                let claim = match self.slots.get(id) {
+                    Some(slot) => claim.until(slot.claim_until(now, self.store_timeout)),
+                    None => claim,
+                };
                 self.next_claim_id = self.next_claim_id.wrapping_add(1);
                 self.took_turn(turn, now);
                 self.own_claim_sent(own_instant);

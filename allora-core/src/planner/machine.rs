@@ -83,6 +83,8 @@ pub(crate) struct Planner {
     pub(super) next_claim_id: u128,
     pub(super) poll: Duration,
     pub(super) lost_after: Duration,
+    /// The time for which the node waits for a reply of the store.
+    pub(super) store_timeout: Duration,
     /// The time for which a due occurrence waits for a node that can run its stored definition.
     pub(super) abandoned_after: Duration,
     /// The node had capacity for another run at the last tick.
@@ -161,6 +163,9 @@ impl NewJob {
     }
 }
 
+/// The default of [`Planner::with_store_timeout`].
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The default of [`Planner::with_extra_attempts`].
 pub(crate) const EXTRA_ATTEMPTS: u32 = 3;
 
@@ -199,6 +204,7 @@ impl Planner {
             next_claim_id: claims,
             poll,
             lost_after,
+            store_timeout: STORE_TIMEOUT,
             abandoned_after: MINUTE,
             has_room: true,
             extra_attempts: EXTRA_ATTEMPTS,
@@ -216,6 +222,13 @@ impl Planner {
     /// due occurrence waits. Default: a minute.
     pub(crate) fn abandoned_after(mut self, after: Duration) -> Self {
         self.abandoned_after = after;
+        self
+    }
+
+    /// Sets the time for which the node waits for a reply: no claim is carried out later than that after it
+    /// was sent, by this node's estimate of the store's clock. Default: 1 s.
+    pub(crate) fn with_store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
         self
     }
 

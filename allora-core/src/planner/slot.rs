@@ -5,7 +5,7 @@ use crate::{
     backend::{Claim, Cursor, NextRun, OPERATION_BYTES},
     event::Event,
     job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress},
-    time::Time,
+    time::{Time, saturating_add},
 };
 use allora_schedule::stable_hash;
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -286,6 +286,18 @@ impl Slot {
     }
 
     /// The store has accepted its last request, or returned it as not due.
+    /// The last time at which the store may carry out a claim that is sent now. It is not before the
+    /// store's time in the last reply about the job, and a claim that was refused gets longer: a wrong
+    /// estimate of the store's clock refuses a claim once.
+    pub(crate) fn claim_until(&self, now: Time, timeout: Duration) -> Time {
+        let now = match &self.phase {
+            Phase::Known(known) => now.max(known.as_of),
+            _ => now,
+        };
+        let refused = self.rare.as_ref().map_or(0, |rare| rare.refused);
+        saturating_add(now, timeout.saturating_mul(refused.saturating_add(1)))
+    }
+
     pub(crate) fn was_not_refused(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.refused = 0;

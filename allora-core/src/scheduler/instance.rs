@@ -130,9 +130,16 @@ impl Scheduler {
     }
 
     fn planner(&self) -> Planner {
-        let Config { poll_interval, lost_after, abandoned_after, extra_attempts, .. } =
-            self.node.config;
+        let Config {
+            poll_interval,
+            lost_after,
+            store_timeout,
+            abandoned_after,
+            extra_attempts,
+            ..
+        } = self.node.config;
         Planner::new(random(&*self.node.runtime), poll_interval, lost_after)
+            .with_store_timeout(store_timeout)
             .abandoned_after(abandoned_after)
             .with_extra_attempts(extra_attempts)
     }

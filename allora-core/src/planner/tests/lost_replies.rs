@@ -82,6 +82,57 @@ fn a_notification_during_a_request_is_handled_after_its_reply() {
     job.at(60.0).expect(&[60., 60.], &[], 120.);
 }
 
+/// The claim that is sent at this time.
+fn claim_at(job: &mut OneJob, time: f64) -> (Vec<Request>, Claim) {
+    let requests = job.tick(at(time), 10);
+    let Action::Claim(claim) = requests[0].operation().action else { panic!("{requests:?}") };
+    (requests, claim)
+}
+
+#[test]
+fn no_claim_is_carried_out_for_which_its_node_waits_no_more() {
+    for spec in [minutely(), minutely().at_least_once(secs(30))] {
+        for trigger in [false, true] {
+            let mut job = OneJob::new(spec.clone()).at(0.0);
+            if trigger {
+                job = job.operator(50.0, Action::trigger("mine"));
+                let requests = job.tick(at(50.0), 10);
+                let reply = job.reply_to(&requests[0], at(50.0));
+                requests.into_iter().for_each(|one| job.answer(one, reply.clone(), at(50.0)));
+            }
+            let due = if trigger { 50.0 } else { 60.0 };
+            let (requests, claim) = claim_at(&mut job, due);
+            job.lose(requests, at(due + 1.0));
+            let late = Operation::claim("job", claim);
+            let reply = job.apply(&late, "me", at(due + 1.001)).unwrap();
+            assert!(matches!(reply, Reply::State(_)), "{reply:?}");
+            job.at(due + 2.0).expect(&[due], &[], if trigger { 60. } else { 120. });
+        }
+    }
+}
+
+#[test]
+fn a_wrong_estimate_of_the_stores_clock_refuses_one_claim_at_most() {
+    let mut job = OneJob::new(minutely()).at(0.0);
+    let (mut requests, _) = claim_at(&mut job, 60.0);
+    let reply = job.reply_to(&requests[0], at(70.0));
+    assert!(matches!(reply, Reply::State(_)), "{reply:?}");
+    job.answer(requests.remove(0), reply, at(70.0));
+    // Another server of the store, whose clock is right, has answered since.
+    let (requests, _) = claim_at(&mut job, 60.1);
+    let reply = job.reply_to(&requests[0], at(71.0));
+    assert!(matches!(reply, Reply::Claimed(_)), "{reply:?}");
+}
+
+#[test]
+fn a_claim_that_was_carried_out_is_found_however_late_it_is_repeated() {
+    let mut job = OneJob::new(minutely().at_least_once(secs(600))).at(0.0);
+    let (requests, claim) = claim_at(&mut job, 60.0);
+    let first = job.reply_to(&requests[0], at(60.5));
+    let again = job.apply(&Operation::claim("job", claim), "me", at(300.0)).unwrap();
+    assert_eq!(again, first);
+}
+
 /// Loses things of an outage in any order: requests, replies, the ends of runs. `seed` selects
 /// them.
 fn lose_in_any_order(spec: JobSpec, seed: u64) {
