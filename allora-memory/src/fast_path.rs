@@ -3,7 +3,7 @@
 
 use crate::Memory;
 use allora_core::{
-    backend::{Action, Batch, Operation, Reply},
+    backend::{Action, Batch, HistoryEntry, Operation, Reply},
     record::{HistoryBuffer, OpContext, Record, apply},
     store::FastPath,
 };
@@ -21,11 +21,12 @@ impl Memory {
         let mut fast = FastPath::none();
         fast.now = Some(now);
         fast.replies.reserve_exact(batch.operations.len());
+        let mut history = HistoryBuffer::lapsed();
         for (position, operation) in batch.operations.iter().enumerate() {
             // Two names are enough: a notification names at most one.
             let is_noted = fast.due.len() < 2;
             let reply = index.change(operation.name, |record| {
-                let reply = apply(record, operation, context, &mut HistoryBuffer::off());
+                let reply = apply(record, operation, context, &mut history);
                 let has_ended = is_noted && matches!(reply, Ok(Reply::Accepted));
                 let head = record.as_ref().filter(|_| has_ended).and_then(Record::head);
                 (reply, head.is_some_and(|head| head.due_at <= now))
@@ -34,6 +35,8 @@ impl Memory {
             fast.replies.push((position, reply));
             fast.due.extend(is_due.then(|| operation.name.to_owned()));
         }
+        fast.lapsed = history.take();
+        fast.lapsed.retain(HistoryEntry::has_lapsed);
         fast
     }
 }

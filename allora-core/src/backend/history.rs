@@ -191,4 +191,9 @@ impl HistoryEntry {
     pub fn is_final(&self) -> bool {
         self.outcome.is_final()
     }
+
+    /// `true` if the run was recorded as lost or expired: its lease ended without word from its node.
+    pub fn has_lapsed(&self) -> bool {
+        matches!(self.outcome, Outcome::Lost | Outcome::Expired)
+    }
 }

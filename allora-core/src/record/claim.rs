@@ -236,7 +236,7 @@ impl Record {
     fn expire(&mut self, name: &str, claimed: &Occurrence, now: Time, history: &mut HistoryBuffer) {
         for lease in self.leases.extract_if(.., |lease| lease.on_expiry == OnExpiry::Retry) {
             self.counters.expired += 1;
-            history.push(|| entry(&lease, name, &self.kind, now, Outcome::Expired));
+            history.push_lapsed(|| entry(&lease, name, &self.kind, now, Outcome::Expired));
             if lease.occurrence != *claimed {
                 let Lease { occurrence, attempt: attempts, until: not_before, .. } = lease;
                 self.retries.push(PendingRetry { occurrence, attempts, not_before });
@@ -346,7 +346,7 @@ impl Record {
         self.last = Some(outcome.clone());
         let reason = lease.cancel_reason();
         let run = || entry(lease, name, &self.kind, now, outcome);
-        history.push(|| HistoryEntry { reason, ..run() });
+        history.push_lapsed(|| HistoryEntry { reason, ..run() });
     }
 
     /// Makes the run under this fence active again, if it was recorded as lost. Returns the place of

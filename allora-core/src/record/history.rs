@@ -2,26 +2,43 @@
 
 use crate::backend::HistoryEntry;
 
-/// A buffer for history entries, which drops them where no history is kept.
+/// A buffer for history entries, which drops those that nobody wants.
 #[derive(Debug, Default)]
 pub struct HistoryBuffer {
-    entries: Option<Vec<HistoryEntry>>,
+    kept: Kept,
+    entries: Vec<HistoryEntry>,
+}
+
+/// The entries that a buffer keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    #[default]
+    None,
+    /// Those of runs whose leases have ended.
+    Lapsed,
+    All,
 }
 
 impl HistoryBuffer {
     /// Keeps the entries.
     pub fn kept() -> Self {
-        Self { entries: Some(Vec::new()) }
+        Self { kept: Kept::All, entries: Vec::new() }
     }
 
     /// Drops the entries.
     pub fn off() -> Self {
-        Self { entries: None }
+        Self::default()
+    }
+
+    /// Keeps the entries of runs that are recorded as lost or expired: for a store without a history,
+    /// whose nodes report such runs nevertheless. Later entries of these runs may be among them.
+    pub fn lapsed() -> Self {
+        Self { kept: Kept::Lapsed, entries: Vec::new() }
     }
 
     /// The entries recorded since the last call, in order; of one name and fence only the last one.
     pub fn take(&mut self) -> Vec<HistoryEntry> {
-        let all = self.entries.as_mut().map(std::mem::take).unwrap_or_default();
+        let all = std::mem::take(&mut self.entries);
         let mut newest: Vec<HistoryEntry> = Vec::with_capacity(all.len());
         for entry in all {
             newest.retain(|other| (other.fence, &other.name) != (entry.fence, &entry.name));
@@ -31,8 +48,16 @@ impl HistoryBuffer {
     }
 
     pub(super) fn push(&mut self, entry: impl FnOnce() -> HistoryEntry) {
-        if let Some(entries) = &mut self.entries {
-            entries.push(entry());
+        // A run that lapsed before may go on, or end, in the same batch.
+        if self.kept == Kept::All || !self.entries.is_empty() {
+            self.entries.push(entry());
+        }
+    }
+
+    /// As [`push`](Self::push), of a run whose lease has ended.
+    pub(super) fn push_lapsed(&mut self, entry: impl FnOnce() -> HistoryEntry) {
+        if self.kept != Kept::None {
+            self.entries.push(entry());
         }
     }
 }

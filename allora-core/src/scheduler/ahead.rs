@@ -62,7 +62,7 @@ impl Ahead {
             let operations: Vec<_> = names.iter().map(|name| Operation::read(name)).collect();
             let time = TimeSource::Store { fallback: node.runtime.wall() };
             let batch = Batch::new(&node.id, time, &operations);
-            let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+            let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
             let now = whole_millis(applied.now);
             for (name, reply) in names.iter().zip(applied.replies) {
                 let waits = match reply? {

@@ -77,7 +77,7 @@ async fn read_all(node: &Node, names: &[Arc<str>], at_once: usize) -> Result {
             records.iter().map(|record| Operation::read(record)).collect();
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let batch = Batch::new(&node.id, time, &reads);
-        match within(node, OP, reschedule(&*node.backend, batch)).await {
+        match within(node, OP, reschedule(node, &*node.backend, batch)).await {
             Ok(applied) => {
                 let (is_new, learnt) = node.calendars.learn(names, applied.replies);
                 if is_new {

@@ -18,7 +18,7 @@ use super::{
     unresolved::{Counted, resolve},
 };
 use crate::{
-    backend::{Applied, HistoryEntry, Notification, Outcome, TimeSource},
+    backend::{Applied, Notification, TimeSource},
     error::{ErrorKind, Result},
     event::Event,
     health::Notifications,
@@ -487,8 +487,6 @@ impl Claimer {
         self.driver.planner.on_answer(requests.len());
         self.node.wrote();
         self.on_contact(sent, before, applied.now);
-        let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
-        self.node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
         if applied.replies.iter().all(Result::is_ok) {
             self.answered(&requests);
         }
@@ -677,16 +675,5 @@ impl Claimer {
             }
         };
         self.beside(wait).await;
-    }
-}
-
-/// The event of a run that was recorded as lost or expired.
-fn lapsed(entry: &HistoryEntry, now: Time) -> Event {
-    let (name, node) = (entry.name.as_str().into(), entry.node.as_str().into());
-    let (scheduled_at, fence) = (entry.occurrence.scheduled_at, entry.fence);
-    let age = entry.started_at.map(|started| since(now, started)).unwrap_or_default();
-    match entry.outcome {
-        Outcome::Expired => Event::RunExpired { name, scheduled_at, fence, node, age },
-        _ => Event::RunLost { name, scheduled_at, fence, node, age },
     }
 }

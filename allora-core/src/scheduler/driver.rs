@@ -273,5 +273,5 @@ pub(super) async fn apply(
     requests: &[Request],
 ) -> Result<Applied> {
     let operations: Vec<Operation<'_>> = requests.iter().map(Request::operation).collect();
-    reschedule(backend, Batch::new(&node.id, time, &operations)).await
+    reschedule(node, backend, Batch::new(&node.id, time, &operations)).await
 }

@@ -133,7 +133,7 @@ impl Handle {
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let states = within(node, "nodes", read_nodes(queries)).await?;
         let batch = Batch::new(OPERATOR, time, &[]);
-        let now = within(node, "nodes", reschedule(&*node.backend, batch)).await?.now;
+        let now = within(node, "nodes", reschedule(node, &*node.backend, batch)).await?.now;
         Ok(Fleet::of(&states, now).nodes)
     }
 
@@ -379,7 +379,7 @@ impl Handle {
         let time = TimeSource::Store { fallback: node.runtime.wall() };
         let operations = [Operation::new(name, action)];
         let batch = Batch::new(OPERATOR, time, &operations);
-        let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+        let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
         let reply = applied.single()?;
         node.changed(name);
         Ok(reply)

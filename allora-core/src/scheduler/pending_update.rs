@@ -234,7 +234,7 @@ async fn apply(
 ) -> Result<Applied> {
     let operations: Vec<Operation<'_>> =
         updates.iter().flat_map(|update| update.operations(placement)).collect();
-    reschedule(backend, Batch::new(&node.id, time, &operations)).await
+    reschedule(node, backend, Batch::new(&node.id, time, &operations)).await
 }
 
 fn take_in(

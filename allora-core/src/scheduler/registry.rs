@@ -335,7 +335,7 @@ async fn forget(node: &Node, fleet: &Fleet) -> Result {
 
 async fn send(node: &Node, operations: &[Operation<'_>]) -> Result<Applied> {
     let time = TimeSource::Store { fallback: node.runtime.wall() };
-    within(node, OP, reschedule(&*node.backend, Batch::new(&node.id, time, operations))).await
+    within(node, OP, reschedule(node, &*node.backend, Batch::new(&node.id, time, operations))).await
 }
 
 /// Waits until the scheduler is stopped.

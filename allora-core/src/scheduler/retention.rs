@@ -225,7 +225,7 @@ async fn prune(node: &Node, unused: &[&JobState]) -> Result<Vec<String>> {
         .collect();
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
     node.wrote();
     let mut pruned = Vec::new();
     for (state, reply) in unused.iter().zip(applied.replies) {

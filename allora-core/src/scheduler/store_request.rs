@@ -4,8 +4,11 @@ pub(super) use crate::backoff::{MAX_BACKOFF, MIN_BACKOFF};
 
 use super::{monotonic::later, node::Node};
 use crate::{
-    backend::{Applied, Backend, Batch},
+    backend::{Applied, Backend, Batch, HistoryEntry, Outcome},
     error::{Error, ErrorKind, Result},
+    event::Event,
+    name::is_internal,
+    time::{Time, since},
 };
 use futures::future::{Either, select};
 use std::{pin::pin, time::Duration};
@@ -43,8 +46,13 @@ pub(super) async fn within_limit<T>(
     answer
 }
 
-/// Sends a batch, and checks that each operation has a reply.
-pub(super) async fn reschedule(backend: &dyn Backend, batch: Batch<'_>) -> Result<Applied> {
+/// Sends a batch, checks that each operation has a reply, and reports the runs that it has recorded as
+/// lost or expired.
+pub(super) async fn reschedule(
+    node: &Node,
+    backend: &dyn Backend,
+    batch: Batch<'_>,
+) -> Result<Applied> {
     let applied = backend.reschedule(batch).await?;
     let (given, asked) = (applied.replies.len(), batch.operations.len());
     if given != asked {
@@ -53,5 +61,18 @@ pub(super) async fn reschedule(backend: &dyn Backend, batch: Batch<'_>) -> Resul
         );
         return Err(Error::new(ErrorKind::Other, wrong).op(OP));
     }
+    let lapsed_runs = applied.lapsed.iter().filter(|entry| !is_internal(&entry.name));
+    node.emit(lapsed_runs.map(|entry| lapsed(entry, applied.now)));
     Ok(applied)
+}
+
+/// The event of a run that was recorded as lost or expired.
+fn lapsed(entry: &HistoryEntry, now: Time) -> Event {
+    let (name, node) = (entry.name.as_str().into(), entry.node.as_str().into());
+    let (scheduled_at, fence) = (entry.occurrence.scheduled_at, entry.fence);
+    let age = entry.started_at.map(|started| since(now, started)).unwrap_or_default();
+    match entry.outcome {
+        Outcome::Expired => Event::RunExpired { name, scheduled_at, fence, node, age },
+        _ => Event::RunLost { name, scheduled_at, fence, node, age },
+    }
 }

@@ -111,7 +111,7 @@ async fn send(node: &Node, claims: &mut VecDeque<Unresolved>, limit: usize) -> R
         claims.iter().take(limit).map(Unresolved::operation).collect();
     let time = TimeSource::Store { fallback: node.runtime.wall() };
     let batch = Batch::new(&node.id, time, &operations);
-    let applied = within(node, OP, reschedule(&*node.backend, batch)).await?;
+    let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
     node.store_answered(Part::Claims);
     let mut failure = Ok(());
     for reply in applied.replies {

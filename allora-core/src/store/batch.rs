@@ -188,6 +188,9 @@ pub struct FastPath<V> {
     /// The names whose next occurrence became due by an applied operation, or two of them: a notification
     /// names at most one.
     pub due: Vec<String>,
+    /// The entries of the runs that were recorded as lost or expired, also without a history
+    /// ([`HistoryBuffer::lapsed`](crate::record::HistoryBuffer::lapsed)).
+    pub lapsed: Vec<HistoryEntry>,
     /// The records of names without replies, if the same round trip has read them all: in the
     /// order in which the names first occur among the operations without replies.
     pub snapshot: Option<Snapshot<V>>,
@@ -196,6 +199,7 @@ pub struct FastPath<V> {
 impl<V> FastPath<V> {
     /// Nothing was applied.
     pub fn none() -> Self {
-        Self { now: None, replies: Vec::new(), due: Vec::new(), snapshot: None }
+        let (replies, due, lapsed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now: None, replies, due, lapsed, snapshot: None }
     }
 }

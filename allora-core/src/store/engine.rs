@@ -8,7 +8,7 @@ use super::{
 use crate::{
     backend::{
         Action, Applied, Backend, Batch, History, HistoryEntry, Notification, Notifier, Operation,
-        Outcome as RunOutcome, Queries, Reply, TimeSource, TriggerStatus,
+        Queries, Reply, TimeSource, TriggerStatus,
     },
     error::{Error, ErrorKind, Result},
     name::{MAX_NAME, check_name},
@@ -124,8 +124,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
 
     /// Applies the most common operations in one round trip; groups the others by name.
     async fn fast_path(&mut self) -> Result {
-        let FastPath { now, replies, due, snapshot } = self.store.fast_path(self.batch).await?;
+        let FastPath { now, replies, due, lapsed, snapshot } =
+            self.store.fast_path(self.batch).await?;
         self.now = now;
+        self.lapsed.extend(lapsed);
         for (position, reply) in replies {
             if let Some(place) = self.replies.get_mut(position) {
                 place.get_or_insert(reply);
@@ -198,7 +200,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 Ok(loaded) => self.open[i].loaded = Some(Box::new(loaded)),
                 Err(error) => {
                     let positions = std::mem::take(&mut self.open[i].positions);
-                    self.fail(&positions, error);
+                    self.fail(&positions, &error);
                 }
             }
         }
@@ -237,7 +239,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                         not_after: self.not_after(&group.positions),
                         notification: applied.notification,
                     });
-                    drafts.uncommitted.push((group, applied.replies));
+                    drafts.uncommitted.push((group, applied.replies, applied.lapsed));
                 }
             }
         }
@@ -270,7 +272,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         };
         let mut slot = before.cloned();
         let mut history = match self.store.history_store() {
-            None => HistoryBuffer::off(),
+            None => HistoryBuffer::lapsed(),
             Some(_) => HistoryBuffer::kept(),
         };
         let mut notification = None;
@@ -291,7 +293,13 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         });
         let replies = replies.collect();
         let after = if slot.as_ref() == before { None } else { slot };
-        AppliedTo { replies, after, history: history.take(), notification }
+        let mut history = history.take();
+        let lapsed = history.iter().filter(|entry| entry.has_lapsed()).cloned().collect();
+        if self.store.history_store().is_none() {
+            // They were wanted for that alone.
+            history.clear();
+        }
+        AppliedTo { replies, after, history, lapsed, notification }
     }
 
     async fn commit(&mut self, now: Time, drafts: Drafts<'a, S::Version>) -> Result {
@@ -311,8 +319,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
             return Err(Error::new(ErrorKind::Other, wrong));
         }
         let uncommitted = uncommitted.into_iter().zip(effects);
-        for (outcome, ((mut group, answer), effects)) in outcomes.into_iter().zip(uncommitted) {
-            let Effects { notification, lapsed, new } = effects;
+        for (outcome, (decided, effects)) in outcomes.into_iter().zip(uncommitted) {
+            let (mut group, answer, lapsed) = decided;
+            let Effects { notification, new } = effects;
             match outcome {
                 Ok(Outcome::Written { notified }) => {
                     self.lapsed.extend(lapsed);
@@ -327,7 +336,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                     group.fresh = true;
                     self.open.push(group);
                 }
-                Err(error) => self.fail(&group.positions, error),
+                Err(error) => self.fail(&group.positions, &error),
             }
         }
         Ok(())
@@ -349,13 +358,9 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 
     /// One error for several operations.
-    fn fail(&mut self, positions: &[usize], error: Error) {
-        let kind = error.kind();
-        let text = error.to_string();
-        let mut first = Some(error);
+    fn fail(&mut self, positions: &[usize], error: &Error) {
         for position in positions {
-            let error = first.take().unwrap_or_else(|| Error::new(kind, text.clone()));
-            self.replies[*position] = Some(Err(error));
+            self.replies[*position] = Some(Err(error.clone()));
         }
     }
 
@@ -365,7 +370,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                 "{:?}: other nodes wrote first {MAX_ATTEMPTS} times; send the batch again",
                 group.name
             );
-            self.fail(&group.positions, Error::new(ErrorKind::Unavailable, busy).op(OP));
+            self.fail(&group.positions, &Error::new(ErrorKind::Unavailable, busy).op(OP));
         }
     }
 
@@ -388,16 +393,10 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 }
 
-/// The entries of runs whose leases have ended.
-fn lapsed_in(history: &[HistoryEntry]) -> Vec<HistoryEntry> {
-    let has_lapsed =
-        |entry: &&HistoryEntry| matches!(entry.outcome, RunOutcome::Lost | RunOutcome::Expired);
-    history.iter().filter(has_lapsed).cloned().collect()
-}
-
-/// The drafts of one commit, and by position the operations that they decide, with the replies.
+/// The drafts of one commit, and by position the operations that they decide, with the replies and the
+/// entries of the runs that lapsed.
 struct Drafts<'a, V> {
-    uncommitted: Vec<(Group<'a, V>, Vec<Result<Reply>>)>,
+    uncommitted: Vec<(Group<'a, V>, Vec<Result<Reply>>, Vec<HistoryEntry>)>,
     drafts: Vec<Draft<'a, V>>,
 }
 
@@ -416,7 +415,6 @@ impl<V> Drafts<'_, V> {
 /// The effects of a draft beside its record, once it is written.
 struct Effects {
     notification: Option<Notification>,
-    lapsed: Vec<HistoryEntry>,
     /// The number of new history entries.
     new: usize,
 }
@@ -424,8 +422,7 @@ struct Effects {
 impl Effects {
     fn of<V>(draft: &Draft<'_, V>) -> Self {
         let new = draft.history.iter().filter(|entry| history::is_new(entry)).count();
-        let notification = draft.notification.clone();
-        Self { notification, lapsed: lapsed_in(&draft.history), new }
+        Self { notification: draft.notification.clone(), new }
     }
 }
 
@@ -435,6 +432,8 @@ struct AppliedTo {
     /// The record to write; `None` if nothing changed.
     after: Option<Record>,
     history: Vec<HistoryEntry>,
+    /// The entries of the runs that were recorded as lost or expired.
+    lapsed: Vec<HistoryEntry>,
     notification: Option<Notification>,
 }
 

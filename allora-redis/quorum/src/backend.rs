@@ -9,13 +9,17 @@ use super::{
 };
 use allora_core::{
     Backend, Error, ErrorKind, Result, Time,
-    backend::{Action, Applied, Batch, Operation, Reply, TimeSource},
+    backend::{Action, Applied, Batch, HistoryEntry, Operation, Reply, TimeSource},
     record::{HistoryBuffer, OpContext, apply, apply_unreadable},
     store::too_long,
     time::saturating_add,
 };
 use async_trait::async_trait;
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 #[async_trait]
 impl Backend for RedisQuorum {
@@ -39,8 +43,17 @@ impl RedisQuorum {
         }
         let of = |group: usize| groups[group].positions.iter().map(|i| &operations[*i]);
         let is_likely = |group: usize| of(group).any(is_likely);
+        // The runs that each group has recorded as lost or expired when it was applied last.
+        let lapsed = Mutex::new(vec![Vec::new(); groups.len()]);
         let work = |group: usize, slot: &mut Slot, clock: Clock| {
-            of(group).map(|operation| self.apply_one(operation, slot, batch.node, clock)).collect()
+            let mut history = HistoryBuffer::lapsed();
+            let apply =
+                |operation| self.apply_one(operation, slot, batch.node, clock, &mut history);
+            let replies = of(group).map(apply).collect();
+            let mut entries = history.take();
+            entries.retain(HistoryEntry::has_lapsed);
+            lapsed.lock().unwrap_or_else(PoisonError::into_inner)[group] = entries;
+            replies
         };
         let names: Vec<&str> = groups.iter().map(|group| group.name).collect();
         let changed = self.inner.change(&names, batch.time, is_likely, work).await?;
@@ -58,7 +71,8 @@ impl RedisQuorum {
                 Err(Error::new(ErrorKind::Other, none))
             })
         });
-        Ok(Applied::new(now, replies.collect()))
+        let lapsed = lapsed.into_inner().unwrap_or_else(PoisonError::into_inner).concat();
+        Ok(Applied::new(now, replies.collect()).lapsed(lapsed))
     }
 
     /// The time that decides, for a batch without names.
@@ -82,9 +96,10 @@ impl RedisQuorum {
         slot: &mut Slot,
         node: &str,
         clock: Clock,
+        history: &mut HistoryBuffer,
     ) -> Result<Reply> {
         let lease_state = LeaseState::of(slot.record.as_ref(), operation);
-        let reply = apply_by(clock, operation, slot, node)?;
+        let reply = apply_by(clock, operation, slot, node, history)?;
         Ok(self.inner.unacknowledged.judge(operation, lease_state, reply))
     }
 }
@@ -95,7 +110,13 @@ fn is_likely(operation: &Operation<'_>) -> bool {
 }
 
 /// Applies an operation by the lower clock; a lease ends by the upper one.
-fn apply_by(clock: Clock, operation: &Operation<'_>, slot: &mut Slot, node: &str) -> Result<Reply> {
+fn apply_by(
+    clock: Clock,
+    operation: &Operation<'_>,
+    slot: &mut Slot,
+    node: &str,
+    history: &mut HistoryBuffer,
+) -> Result<Reply> {
     let now = match &operation.action {
         Action::Extend { .. } => saturating_add(clock.now, clock.spread),
         _ => clock.now,
@@ -106,7 +127,7 @@ fn apply_by(clock: Clock, operation: &Operation<'_>, slot: &mut Slot, node: &str
     let Slot { record, unreadable, .. } = slot;
     let mut reply = match unreadable {
         Some(reason) if record.is_none() => apply_unreadable(reason, operation, context, record),
-        _ => apply(record, operation, context, &mut HistoryBuffer::off()),
+        _ => apply(record, operation, context, history),
     };
     if let Ok(Reply::Claimed(claimed)) = &mut reply
         && let Ok(spread) = chrono::TimeDelta::from_std(clock.spread)

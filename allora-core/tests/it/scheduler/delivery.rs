@@ -43,6 +43,24 @@ fn at_least_once_a_run_whose_node_crashed_is_run_again_as_attempt_two() {
 }
 
 #[test]
+fn lost_and_expired_runs_are_reported_although_the_store_keeps_no_history() {
+    for (lease, event) in [(None, "RunLost"), (Some(10), "RunExpired")] {
+        let mut lab = Lab::new(3);
+        lab.store = lab.store.clone().with_history(0);
+        let delivered = |job: JobSpec| match lease {
+            None => job,
+            Some(lease) => job.at_least_once(secs(lease)),
+        };
+        let members = two(&lab, delivered, 60, 20);
+        lab.until(65.0);
+        runner(&lab, &members).node.crash();
+        lab.until(165.0);
+        let news = members.iter().flat_map(Member::news);
+        assert_eq!(news.filter(|kind| kind == event).count(), 1, "{event}");
+    }
+}
+
+#[test]
 fn a_dead_nodes_occurrence_is_run_again_although_others_are_due_meanwhile() {
     let lab = Lab::new(3);
     let members = two(&lab, |job| job.at_least_once(secs(35)), 10, 1);
