@@ -59,6 +59,7 @@ pub(crate) use line::log;
 /// | [`RunLost`](Self::RunLost) | the rest of the run, probably; it is not run again |
 /// | [`RunExpired`](Self::RunExpired) | the rest of the run, probably; the occurrence is run again |
 /// | [`LeaseLost`](Self::LeaseLost), [`LeaseRenewalFailed`](Self::LeaseRenewalFailed) | the rest of the run, unless it continues |
+/// | [`AfterCompletion`](Self::AfterCompletion) | the rest of the run, after its completion |
 /// | [`GivenUp`](Self::GivenUp) | the occurrence, until its dead letter is rerun; the job continues |
 /// | [`ClaimAbandoned`](Self::ClaimAbandoned) | the occurrence, if the claim had succeeded, at most once |
 /// | [`ScheduleLost`](Self::ScheduleLost) | the stored schedule, from now on: the store has lost it |
@@ -249,6 +250,19 @@ pub enum Event {
         kind: Arc<str>,
         /// The run's fence.
         fence: i64,
+    },
+    /// The code of a run has completed it in a transaction of its own ([`Run::complete`](crate::Run::complete)),
+    /// and then failed, panicked, or worked on until its future was dropped. The occurrence has succeeded.
+    /// Let the job return right after the commit.
+    AfterCompletion {
+        /// The job.
+        name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// The run's fence.
+        fence: i64,
+        /// The error, or what became of the run.
+        what: String,
     },
     /// An occurrence was given up: its attempts are used up, and the last one ended without a result;
     /// or the job runs at most once now, which allows no other attempt. It is a dead letter. Correct
@@ -495,6 +509,7 @@ impl Event {
             | Event::KeyFree { name, .. }
             | Event::KeyLimitsDiffer { name, .. }
             | Event::LeaseRenewalFailed { name, .. }
+            | Event::AfterCompletion { name, .. }
             | Event::Redefined { name, .. }
             | Event::DefinitionAdopted { name }
             | Event::DefinitionConflict { name, .. }
@@ -532,6 +547,7 @@ impl Event {
             Event::RunLost { .. } => {
                 "look at the node; trigger the job if the occurrence is to run all the same"
             }
+            Event::AfterCompletion { .. } => "let the job return right after the commit",
             Event::GivenUp { .. } => "correct the cause, then rerun or dismiss the dead letter",
             Event::ClaimAbandoned { .. } => {
                 "look at the store and the network; trigger the job if the occurrence is to run all \

@@ -12,6 +12,7 @@ use chrono::SecondsFormat;
 use futures::task::AtomicWaker;
 use slab::Slab;
 use std::{
+    any::Any,
     fmt,
     future::poll_fn,
     pin::{Pin, pin},
@@ -233,7 +234,13 @@ impl Run {
     /// The operation that completes this run as succeeded. Backends use it to complete an
     /// occurrence inside the job's own transaction. The scheduler sends the same completion later;
     /// the store accepts the repetition.
+    ///
+    /// Return right after the commit. With it the lease has ended: the next occurrence may start on any
+    /// node, and the scheduler, which learns of the commit when it next extends the lease, drops the
+    /// run's future after a third of the lease. An error or a panic after the commit changes the result
+    /// no more; it is reported by [`AfterCompletion`](crate::Event::AfterCompletion).
     pub fn complete(&self) -> Operation<'_> {
+        self.control().completion_made.store(true, Ordering::Release);
         Operation::complete(self.name(), self.fence(), self.inner.then, Completion::Succeeded)
             .excluded(self.inner.excluded)
     }
@@ -250,6 +257,10 @@ impl Run {
         self.inner.name.clone()
     }
 
+    pub(crate) fn shared_node(&self) -> Arc<str> {
+        self.inner.node.clone()
+    }
+
     /// The handler of its kind, if this node limits its runs.
     pub(crate) fn limited(&self) -> Option<usize> {
         self.inner.payload.as_ref()?.limited
@@ -257,6 +268,11 @@ impl Run {
 
     pub(crate) fn shared_kind(&self) -> Arc<str> {
         self.inner.payload.as_ref().map(|payload| payload.kind.clone()).unwrap_or_default()
+    }
+
+    /// The node that runs it, as long as its scheduler lives.
+    pub(crate) fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.inner.heartbeat.upgrade()?)
     }
 
     pub(crate) fn control(&self) -> &Control {
@@ -318,7 +334,7 @@ impl fmt::Debug for Cancelled {
 }
 
 /// Extends leases.
-pub(crate) trait Heartbeat: Send + Sync {
+pub(crate) trait Heartbeat: Any + Send + Sync {
     /// Extends the lease of this run now.
     fn heartbeat(&self, run: &Run);
 }
@@ -346,6 +362,8 @@ pub(crate) struct Control {
     mutex_fence: OnceLock<i64>,
     /// The result that the run has requested.
     requested: Mutex<Option<Requested>>,
+    /// The run has the operation that completes it, and may have sent it.
+    completion_made: AtomicBool,
     /// The output that the run has set.
     output: Mutex<Option<String>>,
     /// The futures that wait for the cancellation or for a confirmation. Each has one place, from
@@ -399,6 +417,11 @@ impl Control {
 
     pub(crate) fn requested(&self) -> Option<Requested> {
         self.requested.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The code of the run may have completed it in a transaction of its own.
+    pub(crate) fn may_be_completed(&self) -> bool {
+        self.completion_made.load(Ordering::Acquire)
     }
 
     pub(crate) fn output(&self) -> Option<String> {

@@ -47,7 +47,9 @@ impl Sql {
     /// Completes a run inside a transaction of the job's own, so that the job's writes in it and the
     /// completion are committed together or not at all: each occurrence takes effect exactly once.
     ///
-    /// Call it last in the transaction: until the commit, other writers of this job's record wait.
+    /// Call it last in the transaction: until the commit, other writers of this job's record wait. Return
+    /// right after the commit: the lease has ended with it, so the next occurrence may start, and the
+    /// run's future is dropped after a third of the lease ([`Run::complete`]).
     /// The scheduler completes the run once more when the job returns; that is a repetition, and is
     /// accepted again. The transaction must be of the store's database, and its session one that
     /// reads committed data (on MySQL, `READ COMMITTED`; on SQLite, `BEGIN IMMEDIATE`).

@@ -1,4 +1,4 @@
-//! `allora cancel`: cancels the active runs of a job.
+//! `allora cancel`: cancels the active runs of a job, and those that wait.
 
 use crate::{
     failure::Outcome,
@@ -9,10 +9,10 @@ use clap::Args;
 use std::io::{self, Write};
 
 /// Cancels the active runs of a job, on all nodes. Their commands are asked to end (SIGTERM), and
-/// killed if they do not. The runs are recorded as cancelled and not tried again; the schedule
-/// continues. A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
-/// otherwise after a third of the lease at most. Without an active run, nothing is changed, and the
-/// exit code is 0, too.
+/// killed if they do not. Triggers that wait, and runs that wait for another attempt, are cancelled,
+/// too. The runs are recorded as cancelled and not tried again; the schedule continues. A node learns it at once from a store with notifications (PostgreSQL, Redis, etcd), and
+/// otherwise after a third of the lease at most. Without a run that is active or waits, nothing
+/// is changed, and the exit code is 0, too.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// The job's name.
@@ -28,7 +28,7 @@ impl Cancel {
         })?;
         let name = &self.name;
         let text = match runs {
-            0 => format!("no run of {name:?} is active"),
+            0 => format!("no run of {name:?} is active, and none waits"),
             1 => format!("1 run of {name:?} is being cancelled"),
             runs => format!("{runs} runs of {name:?} are being cancelled"),
         };

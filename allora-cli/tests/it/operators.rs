@@ -155,7 +155,7 @@ fn a_cancelled_command_is_ended_and_recorded() {
         assert_eq!(past["output"], "it waits");
     }
     let said = allora(&site, &["cancel", &name]);
-    assert_eq!(said, format!("no run of {name:?} is active\n"));
+    assert_eq!(said, format!("no run of {name:?} is active, and none waits\n"));
     assert_eq!(daemon.stop(), 0);
     let missing = site.allora(&["cancel", "nothing", "--url", "sqlite:store.db"]).refused(1);
     assert!(missing.contains("there is no job \"nothing\""), "{missing}");

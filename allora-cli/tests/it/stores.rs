@@ -217,7 +217,7 @@ fn cancel_on(url: &str) {
         assert_eq!((&past["reason"], &past["output"]), (&"operator".into(), &"it waits".into()));
     }
     assert!(!site.path("ended").exists(), "the shells were ended, too");
-    assert_eq!(say(&["cancel", name]), format!("no run of {name:?} is active\n"));
+    assert_eq!(say(&["cancel", name]), format!("no run of {name:?} is active, and none waits\n"));
     assert_eq!(daemon.stop(), 0);
 }
 

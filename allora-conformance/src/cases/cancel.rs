@@ -3,7 +3,10 @@
 use crate::cluster::*;
 use allora_core::{
     ErrorKind,
-    backend::{Action, Completion, Cursor, JobState, NotRunReason, Outcome, Reply, Sharing},
+    backend::{
+        Action, Claim, Completion, Cursor, JobState, NotRunReason, Outcome, Reply, Sharing,
+        TriggerStatus,
+    },
 };
 
 const ALONE: Sharing = Sharing::Exclusive;
@@ -130,6 +133,74 @@ pub(super) async fn a_cancellation_without_an_active_run_changes_nothing(w: &Clu
     w.node().end(t(64), "job", run.fence, ran(t(120))).await;
     let next = won(w.node().lease(t(120), "job", 2).await);
     assert_eq!(w.node().end(t(130), "job", next.fence, extend()).await, Reply::Extended(t(190)));
+}
+
+pub(super) async fn triggers_that_wait_end_as_cancelled(w: &Cluster) {
+    use allora_core::record::MAX_TRIGGERS;
+    let node = w.node();
+    let seen = node.register(t(0), "job", t(60)).await;
+    for i in 0..MAX_TRIGGERS {
+        node.trigger(t(10), "job", &format!("id {i}")).await;
+    }
+    let kept = cancel(w, 11, "job", Some(seen.fence)).await;
+    assert_eq!(head(&kept).trigger.as_deref(), Some("id 0"), "no run has this fence");
+    let after = cancel(w, 12, "job", None).await;
+    assert_eq!((after.head.clone(), after.cursor), (Some(t(60).into()), seen.cursor));
+    assert_eq!((after.counters.cancelled, after.last.clone()), (MAX_TRIGGERS as u64, None));
+    assert_eq!(node.shown("job").await, after);
+    lost(node.claim(t(13), "job", triggered(&kept, 1)).await);
+    let again = node.trigger_for(t(13), "job", "id 7", 60).await;
+    assert_eq!(again.status, TriggerStatus::Ended);
+    won(node.claim(t(61), "job", once(&after, 2, Some(t(120).into()))).await);
+}
+
+pub(super) async fn a_trigger_that_waits_for_another_attempt_ends_as_cancelled(w: &Cluster) {
+    let node = w.node();
+    node.register(t(0), "job", t(60)).await;
+    node.trigger(t(10), "job", "id").await;
+    let run = won(node.lease(t(11), "job", 1).await);
+    let retry = RunAction::Retry { not_before: t(20), error: "x" };
+    assert_eq!(node.end(t(12), "job", run.fence, retry).await, Reply::Accepted);
+    let after = cancel(w, 13, "job", None).await;
+    assert_eq!((after.head.clone(), after.leases.len()), (Some(t(60).into()), 0));
+    assert_eq!((after.counters.cancelled, after.last.clone()), (1, Some(Outcome::Cancelled)));
+    assert_eq!(node.shown("job").await, after);
+    assert_eq!(node.trigger_for(t(30), "job", "id", 60).await.status, TriggerStatus::Ended);
+}
+
+pub(super) async fn an_occurrence_that_waits_for_another_attempt_is_given_up_as_cancelled(
+    w: &Cluster,
+) {
+    for (name, paused) in [("job", false), ("paused", true)] {
+        let node = w.node();
+        node.add(t(0), name, "mail", t(60)).await;
+        let run = won(node.lease(t(61), name, 1).await);
+        let retry = RunAction::Retry { not_before: t(600), error: "x" };
+        assert_eq!(node.end(t(62), name, run.fence, retry).await, Reply::Accepted);
+        if paused {
+            node.pause(t(62), name).await;
+        }
+        let asked = cancel(w, 63, name, None).await;
+        let [lease] = &asked.leases[..] else { panic!("one lease is over: {asked:?}") };
+        assert_eq!((&lease.occurrence, lease.until), (&run.occurrence, t(63)), "{name}");
+        assert!(lease.cancel_requested && lease.fence > run.fence);
+        assert_eq!(node.shown(name).await, asked);
+        assert_eq!(node.found(&["mail"], t(64), 9).await.0, [name], "a node finds it at once");
+        let again = Claim::at_least_once(2, asked.fence, run.occurrence.clone(), MINUTE);
+        lost(node.claim(t(601), name, again).await);
+        let then = Cursor::To(Some(t(120).into()));
+        let (fence, occurrence) = (lease.fence, run.occurrence.clone());
+        let give_up = Action::GiveUp { fence, occurrence, then, error: "unused" };
+        assert_eq!(node.act(t(64), name, give_up).await, Reply::Accepted);
+        let after = node.read(name).await;
+        assert_eq!((after.cursor, after.leases.len()), (Some(t(120).into()), 0));
+        assert_eq!((after.counters.cancelled, after.dead.len()), (1, 0));
+        assert_eq!(after.last, Some(Outcome::Cancelled));
+        if paused {
+            node.resume(t(65), name).await;
+        }
+        won(node.lease(t(121), name, 3).await);
+    }
 }
 
 pub(super) async fn a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends(w: &Cluster) {

@@ -370,6 +370,36 @@ pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
     }
 }
 
+pub(super) async fn what_was_cancelled_while_it_waited_has_an_entry(w: &Cluster) {
+    let node = w.node();
+    node.register(t(0), "job", t(60)).await;
+    let run = won(node.lease(t(61), "job", 1).await);
+    let retry = RunAction::Retry { not_before: t(600), error: "x" };
+    node.end(t(62), "job", run.fence, retry).await;
+    node.trigger(t(62), "job", "by hand").await;
+    let asked = fine(node.modify(t(63), "job", Action::Cancel { fence: None }).await);
+    let then = Cursor::To(Some(t(120).into()));
+    let fence = asked.leases.first().map_or(0, |lease| lease.fence);
+    let give_up = Action::GiveUp { fence, occurrence: t(60).into(), then, error: "unused" };
+    assert_eq!(node.act(t(64), "job", give_up).await, Reply::Accepted);
+    let past = node.history_entries("job").await;
+    let cancelled = past.iter().filter(|entry| entry.outcome == Outcome::Cancelled);
+    let seen: Vec<_> = cancelled
+        .map(|entry| {
+            let trigger = entry.occurrence.trigger.as_deref();
+            (trigger, entry.attempt, entry.due_at, entry.started_at, entry.ended_at, entry.reason)
+        })
+        .collect();
+    let reason = Some(NotRunReason::Operator);
+    assert_eq!(
+        seen,
+        [
+            (Some("by hand"), 0, Some(t(62)), None, Some(t(63)), reason),
+            (None, 1, Some(t(600)), None, Some(t(64)), reason),
+        ]
+    );
+}
+
 pub(super) async fn the_output_of_a_run_is_in_its_entry(w: &Cluster) {
     w.node().register(t(0), "job", t(60)).await;
     let long = "\0ä".repeat(1_000);

@@ -70,6 +70,7 @@ macro_rules! __cases {
                 a_run_continues_under_another_definition: [Expiry];
                 the_occurrences_before_the_new_cursor_are_counted: [Expiry];
                 a_plan_for_another_cursor_is_refused: [];
+                what_had_passed_before_the_registration_is_missed_once: [];
             }
             lease {
                 a_leased_occurrence_stays_until_it_is_completed: [Expiry];
@@ -163,6 +164,7 @@ macro_rules! __cases {
                 a_resumed_schedule_can_skip_missed_occurrences: [];
                 a_run_continues_while_paused: [Expiry];
                 a_failed_run_is_not_retried_while_paused: [Queries, Expiry];
+                a_failed_trigger_is_not_retried_while_paused: [Queries, Expiry];
                 a_silent_run_does_not_block_a_paused_schedules_triggers: [Expiry];
                 a_trigger_runs_beside_the_schedule: [];
                 a_trigger_never_moves_the_cursor: [];
@@ -199,6 +201,9 @@ macro_rules! __cases {
                 a_cancelled_run_at_most_once_is_not_recorded_as_lost: [Expiry];
                 only_the_named_run_is_cancelled: [Expiry];
                 a_cancellation_without_an_active_run_changes_nothing: [Expiry];
+                triggers_that_wait_end_as_cancelled: [];
+                a_trigger_that_waits_for_another_attempt_ends_as_cancelled: [Expiry];
+                an_occurrence_that_waits_for_another_attempt_is_given_up_as_cancelled: [Queries, Expiry];
                 a_cancelled_run_of_a_paused_schedule_is_found_when_its_lease_ends: [Queries, Expiry];
                 a_due_occurrence_replaces_the_active_runs: [Expiry];
                 only_what_is_due_replaces_runs: [Expiry];
@@ -243,6 +248,7 @@ macro_rules! __cases {
                 of_the_attempts_of_an_occurrence_only_the_last_is_final: [History];
                 a_run_of_a_deleted_job_ends_as_cancelled: [History];
                 a_cancelled_run_has_an_entry_with_the_reason: [History, Expiry];
+                what_was_cancelled_while_it_waited_has_an_entry: [History, Expiry];
                 the_output_of_a_run_is_in_its_entry: [History];
                 what_a_calendar_excludes_has_an_entry_with_its_range: [History];
                 a_busy_job_evicts_no_entry_of_another: [History];

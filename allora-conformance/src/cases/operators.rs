@@ -113,6 +113,28 @@ pub(super) async fn a_failed_run_is_not_retried_while_paused(w: &Cluster) {
     assert_eq!(w.node().found(&["mail"], t(100), 9).await.0, [""; 0], "and no node finds it");
 }
 
+pub(super) async fn a_failed_trigger_is_not_retried_while_paused(w: &Cluster) {
+    w.node().add(t(0), "job", "mail", t(60)).await;
+    w.node().trigger(t(10), "job", "id").await;
+    let run = won(w.node().lease(t(11), "job", 1).await);
+    w.node().pause(t(12), "job").await;
+    let retry = RunAction::Retry { not_before: t(20), error: "x" };
+    assert_eq!(w.node().end(t(13), "job", run.fence, retry).await, Reply::Accepted);
+    let paused = w.node().shown("job").await;
+    assert_eq!((paused.head.clone(), paused.due_at), (None, None));
+    assert_eq!(w.node().found(&["mail"], t(999), 9).await, (vec![], None));
+    let again = run_again(&paused, run.occurrence.clone());
+    lost(w.node().claim(t(500), "job", leased(&again, 2)).await);
+    // Another one by hand runs beside it.
+    let seen = w.node().trigger(t(501), "job", "other").await;
+    let other = won(w.node().claim(t(502), "job", leased(&seen, 3)).await);
+    assert_eq!(other.occurrence.trigger.as_deref(), Some("other"));
+    assert_eq!(w.node().end(t(503), "job", other.fence, ran_and_stay()).await, Reply::Accepted);
+    let resumed = w.node().resume(t(504), "job").await;
+    assert_eq!((resumed.head.clone(), resumed.attempts), (Some(run.occurrence), 1));
+    assert_eq!(won(w.node().claim(t(504), "job", leased(&resumed, 4)).await).attempt, 2);
+}
+
 /// The state, were it to offer this.
 fn run_again(
     seen: &allora_core::backend::JobState,

@@ -130,3 +130,27 @@ pub(super) async fn a_plan_for_another_cursor_is_refused(w: &Cluster) {
     }
     assert!(run.fence <= seen.fence);
 }
+
+pub(super) async fn what_had_passed_before_the_registration_is_missed_once(w: &Cluster) {
+    let register = Action::Register { definition: "every 1h", version: 0, first: None };
+    let seen = state(w.node().act(t(200), "job", register).await);
+    assert_eq!((seen.cursor, seen.counters.missed), (None, 0));
+    let not_run = NotRun { count: Some(1), last: t(60), reason: NotRunReason::CatchUp };
+    let passed = |seen: &JobState| {
+        let plan = Replan { not_run: Some((t(60), not_run)), ..Replan::new(None, None) };
+        Action::Redefine { generation: seen.generation, definition: "every 1h", version: 0, plan }
+    };
+    let after = state(w.node().act(t(201), "job", passed(&seen)).await);
+    assert_eq!((after.cursor, after.counters.missed), (None, 1));
+    assert_eq!(state(w.node().act(t(202), "job", passed(&seen)).await), after, "once");
+    // One that has run has no such time.
+    let seen = w.node().register(t(0), "ran", t(60)).await;
+    won(w.node().claim(t(61), "ran", once(&seen, 1, None)).await);
+    let seen = w.node().read("ran").await;
+    assert_eq!(state(w.node().act(t(300), "ran", passed(&seen)).await), seen);
+    if w.node().backend.history().is_some() {
+        let past = w.node().history_entries("job").await;
+        let entry = past.first().expect("it has an entry");
+        assert_eq!((entry.occurrence.clone(), entry.last), (t(60).into(), Some(t(60))));
+    }
+}

@@ -1,7 +1,7 @@
 //! The invariants of records.
 
 use allora_core::{
-    backend::{Occurrence, OnExpiry, Sharing, Waiter},
+    backend::{Lease, Occurrence, OnExpiry, Sharing, Waiter},
     record::{MAX_LOST, Record},
 };
 use std::collections::BTreeSet;
@@ -38,7 +38,12 @@ pub(super) fn sound(record: &Record) -> Result<(), String> {
     let runs: Vec<&Occurrence> =
         runs.chain(record.retries.iter().map(|retry| &retry.occurrence)).collect();
     let unique = runs.iter().collect::<BTreeSet<_>>().len() == runs.len();
-    let exclusive = record.leases.iter().filter(|lease| lease.on_expiry == OnExpiry::Retry).count();
+    // An attempt that was cancelled while it waited is a lease without a duration, beside another.
+    let is_alone = |lease: &&Lease| {
+        lease.on_expiry == OnExpiry::Retry
+            && (lease.started_at < lease.until || !lease.cancel_requested)
+    };
+    let exclusive = record.leases.iter().filter(is_alone).count();
     let grow = record.leases.windows(2).all(|pair| pair[0].fence < pair[1].fence);
     let below = record.leases.iter().all(|lease| lease.fence <= record.fence);
     let cursor = record.cursor.map(|next| Occurrence::from(next.scheduled_at));

@@ -9,11 +9,11 @@ use allora_core::{
         HistoryLimits, HistoryQuery, ImportedProgress, JobState, Lease, NextRun, OnExpiry, Outcome,
         Reply, Sharing,
     },
-    record::HistoryBuffer,
+    record::{HistoryBuffer, Record},
     time::{end_of_time, saturating_add, whole_millis},
 };
 use chrono::{SubsecRound, TimeDelta};
-use std::time::Duration;
+use std::{mem::take, time::Duration};
 
 /// The claim, if the operation is one.
 fn claim_of(step: &Step<'_>) -> Option<Claim> {
@@ -652,6 +652,26 @@ impl Defect for ForgetsCancellations {
             lease.cancel_requested = false;
         }
         reply
+    }
+}
+
+/// Cancels active runs only.
+pub(crate) struct KeepsWhatWaits;
+impl Defect for KeepsWhatWaits {
+    fn apply(step: &mut Step<'_>) -> Result<Reply> {
+        if !matches!(step.operation.action, Action::Cancel { .. }) {
+            return step.apply();
+        }
+        let waiting = |record: &mut Record| (take(&mut record.retries), take(&mut record.triggers));
+        let waiting = step.record.as_mut().map(waiting);
+        let reply = step.apply();
+        if let (Some(waiting), Some(record)) = (waiting, &mut *step.record) {
+            (record.retries, record.triggers) = waiting;
+        }
+        match reply {
+            Ok(Reply::State(_)) => step.read(),
+            reply => reply,
+        }
     }
 }
 

@@ -133,6 +133,7 @@ teeth! {
     forgets_dead_letters: ForgetsDeadLetters;
     keeps_runs_at_reset: KeepsRunsAtReset;
     forgets_cancellations: ForgetsCancellations;
+    keeps_what_waits: KeepsWhatWaits;
     forgets_replacements: ForgetsReplacements;
     extends_without_a_word: ExtendsWithoutAWord;
     forgets_runs_of_the_deleted: ForgetsRunsOfTheDeleted;

@@ -206,7 +206,8 @@ pub enum Action<'a> {
     Create(NewSchedule<'a>),
     /// Changes kind, definition or data of a job. Active runs continue.
     Modify(Edit<'a>),
-    /// Pauses the schedule. Triggers still run. Pausing a paused schedule changes the note only.
+    /// Pauses the schedule. Triggers still run, once: what waits for another attempt, of a trigger too,
+    /// waits for the end of the pause. Pausing a paused schedule changes the note only.
     Pause {
         /// The reason, for readers.
         note: &'a str,
@@ -240,7 +241,8 @@ pub enum Action<'a> {
     },
     /// Requests the cancellation of active runs: their nodes learn it from the reply to the next
     /// extension, and at once where the store has notifications. The occurrence is not run again,
-    /// also if its node has died. An occurrence that waits to be retried is not active, and stays.
+    /// even if its node has died. Unless a fence is given, triggers that wait and occurrences that wait
+    /// for another attempt end as cancelled, too: that of the cursor when a node gives it up.
     Cancel {
         /// The fence of the run; `None`: all active runs of the job.
         fence: Option<i64>,

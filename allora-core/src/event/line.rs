@@ -115,6 +115,9 @@ lines! { event:
         { job: &**name, fence: *fence }
     info NODE Event::Recovered { name, fence, .. } =>
         "the store has accepted the run whose lease had ended" { job: &**name, fence: *fence }
+    warn NODE Event::AfterCompletion { name, fence, what, .. } =>
+        "the run had completed its occurrence, and did not return after that"
+        { job: &**name, fence: *fence, what: &**what, remedy: event.remedy() }
     error NODE Event::GivenUp { name, scheduled_at, attempts, .. } =>
         "occurrence given up: its attempts are used up, and the last one ended without a result; it is a dead letter" {
         job: &**name, scheduled_at: time(scheduled_at), attempts: *attempts, remedy: event.remedy()

@@ -1,13 +1,16 @@
 //! A job's schedule under its settings, guarded against faulty user code.
 
-use super::{CatchUp, Job, JobSpec, Settings};
+use super::{CatchUp, Job, JobSpec, Settings, Token};
 use crate::{
     backend::NextRun,
-    time::{Time, whole_millis},
+    time::{Time, saturating_add, whole_millis},
 };
-use allora_schedule::Excluded;
+use allora_schedule::{At, Excluded};
 use chrono::TimeDelta;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 /// A job's occurrences: its schedule within its bounds, each with the time from which it is due.
 #[derive(Clone, Copy)]
@@ -15,6 +18,14 @@ pub(crate) struct CheckedSchedule<'a> {
     name: &'a str,
     job: &'a dyn Job,
     settings: &'a Settings,
+}
+
+/// The age up to which the single time of a job that is added counts as now.
+const AS_NOW: Duration = Duration::from_secs(60);
+
+/// `true` if a single time is too old at `now` to count as now.
+pub(crate) fn is_past(at: Time, now: Time) -> bool {
+    saturating_add(at, AS_NOW) < now
 }
 
 /// The reason why a job cannot be planned: its `next_at` is not valid.
@@ -53,6 +64,23 @@ impl<'a> CheckedSchedule<'a> {
             return Ok(None);
         }
         Ok(self.instant_after(after)?.and_then(|at| self.next(at)))
+    }
+
+    /// The first occurrence of a job that is added at `now`. A single time of up to [a minute](AS_NOW)
+    /// before counts as now.
+    pub(crate) fn first(&self, now: Time) -> Planned<Option<NextRun>> {
+        let first = self.following(now, 0)?;
+        let only = self.only_time().filter(|at| first.is_none() && !is_past(*at, now));
+        Ok(first.or_else(|| self.next(only?)))
+    }
+
+    /// The only scheduled time of a job whose schedule is [`at`](crate::at()), unless its bounds leave it
+    /// out.
+    pub(crate) fn only_time(&self) -> Option<Time> {
+        let is_built_in = self.job.is_built_in(Token(()));
+        let text = is_built_in.then(|| self.job.definition()).flatten()?;
+        let at = At::parse(text.strip_prefix("@at ")?).ok()?.instant();
+        Some(at).filter(|at| self.has(*at))
     }
 
     /// The first nominal time after `after`, within the bounds.

@@ -527,7 +527,7 @@ fn registration(slot: &mut Slot, now: Time) -> Result<Option<RequestAction>, Inv
             // The store was emptied: what was under way is run again, at least once.
             let first = match slot.leased_cursor() {
                 Some(cursor) => Some(cursor),
-                None => new.following(now, 0)?,
+                None => new.first(now)?,
             };
             RequestAction::Register { definition: slot.definition()?.into(), version, first }
         }

@@ -72,7 +72,9 @@ impl Known {
         });
         let is_cancelled =
             |lease: &&Lease| lease.on_expiry == OnExpiry::Retry && lease.cancel_requested;
-        let cancelled = state.leases.iter().find(is_cancelled).map(|lease| Cancelled {
+        // An attempt that was cancelled while it waited has ended before the run beside it.
+        let cancelled = state.leases.iter().filter(is_cancelled).min_by_key(|lease| lease.until);
+        let cancelled = cancelled.map(|lease| Cancelled {
             fence: lease.fence,
             attempts: lease.attempt,
             occurrence: lease.occurrence.clone(),

@@ -5,14 +5,17 @@ use super::{
     adopted::adopted,
     ahead::waits_until,
     known::Known,
+    machine::not_run,
     slot::{Former, Off, Origin, Phase, Slot},
     slot_id::SlotId,
     wake_up::{NOW, recheck},
 };
 use crate::{
-    backend::{JobState, NextRun, OnExpiry, Replan},
+    backend::{Counters, JobState, NextRun, NotRun, NotRunReason, OnExpiry, Replan},
     event::Event,
-    job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition},
+    job::{
+        CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap, Progress, Redefinition, is_past,
+    },
     stored::Definition,
     time::{Time, saturating_add},
 };
@@ -33,7 +36,7 @@ impl Planner {
             Origin::Code => {
                 let is_abandoned = self.has_room && is_abandoned(state, now, self.abandoned_after);
                 let is_due = state.due_at.is_some_and(|due_at| due_at <= now);
-                agreement(slot, state, is_due, is_abandoned)
+                agreement(slot, state, now, is_due, is_abandoned)
             }
         };
         // The end of a stored schedule of this name is not the deletion of the job in code.
@@ -46,7 +49,10 @@ impl Planner {
             Agreement::Own => {
                 if let Phase::Redefine(former) = &slot.phase {
                     let (name, was_abandoned) = (slot.name.clone(), former.is_abandoned);
-                    events.push(Event::Redefined { name, was_abandoned });
+                    events.push(match former.missed {
+                        Some((first, range)) => not_run(name, slot.spec.kind(), first, &range),
+                        None => Event::Redefined { name, was_abandoned },
+                    });
                 }
                 slot.restore_own();
                 slot.agreed = Some(state.generation);
@@ -205,7 +211,13 @@ enum Agreement {
 /// The agreement about this record. A node that starts sets its definition, unless its version is
 /// lower. Later it runs the job by the stored definition, if this build can. If no node has run a due
 /// occurrence that this node cannot run by that definition, it sets its own after a while.
-fn agreement(slot: &Slot, state: &JobState, is_due: bool, is_abandoned: bool) -> Agreement {
+fn agreement(
+    slot: &Slot,
+    state: &JobState,
+    now: Time,
+    is_due: bool,
+    is_abandoned: bool,
+) -> Agreement {
     if let Some(reason) = &state.unreadable {
         return Agreement::Off(Off::Unreadable(reason.clone()));
     }
@@ -225,10 +237,16 @@ fn agreement(slot: &Slot, state: &JobState, is_due: bool, is_abandoned: bool) ->
         Err(fault) => return Agreement::Off(Off::Invalid(fault.to_string())),
         Ok(definition) => definition,
     };
-    if definition == state.definition {
-        return Agreement::Own;
-    }
     let own = slot.own();
+    if definition == state.definition {
+        return match missed(slot, state, now) {
+            None => Agreement::Own,
+            missed => {
+                let former = Former::of(state, Box::from(&*definition), false);
+                Agreement::Redefine(Box::new(Former { missed, ..former }))
+            }
+        };
+    }
     let former = |is_abandoned| {
         let own = Box::from(&*definition);
         Agreement::Redefine(Box::new(Former::of(state, own, is_abandoned)))
@@ -257,6 +275,16 @@ fn agreement(slot: &Slot, state: &JobState, is_due: bool, is_abandoned: bool) ->
     }
 }
 
+/// The only occurrence of a job that was registered too late for it: it is recorded as missed.
+fn missed(slot: &Slot, state: &JobState, now: Time) -> Option<(Time, NotRun)> {
+    let is_new = state.cursor.is_none()
+        && state.last_started.is_none()
+        && state.counters == Counters::default();
+    let at = is_new.then(|| CheckedSchedule::of(&slot.name, slot.own()).only_time()).flatten()?;
+    let reason = NotRunReason::CatchUp;
+    is_past(at, now).then_some((at, NotRun { count: Some(1), last: at, reason }))
+}
+
 /// `true` if the head has been due for this time, and nothing keeps a node from running it.
 fn is_abandoned(state: &JobState, now: Time, after: Duration) -> bool {
     state.paused.is_none()
@@ -273,6 +301,7 @@ impl Former {
             own,
             progress: Progress::of(state),
             is_abandoned,
+            missed: None,
         }
     }
 
@@ -283,6 +312,9 @@ impl Former {
         new: CheckedSchedule<'_>,
         now: Time,
     ) -> Result<Replan, InvalidNextAt> {
+        if self.missed.is_some() {
+            return Ok(Replan { expected: None, not_run: self.missed, then: None });
+        }
         let [former, own] =
             [&*self.definition, &*self.own].map(|text| Definition::parse(name, text).ok());
         let same_schedule = match (&former, &own) {

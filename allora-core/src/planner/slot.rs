@@ -2,7 +2,7 @@
 
 use super::{backlog::Backlog, key::SlotKey, known::Known};
 use crate::{
-    backend::{Claim, Cursor, NextRun, OPERATION_BYTES},
+    backend::{Claim, Cursor, NextRun, NotRun, OPERATION_BYTES},
     event::Event,
     job::{CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Progress},
     time::{Time, saturating_add},
@@ -96,6 +96,8 @@ pub(crate) struct Former {
     pub(crate) progress: Progress,
     /// No node has run the job by that definition for a while.
     pub(crate) is_abandoned: bool,
+    /// The definition stays. These had passed when the job was registered, and are recorded as missed.
+    pub(crate) missed: Option<(Time, NotRun)>,
 }
 
 /// The reason why this node does not run a job.

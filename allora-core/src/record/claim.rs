@@ -446,7 +446,8 @@ fn range_entry(
     }
 }
 
-/// The history entry of a run with this lease.
+/// The history entry of a run with this lease. One without a duration is that of an attempt that was
+/// cancelled while it waited.
 pub(super) fn entry(
     lease: &Lease,
     name: &str,
@@ -459,7 +460,7 @@ pub(super) fn entry(
         due_at: Some(lease.due_at),
         attempt: lease.attempt,
         node: lease.node.clone(),
-        started_at: Some(lease.started_at),
+        started_at: Some(lease.started_at).filter(|at| *at < lease.until),
         ended_at: Some(whole_millis(now)).filter(|_| outcome != Outcome::Running),
         ..HistoryEntry::new(name, lease.fence, lease.occurrence.clone(), outcome)
     }

@@ -232,9 +232,12 @@ impl Record {
         let Replan { expected, not_run, then } = plan;
         let is_open = |at: Time| self.last_started.is_none_or(|last| at > last);
         let cursor = self.cursor.map(|cursor| cursor.scheduled_at);
+        // Of a job that has never had a cursor, what had passed before it was registered.
+        let is_after_cursor =
+            |first: Time| cursor.map_or(self.last_started.is_none(), |cursor| cursor <= first);
         let range_fits = not_run.is_none_or(|(first, range)| {
             is_open(first)
-                && cursor.is_some_and(|cursor| cursor <= first)
+                && is_after_cursor(first)
                 && first <= range.last
                 && then.is_none_or(|next| next.scheduled_at > range.last)
         });

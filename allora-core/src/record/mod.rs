@@ -226,7 +226,9 @@ impl Record {
             due_at: trigger.scheduled_at,
             attempts: 0,
         });
-        let retry = self.retries.iter().filter(|retry| self.is_offered(&retry.occurrence));
+        let retry = self.retries.iter().filter(|retry| {
+            self.is_offered(&retry.occurrence) && (self.paused.is_none() || retry.attempts == 0)
+        });
         let retry = retry.min_by_key(|retry| retry.not_before).map(|retry| Head {
             occurrence: HeadOccurrence::Other(&retry.occurrence),
             due_at: retry.not_before,
@@ -243,7 +245,8 @@ impl Record {
         Some(head)
     }
 
-    /// A pause holds back the schedule's occurrences, started or not. Triggers still run.
+    /// A pause holds back the schedule's occurrences, started or not. Triggers still run, but wait for
+    /// the end of the pause once an attempt has failed.
     fn is_offered(&self, occurrence: &Occurrence) -> bool {
         self.paused.is_none() || occurrence.trigger.is_some()
     }

@@ -4,8 +4,8 @@
 use super::{HeadOccurrence, HistoryBuffer, OpContext, PendingRetry, Record};
 use crate::{
     backend::{
-        Action, Advance, DeadLetter, Lease, NextRun, NotRun, NotRunReason, Occurrence, OnExpiry,
-        Operation, Pause,
+        Action, Advance, DeadLetter, HistoryEntry, Lease, NextRun, NotRun, NotRunReason,
+        Occurrence, OnExpiry, Operation, Outcome, Pause, Sharing,
     },
     error::{Error, ErrorKind, Result},
     time::{Time, whole_millis},
@@ -51,6 +51,9 @@ pub(super) fn operate(
             for lease in record.leases.iter_mut().chain(&mut record.lost).filter(is_it) {
                 lease.cancel_requested = true;
             }
+            if fence.is_none() {
+                record.cancel_waiting(name, context, history);
+            }
         }
         Action::Replace { generation, expected, by } => {
             record.reap(name, context.now, history);
@@ -66,6 +69,52 @@ pub(super) fn operate(
 }
 
 impl Record {
+    /// Ends the triggers that wait, and the occurrences that wait for another attempt. Only a node, which
+    /// has the schedule, can move the cursor away from a started occurrence: that one becomes a lease that
+    /// is over and whose run was to be cancelled, which a node gives up.
+    fn cancel_waiting(&mut self, name: &str, context: OpContext<'_>, history: &mut HistoryBuffer) {
+        let now = whole_millis(context.now);
+        let triggers = std::mem::take(&mut self.triggers).into_iter().map(|occurrence| {
+            let not_before = occurrence.scheduled_at;
+            PendingRetry { occurrence, attempts: 0, not_before }
+        });
+        let waiting: Vec<_> =
+            std::mem::take(&mut self.retries).into_iter().chain(triggers).collect();
+        for PendingRetry { occurrence, attempts, not_before } in waiting {
+            let fence = self.draw_fence(context.now);
+            if self.is_at_cursor(&occurrence) {
+                self.leases.push(Lease {
+                    node: context.node.to_owned(),
+                    claim_id: 0,
+                    fence,
+                    occurrence,
+                    attempt: attempts,
+                    due_at: not_before,
+                    started_at: now,
+                    until: now,
+                    on_expiry: OnExpiry::Retry,
+                    sharing: Sharing::Exclusive,
+                    cancel_requested: true,
+                    replaced_by: None,
+                });
+                continue;
+            }
+            self.counters.cancelled += 1;
+            if attempts > 0 {
+                self.last = Some(Outcome::Cancelled);
+            }
+            history.push(|| HistoryEntry {
+                kind: self.kind.clone(),
+                due_at: Some(not_before),
+                attempt: attempts,
+                node: context.node.to_owned(),
+                ended_at: Some(now),
+                reason: Some(NotRunReason::Operator),
+                ..HistoryEntry::new(name, fence, occurrence, Outcome::Cancelled)
+            });
+        }
+    }
+
     /// Requests the cancellation of the active at-most-once runs, if the cursor's occurrence is offered
     /// and due. A request that was made before keeps its reason.
     fn replace_runs(&mut self, generation: i64, expected: Time, by: Time, now: Time) {

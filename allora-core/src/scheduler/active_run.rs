@@ -35,6 +35,8 @@ pub(crate) struct ActiveRun {
     pub(crate) cancelled_at: Option<Instant>,
     /// The result, when it has ended.
     pub(crate) result: Option<RunResult>,
+    /// The code of the run may have completed it, and it ended otherwise.
+    pub(crate) doubt: Option<Doubt>,
     /// The store confirmed no extension before the lease's end, and the run continues.
     pub(crate) unconfirmed: bool,
     /// Its lease is lost: its end is not recorded.
@@ -42,6 +44,18 @@ pub(crate) struct ActiveRun {
     /// The place of its concurrency key.
     pub(crate) key: Option<HeldKey>,
     pub(crate) turn: Turn,
+}
+
+/// The result of a run whose code may have completed it in a transaction of its own. An extension of its
+/// lease finds out: a completed run has none.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubt {
+    pub(crate) took: Duration,
+    /// The store does not know the lease any more: the run's completion is sent again, in place of this
+    /// result.
+    pub(crate) overruled: Option<RunResult>,
+    /// The lease lasts: the result is sent.
+    pub(crate) is_over: bool,
 }
 
 /// The progress of a run, also under its concurrency key.
@@ -168,6 +182,17 @@ impl RunResult {
             self,
             RunResult::Retry { .. } | RunResult::Interrupted { .. } | RunResult::Released
         )
+    }
+
+    /// What a run did after its completion.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            RunResult::Failed(error) | RunResult::Dead(error) | RunResult::Retry { error, .. } => {
+                error
+            }
+            RunResult::Released => "it requested its release",
+            _ => "it was dropped before it ended",
+        }
     }
 
     pub(super) fn outcome(&self) -> Outcome {

@@ -90,6 +90,11 @@ impl Board {
         self.shard(name).contains_key(name)
     }
 
+    /// `true` if the node has a job in code of this name that runs on every node.
+    pub(super) fn is_on_every_node(&self, name: &str) -> bool {
+        self.shard(name).get(name).is_some_and(|view| view.placement == Placement::EveryNode)
+    }
+
     /// The hashes of the names of the jobs that run on one of the nodes, in order.
     pub(super) fn shared_job_names(&self) -> Vec<u32> {
         let mut hashes = Vec::new();

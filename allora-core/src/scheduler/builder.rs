@@ -209,7 +209,11 @@ impl Builder {
     }
 
     /// Adds a job made of a schedule and an async closure, with the default settings: it runs at
-    /// most once, and catches up with the latest missed occurrence.
+    /// most once, and catches up with the latest missed occurrence. Each run has a clone of the closure,
+    /// so a captured variable that it changes [begins anew](crate::job()) at each run.
+    ///
+    /// A job that runs once, [`at`](crate::at()) a time of up to a minute ago, runs now. An older time is
+    /// recorded as missed when the job is registered for the first time.
     pub fn job<S, F, Fut>(self, name: impl Into<Arc<str>>, schedule: S, work: F) -> Self
     where
         S: Schedule,

@@ -9,15 +9,16 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Batch, HistoryEntry, HistoryQuery, OPERATOR, Operation, Outcome, Reply, TimeSource,
-        TriggerStatus, Triggered, outcome_of_trigger,
+        Action, Applied, Batch, HistoryEntry, HistoryQuery, OPERATOR, Operation, Outcome, Reply,
+        TimeSource, TriggerStatus, Triggered, outcome_of_trigger,
     },
     error::{Error, ErrorKind, Result},
     health::{Health, JobStatus},
-    job::JobSpec,
+    job::{CheckedSchedule, JobSpec, is_past},
     name::check_name,
     registry::{Fleet, NodeInfo, read_nodes},
 };
+use chrono::SecondsFormat;
 use futures::future::{Either, select};
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
@@ -163,13 +164,25 @@ impl Handle {
         self.node.stop(Stop::Now);
     }
 
-    /// Adds a job while the scheduler runs.
+    /// Adds a job while the scheduler runs, or before. A job that runs once, [`at`](crate::at()) a time of
+    /// up to a minute ago, runs now.
     ///
     /// # Errors
-    /// As [`Builder::build`](super::Builder::build).
+    /// As [`Builder::build`](super::Builder::build). `Invalid` if the only time of the job is older.
+    /// `Other` if the scheduler was stopped.
     pub fn add(&self, name: impl Into<Arc<str>>, spec: impl Into<JobSpec>) -> Result {
         let (name, spec) = (name.into(), spec.into());
         super::config::check(&name, &spec)?;
+        let now = self.node.now(&self.node.shared());
+        if let Some(at) =
+            CheckedSchedule::of(&name, &spec).only_time().filter(|at| is_past(*at, now))
+        {
+            return Err(Error::invalid(format!(
+                "the job {name:?} would never run: its only time, {}, is more than a minute ago; use a later \
+                 time, or the present one for a run at once",
+                at.to_rfc3339_opts(SecondsFormat::Millis, true)
+            )));
+        }
         self.node.add(name, spec)
     }
 
@@ -189,15 +202,24 @@ impl Handle {
     /// oldest first.
     ///
     /// Jobs that run on every node cannot be triggered. A job in code of this node that is not registered
-    /// yet, because the scheduler has just begun, is waited for, for at most 10 s.
+    /// yet, because the scheduler has just begun, is waited for, for at most 10 s. While the scheduler
+    /// stops, another node runs the job, or one that starts later. Concurrent calls
+    /// [share requests](crate::Schedules#concurrent-calls).
     ///
     /// # Errors
-    /// `Unsupported` if the backend has no [queries](crate::Backend::queries); `NotFound`,
-    /// `Invalid`, `Unavailable`.
+    /// `Unsupported` if the backend has no [queries](crate::Backend::queries), or the job runs on every
+    /// node; `NotFound`, `Invalid`, `Unavailable`; `Other` if the scheduler has ended.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have triggered the run. Trigger it again with the same id.
     pub async fn trigger(&self, name: &str, id: &str) -> Result<Triggered> {
+        if self.node.has_ended() {
+            let over = format!(
+                "{name:?} was not triggered: this scheduler has ended; trigger it by `Schedules`, or on a \
+                 node that runs"
+            );
+            return Err(Error::new(ErrorKind::Other, over).op("trigger"));
+        }
         let retention = self.node.config.trigger_retention;
         let action = Action::Trigger { id, scheduled_at: None, retention };
         self.change(name, action).await?.triggered().ok_or_else(not_triggered)
@@ -274,8 +296,9 @@ impl Handle {
         }
     }
 
-    /// Pauses a job's schedule on all nodes and records the reason. Triggers still run. Active runs
-    /// continue.
+    /// Pauses a job's schedule on all nodes and records the reason. Active runs continue, and a trigger
+    /// still starts a run. An occurrence that waits for another attempt, even that of a trigger, waits
+    /// until the job is [resumed](Self::resume).
     ///
     /// # Errors
     /// As [`trigger`](Self::trigger).
@@ -298,12 +321,12 @@ impl Handle {
         self.change(name, Action::Resume { skip: None }).await.map(|_| ())
     }
 
-    /// Cancels the active runs of a job, on all nodes, and returns their number; 0 if none is active.
-    /// A node learns it from its store's notification, or when it next extends the run's lease: after
+    /// Cancels the active runs of a job, on all nodes, the triggers that wait, and the occurrences that
+    /// wait for another attempt. Returns the number of all of them; 0 if there is none. A node learns it from its store's notification, or when it next extends the run's lease: after
     /// a third of that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a
     /// tenth of the [grace period](super::Builder::grace) (at most 5 s), and records it as cancelled,
-    /// whatever it returns. The occurrence is not run again, also if the node has died. An occurrence
-    /// that waits for another attempt is not active, and stays. The schedule continues.
+    /// whatever it returns. The occurrence is not run again, even if the node has died. What waits is
+    /// recorded as cancelled, too. The schedule continues.
     ///
     /// Runs of jobs that run on every node have no record in the store and are not cancelled.
     ///
@@ -341,10 +364,17 @@ impl Handle {
     /// A dropped call may or may not have cancelled the runs. Cancel them again.
     pub async fn cancel(&self, name: &str) -> Result<usize> {
         check_name(name)?;
-        let reply = self.apply(name, Action::Cancel { fence: None }).await?;
-        let state = reply.state().unwrap_or_default();
+        let cancel = Operation::new(name, Action::Cancel { fence: None });
+        let mut states = Vec::new();
+        for reply in self.send(&[Operation::read(name), cancel]).await?.replies {
+            states.extend(reply?.state());
+        }
+        self.node.changed(name);
         self.node.extend_now(name);
-        Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
+        Ok(match &states[..] {
+            [before, after] => after.cancelled_since(before),
+            _ => 0,
+        })
     }
 
     async fn change(&self, name: &str, action: Action<'_>) -> Result<Reply> {
@@ -358,6 +388,13 @@ impl Handle {
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        if node.board.is_on_every_node(name) {
+            let local = format!(
+                "{name:?} runs on every node, and has no record in the store that a node could read; it \
+                 cannot be triggered, paused or resumed"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, local));
+        }
         let until = later(node.runtime.now(), REGISTRATION);
         let mut wait = MIN_BACKOFF;
         loop {
@@ -366,8 +403,15 @@ impl Handle {
                 answer => return answer,
             };
             let now = node.runtime.now();
-            if !node.has_job(name) || now >= until || node.shared().stop != Stop::No {
+            if !node.has_job(name) {
                 return Err(error);
+            }
+            if now >= until || node.shared().stop != Stop::No {
+                let absent = format!(
+                    "{name:?} is not in the store: it was deleted, or this scheduler, which registers it, \
+                     does not run or has not reached its store yet; try again when it runs"
+                );
+                return Err(Error::new(ErrorKind::NotFound, absent));
             }
             node.runtime.sleep_until(later(now, wait).min(until)).await;
             wait = (wait * 2).min(MAX_BACKOFF);
@@ -375,14 +419,23 @@ impl Handle {
     }
 
     async fn apply(&self, name: &str, action: Action<'_>) -> Result<Reply> {
-        let node = &self.node;
-        let time = TimeSource::Store { fallback: node.runtime.wall() };
-        let operations = [Operation::new(name, action)];
-        let batch = Batch::new(OPERATOR, time, &operations);
-        let applied = within(node, OP, reschedule(node, &*node.backend, batch)).await?;
-        let reply = applied.single()?;
+        let (node, operation) = (&self.node, Operation::new(name, action));
+        let reply = match &node.schedules {
+            Some(client) => {
+                let call = client.send(&operation, node.config.store_timeout);
+                within(node, OP, call).await?
+            }
+            None => self.send(&[operation]).await?.single()?,
+        };
         node.changed(name);
         Ok(reply)
+    }
+
+    async fn send(&self, operations: &[Operation<'_>]) -> Result<Applied> {
+        let node = &self.node;
+        let time = TimeSource::Store { fallback: node.runtime.wall() };
+        let batch = Batch::new(OPERATOR, time, operations);
+        within(node, OP, reschedule(node, &*node.backend, batch)).await
     }
 }
 

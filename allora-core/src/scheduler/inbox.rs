@@ -113,6 +113,11 @@ impl Inbox {
         std::mem::take(&mut self.inputs)
     }
 
+    /// `true` if it rejects all inputs.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// Rejects all further inputs.
     pub(super) fn close(&mut self) -> Vec<Input> {
         self.is_closed = true;

@@ -1,13 +1,14 @@
 //! The start of a claimed run's future, and the handling of its end.
 
 use super::{
-    active_run::{ActiveRun, ExitReason, LeaseTimers, RunId, RunResult, Turn},
+    active_run::{ActiveRun, Doubt, ExitReason, LeaseTimers, RunId, RunResult, Turn},
     execution::{Report, Timeout, begin},
     middleware::Next,
     monotonic::later,
     node::{Node, SharedState, Stop},
 };
 use crate::{
+    backend::Outcome,
     event::Event,
     job::{Delivery, JobSpec, Placement, Settings},
     planner::Start,
@@ -132,6 +133,7 @@ impl Node {
             timers,
             extending: false,
             unconfirmed: false,
+            doubt: None,
             cancelled_at: None,
             result: end,
             lost: false,
@@ -172,16 +174,12 @@ impl Node {
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
             let verdict = live.result(how, now, self.config.extra_attempts);
-            let event = begun.then(|| Event::Ended {
-                name: live.run.shared_name(),
-                kind: live.run.shared_kind(),
-                node: self.id.clone(),
-                scheduled_at: live.run.scheduled_at(),
-                attempt: live.run.attempt(),
-                fence: live.run.fence(),
-                outcome: verdict.outcome(),
-                took: mono.saturating_duration_since(live.started),
-            });
+            let took = mono.saturating_duration_since(live.started);
+            let is_doubtful =
+                begun && live.run.control().may_be_completed() && verdict != RunResult::Succeeded;
+            live.doubt = is_doubtful.then_some(Doubt { took, overruled: None, is_over: false });
+            let is_known = begun && !is_doubtful;
+            let event = is_known.then(|| ended(&live.run, verdict.outcome(), took));
             live.result = Some(verdict);
             (event, waited_for)
         };
@@ -197,6 +195,20 @@ impl Node {
                 self.claimers[placement].notify();
             }
         }
+    }
+}
+
+/// The event of a run that has ended.
+pub(super) fn ended(run: &Run, outcome: Outcome, took: Duration) -> Event {
+    Event::Ended {
+        name: run.shared_name(),
+        kind: run.shared_kind(),
+        node: run.shared_node(),
+        scheduled_at: run.scheduled_at(),
+        attempt: run.attempt(),
+        fence: run.fence(),
+        outcome,
+        took,
     }
 }
 

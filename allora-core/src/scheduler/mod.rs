@@ -39,6 +39,7 @@ mod pending_update;
 mod pruning;
 mod registry;
 mod retention;
+mod run_client;
 mod search;
 mod search_pace;
 mod side_request;

@@ -25,7 +25,7 @@ use crate::{
     runtime::Runtime,
     schedule::Warning,
     store_clock::StoreClock,
-    stored::{Routed, Router},
+    stored::{Routed, Router, Schedules},
     time::Time,
 };
 use allora_schedule::stable_hash;
@@ -82,6 +82,8 @@ pub(crate) struct Node {
     pub(super) board: Board,
     pub(super) metrics: Metrics,
     pub(super) trigger_waits: TriggerWaits,
+    /// The client of this node's runs and handles; `None` if the store has no queries.
+    pub(super) schedules: Option<Schedules>,
     /// Something was written to the store since the last request to prune it.
     pub(super) has_written: AtomicBool,
     shared: Mutex<SharedState>,
@@ -192,6 +194,8 @@ impl Node {
         (router, middleware): (Router, Arc<[Middleware]>),
     ) -> Self {
         let namespace = Arc::from(backend.namespace());
+        let schedules = Schedules::from_parts(backend.clone(), runtime.clone()).ok();
+        let schedules = schedules.map(|client| client.trigger_retention(config.trigger_retention));
         let shared = SharedState {
             jobs: 0,
             shared_jobs: (0, 0),
@@ -230,6 +234,7 @@ impl Node {
             board: Board::default(),
             metrics: Metrics::new(),
             trigger_waits: TriggerWaits::default(),
+            schedules,
             has_written: AtomicBool::new(false),
             shared: Mutex::new(shared),
         }
@@ -295,10 +300,15 @@ impl Node {
         self.board.has(name)
     }
 
+    /// `true` if the scheduler has ended: nothing runs on this node any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared().inboxes[Placement::OneNode].is_closed()
+    }
+
     /// Adds a job.
     ///
     /// # Errors
-    /// `AlreadyExists` if the node has a job of this name.
+    /// `AlreadyExists` if the node has a job of this name; `Other` if the scheduler stops or has ended.
     pub(crate) fn add(&self, name: Arc<str>, spec: JobSpec) -> Result {
         let placement = spec.settings.placement;
         let warned = |warning: &Warning| Event::ScheduleWarning {
@@ -308,6 +318,13 @@ impl Node {
         let warnings: Vec<Event> = spec.warnings().iter().map(warned).collect();
         let rejected = {
             let mut shared = self.shared();
+            if shared.stop != Stop::No {
+                drop(shared);
+                let over = format!(
+                    "the job {name:?} would never run: this scheduler was stopped; add it to one that runs"
+                );
+                return Err(Error::new(ErrorKind::Other, over));
+            }
             if !self.board.add(name.clone(), placement) {
                 drop(shared);
                 let twice = format!("the job {name:?} is added twice; names are unique");

@@ -3,6 +3,7 @@
 use super::{
     active_run::{ActiveRun, LeaseTimers, RunId, RunResult, Turn},
     inbox::{Input, Update},
+    launch::ended as ended_event,
     node::{Node, SharedState},
     store_request::{OP, reschedule, within},
 };
@@ -24,6 +25,8 @@ pub(super) struct PendingUpdate {
     placement: Placement,
     /// The result; `None`: the run is alive, and its lease is extended.
     result: Option<RunResult>,
+    /// Its code may have completed it: an extension finds that out before the result is sent.
+    is_doubtful: bool,
     /// The output of a run that has ended.
     output: Option<String>,
     duration: Duration,
@@ -47,6 +50,8 @@ struct Effect<'a> {
     /// The run, if it has ended. Its wakers may be the user's, and are not dropped under the lock.
     ended: Option<ActiveRun>,
     is_lost: bool,
+    /// Its code has probably completed it, and works on.
+    works_on: bool,
     /// Its lease had ended.
     is_recovered: bool,
     /// The place of its concurrency key is lost.
@@ -60,7 +65,8 @@ impl PendingUpdate {
         let output = result.as_ref().and_then(|_| run.control().output());
         let (is_lost, key) = (active.lost, active.key.clone());
         let (placement, duration) = (active.placement(), active.timers.duration);
-        Self { id, run, placement, result, output, duration, is_lost, key }
+        let is_doubtful = active.doubt.as_ref().is_some_and(|doubt| !doubt.is_over);
+        Self { id, run, placement, result, is_doubtful, output, duration, is_lost, key }
     }
 
     /// The largest size of its operation.
@@ -93,8 +99,8 @@ impl PendingUpdate {
     fn operation(&self) -> Operation<'_> {
         let fence = self.run.fence();
         let action = match &self.result {
-            Some(result) => result.action(fence, self.run.then()),
-            None => Action::Extend { fence, duration: self.duration },
+            Some(result) if !self.is_doubtful => result.action(fence, self.run.then()),
+            _ => Action::Extend { fence, duration: self.duration },
         };
         Operation::new(self.run.name(), action)
             .output(self.output.as_deref())
@@ -136,6 +142,7 @@ impl PendingUpdate {
                 reply,
                 ended,
                 is_lost: false,
+                works_on: false,
                 is_recovered: false,
                 key_is_lost,
             });
@@ -159,8 +166,22 @@ impl PendingUpdate {
         let (slot, placement) = (active.slot, active.placement());
         let window = active.settings.late_by_at_most();
         let is_recovered = active.unconfirmed && is_kept;
-        let (mut ended, mut is_extended) = (None, false);
+        let (mut ended, mut is_extended, mut works_on) = (None, false, false);
         match (&self.result, &reply) {
+            // Its lease is gone: its code has completed it, or another node has the occurrence.
+            (Some(result), _) if self.is_doubtful => {
+                let overruled = (!is_kept).then(|| result.clone());
+                match &reply {
+                    Reply::CancelRequested(_) => active.result = Some(RunResult::Cancelled),
+                    _ if overruled.is_some() => active.result = Some(RunResult::Succeeded),
+                    _ => {}
+                }
+                if let Some(doubt) = &mut active.doubt {
+                    (doubt.overruled, doubt.is_over) = (overruled, true);
+                }
+                shared.ended.push(self.id);
+                return None;
+            }
             // No other attempt follows: the run is completed instead.
             (Some(_), Reply::CancelRequested(_)) => {
                 active.result = Some(RunResult::Cancelled);
@@ -181,6 +202,8 @@ impl PendingUpdate {
                 }
                 is_extended = true;
             }
+            // Its future is dropped, and its end finds out what has become of it.
+            (None, _) if active.run.control().may_be_completed() => works_on = true,
             (None, _) => active.lost = true,
         }
         if is_extended {
@@ -193,9 +216,23 @@ impl PendingUpdate {
         let update = update.late_by_at_most(window);
         // An input of this sort has no destructor of the user.
         let _ = shared.inboxes[placement].push(Input::Update(update));
-        let is_lost = !is_kept;
-        Some(Effect { update: self, reply, ended, is_lost, is_recovered, key_is_lost })
+        let is_lost = !is_kept && !works_on;
+        Some(Effect { update: self, reply, ended, is_lost, works_on, is_recovered, key_is_lost })
     }
+}
+
+/// The events of a run whose code may have completed it, when the store has told its result.
+fn told_by_the_store(ended: &ActiveRun, is_lost: bool) -> Vec<Event> {
+    let (Some(doubt), Some(result)) = (&ended.doubt, &ended.result) else { return Vec::new() };
+    let (run, overruled) = (&ended.run, doubt.overruled.as_ref());
+    let result = overruled.filter(|_| is_lost).unwrap_or(result);
+    let after = overruled.filter(|_| !is_lost).map(|what| Event::AfterCompletion {
+        name: run.shared_name(),
+        kind: run.shared_kind(),
+        fence: run.fence(),
+        what: what.text().to_owned(),
+    });
+    after.into_iter().chain([ended_event(run, result.outcome(), doubt.took)]).collect()
 }
 
 /// Sends updates to the store as one batch, and applies the replies. A run of a job that runs on every
@@ -298,6 +335,12 @@ fn take_in(
             if is_gone && !run.kind().is_empty() {
                 node.emit([Event::ScheduleLost { name: run.shared_name() }]);
             }
+        }
+        if effect.works_on {
+            run.control().drop_now();
+        }
+        if let Some(ended) = &effect.ended {
+            node.emit(told_by_the_store(ended, effect.is_lost));
         }
         match (effect.reply, effect.ended) {
             (Reply::Extended(_) | Reply::CancelRequested(_), _) if !effect.key_is_lost => {

@@ -422,6 +422,16 @@ impl Schedules {
         self.within(op, self.shared.send(operation, self.deadline / PATIENCE)).await
     }
 
+    /// Sends an operation of the node that has this client, with those of concurrent calls. `deadline`:
+    /// the caller's time limit.
+    pub(crate) async fn send(
+        &self,
+        operation: &Operation<'_>,
+        deadline: Duration,
+    ) -> Result<Reply> {
+        self.shared.send(operation, deadline / PATIENCE).await?
+    }
+
     pub(super) fn queries(&self) -> Result<&dyn Queries> {
         self.requests.backend.queries().ok_or_else(|| {
             let none = format!(

@@ -167,12 +167,19 @@ impl Definition {
     }
 
     /// The first occurrence of a schedule that is added at `now`: the first one at or after its
-    /// start, or after now if it has none. `None` if there is no occurrence.
+    /// start, or after now if it has none. A single time of up to a minute before now counts as now.
+    /// `None` if there is no occurrence.
     pub(crate) fn first(&self, name: &str, now: Time) -> Result<Option<NextRun>> {
         let mut settings = self.settings.clone();
         let start = *settings.start.get_or_insert(now);
         let before = start.checked_sub_signed(TimeDelta::milliseconds(1)).unwrap_or(start);
-        following(name, &self.bare().with_settings(settings), before, 0)
+        match following(name, &self.bare().with_settings(settings), before, 0)? {
+            None => {
+                let first = CheckedSchedule::of(name, &self.bare()).first(now);
+                first.or_else(|fault| unplanned(name, &fault))
+            }
+            first => Ok(first),
+        }
     }
 
     /// The first occurrence after `after`, if `started` occurrences were started before.
@@ -213,7 +220,11 @@ impl fmt::Display for Definition {
 
 fn following(name: &str, entry: &JobSpec, after: Time, started: u64) -> Result<Option<NextRun>> {
     let next = CheckedSchedule::of(name, entry).following(after, started);
-    next.map_err(|fault| Error::invalid(format!("{name:?} cannot be planned: {fault}")))
+    next.or_else(|fault| unplanned(name, &fault))
+}
+
+fn unplanned<T>(name: &str, fault: &dyn fmt::Display) -> Result<T> {
+    Err(Error::invalid(format!("{name:?} cannot be planned: {fault}")))
 }
 
 fn in_zone(schedule: AnySchedule, zone: &str) -> Result<AnySchedule> {

@@ -19,8 +19,9 @@ use std::time::Duration;
 pub const MAX_BACKFILL: usize = crate::record::MAX_TRIGGERS;
 
 impl Schedules {
-    /// Pauses a schedule and records the reason. Triggers and active runs continue. Concurrent calls
-    /// [share requests](Self#concurrent-calls).
+    /// Pauses a schedule and records the reason. Active runs continue, and a trigger still starts a run.
+    /// An occurrence that waits for another attempt, even that of a trigger, waits until the schedule is
+    /// [resumed](Self::resume). Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
@@ -78,18 +79,19 @@ impl Schedules {
         Ok(Some(Advance::new(seen.generation, first, passed, then)))
     }
 
-    /// Cancels the active runs of a job and returns their number; 0 if none is active. A node learns
+    /// Cancels the active runs of a job, the triggers that wait, and the occurrences that wait for another
+    /// attempt. Returns the number of all of them; 0 if there is none. A node learns
     /// it from its store's notification, or when it next extends the run's lease: after a third of
     /// that at most. It [cancels](crate::Run::cancelled) the run, drops its future after a tenth of
     /// its [grace period](crate::scheduler::Builder::grace) (at most 5 s), and records it as
-    /// cancelled, whatever it returns. The occurrence is not run again, also if the node has died. An
-    /// occurrence that waits for another attempt is not active, and stays. The schedule continues.
+    /// cancelled, whatever it returns. The occurrence is not run again, even if the node has died. What
+    /// waits is recorded as cancelled, too. The schedule continues.
     /// Concurrent calls [share requests](Self#concurrent-calls).
     ///
     /// ```
     /// # async fn example(schedules: allora_core::Schedules) -> allora_core::Result {
     /// match schedules.cancel("nightly import").await? {
-    ///     0 => println!("no run is active"),
+    ///     0 => println!("no run is active, and none waits"),
     ///     runs => println!("{runs} runs are being cancelled"),
     /// }
     /// # Ok(())
@@ -102,8 +104,9 @@ impl Schedules {
     /// # Cancel safety
     /// A dropped call may or may not have cancelled the runs. Cancel them again.
     pub async fn cancel(&self, name: &str) -> Result<usize> {
+        let before = self.get(name).await?;
         let state = self.change(name, Action::Cancel { fence: None }).await?;
-        Ok(state.leases.iter().filter(|lease| lease.cancel_requested).count())
+        Ok(state.cancelled_since(&before))
     }
 
     /// Triggers one run now, independently of the schedule. `id` identifies the trigger: the same id

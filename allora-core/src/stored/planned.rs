@@ -30,7 +30,8 @@ impl<'a> Planned<'a> {
         if next.is_none() {
             let from = definition.settings().start.unwrap_or(now);
             return Err(Error::invalid(format!(
-                "{:?} would never run: `{definition}` has no occurrence from {} on",
+                "{:?} would never run: `{definition}` has no occurrence from {} on; use a later time, or the \
+                 present one for a run at once",
                 stored.name,
                 from.to_rfc3339_opts(SecondsFormat::Millis, true)
             )));
@@ -146,18 +147,37 @@ mod tests {
     use crate::at;
 
     #[test]
-    fn what_is_due_at_its_very_start_runs() {
+    fn a_single_time_of_up_to_a_minute_ago_counts_as_now() {
         let now = Time::from_timestamp(1_767_225_600, 0).unwrap();
-        let start = now - chrono::TimeDelta::microseconds(1_500);
-        let once = StoredSchedule::new("once", "kind", at(start));
-        let bounded = once.clone().starting(start);
         let planned = |stored: &StoredSchedule| {
             let definition = stored.definition().unwrap();
             Planned::first(stored, &definition, now).map(|planned| planned.first)
         };
-        let first = planned(&bounded).unwrap().map(|next| next.scheduled_at);
+        for ago in [0, 2, 59_999, 60_000] {
+            let at = now - chrono::TimeDelta::milliseconds(ago);
+            let first = planned(&StoredSchedule::once("once", "kind", at)).unwrap();
+            assert_eq!(first.map(|next| (next.scheduled_at, next.due_at)), Some((at, at)));
+        }
+        let old =
+            StoredSchedule::once("once", "kind", now - chrono::TimeDelta::milliseconds(60_001));
+        let refused = planned(&old).unwrap_err().to_string();
+        assert!(
+            refused.contains("no occurrence from 2026-01-01T00:00:00.000Z on; use a"),
+            "{refused}"
+        );
+        // Another schedule begins after now.
+        let ended = StoredSchedule::new("ended", "kind", "@every 10s").ending(now);
+        assert!(planned(&ended).is_err());
+    }
+
+    #[test]
+    fn what_is_due_at_its_very_start_runs() {
+        let now = Time::from_timestamp(1_767_225_600, 0).unwrap();
+        let start = now - chrono::TimeDelta::microseconds(1_500);
+        let bounded = StoredSchedule::new("once", "kind", at(start)).starting(start);
+        let definition = bounded.definition().unwrap();
+        let first = Planned::first(&bounded, &definition, now).unwrap().first;
+        let first = first.map(|next| next.scheduled_at);
         assert_eq!(first, Some(whole_millis(start)), "both are cut");
-        let without = planned(&once).unwrap_err().to_string();
-        assert!(without.contains("no occurrence from 2026-01-01T00:00:00.000Z on"), "{without}");
     }
 }

@@ -80,7 +80,8 @@ impl StoredSchedule {
         }
     }
 
-    /// A schedule that runs once, at this time. Its record, with its outcome, is removed some time after its
+    /// A schedule that runs once, at this time. A time of up to a minute ago counts as now, and an older one
+    /// is an error when the schedule is added. Its record, with its outcome, is removed some time after its
     /// end: after 7 days, unless a node [sets](crate::Builder::prune_finished_after) another time.
     ///
     /// ```

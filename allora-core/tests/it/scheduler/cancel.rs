@@ -289,3 +289,77 @@ fn the_output_that_a_run_has_set_is_in_its_entry() {
     assert_eq!(outputs, [Some("attempt 1".to_owned()), Some("attempt 2".to_owned())]);
     assert_eq!(lab.past("silent")[0].output, None);
 }
+
+/// A job that always fails, and is tried again every 10 s.
+fn failing(seat: &crate::support::Seat) -> allora_core::JobSpec {
+    seat.work(every(secs(60)), secs(1), |_| Err("no such host".into()))
+        .at_least_once(secs(30))
+        .retry(Retry::up_to(20, secs(10)).at_most_every(secs(10)))
+}
+
+#[test]
+fn an_attempt_that_waits_for_its_retry_is_cancelled_and_the_schedule_continues() {
+    for paused in [false, true] {
+        let lab = Lab::new(6);
+        let member = lab.start(|seat, b| b.add("job", failing(seat)));
+        lab.until(75.0);
+        assert_eq!(lab.ran("job"), [60., 60.], "a retry waits");
+        if paused {
+            lab.sim.block_on(member.handle.pause("job", "")).unwrap();
+        }
+        assert_eq!(lab.sim.block_on(member.handle.cancel("job")).unwrap(), 1);
+        lab.until(100.0);
+        assert_eq!(lab.ran("job"), [60., 60.], "paused: {paused}");
+        let past = lab.past("job");
+        assert_eq!((past.len(), end(&past, 2)), (3, CANCELLED), "{past:?}");
+        assert_eq!((past[2].attempt, past[2].started_at), (2, None));
+        if paused {
+            lab.sim.block_on(member.handle.resume("job")).unwrap();
+        }
+        lab.until(125.0);
+        assert_eq!(lab.ran("job"), [60., 60., 120.], "paused: {paused}");
+    }
+}
+
+#[test]
+fn a_trigger_that_waits_for_its_retry_or_for_a_node_is_cancelled() {
+    let lab = Lab::new(7);
+    let member = lab.start(|seat, b| b.add("job", failing(seat)));
+    lab.until(5.0);
+    lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
+    lab.until(10.0);
+    let client = Schedules::on(lab.store.clone(), lab.clock()).unwrap();
+    lab.store("stored", "nobody", "@every 60s");
+    lab.sim.block_on(client.trigger("stored", "yours")).unwrap();
+    for name in ["job", "stored"] {
+        assert_eq!(lab.sim.block_on(client.cancel(name)).unwrap(), 1, "{name}");
+        assert_eq!(lab.sim.block_on(client.cancel(name)).unwrap(), 0, "{name}");
+    }
+    let wait = client.trigger_and_wait("stored", "yours", secs(1));
+    assert_eq!(lab.sim.block_on(wait).unwrap(), Outcome::Cancelled);
+    lab.until(55.0);
+    assert_eq!(lab.ran("job"), [5.]);
+    assert_eq!(lab.story("job"), ["retried 5", "cancelled 5"]);
+    assert_eq!(lab.story("stored"), ["cancelled 10"]);
+}
+
+#[test]
+fn a_waiting_attempt_is_cancelled_beside_the_run_of_a_trigger() {
+    let lab = Lab::new(8);
+    let member = lab.start(|seat, b| {
+        let work = |run: &Run| match run.trigger() {
+            Some(_) => Ok(()),
+            None => Err("no such host".into()),
+        };
+        let spec = seat.work(every(secs(60)), secs(8), work).at_least_once(secs(30));
+        b.add("job", spec.retry(Retry::up_to(20, secs(20)).at_most_every(secs(20))))
+    });
+    lab.until(70.0);
+    lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
+    lab.until(72.0);
+    assert_eq!(lab.sim.block_on(member.handle.cancel("job")).unwrap(), 2);
+    lab.until(119.0);
+    assert_eq!(lab.story("job"), ["retried 60", "cancelled 70", "cancelled 60"]);
+    lab.until(121.0);
+    assert_eq!(lab.ran("job"), [60., 70., 120.]);
+}

@@ -1,7 +1,13 @@
 //! At most once and at least once: crashes, pauses, leases, retries.
 
 use crate::support::{Lab, Member, Over, Rates, at, ms, secs};
-use allora_core::{Builder, Event, JobSpec, Overlap, Retry, backend::Outcome, every};
+use allora_core::{
+    Backend, BoxError, Builder, Event, JobSpec, Overlap, Retry, Run, Runtime,
+    backend::{Batch, Outcome, TimeSource},
+    every, job,
+    runtime::SimNode,
+};
+use allora_memory::Memory;
 
 /// Two nodes with one job; the one that runs it first.
 fn two(lab: &Lab, add: impl Fn(JobSpec) -> JobSpec, every_secs: u64, takes: u64) -> [Member; 2] {
@@ -464,4 +470,93 @@ fn after_an_outage_a_node_records_its_own_runs_before_it_reaps_and_claims() {
         again += lab.state("leased").counters.expired;
     }
     assert_eq!((lost, again), (0, 0));
+}
+
+/// What a run does after it has completed itself.
+#[derive(Clone, Copy)]
+enum After {
+    Fails,
+    Panics,
+    WorksOn,
+    /// It fails, and the completion was rolled back.
+    RollsBack,
+}
+
+/// A run that completes itself, as in a transaction of its own, and does something else after that.
+async fn complete_and(
+    after: After,
+    store: Memory,
+    node: SimNode,
+    run: Run,
+) -> Result<(), BoxError> {
+    let operations = [run.complete()];
+    if !matches!(after, After::RollsBack) {
+        let batch = Batch::new(run.node(), TimeSource::Fixed(node.wall()), &operations);
+        store.reschedule(batch).await?;
+    }
+    match after {
+        After::Fails | After::RollsBack => Err("the socket is closed".into()),
+        After::Panics => panic!("the socket is closed"),
+        After::WorksOn => {
+            node.sleep_until(node.now() + secs(50)).await;
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn what_a_run_does_after_its_completion_is_told_by_one_event_and_changes_no_result() {
+    for (case, after, is_retried) in [
+        ("fails", After::Fails, true),
+        ("panics", After::Panics, true),
+        ("fails for good", After::Fails, false),
+        ("works on", After::WorksOn, true),
+    ] {
+        let lab = Lab::new(41);
+        let member = lab.start(|seat, b| {
+            let (store, node) = (lab.store.clone(), seat.node.clone());
+            let spec = job(every(secs(60)), async move |run: Run| {
+                complete_and(after, store, node, run).await
+            });
+            let spec = spec.at_least_once(secs(30));
+            let retry = Retry::up_to(3, secs(5));
+            b.add("job", if is_retried { spec.retry(retry) } else { spec })
+        });
+        lab.until(100.0);
+        assert_eq!(lab.story("job"), ["succeeded 60"], "{case}");
+        assert_eq!(member.news().iter().filter(|one| *one != "Ready").count(), 1, "{case}");
+        let events = member.events();
+        let what = events.iter().find_map(|event| match event {
+            Event::AfterCompletion { what, .. } => Some(what.clone()),
+            _ => None,
+        });
+        let what = what.unwrap_or_else(|| panic!("{case}: {events:?}"));
+        let is_dropped = matches!(after, After::WorksOn);
+        assert_eq!(what.contains("dropped"), is_dropped, "{case}: {what}");
+        assert_eq!(what.contains("the socket is closed"), !is_dropped, "{case}: {what}");
+        let ended = events.iter().filter_map(|event| match event {
+            Event::Ended { outcome, .. } => Some(outcome.word()),
+            _ => None,
+        });
+        assert_eq!(ended.collect::<Vec<_>>(), ["succeeded"], "{case}");
+    }
+}
+
+#[test]
+fn a_completion_that_was_rolled_back_changes_nothing() {
+    let lab = Lab::new(42);
+    let member = lab.start(|seat, b| {
+        let (store, node) = (lab.store.clone(), seat.node.clone());
+        let spec = job(every(secs(60)), async move |run: Run| {
+            complete_and(After::RollsBack, store, node, run).await
+        });
+        b.add("job", spec.at_least_once(secs(30)).retry(Retry::up_to(2, secs(5))))
+    });
+    lab.until(100.0);
+    assert_eq!(lab.story("job"), ["retried 60", "dead 60"]);
+    let ended = member.events().into_iter().filter_map(|event| match event {
+        Event::Ended { outcome, .. } => Some(outcome.word()),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), ["retried", "dead"]);
 }

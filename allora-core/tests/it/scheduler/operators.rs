@@ -1,7 +1,7 @@
 //! Trigger, pause, resume, redefine, delete, add: while everything runs.
 
 use crate::support::{Lab, Rates, at, ms, secs};
-use allora_core::{Event, Overlap, Run, Runtime, Scheduler, Schedules, cron, every, job};
+use allora_core::{Event, Overlap, Retry, Run, Runtime, Scheduler, Schedules, cron, every, job};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -305,4 +305,27 @@ fn a_job_is_taken_away_and_added_again_whatever_is_on_its_way_to_the_store() {
         assert!(ran.windows(2).all(|pair| pair[0] < pair[1]), "seed {seed}: {ran:?}");
         assert!(ran.last() > Some(&150.0), "seed {seed}: {:?}", lab.story("job"));
     }
+}
+
+#[test]
+fn a_pause_holds_the_retries_of_a_trigger_until_the_job_is_resumed() {
+    let lab = Lab::new(9);
+    let member = lab.start(|seat, b| {
+        let spec = seat.work(every(secs(600)), secs(1), |_| Err("no such host".into()));
+        let spec = spec.at_least_once(secs(30));
+        b.add("job", spec.retry(Retry::up_to(20, secs(10)).at_most_every(secs(10))))
+    });
+    lab.until(5.0);
+    lab.sim.block_on(member.handle.trigger("job", "mine")).unwrap();
+    lab.until(20.0);
+    lab.sim.block_on(member.handle.pause("job", "why")).unwrap();
+    assert_eq!(lab.ran("job"), [5., 5.]);
+    lab.until(100.0);
+    assert_eq!(lab.ran("job"), [5., 5.]);
+    lab.sim.block_on(member.handle.trigger("job", "by hand")).unwrap();
+    lab.until(200.0);
+    assert_eq!(lab.ran("job"), [5., 5., 100.]);
+    lab.sim.block_on(member.handle.resume("job")).unwrap();
+    lab.until(202.0);
+    assert_eq!(lab.ran("job")[..4], [5., 5., 100., 5.]);
 }

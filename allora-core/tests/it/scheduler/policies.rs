@@ -370,3 +370,49 @@ fn events_come_in_order() {
         ]
     );
 }
+
+#[test]
+fn a_single_time_of_up_to_a_minute_ago_counts_as_now() {
+    let lab = Lab::new(51);
+    let member = lab.start(|seat, b| b.add("other", seat.job(every(secs(600)), ms(5))));
+    lab.until(100.0);
+    let seat = lab.seat(lab.sim.node());
+    for (name, time) in [("now", 100.0), ("just before", 99.998), ("a minute ago", 40.5)] {
+        member.handle.add(name, seat.job(allora_core::at(at(time)), ms(5))).unwrap();
+        lab.until(100.0 + 0.1);
+        assert_eq!(lab.story(name), [format!("succeeded {time}")]);
+    }
+    let refused = member.handle.add("old", seat.job(allora_core::at(at(40.0)), ms(5))).unwrap_err();
+    let says =
+        "the job \"old\" would never run: its only time, 2026-01-01T00:00:40.000Z, is more than";
+    assert!(refused.to_string().starts_with(says), "{refused}");
+    lab.start(|seat, b| b.add("declared", seat.job(allora_core::at(at(60.0)), ms(5))));
+    lab.until(101.0);
+    assert_eq!(lab.story("declared"), ["succeeded 60"]);
+}
+
+#[test]
+fn a_single_time_that_has_passed_before_its_job_is_declared_is_missed_once() {
+    let lab = Lab::new(52);
+    lab.until(100.0);
+    let declare = || lab.start(|seat, b| b.add("old", seat.job(allora_core::at(at(30.0)), ms(5))));
+    let missed = |member: &crate::support::Member| {
+        let is_missed = |event: &&Event| matches!(event, Event::OccurrencesMissed { .. });
+        member.events().iter().filter(is_missed).count()
+    };
+    let first = declare();
+    lab.until(200.0);
+    assert_eq!((lab.story("old"), missed(&first)), (vec!["missed 30-30 1".to_owned()], 1));
+    assert!(first.handle.health().is_healthy(), "{}", first.handle.health());
+    let second = declare();
+    lab.until(300.0);
+    assert_eq!((lab.story("old").len(), missed(&second)), (1, 0));
+    // One that was declared in time runs, however late its node starts.
+    let early = lab.start(|seat, b| b.add("job", seat.job(allora_core::at(at(400.0)), ms(5))));
+    lab.until(310.0);
+    early.node.pause();
+    lab.until(1_000.0);
+    lab.start(|seat, b| b.add("job", seat.job(allora_core::at(at(400.0)), ms(5))));
+    lab.until(1_010.0);
+    assert_eq!(lab.story("job"), ["succeeded 400"]);
+}

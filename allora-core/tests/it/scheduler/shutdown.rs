@@ -1,7 +1,7 @@
 //! The end of a scheduler: asked for, forced, or dropped.
 
 use crate::support::{Lab, Over, Rates, at, ms, secs};
-use allora_core::{Runtime, every};
+use allora_core::{ErrorKind, Runtime, every};
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
@@ -170,4 +170,49 @@ fn after_many_stops_no_task_is_left() {
 fn tasks(lab: &Lab) -> usize {
     let text = format!("{:?}", lab.sim);
     text.split("tasks: ").nth(1).unwrap().split([',', ' ', '}']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_stopped_scheduler_accepts_no_job_and_an_ended_one_no_trigger() {
+    let lab = Lab::new(21);
+    let member = lab.start(|seat, b| b.add("job", seat.job(every(secs(10)), secs(5))));
+    lab.until(12.0);
+    member.handle.stop();
+    let seat = lab.seat(lab.sim.node());
+    let refused = member.handle.add("late", seat.job(every(secs(10)), secs(1))).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Other);
+    assert!(refused.to_string().contains("this scheduler was stopped"), "{refused}");
+    // A run that ends now may still trigger the next job: another node runs it.
+    assert!(lab.sim.block_on(member.handle.trigger("job", "follow-up")).unwrap().is_new());
+    lab.until(20.0);
+    assert!(member.stopped().is_some());
+    let refused = lab.sim.block_on(member.handle.trigger("job", "too late")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Other);
+    assert!(refused.to_string().contains("this scheduler has ended"), "{refused}");
+}
+
+#[test]
+fn a_job_of_every_node_refuses_a_trigger_at_once() {
+    let lab = Lab::new(22);
+    let job = |seat: &crate::support::Seat| seat.job(every(secs(10)), secs(1)).on_every_node();
+    let seat = lab.seat(lab.sim.node());
+    let idle = seat.builder().add("job", job(&seat)).build().unwrap();
+    let member = lab.start(|seat, b| b.add("job", job(seat)));
+    lab.until(12.0);
+    for handle in [&idle.handle(), &member.handle] {
+        let refused = lab.sim.block_on(handle.trigger("job", "by hand")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("runs on every node"), "{refused}");
+        assert_eq!(lab.now(), at(12.0), "at once");
+    }
+}
+
+#[test]
+fn a_trigger_before_the_scheduler_runs_says_what_is_missing() {
+    let lab = Lab::new(23);
+    let seat = lab.seat(lab.sim.node());
+    let idle = seat.builder().add("job", seat.job(every(secs(10)), secs(1))).build().unwrap();
+    let refused = lab.sim.block_on(idle.handle().trigger("job", "by hand")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert!(refused.to_string().contains("does not run or has not reached its store"), "{refused}");
 }

@@ -490,3 +490,35 @@ async fn on_threads_every_call_that_is_not_dropped_has_a_reply() {
     let requests = store.requests.load(std::sync::atomic::Ordering::Relaxed);
     assert!(requests < CALLERS * EACH / 2, "{requests} requests");
 }
+
+#[test]
+fn concurrent_triggers_of_a_handle_share_requests() {
+    let callers = Callers::new(31);
+    callers.lab.store("acme", "mail", "@every 60s");
+    let seat = callers.lab.seat(callers.lab.clock());
+    let scheduler = seat.builder_on(callers.remote.clone()).build().unwrap();
+    let handle = scheduler.handle();
+    let ids: Vec<String> = (0..50).map(|i| format!("order {i}")).collect();
+    let calls = join_all(ids.iter().map(|id| handle.trigger("acme", id)));
+    let triggered = callers.lab.sim.block_on(calls);
+    assert!(triggered.iter().all(|one| one.as_ref().is_ok_and(|one| one.is_new())));
+    let requests = callers.remote.requests.lock().unwrap().len();
+    assert!(requests <= 3, "{requests} requests for 50 triggers");
+}
+
+#[test]
+fn a_run_reaches_the_schedules_of_its_store() {
+    let lab = Lab::new(32);
+    let run = |run: allora_core::Run| async move {
+        let schedules = run.schedules()?;
+        schedules.trigger("report", &run.occurrence_key()).await?;
+        schedules.trigger("report", &run.occurrence_key()).await.map(|_| ())
+    };
+    lab.start(|seat, b| {
+        let import = allora_core::job(allora_core::every(secs(60)), run);
+        b.add("import", import).add("report", seat.job(allora_core::every(secs(3_600)), ms(5)))
+    });
+    lab.until(70.0);
+    assert_eq!(lab.story("import"), ["succeeded 60"]);
+    assert_eq!(lab.ran("report").len(), 1);
+}
