@@ -51,7 +51,7 @@ pub(crate) enum Turn {
     Waits,
     /// Its code has begun.
     Begun,
-    /// Its place of the key may belong to another run now.
+    /// Its lease, or its place of the key, may belong to another run now.
     Lost,
 }
 
@@ -236,9 +236,13 @@ impl ActiveRun {
                     )),
                 }
             }
-            (Delivery::AtMostOnce, Turn::Lost) => RunResult::Failed(
-                "dropped: its place of its concurrency key was not extended in time".to_owned(),
-            ),
+            (Delivery::AtMostOnce, Turn::Lost) => {
+                let what = match self.settings.concurrency_key {
+                    Some(_) => "place of its concurrency key",
+                    None => "lease",
+                };
+                RunResult::Failed(format!("dropped: its {what} was not extended in time"))
+            }
             (Delivery::AtMostOnce, _) => RunResult::Cancelled,
         }
     }

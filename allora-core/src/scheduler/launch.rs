@@ -8,6 +8,7 @@ use super::{
     node::{Node, SharedState, Stop},
 };
 use crate::{
+    backend::NotRunReason,
     event::Event,
     job::{Delivery, JobSpec, Placement, Settings},
     planner::Start,
@@ -171,7 +172,10 @@ impl Node {
             }
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
+            let is_dropped = matches!(how, ExitReason::Dropped);
             let verdict = live.result(how, now, self.config.extra_attempts);
+            let is_cut_off =
+                is_dropped && live.cancelled_at.is_none() && live.turn != Turn::Lost && !live.lost;
             let event = begun.then(|| Event::Ended {
                 name: live.run.shared_name(),
                 kind: live.run.shared_kind(),
@@ -180,6 +184,7 @@ impl Node {
                 attempt: live.run.attempt(),
                 fence: live.run.fence(),
                 outcome: verdict.outcome(),
+                reason: is_cut_off.then_some(NotRunReason::Shutdown),
                 took: mono.saturating_duration_since(live.started),
             });
             live.result = Some(verdict);
