@@ -15,7 +15,12 @@ pub(crate) struct Declared {
 impl Declared {
     pub(crate) async fn read(session: &Session) -> Outcome<Self> {
         let nodes = session.schedules.nodes().await?;
-        Ok(Self { live: nodes.into_iter().filter(|node| node.is_live).collect() })
+        Ok(Self::of(&nodes))
+    }
+
+    /// What the live ones of these nodes declare.
+    pub(crate) fn of(nodes: &[NodeInfo]) -> Self {
+        Self { live: nodes.iter().filter(|node| node.is_live).cloned().collect() }
     }
 
     /// True if a node lives: without one, it is not known which records have a use.
@@ -37,6 +42,35 @@ impl Declared {
     pub(crate) fn nodes(&self, name: &str) -> Vec<&str> {
         let declare = self.live.iter().filter(|node| node.may_declare(name));
         declare.map(|node| node.node.as_str()).collect()
+    }
+
+    /// True if the node of this id lives.
+    pub(crate) fn lives(&self, id: &str) -> bool {
+        self.live.iter().any(|node| node.node == id)
+    }
+
+    /// True if live daemons have this line, and none of them runs it: it needs labels that none of them
+    /// has, or its crontab has errors.
+    pub(crate) fn is_only_kept(&self, name: &str) -> bool {
+        let mut declare = self.live.iter().filter(|node| node.may_declare(name)).peekable();
+        declare.peek().is_some() && declare.all(|node| node.keeps(name))
+    }
+
+    /// The labels that lines of live daemons need and no live node has.
+    pub(crate) fn missing_labels(&self) -> Vec<&str> {
+        let has = |label: &&String| self.live.iter().any(|node| node.labels.contains(*label));
+        let needed: BTreeSet<&String> =
+            self.live.iter().flat_map(|node| &node.needed_labels).collect();
+        needed.into_iter().filter(|label| !has(label)).map(String::as_str).collect()
+    }
+
+    /// The live nodes' conditions and disagreements, each with its node or nodes.
+    pub(crate) fn conditions(&self) -> Vec<String> {
+        let of_node = |node: &NodeInfo| -> Vec<String> {
+            node.problems.iter().map(|problem| format!("{}: {problem}", node.node)).collect()
+        };
+        let problems = self.live.iter().flat_map(of_node);
+        problems.chain(NodeInfo::disagreements(&self.live)).collect()
     }
 
     /// True if it is the record of a line or job that no live node has any more. A one-off job that

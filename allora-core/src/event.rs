@@ -43,6 +43,8 @@ pub(crate) use line::log;
 /// | a label that no live node has | [`LabelUnmatched`](Self::LabelUnmatched) | [`LabelMatched`](Self::LabelMatched) | `unmatched_labels` |
 /// | a node died | [`NodeDead`](Self::NodeDead) | [`NodeAlive`](Self::NodeAlive), or after a day | `nodes.dead` |
 /// | jobs in code that no live build declares | [`JobsOrphaned`](Self::JobsOrphaned) | [`OrphansGone`](Self::OrphansGone) | `orphans` |
+/// | the program reports a condition of its own ([`Handle::report`](crate::Handle::report)) | none | none | `conditions` |
+/// | live nodes differ where they should agree | none | none | `disagreements` |
 /// | claims without a reply, which reserve capacity; a part of what the store does not answer | [`StoreDown`](Self::StoreDown) | [`StoreUp`](Self::StoreUp) | `unresolved_claims` |
 /// | the concurrency key of a due occurrence is busy | [`KeyBusy`](Self::KeyBusy) | [`KeyFree`](Self::KeyFree) | `key_waits` |
 /// | a job is paused, by an operator's decision | none | none | `paused` |
@@ -123,6 +125,9 @@ pub enum Event {
         fence: i64,
         /// The result of the run.
         outcome: Outcome,
+        /// [`Shutdown`](NotRunReason::Shutdown) if a stop of this node cut the run off before it
+        /// ended; else `None`. The history has the reason of a requested cancellation.
+        reason: Option<NotRunReason>,
         /// The duration of the run.
         took: Duration,
     },
@@ -548,6 +553,10 @@ impl Event {
                 "look at the node; trigger the job if the occurrence is to run all the same"
             }
             Event::AfterCompletion { .. } => "let the job return right after the commit",
+            Event::Ended { reason: Some(NotRunReason::Shutdown), .. } => {
+                "set a longer grace period, or have the job end when it is cancelled; trigger it if \
+                 the occurrence is to run all the same"
+            }
             Event::GivenUp { .. } => "correct the cause, then rerun or dismiss the dead letter",
             Event::ClaimAbandoned { .. } => {
                 "look at the store and the network; trigger the job if the occurrence is to run all \

@@ -44,7 +44,7 @@ pub use job::{
     Settings, job,
 };
 pub use name::{MAX_NAME, check_name, is_internal};
-pub use registry::NodeInfo;
+pub use registry::{NodeInfo, ProgramReport};
 pub use run::{Cancelled, Run};
 pub use runtime::Runtime;
 pub use schedule::{AnySchedule, At, Cron, Dst, Every, Quartz, Schedule, at, cron, every};

@@ -56,6 +56,8 @@ object!(Health, health, {
     unhandled_kinds: health.unhandled_kinds,
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
+    conditions: health.conditions,
+    disagreements: health.disagreements,
     orphans: health.orphans,
 });
 
@@ -89,6 +91,9 @@ object!(NodeInfo, node, {
     running: node.running,
     jobs: node.jobs,
     jobs_hash: format!("{:016x}", node.jobs_hash),
+    kept_prefixes: node.kept_prefixes,
+    settings: node.settings,
+    unique_name: node.unique_name,
     problems: node.problems,
     orphans: node.orphans,
     orphan_examples: node.orphan_examples,

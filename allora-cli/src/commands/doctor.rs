@@ -1,5 +1,6 @@
 //! `allora doctor`: checks of a store.
 
+use super::waits::{ahead_until, key_waits};
 use crate::{
     clock,
     daemon::kinds,
@@ -54,7 +55,9 @@ impl Doctor {
     pub(crate) fn run(self) -> Outcome {
         let report = Report { json: self.json };
         let well = session::with(&self.place, async |session: Session| {
-            report.said(true, "store", "it answers, and its tables have the expected columns")?;
+            let store = self.place.shown()?;
+            let text = format!("{store}: it answers, and its tables have the expected columns");
+            report.said(true, "store", &text)?;
             if let Some(warning) = self.place.security_warning()? {
                 report.line("!", "tls", &warning)?;
             }
@@ -192,6 +195,10 @@ async fn fleet(session: &Session, report: Report) -> Outcome<bool> {
     // Other nodes do the work of a dead one.
     report.said(true, "nodes", &text)?;
     let mut well = true;
+    for condition in Declared::of(&nodes).conditions() {
+        well = false;
+        report.said(false, "condition", &condition)?;
+    }
     for kind in session.schedules.unhandled_kinds().await? {
         well = false;
         let UnhandledKind { kind, example, waiting, .. } = kind;
@@ -236,17 +243,20 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
     let named = |is_so: &dyn Fn(&JobState) -> bool| -> Vec<&str> {
         states.iter().filter(|state| is_so(state)).map(|state| state.name.as_str()).collect()
     };
+    let waits = key_waits(session, &states, now).await?;
     let is_overdue = |state: &JobState| {
         state.leases.is_empty()
+            && !waits.contains_key(&state.name)
             && state.due_at.is_some_and(|at| since(now, at) >= OVERDUE)
             && !declared.is_orphaned(state)
     };
     let broken = Filter::default().condition(Condition::Broken);
     let broken = session.schedules.list(broken, None, usize::MAX).await?;
-    let (broken, dead, overdue) = (
+    let (broken, dead, overdue, ahead) = (
         broken.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(),
         named(&|state| Condition::Dead.holds(state)),
         named(&is_overdue),
+        named(&|state| ahead_until(state, now).is_some()),
     );
     for (what, found, is, remedy) in [
         (
@@ -268,6 +278,12 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             "overdue for a minute, and claimed by no node",
             "`allora why NAME` says what is in the way",
         ),
+        (
+            "clock",
+            &ahead,
+            "waiting for a time of a store whose clock was ahead",
+            "`allora reset NAME` ends that",
+        ),
     ] {
         if !found.is_empty() {
             let (jobs, examples) = (counted(found.len(), "job"), listed(found));
@@ -275,10 +291,16 @@ async fn jobs(session: &Session, report: Report) -> Outcome<bool> {
             report.said(false, what, &text)?;
         }
     }
-    let well = broken.is_empty() && dead.is_empty() && overdue.is_empty();
+    let well = broken.is_empty() && dead.is_empty() && overdue.is_empty() && ahead.is_empty();
     if well {
-        let jobs = counted(states.len(), "job");
-        let text = format!("{jobs}, none of them unreadable, dead or overdue");
+        let (jobs, waiting) = (counted(states.len(), "job"), waits.len());
+        let waiting = match waits.first_key_value() {
+            Some((name, busy)) => {
+                format!("; {waiting} waiting for a busy concurrency key ({name} for {})", busy.key)
+            }
+            None => String::new(),
+        };
+        let text = format!("{jobs}, none of them unreadable, dead or overdue{waiting}");
         report.said(true, "jobs", &text)?;
     }
     Ok(well)

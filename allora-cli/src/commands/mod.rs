@@ -34,4 +34,5 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod trigger;
+mod waits;
 pub(crate) mod why;

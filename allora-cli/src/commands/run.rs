@@ -51,9 +51,6 @@ pub(crate) struct Run {
     /// Lines have six time fields, seconds first, unless the crontab sets ALLORA_SECONDS=0.
     #[arg(long)]
     seconds: bool,
-    /// Starts with the good lines of crontabs that have bad ones.
-    #[arg(long)]
-    skip_bad_lines: bool,
     /// The zone of schedules that name none [default: the machine's].
     #[arg(long)]
     zone: Option<String>,
@@ -126,7 +123,7 @@ pub(crate) struct Run {
     /// ALLORA_SECRET_NAME].
     #[arg(long, value_name = "FOLDER", requires = "stored")]
     secrets: Option<PathBuf>,
-    /// A command, or a URL, that gets failed, dead, lost and expired runs as JSON, as
+    /// A command, or a URL, that gets failed, dead, lost, expired and cut off runs as JSON, as
     /// ALLORA_ON_FAILURE does: for stored schedules, and for lines without that variable.
     #[arg(long, value_name = "COMMAND")]
     on_failure: Option<String>,
@@ -158,9 +155,9 @@ CRONTABS
     ALLORA_NODES=one|every               on one of the nodes, or on each; then its name ends in
                                          @ and --node-name, as that of a @reboot line
     ALLORA_LABEL=gpu,!spot               only on nodes with --node-label gpu and without spot
-    ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost or expired
-                                         run as JSON; ALLORA_PING=URL is requested after each
-                                         success, and with /fail after a failure
+    ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost, expired or
+                                         cut off run as JSON; ALLORA_PING=URL is requested after
+                                         each success, and with /fail after a failure
                                          --on-failure is for all jobs that name none
     MAILTO=a@example.org                 mails what a command prints, with --sendmail
   Each on a line of its own, for the lines below it; an empty value ends that. One is for the
@@ -189,7 +186,8 @@ STORED SCHEDULES
 
 SIGNALS
   HUP, USR1         reads the crontabs again; active runs continue (changed files are noticed within
-                    5 s without it). A bad new version changes nothing, and the log says why
+                    5 s without it). A bad new version changes nothing; log, `allora status` and
+                    `allora doctor` say why, and a start with bad lines runs the good ones
   USR2              reopens the log file
   TERM, INT, QUIT   claims nothing more, lets commands end within --grace; the second one ends them
                     at once
@@ -245,7 +243,7 @@ impl Run {
         init_process::unblock_signals();
         let log = Log::open(self.log_file.clone())?;
         log.begin(self.log_level.level(), self.log_format);
-        let daemon = self.daemon(defaults);
+        let daemon = self.daemon(defaults)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -373,14 +371,14 @@ impl Run {
         Ok(settings)
     }
 
-    fn daemon(&self, defaults: Defaults) -> Daemon {
+    fn daemon(&self, defaults: Defaults) -> Outcome<Daemon> {
         let host = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let environment = env::vars().filter(|(name, _)| self.keep_environment && passes(name));
-        Daemon {
+        Ok(Daemon {
             crontabs: self.crontabs.clone(),
             form: self.form(),
             defaults,
-            skip_bad_lines: self.skip_bad_lines,
+            store: self.place.shown()?,
             kinds: self.stored.clone(),
             node_name: self.node_name.clone().or_else(host).unwrap_or_else(|| "node".into()),
             node_labels: self.node_labels.clone(),
@@ -401,7 +399,7 @@ impl Run {
                 .display()
                 .to_string(),
             environment: environment.collect(),
-        }
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `allora show`: everything about one job.
 
+use super::waits::{holder, key_of, record_of};
 use crate::{
     declared::{Declared, without_next},
     failure::Outcome,
@@ -9,9 +10,8 @@ use crate::{
     values::shown,
 };
 use allora_core::{
-    ConcurrencyKey, Error, ErrorKind, Time,
+    Time,
     backend::{JobState, Lease, Waiter},
-    stored::Definition,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl Show {
                 return Ok((without_next(state), true, None));
             }
             let key = match key_of(&state) {
-                Some(key) => found(session.schedules.get(&key.record()).await)?,
+                Some(key) => record_of(&session, &key).await?,
                 None => None,
             };
             Ok((state, false, key))
@@ -59,26 +59,9 @@ impl Show {
     }
 }
 
-/// The concurrency key of a job.
-fn key_of(state: &JobState) -> Option<ConcurrencyKey> {
-    Definition::parse(&state.name, &state.definition).ok()?.settings().concurrency_key.clone()
-}
-
-/// `None` for a record that does not exist.
-fn found(state: Result<JobState, Error>) -> Result<Option<JobState>, Error> {
-    match state {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        state => state.map(Some),
-    }
-}
-
 /// The holders of a concurrency key and the jobs that wait for it.
 fn key_lines(key: &JobState) -> Vec<(&'static str, String)> {
-    let holder = |lease: &Lease| {
-        let (job, node) = (lease.occurrence.trigger.as_deref().unwrap_or_default(), &lease.node);
-        let job = job.strip_suffix(&format!(" on {node}")).unwrap_or(job);
-        ("key held by", format!("{job} on {node} since {}", shown(lease.started_at)))
-    };
+    let holder = |lease: &Lease| ("key held by", holder(lease));
     let waiter = |waiter: &Waiter| {
         let (due, since) = (shown(waiter.due_at), shown(waiter.since));
         ("key wanted by", format!("{}, due at {due}, waiting since {since}", waiter.job))

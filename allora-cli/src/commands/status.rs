@@ -1,6 +1,6 @@
 //! `allora status`: the daemons and the jobs of a store on one page.
 
-use super::{history::entries, state::OVERDUE};
+use super::{history::entries, state::OVERDUE, waits::key_waits};
 use crate::{
     clock,
     declared::Declared,
@@ -12,7 +12,7 @@ use crate::{
 };
 use allora_core::{
     NodeInfo, Time,
-    backend::{HistoryQuery, JobState, Outcome as RunOutcome},
+    backend::{HistoryEntry, HistoryQuery, JobState, NotRunReason, Outcome as RunOutcome},
     is_internal,
     runtime::{Runtime, Tokio},
     stored::{Condition, Filter},
@@ -25,8 +25,10 @@ use std::{
     time::Duration,
 };
 
-/// Shows the live daemons and what the jobs of the store do: running, due, overdue, failing (the last
-/// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last lost run.
+/// Shows the live daemons and what the jobs of the store do: running, due, overdue, key_waits (due, while
+/// their concurrency key is busy), failing (the last
+/// run has failed), dead (with dead letters), paused, unreadable, orphaned, and the last runs that
+/// were lost, or cut off by the stop of their daemon.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -42,7 +44,7 @@ pub(crate) struct Status {
 /// The shortest time between two looks, which read the whole list.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// The number of history entries among which the last lost run is looked for.
+/// The number of history entries among which the last lost runs are looked for.
 const LOOKED_AT: usize = 1_000;
 
 /// The numbers of the page, and an example of each.
@@ -50,16 +52,24 @@ const LOOKED_AT: usize = 1_000;
 struct Page {
     nodes: Vec<NodeInfo>,
     jobs: usize,
+    /// The store, without secrets.
+    store: String,
+    /// What the live daemons should agree about, and do not.
+    disagreements: Vec<String>,
     counts: Vec<(&'static str, usize, Option<String>)>,
-    last_lost: Option<(String, Time, String)>,
+    last_lost: Option<LastRun>,
+    last_cut_off: Option<LastRun>,
 }
+
+/// A run that did not end: its job, its time and its node.
+type LastRun = (String, Time, String);
 
 impl Status {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
             let runtime = Tokio::current()?;
             loop {
-                let page = page(&session).await?;
+                let page = Page { store: self.place.shown()?, ..page(&session).await? };
                 self.print(&page)?;
                 let Some(wait) = self.watch else { return Ok(()) };
                 runtime.sleep_until(runtime.now() + wait.max(SHORTEST)).await;
@@ -90,8 +100,10 @@ async fn page(session: &Session) -> Outcome<Page> {
     let states: Vec<JobState> =
         states.into_iter().filter(|state| !is_internal(&state.name)).collect();
     let orphaned = |state: &JobState| declared.is_orphaned(state);
+    let waits = key_waits(session, &states, now).await?;
     let due = |state: &JobState, since: TimeDelta| {
         state.leases.is_empty()
+            && !waits.contains_key(&state.name)
             && state.due_at.is_some_and(|at| at + since <= now)
             && !orphaned(state)
     };
@@ -104,6 +116,7 @@ async fn page(session: &Session) -> Outcome<Page> {
         count("running", &|state| Condition::Running.holds(state)),
         count("due", &|state| due(state, TimeDelta::zero()) && !due(state, OVERDUE)),
         count("overdue", &|state| due(state, OVERDUE)),
+        count("key_waits", &|state| waits.contains_key(&state.name)),
         count("failing", &|state| state.last.as_ref().is_some_and(|last| !last.error().is_empty())),
         count("dead", &|state| Condition::Dead.holds(state)),
         count("paused", &|state| Condition::Paused.holds(state)),
@@ -114,9 +127,15 @@ async fn page(session: &Session) -> Outcome<Page> {
         Some(_) => entries(session, HistoryQuery::new(LOOKED_AT)).await?,
         None => Vec::new(),
     };
-    let last_lost = entries.into_iter().find(|entry| entry.outcome == RunOutcome::Lost);
-    let last_lost = last_lost.map(|entry| (entry.name, entry.occurrence.scheduled_at, entry.node));
-    Ok(Page { nodes: declared.into_live(), jobs: states.len(), counts, last_lost })
+    let last = |is_it: fn(&HistoryEntry) -> bool| -> Option<LastRun> {
+        let entry = entries.iter().find(|entry| is_it(entry))?;
+        Some((entry.name.clone(), entry.occurrence.scheduled_at, entry.node.clone()))
+    };
+    let last_lost = last(|entry| entry.outcome == RunOutcome::Lost);
+    let last_cut_off = last(|entry| entry.reason == Some(NotRunReason::Shutdown));
+    let (nodes, jobs) = (declared.into_live(), states.len());
+    let (store, disagreements) = (String::new(), NodeInfo::disagreements(&nodes));
+    Ok(Page { nodes, jobs, store, disagreements, counts, last_lost, last_cut_off })
 }
 
 impl Page {
@@ -144,15 +163,19 @@ impl Page {
             }
             lines.push(line);
         }
+        lines.extend(self.disagreements.iter().map(|line| format!("  {line}")));
+        lines.push(format!("store      {}", self.store));
         for (what, count, example) in &self.counts {
             let example =
                 example.as_ref().map(|name| format!(", such as {name}")).unwrap_or_default();
             lines.push(format!("{what:<11}{count}{example}"));
         }
-        lines.push(match &self.last_lost {
-            Some((name, at, node)) => format!("last lost  {name} at {} on {node}", shown(*at)),
-            None => "last lost  none in the history".into(),
-        });
+        for (what, last) in [("last lost", &self.last_lost), ("cut off", &self.last_cut_off)] {
+            lines.push(match last {
+                Some((name, at, node)) => format!("{what:<11}{name} at {} on {node}", shown(*at)),
+                None => format!("{what:<11}none in the history"),
+            });
+        }
         lines
     }
 
@@ -161,14 +184,22 @@ impl Page {
         let nodes = nodes.map_err(|error| {
             crate::failure::Failure::failed(format!("the nodes cannot be shown: {error}"))
         })?;
-        let mut object = json!({ "version": 1, "nodes": nodes, "jobs": self.jobs });
+        let mut object = json!({
+            "version": 1,
+            "store": self.store,
+            "nodes": nodes,
+            "disagreements": self.disagreements,
+            "jobs": self.jobs,
+        });
         for (what, count, _) in &self.counts {
             object[*what] = (*count).into();
         }
-        object["last_lost"] = self.last_lost.as_ref().map_or(
-            Value::Null,
-            |(name, at, node)| json!({ "name": name, "scheduled_at": shown(*at), "node": node }),
-        );
+        for (what, last) in [("last_lost", &self.last_lost), ("last_cut_off", &self.last_cut_off)] {
+            object[what] = last.as_ref().map_or(
+                Value::Null,
+                |(name, at, node)| json!({ "name": name, "scheduled_at": shown(*at), "node": node }),
+            );
+        }
         Ok(object)
     }
 }

@@ -1,6 +1,9 @@
 //! `allora why`: why a job runs or does not run.
 
-use super::history::entries_of;
+use super::{
+    history::entries_of,
+    waits::{ahead_until, key_waits},
+};
 use crate::{
     clock,
     daemon::kinds,
@@ -13,7 +16,7 @@ use crate::{
 };
 use allora_core::{
     ErrorKind, Schedule, Time,
-    backend::{HistoryEntry, JobState, NotRunReason, Outcome as RunOutcome},
+    backend::{HistoryEntry, JobState, NotRunReason, OnExpiry, Outcome as RunOutcome},
     schedule::NoteReason,
 };
 use chrono::TimeDelta;
@@ -83,6 +86,27 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         let (kind, remedy) = (&state.kind, kinds::remedy(&state.kind));
         reasons.push(format!("no live node handles its kind {kind:?}; {remedy}"));
     }
+    if state.kind.is_empty() && declared.is_only_kept(name) {
+        let missing = declared.missing_labels();
+        reasons.push(match missing.is_empty() {
+            true => "live daemons have this line, and none of them runs it now: its crontab has errors, \
+                     or it is for other nodes; `allora status` says which"
+                .to_owned(),
+            false => format!(
+                "no live node runs this line: lines of live daemons need the label {}, which none has; \
+                 start a daemon with `--node-label {}`",
+                missing.join(", "),
+                missing[0]
+            ),
+        });
+    }
+    if let Some(until) = ahead_until(state, now) {
+        reasons.push(format!(
+            "the store's clock was ahead when its record was written, and it waits until {}; `allora \
+             reset {name}` ends that",
+            shown(until)
+        ));
+    }
     if let Some(pause) = &state.paused {
         let note = if pause.note.is_empty() { String::new() } else { format!(": {}", pause.note) };
         reasons.push(format!(
@@ -91,14 +115,22 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         ));
     }
     for lease in &state.leases {
-        reasons.push(format!(
-            "it runs now: the occurrence of {} on {}, attempt {}, since {}",
-            shown(lease.occurrence.scheduled_at),
-            lease.node,
-            lease.attempt,
-            shown(lease.started_at)
-        ));
+        let (at, started) = (shown(lease.occurrence.scheduled_at), shown(lease.started_at));
+        let (node, attempt) = (&lease.node, lease.attempt);
+        reasons.push(match declared.lives(node) || !declared.is_known() {
+            true => format!("it runs now: the occurrence of {at} on {node}, attempt {attempt}, since {started}"),
+            false => format!(
+                "the occurrence of {at}, attempt {attempt}, was started at {started} on {node}, which is \
+                 dead or does not reach the store; its lease ends at {}, and then it is {}",
+                shown(lease.until),
+                match lease.on_expiry {
+                    OnExpiry::Retry => "run again on another node",
+                    OnExpiry::Lost => "recorded as lost",
+                }
+            ),
+        });
     }
+    let waits = key_waits(session, std::slice::from_ref(state), now).await?;
     if !state.dead.is_empty() {
         let letters = counted(state.dead.len(), "dead letter");
         reasons.push(format!(
@@ -112,7 +144,19 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
             "its last run ended as {word}: {error}; `allora logs {name}` shows more"
         ));
     }
+    if let (Some(due), Some(busy)) = (state.due_at, waits.get(name)) {
+        reasons.push(format!(
+            "it has been due since {} and waits for the concurrency key {}, held by {}; it runs when a \
+             place is free, and `allora cancel JOB` ends the run of a holder",
+            shown(due),
+            busy.key,
+            busy.holders
+        ));
+        return Ok(reasons);
+    }
     reasons.push(match (state.due_at, state.cursor) {
+        // Until the end of the lease, which the run extends.
+        _ if is_leased(state) => "its schedule continues when the run ends".into(),
         (Some(due), _) if due > now && state.attempts > 0 => {
             format!("its next attempt, after {} failed, is due at {}", state.attempts, shown(due))
         }
@@ -137,6 +181,15 @@ async fn present(session: &Session, state: &JobState, now: Time) -> Outcome<Vec<
         (None, _) => "its schedule has no further occurrence".into(),
     });
     Ok(reasons)
+}
+
+/// True if the occurrence that is offered next is the one that runs: at least once, the schedule waits for
+/// its end.
+fn is_leased(state: &JobState) -> bool {
+    let head = state.head.as_ref();
+    state.leases.iter().any(|lease| {
+        lease.on_expiry == OnExpiry::Retry && head.is_none_or(|head| *head == lease.occurrence)
+    })
 }
 
 /// The outcome of a scheduled time.
@@ -210,6 +263,9 @@ fn told(entry: &HistoryEntry, time: &str) -> String {
         Some(NotRunReason::Calendar) => "the calendar of its schedule excludes it",
         Some(NotRunReason::Operator) => "an operator cancelled it",
         Some(NotRunReason::Deleted) => "the job was deleted",
+        Some(NotRunReason::Shutdown) => {
+            "its daemon was stopped before it ended (a longer --grace gives it more time)"
+        }
         _ => "the reason is not recorded",
     };
     match &entry.outcome {

@@ -45,6 +45,14 @@ impl Line {
     }
 }
 
+impl Line {
+    /// What runs, and how, as text. It has no value of a variable: they may be secrets.
+    pub(crate) fn summary(&self) -> String {
+        let Self { name, path: _, number: _, schedule, settings, nodes, notices: _, shell } = self;
+        format!("{name} {schedule:?} {settings:?} {nodes:?} {shell:?}\n")
+    }
+}
+
 impl fmt::Debug for Shell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shell")

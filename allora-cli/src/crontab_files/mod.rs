@@ -2,6 +2,7 @@
 
 mod line;
 mod notices;
+mod secrets;
 mod settings;
 mod source;
 mod zone;
@@ -9,7 +10,7 @@ mod zone;
 pub(crate) use line::{Line, Shell};
 pub(crate) use notices::Notices;
 pub(crate) use settings::{Defaults, LEASE, is_commands_own};
-pub(crate) use source::{Form, Source, find, ignored};
+pub(crate) use source::{Form, Source, find, ignored, prefix};
 pub(crate) use zone::zone;
 
 use allora_core::crontab::{self, Columns, Entry};
@@ -84,17 +85,27 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
     if !defaults.has_sendmail {
         reading.notices.extend(mail(source, &entries));
     }
-    for entry in entries {
+    for mut entry in entries {
         reading.notices.extend(notices(source, &entry));
-        match line::line(source, &entry, defaults) {
-            Ok(line) => reading.lines.push(line),
-            Err(wrong) => {
-                let set_in = wrong.variable.and_then(|name| entry.variable_line(&name));
-                let diagnostic = source.diagnostic(Some(set_in.unwrap_or(entry.line)), wrong.what);
-                // A bad variable is bad once, however many lines it holds for.
-                if !reading.diagnostics.contains(&diagnostic) {
-                    reading.diagnostics.push(diagnostic);
+        let mut is_good = true;
+        loop {
+            let wrong = match line::line(source, &entry, defaults) {
+                Ok(line) => {
+                    reading.lines.extend(is_good.then_some(line));
+                    break;
                 }
+                Err(wrong) => wrong,
+            };
+            is_good = false;
+            let set_in = wrong.variable.as_ref().and_then(|name| entry.variable_line(name));
+            let diagnostic = source.diagnostic(Some(set_in.unwrap_or(entry.line)), wrong.what);
+            // A bad variable is bad once, however many lines it holds for.
+            if !reading.diagnostics.contains(&diagnostic) {
+                reading.diagnostics.push(diagnostic);
+            }
+            // The next error is found without this variable.
+            if !wrong.variable.is_some_and(|name| take_back(&mut entry, &name)) {
+                break;
             }
         }
     }
@@ -102,16 +113,30 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
     reading
 }
 
+/// Sets a variable of an entry to nothing; `false` if it has no value.
+fn take_back(entry: &mut Entry, name: &str) -> bool {
+    let mut environment = entry.environment.to_vec();
+    let set = environment.iter_mut().find(|(known, value)| known == name && !value.is_empty());
+    let Some((_, value)) = set else { return false };
+    value.clear();
+    entry.environment = environment.into();
+    true
+}
+
 fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
-    match &entry.when {
-        crontab::When::Cron(cron) => {
-            let warnings = cron.warnings().iter();
-            warnings
-                .map(|warning| source.diagnostic(Some(entry.line), warning.message.clone()))
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    let warnings = match &entry.when {
+        crontab::When::Cron(cron) => cron.warnings(),
+        _ => &[],
+    };
+    let warnings = warnings.iter().map(|warning| warning.message.clone());
+    let secret = secrets::seems_secret(&entry.command).map(|what| {
+        format!(
+            "the command has what looks like a password ({what}): all users of the machine see it in \
+             the list of processes; put it in a file that only the command's user may read, or in a \
+             variable above the line"
+        )
+    });
+    warnings.chain(secret).map(|what| source.diagnostic(Some(entry.line), what)).collect()
 }
 
 /// A warning, once, where mail is expected and there is no program that sends it.

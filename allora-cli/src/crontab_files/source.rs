@@ -167,6 +167,11 @@ impl Source {
     }
 }
 
+/// The beginning of the names of the jobs of a crontab.
+pub(crate) fn prefix(path: &Path) -> String {
+    format!("{}:", label(path))
+}
+
 fn label(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

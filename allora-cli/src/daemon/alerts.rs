@@ -8,7 +8,7 @@ use crate::{
     crontab_files::{Line, Notices},
     values::shown,
 };
-use allora_core::{BoxError, Time};
+use allora_core::{BoxError, Time, backend::NotRunReason};
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
@@ -63,6 +63,8 @@ pub(crate) struct Alert {
     pub(crate) signal: Option<i32>,
     pub(crate) took: Option<Duration>,
     pub(crate) error: Option<String>,
+    /// Why a run was cancelled, if this node knows it.
+    pub(crate) reason: Option<NotRunReason>,
     pub(crate) output: String,
 }
 
@@ -85,6 +87,7 @@ impl Alert {
             signal: None,
             took: None,
             error: None,
+            reason: None,
             output: String::new(),
         }
     }
@@ -104,13 +107,19 @@ impl Alert {
             "signal": self.signal,
             "took_ms": took,
             "error": self.error,
+            "reason": self.reason.map(NotRunReason::word),
             "output": self.output,
         })
     }
 
     /// True if people are to do something: not before the last attempt.
     fn is_failure(&self) -> bool {
-        matches!(self.event, "failed" | "dead" | "lost" | "expired")
+        matches!(self.event, "failed" | "dead" | "lost" | "expired") || self.is_cut_off()
+    }
+
+    /// True if a stop cut the run off, and it is not run again.
+    fn is_cut_off(&self) -> bool {
+        self.event == "cancelled" && self.reason == Some(NotRunReason::Shutdown)
     }
 }
 
@@ -162,7 +171,7 @@ impl Alerts {
             self.spawn(&alert, self.mail(to, &receiver, &alert));
         }
         if let Some(url) = &receiver.notices.ping
-            && matches!(alert.event, "succeeded" | "failed" | "dead")
+            && (matches!(alert.event, "succeeded" | "failed" | "dead") || alert.is_cut_off())
         {
             let url = match alert.event {
                 "succeeded" => url.clone(),
@@ -290,6 +299,7 @@ impl Alerts {
         let one_line = |text: &str| text.replace(['\r', '\n'], " ");
         let result = match alert.event {
             "succeeded" => "succeeded".to_owned(),
+            _ if alert.is_cut_off() => "cut off by the stop of its daemon".to_owned(),
             event => match (alert.exit_status, alert.signal) {
                 (Some(status), _) => format!("{event}, exit status {status}"),
                 (None, Some(signal)) => format!("{event}, signal {signal}"),

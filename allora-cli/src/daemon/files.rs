@@ -1,10 +1,11 @@
-//! The crontabs on disk, and what of them is in force: a new version that is broken changes
-//! nothing.
+//! The crontabs on disk, and what of them is in force: of a file that is bad from the start the good
+//! lines, and a new version that is bad changes nothing.
 
 use super::user::Account;
 use crate::{
     crontab_files::{self, Defaults, Diagnostic, Form, Line, Reading, Source, find},
     failure::{Failure, Outcome},
+    output::counted,
 };
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::PathBuf};
 
@@ -14,7 +15,6 @@ pub(crate) struct Files {
     paths: Vec<PathBuf>,
     form: Option<Form>,
     defaults: Defaults,
-    skip_bad_lines: bool,
     known: BTreeMap<PathBuf, Known>,
     /// Why they could not even be found, as it was said last.
     lost: Option<String>,
@@ -24,7 +24,14 @@ pub(crate) struct Files {
 struct Known {
     stamp: Option<Stamp>,
     lines: Vec<Line>,
+    /// The errors of the present version.
+    bad: Vec<Diagnostic>,
+    /// The lines are of a version before.
+    is_kept: bool,
 }
+
+/// What becomes of the jobs of crontabs that are gone.
+pub(crate) const KEPT: &str = "the jobs that were loaded before keep running";
 
 /// The metadata of a file that changes when its contents do.
 type Stamp = (u64, u64, i64, i64);
@@ -39,13 +46,8 @@ pub(crate) struct Reload {
 }
 
 impl Files {
-    pub(crate) fn new(
-        paths: Vec<PathBuf>,
-        form: Option<Form>,
-        defaults: Defaults,
-        skip_bad_lines: bool,
-    ) -> Self {
-        Self { paths, form, defaults, skip_bad_lines, known: BTreeMap::new(), lost: None }
+    pub(crate) fn new(paths: Vec<PathBuf>, form: Option<Form>, defaults: Defaults) -> Self {
+        Self { paths, form, defaults, known: BTreeMap::new(), lost: None }
     }
 
     /// The lines in force.
@@ -53,9 +55,53 @@ impl Files {
         self.known.values().flat_map(|known| known.lines.clone()).collect()
     }
 
-    /// The number of lines of this crontab that are in force.
-    pub(crate) fn in_force(&self, path: &PathBuf) -> usize {
-        self.known.get(path).map_or(0, |known| known.lines.len())
+    /// The bad crontabs of which no line is in force.
+    pub(crate) fn hopeless(&self) -> Vec<&PathBuf> {
+        let hopeless =
+            self.known.iter().filter(|(_, known)| known.lines.is_empty() && !known.bad.is_empty());
+        hopeless.map(|(path, _)| path).collect()
+    }
+
+    /// Each bad crontab as a condition: its first error, and what runs all the same.
+    pub(crate) fn conditions(&self) -> Vec<String> {
+        let of_file = |known: &Known| {
+            let first = known.bad.first()?;
+            let others = match known.bad.len() - 1 {
+                0 => String::new(),
+                others => format!(" ({} more)", counted(others, "error")),
+            };
+            let which = match known.is_kept {
+                true => "of the version before",
+                false => "without an error",
+            };
+            let lines = counted(known.lines.len(), "line");
+            Some(format!("crontab {first}{others}; what runs is {lines} {which}"))
+        };
+        let lost = self.lost.iter().map(|what| format!("crontab {what}; {KEPT}"));
+        lost.chain(self.known.values().filter_map(of_file)).collect()
+    }
+
+    /// The number of errors.
+    pub(crate) fn errors(&self) -> usize {
+        self.known.values().map(|known| known.bad.len()).sum::<usize>()
+            + usize::from(self.lost.is_some())
+    }
+
+    /// The beginnings of the names of the jobs that bad crontabs may have: what they would run when they
+    /// are corrected is no orphan.
+    pub(crate) fn bad_prefixes(&self) -> Vec<String> {
+        let bad = self.known.iter().filter(|(_, known)| !known.bad.is_empty());
+        bad.map(|(path, _)| crontab_files::prefix(path)).collect()
+    }
+
+    /// The number of lines and a hash of them, for each crontab by the name of its jobs.
+    pub(crate) fn summaries(&self) -> Vec<(String, String)> {
+        let of_file = |(path, known): (&PathBuf, &Known)| {
+            let lines = known.lines.iter().map(Line::summary).collect::<String>();
+            let (name, count) = (crontab_files::prefix(path), counted(known.lines.len(), "line"));
+            (name.trim_end_matches(':').to_owned(), format!("{count} ({:08x})", hash(&lines)))
+        };
+        self.known.iter().map(of_file).collect()
     }
 
     /// Reads what is new; with `all`, everything.
@@ -90,13 +136,12 @@ impl Files {
             }
             news.any = true;
             let Reading { lines, diagnostics, notices } = self.read(&source);
-            // A file that cannot be read at all has no good lines.
-            let skippable = || diagnostics.iter().all(|diagnostic| diagnostic.line.is_some());
-            let good = diagnostics.is_empty() || (self.skip_bad_lines && skippable());
-            let lines = good.then_some(lines);
-            let old = self.known.remove(&source.path).map(|known| known.lines);
-            let lines = lines.or(old).unwrap_or_default();
-            self.known.insert(source.path, Known { stamp, lines });
+            let old = self.known.remove(&source.path);
+            // What is in force stays: a bad version may lack lines that are meant to run.
+            let old = old.filter(|old| !diagnostics.is_empty() && !old.lines.is_empty());
+            let is_kept = old.as_ref().is_some_and(|old| old.is_kept || old.stamp != stamp);
+            let (lines, bad) = (old.map_or(lines, |old| old.lines), diagnostics.clone());
+            self.known.insert(source.path, Known { stamp, lines, bad, is_kept });
             news.diagnostics.extend(diagnostics);
             news.notices.extend(notices);
         }
@@ -117,6 +162,11 @@ impl Files {
         });
         reading
     }
+}
+
+/// FNV-1a, the same in every build: by it daemons tell whether they have the same lines.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn stamp(source: &Source) -> Option<Stamp> {

@@ -20,6 +20,8 @@ pub(crate) struct Jobs {
     machine: String,
     labels: Vec<String>,
     running: BTreeMap<String, Line>,
+    /// The names of lines for nodes with other labels, and those of them that run on each such node.
+    elsewhere: Vec<(String, Placement)>,
 }
 
 /// The numbers of lines that were added, removed and changed.
@@ -37,7 +39,18 @@ impl Jobs {
         machine: String,
         labels: Vec<String>,
     ) -> Self {
-        Self { handle, context, machine, labels, running: BTreeMap::new() }
+        Self { handle, context, machine, labels, running: BTreeMap::new(), elsewhere: Vec::new() }
+    }
+
+    /// The names of the lines that only other nodes run, and the beginnings of such names. They are no
+    /// orphans while no node has the labels.
+    pub(crate) fn elsewhere(&self) -> (Vec<String>, Vec<String>) {
+        let of = |wanted: Placement| {
+            let lines = self.elsewhere.iter().filter(move |(_, placement)| *placement == wanted);
+            lines.map(|(name, _)| name.clone())
+        };
+        let prefixes = of(Placement::EveryNode).map(|name| format!("{name}@"));
+        (of(Placement::OneNode).collect(), prefixes.collect())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -53,6 +66,8 @@ impl Jobs {
         let here = |line: &Line| line.nodes.includes(&self.labels);
         // Lines that run on nodes with a label: if no live node has it, all nodes report that.
         let elsewhere = lines.iter().filter(|line| !here(line));
+        let names = elsewhere.clone().filter(|line| line.schedule.is_some());
+        self.elsewhere = names.map(|line| (line.name.clone(), line.settings.placement)).collect();
         let needed = elsewhere.flat_map(|line| line.nodes.required());
         self.handle
             .need_labels(needed.filter(|label| !self.labels.iter().any(|own| own == label)))?;

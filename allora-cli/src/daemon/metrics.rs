@@ -75,6 +75,11 @@ pub(crate) fn count(event: &Event) {
     counter!("allora_runs_lapsed_total", "outcome" => outcome).increment(1);
 }
 
+/// The errors of the crontabs, by the last look at them.
+pub(crate) fn crontab_errors(errors: usize) {
+    gauge!("allora_crontab_errors").set(errors as f64);
+}
+
 /// Reads the state of the node.
 fn measure(scheduler: &Handle) {
     let health = scheduler.health();
@@ -101,6 +106,10 @@ fn describe() {
     );
     describe_gauge!("allora_nodes_live", "Live nodes of the store");
     describe_gauge!("allora_orphans", "Orphaned records, on the node that looks for them");
+    describe_gauge!(
+        "allora_crontab_errors",
+        "Errors of the crontabs: lines that do not run as written"
+    );
     describe_counter!(
         "allora_runs_lapsed_total",
         "Runs of any node that this node recorded as lost or expired"

@@ -24,14 +24,14 @@ pub(crate) use process::{CommandSpec, Invocation, foreground};
 
 use self::metrics::Metrics;
 use crate::{
-    crontab_files::{Defaults, Diagnostic, Form},
+    crontab_files::{Defaults, Form},
     failure::{Failure, Outcome, chain},
     output::{complain, counted},
     store::Store,
 };
 use alerts::Alerts;
 use allora_core::{
-    Event, Handle, Scheduler, Stopped,
+    Event, Handle, ProgramReport, Scheduler, Stopped,
     runtime::{Runtime, Tokio},
 };
 use context::CommandContext;
@@ -50,7 +50,8 @@ pub(crate) struct Daemon {
     pub(crate) crontabs: Vec<PathBuf>,
     pub(crate) form: Option<Form>,
     pub(crate) defaults: Defaults,
-    pub(crate) skip_bad_lines: bool,
+    /// The store, without secrets.
+    pub(crate) store: String,
     /// The kinds of stored schedules to run.
     pub(crate) kinds: Vec<String>,
     pub(crate) node_name: String,
@@ -83,15 +84,19 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The longest wait for the alerts of the last runs, when the scheduler has ended.
 const LAST_ALERTS: Duration = Duration::from_secs(10);
 
+/// The longest time from the end of the grace period to the end of the scheduler: its last requests
+/// to the store.
+const LAST_RESULTS: Duration = Duration::from_secs(5);
+
 impl Daemon {
-    /// The crontabs as they are now; refuses what a daemon would not start with.
+    /// The crontabs as they are now; refuses what a daemon would not start with. Bad lines are said on
+    /// standard error.
     ///
     /// # Errors
-    /// A crontab that cannot be read, or a bad line that is not to be skipped: each is said on
-    /// standard error.
+    /// A crontab that cannot be read, or that has errors and no good line.
     fn files(&self) -> Outcome<Files> {
         let (crontabs, defaults) = (self.crontabs.clone(), self.defaults.clone());
-        let mut files = Files::new(crontabs, self.form, defaults, self.skip_bad_lines);
+        let mut files = Files::new(crontabs, self.form, defaults);
         let Reload { diagnostics, notices, .. } = files.look(true)?;
         for notice in notices {
             complain("warning", &notice.to_string());
@@ -99,20 +104,42 @@ impl Daemon {
         for diagnostic in &diagnostics {
             complain("error", &diagnostic.to_string());
         }
-        let unread = diagnostics.iter().any(|diagnostic| diagnostic.line.is_none());
-        if unread || (!diagnostics.is_empty() && !self.skip_bad_lines) {
-            let many = diagnostics.len();
-            let them = if many == 1 { "it" } else { "them" };
-            let advice = match unread {
-                true => String::new(),
-                false => format!(", or run without {them} with --skip-bad-lines"),
-            };
+        if let Some(path) = files.hopeless().first() {
             return Err(Failure::failed(format!(
-                "not started: {} in the crontabs, see above; correct {them}{advice}",
-                counted(many, "error")
+                "not started: {} has no good line, see above; correct it",
+                path.display()
             )));
         }
         Ok(files)
+    }
+
+    /// Tells health, metrics and the other daemons how this one is configured, and what is wrong with
+    /// its crontabs.
+    fn report(&self, handle: &Handle, files: &Files, jobs: &Jobs) {
+        let mut report = ProgramReport::default();
+        report.conditions = files.conditions();
+        report.kept_prefixes = files.bad_prefixes();
+        let (names, prefixes) = jobs.elsewhere();
+        report.kept_jobs = names;
+        report.kept_prefixes.extend(prefixes);
+        let zone = self.defaults.zone.clone().unwrap_or_else(|| "UTC".into());
+        report.settings.insert("the zone (--zone)".into(), zone);
+        report.settings.insert("the options of lines".into(), self.options_of_lines());
+        let crontabs = files.summaries().into_iter();
+        report.settings.extend(crontabs.map(|(name, lines)| (format!("crontab {name}"), lines)));
+        report.unique_name = Some(self.node_name.clone());
+        handle.report(report);
+        metrics::crontab_errors(files.errors());
+    }
+
+    /// The options that change how a line runs, where they are not the default.
+    fn options_of_lines(&self) -> String {
+        let Defaults { settings, seconds, .. } = &self.defaults;
+        let mut text = settings.definition("lines").trim_start_matches("lines").to_owned();
+        if *seconds {
+            text.push_str("; seconds");
+        }
+        if text.is_empty() { "the defaults".into() } else { text.trim_start_matches("; ").into() }
     }
 
     /// Runs until a signal stops it.
@@ -179,7 +206,11 @@ impl Daemon {
         if boot::is_first_start(&self.crontabs) {
             jobs.start_up(&files.lines())?;
         }
-        info!(target: "allora", node = handle.node(), jobs = jobs.len(), "started");
+        self.report(&handle, &files, &jobs);
+        for condition in files.conditions() {
+            error!(target: "allora", "{condition}");
+        }
+        info!(target: "allora", node = handle.node(), jobs = jobs.len(), store = self.store, "started");
         let mut running = pin!(scheduler.run());
         let mut stopping = false;
         let (watchdog, mut said) = (notify::watchdog(), String::new());
@@ -205,7 +236,7 @@ impl Daemon {
                         continue;
                     }
                     Order::Stop => {
-                        stop(&handle, &mut stopping);
+                        stop(&handle, self.grace, &mut stopping);
                         continue;
                     }
                 },
@@ -216,6 +247,7 @@ impl Daemon {
                     notify(&notify::reloading());
                 }
                 reload(&mut files, &mut jobs, all);
+                self.report(&handle, &files, &jobs);
                 if all {
                     notify("READY=1");
                 }
@@ -250,8 +282,8 @@ fn status(jobs: usize, running: usize, stopping: bool) -> String {
 }
 
 /// The first time gracefully, then at once.
-fn stop(handle: &Handle, stopping: &mut bool) {
-    notify("STOPPING=1");
+fn stop(handle: &Handle, grace: Duration, stopping: &mut bool) {
+    notify(&notify::stopping(grace + LAST_RESULTS + LAST_ALERTS));
     if std::mem::replace(stopping, true) {
         warn!(target: "allora", running = handle.running(), "stopping at once");
         handle.stop_now();
@@ -267,7 +299,7 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
         Ok(_) => return,
         Err(failure) => {
             let Failure::Failed(what) = failure else { return };
-            error!(target: "allora", "{what}; the jobs that were loaded before keep running");
+            error!(target: "allora", "{what}; {}", files::KEPT);
             return;
         }
     };
@@ -277,9 +309,8 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
     for notice in &news.notices {
         warn!(target: "allora", "{notice}");
     }
-    for path in bad_files(&news.diagnostics) {
-        let kept = files.in_force(path);
-        error!(target: "allora", crontab = %path.display(), kept, "the new version has errors; the jobs of the last good version keep running");
+    for condition in files.conditions() {
+        error!(target: "allora", "{condition}");
     }
     match jobs.apply(files.lines()) {
         Ok(difference) => {
@@ -288,12 +319,6 @@ fn reload(files: &mut Files, jobs: &mut Jobs, all: bool) {
         }
         Err(error) => error!(target: "allora", "a line was rejected: {}", chain(&error)),
     }
-}
-
-fn bad_files(diagnostics: &[Diagnostic]) -> Vec<&PathBuf> {
-    let mut paths: Vec<&PathBuf> = diagnostics.iter().map(|diagnostic| &diagnostic.path).collect();
-    paths.dedup();
-    paths
 }
 
 fn end(stopped: Stopped) -> Outcome {

@@ -23,6 +23,11 @@ pub(super) fn watchdog() -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
+/// The daemon stops, and wants so much time for that, even if the unit gives it less.
+pub(super) fn stopping(within: Duration) -> String {
+    format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}", within.as_micros())
+}
+
 /// The crontabs are being read. `READY=1` follows.
 pub(super) fn reloading() -> String {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map(Duration::from);

@@ -89,11 +89,14 @@ impl OutputTail {
         }));
     }
 
-    /// The end of what was printed, without blanks around it; waits so long at most for the output to
-    /// be closed.
-    pub(crate) async fn text(self, runtime: &Tokio, output_wait: Duration) -> String {
+    /// Waits so long at most for the output to be closed.
+    pub(crate) async fn closed(&mut self, runtime: &Tokio, output_wait: Duration) {
         let limit = runtime.sleep_until(runtime.now() + output_wait);
-        select(join_all(self.closed), limit).await;
+        select(join_all(std::mem::take(&mut self.closed)), limit).await;
+    }
+
+    /// The end of what was printed, without blanks around it.
+    pub(crate) fn text(&self) -> String {
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         text.trim().to_owned()
     }

@@ -73,6 +73,7 @@ pub(crate) async fn execute(
     context: Arc<CommandContext>,
 ) -> Result<(), BoxError> {
     let (mut group, tail) = start(&work, &run, &context).await?;
+    let mut printed = Printed { tail: Some(tail), run: &run, context: &context };
     let (rt, timeout) = (&context.runtime, work.timeout);
     let limit = async {
         match timeout {
@@ -93,26 +94,15 @@ pub(crate) async fn execute(
     let too_long = match first {
         Either::Left(status) => {
             group.has_ended();
-            return ended(&run, status?, tail, &context).await;
+            return ended(status?, printed).await;
         }
         Either::Right(too_long) => too_long,
     };
     let status = group.end(&context).await;
+    let said = printed.said(status).await;
     match too_long {
-        Some(limit) => {
-            let exit = CommandResult {
-                exit_status: status.and_then(|status| status.code()),
-                signal: status.and_then(|status| status.signal()),
-                output: String::new(),
-            };
-            let printed = said(&run, tail, exit, &context).await;
-            Err(format!("timed out after {limit:?}, and was ended{printed}").into())
-        }
-        None if run.cancel_requested() => {
-            let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
-            run.set_output(output::end_of(printed));
-            Ok(())
-        }
+        Some(limit) => Err(format!("timed out after {limit:?}, and was ended{said}").into()),
+        None if run.cancel_requested() => Ok(()),
         // Cancelled, and it ended well all the same.
         None if status.is_some_and(|status| status.success()) => Ok(()),
         // At least once, another node runs it. At most once it is not run again; how that is
@@ -122,39 +112,52 @@ pub(crate) async fn execute(
     }
 }
 
-/// The end of the output of a failed run, as the end of a sentence. The history has it, too.
-async fn said(
-    run: &Run,
-    tail: OutputTail,
-    result: CommandResult,
-    context: &CommandContext,
-) -> String {
-    let printed = tail.text(&context.runtime, LAST_OUTPUT).await;
-    let output = printed.clone();
-    context.results.set(run.name(), run.fence(), CommandResult { output, ..result });
-    let printed = output::end_of(printed);
-    if printed.is_empty() {
-        return printed;
-    }
-    let sentence = format!("; its output ends: {printed}");
-    run.set_output(printed);
-    sentence
+/// The output of a command, until it is noted for log, history and alerts. If the run's future is
+/// dropped before, which is how a stop cuts a run off, what was printed so far is noted.
+struct Printed<'a> {
+    tail: Option<OutputTail>,
+    run: &'a Run,
+    context: &'a CommandContext,
 }
 
-async fn ended(
-    run: &Run,
-    status: ExitStatus,
-    tail: OutputTail,
-    context: &CommandContext,
-) -> Result<(), BoxError> {
+impl Printed<'_> {
+    /// The end of the output of a failed run, as the end of a sentence.
+    async fn said(&mut self, status: Option<ExitStatus>) -> String {
+        if let Some(tail) = &mut self.tail {
+            tail.closed(&self.context.runtime, LAST_OUTPUT).await;
+        }
+        let printed = self.note(status);
+        if printed.is_empty() { printed } else { format!("; its output ends: {printed}") }
+    }
+
+    /// Notes the output so far; returns as much of its end as the history has.
+    fn note(&mut self, status: Option<ExitStatus>) -> String {
+        let Some(tail) = self.tail.take() else { return String::new() };
+        let output = tail.text();
+        let printed = output::end_of(output.clone());
+        let result = CommandResult {
+            exit_status: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            output,
+        };
+        self.context.results.set(self.run.name(), self.run.fence(), result);
+        if !printed.is_empty() {
+            self.run.set_output(printed.clone());
+        }
+        printed
+    }
+}
+
+impl Drop for Printed<'_> {
+    fn drop(&mut self) {
+        self.note(None);
+    }
+}
+
+async fn ended(status: ExitStatus, mut printed: Printed<'_>) -> Result<(), BoxError> {
     // Also of a command that has succeeded: its last lines are in the log before its end.
-    let exit = CommandResult {
-        exit_status: status.code(),
-        signal: status.signal(),
-        output: String::new(),
-    };
-    let printed = said(run, tail, exit, context).await;
-    if status.success() { Ok(()) } else { Err(format!("{status}{printed}").into()) }
+    let said = printed.said(Some(status)).await;
+    if status.success() { Ok(()) } else { Err(format!("{status}{said}").into()) }
 }
 
 async fn start(

@@ -2,7 +2,10 @@
 
 use super::alerts::{Alert, Alerts};
 use crate::values::{run_id, shown};
-use allora_core::{Event, Time, backend::Outcome};
+use allora_core::{
+    Event, Time,
+    backend::{NotRunReason, Outcome},
+};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -56,7 +59,7 @@ pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
                 (run_id(name, *fence), shown(*scheduled_at), ms(*late));
             info!(target: "allora", job = &**name, run, scheduled_at, attempt, fence, late_ms, "started");
         }
-        Event::Ended { name, scheduled_at, attempt, fence, outcome, took, .. } => {
+        Event::Ended { name, scheduled_at, attempt, fence, outcome, reason, took, .. } => {
             let result = results.take(name, *fence).unwrap_or_default();
             let ended = Ended {
                 job: name,
@@ -64,6 +67,7 @@ pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
                 attempt: *attempt,
                 fence: *fence,
                 outcome,
+                reason: *reason,
                 took: *took,
             };
             ended.log(&result);
@@ -73,6 +77,7 @@ pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
                 took: Some(*took),
                 attempt: Some(*attempt),
                 error: Some(outcome.error().to_owned()).filter(|error| !error.is_empty()),
+                reason: *reason,
                 output: result.output,
                 ..Alert::new(outcome.word(), name, *scheduled_at, *fence, node)
             };
@@ -99,6 +104,7 @@ struct Ended<'a> {
     attempt: u32,
     fence: i64,
     outcome: &'a Outcome,
+    reason: Option<NotRunReason>,
     took: Duration,
 }
 
@@ -108,7 +114,14 @@ impl Ended<'_> {
         let (run, scheduled_at) = (run_id(job, fence), shown(self.scheduled_at));
         let (took_ms, outcome, error) = (ms(self.took), self.outcome.word(), self.outcome.error());
         let CommandResult { exit_status, signal, .. } = *result;
+        let reason = self.reason.map(NotRunReason::word);
         match self.outcome {
+            Outcome::Cancelled if reason.is_some() => {
+                warn!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, reason, exit_status, signal, "ended: cut off by the stop of this daemon, and not run again; a longer --grace gives it more time");
+            }
+            Outcome::Interrupted | Outcome::Released => {
+                warn!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, reason, exit_status, signal, "ended before it was done; it is run again");
+            }
             Outcome::Failed(_) => {
                 warn!(target: "allora", job, run, scheduled_at, attempt, fence, took_ms, outcome, exit_status, signal, error, "ended");
             }

@@ -92,6 +92,22 @@ impl StoreArgs {
         Ok(Url::parse(&url).ok().and_then(|url| url.security_warning()))
     }
 
+    /// The store as people read it, without secrets. The local file that is used where nothing names a
+    /// store is marked.
+    ///
+    /// # Errors
+    /// As [`settings`](Self::settings).
+    pub(crate) fn shown(&self) -> Outcome<String> {
+        match self.url.clone().or(self.settings()?.url) {
+            Some(url) => Ok(masked(&url)),
+            None => Ok(format!(
+                "{} (a file of this machine, since neither --url, ALLORA_URL nor allora.toml names a \
+                 store)",
+                Url::sqlite(local(false)?)?
+            )),
+        }
+    }
+
     /// Opens the store, with these limits of its history.
     ///
     /// # Errors
@@ -142,6 +158,22 @@ fn scheme(url: &str) -> Outcome<&str> {
             Ok(scheme)
         }
         _ => Err(Failure::failed(format!("the store URL has no scheme; there are {SCHEMES}"))),
+    }
+}
+
+/// A URL without its password, and without what stands behind a `?`.
+fn masked(url: &str) -> String {
+    if let Ok(url) = Url::parse(url) {
+        return url.to_string();
+    }
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return "a store".into() };
+    match rest.rsplit_once('@') {
+        None => format!("{scheme}://{rest}"),
+        Some((login, place)) => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:***@{place}")
+        }
     }
 }
 
@@ -198,7 +230,21 @@ fn local(make: bool) -> Outcome<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::scheme;
+    use super::{masked, scheme};
+
+    #[test]
+    fn a_store_is_shown_without_its_password() {
+        for (url, is) in [
+            ("postgres://u:hush@h/d", "postgres://u:***@h/d"),
+            ("redis://:hush@h:1/2", "redis://:***@h:1/2"),
+            ("redis+cluster://u:hu@sh@a,b", "redis+cluster://u:***@a,b"),
+            ("redis-quorum://a,b,c", "redis-quorum://a,b,c"),
+            ("etcds://u:hush@h?x=hush", "etcds://u:***@h"),
+            ("hush", "a store"),
+        ] {
+            assert_eq!(masked(url), is);
+        }
+    }
 
     #[test]
     fn what_has_no_scheme_is_not_shown() {

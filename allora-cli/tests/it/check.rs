@@ -23,6 +23,33 @@ fn every_bad_line_is_reported_with_its_place() {
 }
 
 #[test]
+fn all_errors_of_a_line_are_reported() {
+    let site = Site::new(
+        "ALLORA_TIMEOUT=soon\nALLORA_JITTER=some\n@daily a\nALLORA_TIMEOUT=\nALLORA_JITTER=\n\
+         61 24 * 13 * b\n",
+    );
+    let said = site.allora(&["run", "--check", "jobs"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "0 jobs, 5 errors.\n"), "{}", said.err);
+    let places: Vec<&str> = said.err.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(places, ["jobs:1", "jobs:2", "jobs:6:1", "jobs:6:4", "jobs:6:9"], "{}", said.err);
+}
+
+#[test]
+fn a_password_in_a_command_is_neither_in_a_name_nor_in_the_warning_about_it() {
+    let site = Site::new("@daily mysql -pHush db\nPGPASSWORD=x\n@daily PGPASSWORD=Hush psql\n");
+    let said = site.allora(&["run", "--check", "jobs"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "2 jobs, 0 errors.\n"), "{}", said.err);
+    for part in
+        ["warning: jobs:1: the command has what looks like a password (-p…)", "(PGPASSWORD=…)"]
+    {
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+    let next = site.allora(&["next", "--crontab", "jobs", "--zone", "UTC"]).fine();
+    assert!(next.contains("jobs:mysql-") && next.contains("jobs:psql-"), "{next}");
+    assert!(!said.err.contains("Hush") && !next.contains("Hush"), "{next}{}", said.err);
+}
+
+#[test]
 fn a_good_crontab_is_counted() {
     let site = Site::new("0 4 * * * a\n@reboot b\n@every 90m c\n");
     assert_eq!(site.allora(&["run", "--check", "jobs"]).fine(), "3 jobs, 0 errors.\n");
@@ -44,19 +71,20 @@ fn the_form_follows_from_the_folder_or_the_option() {
 }
 
 #[test]
-fn a_daemon_starts_with_a_bad_line_only_if_it_may_skip_it() {
+fn a_daemon_starts_with_the_good_lines_and_not_without_any() {
     let site = Site::new(&one_bad_among_fifty());
+    let daemon = site.start();
+    assert!(daemon.log().contains("jobs=49"), "{}", daemon.log());
+    assert!(daemon.errors().starts_with("error: jobs:30:3: hour: \"24\""), "{}", daemon.errors());
+    assert_eq!(daemon.stop(), 0);
+    let site = Site::new("0 24 * * * late\n# nothing else\n");
     let output = site.command(&[]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{said}");
-    assert!(lines[0].starts_with("error: jobs:30:3: hour: \"24\""), "{said}");
-    assert!(lines[1].contains("not started") && lines[1].contains("--skip-bad-lines"), "{said}");
+    assert!(lines[0].starts_with("error: jobs:1:3: hour: \"24\""), "{said}");
+    assert_eq!(lines[1], "error: not started: jobs has no good line, see above; correct it");
     assert!(!site.path("store.db").exists(), "and nothing was made");
-    let site = site.with(&["--skip-bad-lines"]);
-    let daemon = site.start();
-    assert!(daemon.log().contains("jobs=49"), "{}", daemon.log());
-    assert_eq!(daemon.stop(), 0);
 }
 
 #[test]

@@ -18,9 +18,11 @@ use std::{
 
 const CRONTAB: &str = "\
 ALLORA_CATCH_UP=all 1000
+ALLORA_NAME=once
 @every 1s W='DIR/once'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
 ALLORA_DELIVERY=at-least-once
 ALLORA_LEASE=LASTS
+ALLORA_NAME=least
 @every 1s W='DIR/least'; echo $ALLORA_SCHEDULED_AT $ALLORA_FENCE $ALLORA_NODE >> $W; sleep 0.2
 ";
 

@@ -33,7 +33,7 @@ fn output_goes_to_the_log_and_the_end_of_a_failed_runs_into_its_record() {
     let log = daemon.log();
     let line = |text: &str| log.lines().find(|line| line.contains(text)).unwrap_or_default();
     assert!(
-        line("INFO one ").contains("job=jobs:echo-one") && line("INFO one ").contains("stdout"),
+        line("INFO one ").contains("job=jobs:echo-") && line("INFO one ").contains("stdout"),
         "{log}"
     );
     assert!(line("INFO two ").contains("stderr"), "{log}");
@@ -98,7 +98,7 @@ fn root_runs_commands_as_the_user_of_the_line_with_its_groups() {
          @every 1s nobody { id -un; id -Gn; echo $LOGNAME; pwd; } > DIR/out/id; mv DIR/out/id DIR/out/end\n\
          @every 1s nosuchuser true\n",
     )
-    .with(&["--system", "--skip-bad-lines"]);
+    .with(&["--system"]);
     std::fs::create_dir(site.path("out")).unwrap();
     for folder in ["", "out"] {
         open_to_all(&site.path(folder));
@@ -138,7 +138,7 @@ fn systemd_hears_when_the_daemon_is_ready_and_when_it_stops() {
     };
     assert_eq!(next(), b"READY=1");
     crate::site::send("-TERM", child.id());
-    assert_eq!(next(), b"STOPPING=1");
+    assert!(next().starts_with(b"STOPPING=1\n"));
     assert!(child.wait().unwrap().success());
 }
 

@@ -61,7 +61,7 @@ fn a_bad_new_version_changes_nothing_and_the_log_says_why() {
     site.write("jobs", &format!("{NEW}61 * * * * bad\n"));
     daemon.signal("-HUP");
     daemon.says("jobs:2:1: minute: \"61\" is not within 0 to 59");
-    daemon.says("the jobs of the last good version keep running");
+    daemon.says("what runs is 1 line of the version before");
     site.more_lines("old", 2);
     assert_eq!(site.lines("new"), 0);
     // Mended, it is taken.

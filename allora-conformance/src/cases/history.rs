@@ -353,7 +353,7 @@ pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
     let run = won(w.node().lease(t(61), "deleted", 1).await);
     w.node().delete(t(70), "deleted").await;
     w.node().end(t(71), "deleted", run.fence, extend()).await;
-    // A stopping node gives no reason.
+    // A node that is stopped completes it without a request.
     w.node().register(t(0), "stopped", t(60)).await;
     let run = won(w.node().lease(t(61), "stopped", 1).await);
     w.node().end(t(70), "stopped", run.fence, end).await;
@@ -362,7 +362,7 @@ pub(super) async fn a_cancelled_run_has_an_entry_with_the_reason(w: &Cluster) {
         ("silent", t(125), Some(NotRunReason::Operator)),
         ("once", t(125), Some(NotRunReason::Operator)),
         ("deleted", t(70), Some(NotRunReason::Deleted)),
-        ("stopped", t(70), None),
+        ("stopped", t(70), Some(NotRunReason::Shutdown)),
     ] {
         let past = w.node().history_entries(name).await;
         assert_eq!(told(&past), [(t(60), 1, "node-1", ended, &Outcome::Cancelled)], "{name}");

@@ -22,9 +22,10 @@ impl NotRun {
             NotRunReason::Overlap | NotRunReason::ConcurrencyKey | NotRunReason::Calendar => {
                 Outcome::Skipped
             }
-            NotRunReason::Operator | NotRunReason::Deleted | NotRunReason::Replaced { .. } => {
-                Outcome::Cancelled
-            }
+            NotRunReason::Operator
+            | NotRunReason::Deleted
+            | NotRunReason::Shutdown
+            | NotRunReason::Replaced { .. } => Outcome::Cancelled,
         }
     }
 }
@@ -50,6 +51,8 @@ pub enum NotRunReason {
     Operator,
     /// Cancelled: the job was deleted.
     Deleted,
+    /// Cancelled: its node was stopped, and the run had not ended when the grace period was over.
+    Shutdown,
     /// Cancelled: a later occurrence of the job was due ([`Overlap::Replace`](crate::Overlap::Replace)).
     Replaced {
         /// The scheduled time of that occurrence.
@@ -68,6 +71,7 @@ impl NotRunReason {
             NotRunReason::Calendar => "calendar",
             NotRunReason::Operator => "operator",
             NotRunReason::Deleted => "deleted",
+            NotRunReason::Shutdown => "shutdown",
             NotRunReason::Replaced { .. } => "replaced",
         }
     }
@@ -110,6 +114,7 @@ impl NotRunReason {
             NotRunReason::Calendar,
             NotRunReason::Operator,
             NotRunReason::Deleted,
+            NotRunReason::Shutdown,
         ];
         all.into_iter().find(|reason| reason.word() == text)
     }

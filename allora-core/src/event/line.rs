@@ -1,7 +1,11 @@
 //! Events as lines: of the log, and of `Display`.
 
 use super::Event;
-use crate::{backend::Outcome, scheduler::millis, time::Time};
+use crate::{
+    backend::{NotRunReason, Outcome},
+    scheduler::millis,
+    time::Time,
+};
 use chrono::SecondsFormat;
 use std::fmt;
 use tracing::{debug, error, info, warn};
@@ -79,6 +83,12 @@ lines! { event:
     } => "run failed, and its attempts are used up" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
         took_ms: millis(*took), error: &**error
+    }
+    warn RUNS Event::Ended {
+        name, kind, scheduled_at, attempt, fence, outcome, reason: Some(NotRunReason::Shutdown), took, ..
+    } => "run cut off: this node was stopped before the run ended" {
+        job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,
+        took_ms: millis(*took), outcome: outcome.word(), remedy: event.remedy()
     }
     debug RUNS Event::Ended { name, kind, scheduled_at, attempt, fence, outcome, took, .. } => "run ended" {
         job: &**name, kind: &**kind, scheduled_at: time(scheduled_at), attempt: *attempt, fence: *fence,

@@ -75,6 +75,8 @@ fn parts() -> BTreeSet<String> {
             nodes: _,
             unmatched_labels: _,
             orphans: _,
+            conditions: _,
+            disagreements: _,
             // These show no state in which something does not run.
             node: _,
             at: _,
@@ -95,6 +97,8 @@ fn parts() -> BTreeSet<String> {
         "nodes.dead",
         "unmatched_labels",
         "orphans",
+        "conditions",
+        "disagreements",
     ];
     let parts = parts.iter().map(|part| format!("`{part}`"));
     parts.chain(PROBLEMS.iter().map(|reason| line(*reason))).collect()

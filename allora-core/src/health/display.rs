@@ -117,6 +117,9 @@ impl Health {
         for label in &self.unmatched_labels {
             write!(f, "\nlabel {}: no live node has it; start one with it", one_line(label))?;
         }
+        for condition in self.conditions.iter().chain(&self.disagreements) {
+            write!(f, "\n{}", one_line(condition))?;
+        }
         if let Some(example) = self.orphans.examples.first() {
             let (count, example) = (self.orphans.count, one_line(example));
             write!(

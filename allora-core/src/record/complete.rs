@@ -5,8 +5,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, Occurrence, OnExpiry,
-        Operation, Outcome, Reply, RetryCause,
+        Action, Completion, Cursor, DeadLetter, HistoryEntry, Lease, NotRunReason, Occurrence,
+        OnExpiry, Operation, Outcome, Reply, RetryCause,
     },
     time::{Time, saturating_add, whole_millis},
 };
@@ -64,7 +64,9 @@ pub(super) fn end(
     };
     let lease = record.leases.remove(i);
     record.ended = accepted_end(&operation.action, fence);
-    let reason = lease.cancel_reason().filter(|_| outcome == Outcome::Cancelled);
+    // Nobody has requested it: its node was stopped.
+    let reason = (outcome == Outcome::Cancelled)
+        .then(|| lease.cancel_reason().unwrap_or(NotRunReason::Shutdown));
     history.push(|| HistoryEntry {
         reason,
         output: operation.output.map(bounded),

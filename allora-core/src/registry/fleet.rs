@@ -99,9 +99,10 @@ impl Fleet {
     }
 
     /// `true` if a live node may have a job in code of this name; a node with more jobs than its
-    /// record has is left out.
+    /// record has counts only if it keeps the job.
     pub(crate) fn declares(&self, name: &str) -> bool {
-        self.live().any(|node| node.job_names.is_some() && node.may_declare(name))
+        let declares = |node: &NodeInfo| node.job_names.is_some() && node.may_declare(name);
+        self.live().any(|node| node.keeps(name) || declares(node))
     }
 
     /// `true` if the records of the live nodes have all of their jobs in code.
@@ -190,6 +191,14 @@ mod tests {
         let fleet = Fleet::of(&large, at(0));
         assert!(!fleet.has_all_names() && !fleet.declares("w"));
         assert!(fleet.nodes.iter().any(|node| node.may_declare("w")));
+        // What a node keeps without running it is declared, even if it has more jobs than that.
+        let keeper = node("e", 0, |info| {
+            (info.job_names, info.kept_names) = (None, vec![name_hash("w")]);
+            info.kept_prefixes = vec!["bad:".into()];
+        });
+        let fleet = Fleet::of(&[&states[..], &[keeper]].concat(), at(0));
+        let declared = ["w", "bad:v", "bad"].map(|name| fleet.declares(name));
+        assert_eq!(declared, [true, true, false]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{stored::Pattern, time::Time};
 use allora_schedule::stable_hash;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A node that lives, or lived during the last day, from [`Handle::nodes`](crate::Handle::nodes) or
 /// [`Schedules::nodes`](crate::Schedules::nodes).
@@ -39,6 +39,16 @@ pub struct NodeInfo {
     pub jobs_hash: u64,
     /// Hashes of these names, at most [`NAMES`]; `None` if there are more.
     pub(crate) job_names: Option<Vec<u32>>,
+    /// Hashes of the names of jobs in code that it keeps without running them.
+    pub(crate) kept_names: Vec<u32>,
+    /// Beginnings of such names ([`ProgramReport::kept_prefixes`](crate::ProgramReport)).
+    pub kept_prefixes: Vec<String>,
+    /// Settings that all nodes should share, up to 1 KiB
+    /// ([`ProgramReport::settings`](crate::ProgramReport)).
+    pub settings: BTreeMap<String, String>,
+    /// A name that no other live node should have
+    /// ([`ProgramReport::unique_name`](crate::ProgramReport)).
+    pub unique_name: Option<String>,
     /// The conditions that keep jobs from running on it, at most eight lines.
     pub problems: Vec<String>,
     /// The number of orphaned jobs in code, if this node is the one that looks for them.
@@ -79,9 +89,18 @@ impl NodeInfo {
     }
 
     /// `true` if the node may have a job in code of this name: it has one of this hash, or more than
-    /// 512 jobs. A job that was added since the last write is not known yet.
+    /// 512 jobs, or it [keeps](Self::keeps) the job. A job that was added since the last write is not
+    /// known yet.
     pub fn may_declare(&self, name: &str) -> bool {
-        self.job_names.as_ref().is_none_or(|names| names.contains(&name_hash(name)))
+        self.keeps(name)
+            || self.job_names.as_ref().is_none_or(|names| names.contains(&name_hash(name)))
+    }
+
+    /// `true` if its program keeps the job in code of this name without running it
+    /// ([`ProgramReport::kept_jobs`](crate::ProgramReport)).
+    pub fn keeps(&self, name: &str) -> bool {
+        self.kept_names.contains(&name_hash(name))
+            || self.kept_prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()))
     }
 
     /// The time without a write after which the node counts as dead.

@@ -1,17 +1,21 @@
 //! The text of a node's record: one line of fields `key=value`. A reader ignores fields that it does
 //! not know.
 
-use super::{NodeInfo, node_info::NAMES};
+use super::{NodeInfo, node_info::NAMES, program::KEPT};
 use crate::{
     stored::Pattern,
     time::{Time, from_millis},
 };
 use chrono::SecondsFormat;
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 /// The largest number of bytes of the kinds, and of each list of labels.
 const KINDS: usize = 4_096;
 const LABELS: usize = 1_024;
+
+/// The largest number of bytes of the settings, and of the prefixes of kept jobs.
+const SETTINGS: usize = 1_024;
+const PREFIXES: usize = 512;
 
 /// The largest number of problems and of examples, and of bytes of each.
 const NOTES: usize = 8;
@@ -47,6 +51,14 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
     if !(whole && info.is_complete) {
         push(&mut text, "more", "yes");
     }
+    keeps(&mut text, info);
+    let settings: Vec<String> =
+        info.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    // One that has no room is not compared.
+    let _ = list(&mut text, settings.iter().map(|one| ("setting", one.as_str())), SETTINGS);
+    if let Some(name) = &info.unique_name {
+        push(&mut text, "name", cut(name));
+    }
     for problem in info.problems.iter().take(NOTES) {
         push(&mut text, "problem", cut(problem));
     }
@@ -57,6 +69,21 @@ pub(crate) fn encode(info: &NodeInfo) -> String {
         push(&mut text, "orphan", orphan);
     }
     text
+}
+
+/// Writes the jobs that the node keeps. If they have no room, it keeps all jobs: every name begins
+/// with the empty text.
+fn keeps(text: &mut String, info: &NodeInfo) {
+    let before = text.len();
+    if !info.kept_names.is_empty() {
+        let hashes: String = info.kept_names.iter().map(|hash| format!("{hash:08x}")).collect();
+        push(text, "kept", &hashes);
+    }
+    let prefixes = info.kept_prefixes.iter().map(|prefix| ("keeps", prefix.as_str()));
+    if !list(text, prefixes, PREFIXES) || info.kept_names.len() > KEPT {
+        text.truncate(before);
+        push(text, "keeps", "");
+    }
 }
 
 /// Reads the text of the record of `node`; `None` if it is none. `is_live` is not in it.
@@ -73,6 +100,10 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
         jobs: 0,
         jobs_hash: 0,
         job_names: None,
+        kept_names: Vec::new(),
+        kept_prefixes: Vec::new(),
+        settings: BTreeMap::new(),
+        unique_name: None,
         problems: Vec::new(),
         orphans: 0,
         orphan_examples: Vec::new(),
@@ -98,6 +129,12 @@ pub(crate) fn decode(node: &str, text: &str) -> Option<NodeInfo> {
             "label" => info.labels.push(value),
             "needs" => info.needed_labels.push(value),
             "more" => info.is_complete = false,
+            "kept" => info.kept_names = hashes(&value)?,
+            "keeps" => info.kept_prefixes.push(value),
+            "setting" => info.settings.extend(
+                value.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())),
+            ),
+            "name" => info.unique_name = Some(value),
             "problem" => info.problems.push(value),
             "orphans" => info.orphans = value.parse().ok()?,
             "orphan" => info.orphan_examples.push(value),
@@ -196,6 +233,10 @@ mod tests {
             jobs: 3,
             jobs_hash: u64::MAX,
             job_names: Some(vec![7, u32::MAX, 0]),
+            kept_names: vec![9, 8],
+            kept_prefixes: vec!["bad file:".into()],
+            settings: BTreeMap::from([("the zone".into(), "a=b c".into())]),
+            unique_name: Some("host 1".into()),
             problems: vec!["job \"x\": two\nlines".into()],
             orphans: 1,
             orphan_examples: vec!["old job".into()],
@@ -232,6 +273,9 @@ mod tests {
             problems: many(&"ü".repeat(5_000)),
             orphan_examples: many("orphan"),
             job_names: Some(vec![u32::MAX; NAMES]),
+            kept_names: vec![u32::MAX; KEPT],
+            settings: many("setting").into_iter().map(|name| (name, "v".repeat(99))).collect(),
+            unique_name: Some("n".repeat(5_000)),
             ..info()
         };
         let text = encode(&info);
@@ -239,5 +283,13 @@ mod tests {
         let read = decode("n", &text).unwrap();
         assert!(!read.is_complete && read.handles("anything"), "{read:?}");
         assert_eq!((read.problems.len(), read.orphan_examples.len()), (8, 8));
+        for kept in [
+            NodeInfo { kept_names: vec![1; KEPT + 1], ..info.clone() },
+            NodeInfo { kept_prefixes: many("file"), ..info },
+        ] {
+            let text = encode(&kept);
+            assert!(text.len() < 15 << 10, "{}", text.len());
+            assert!(decode("n", &text).unwrap().keeps("any job"));
+        }
     }
 }

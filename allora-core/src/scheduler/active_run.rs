@@ -2,7 +2,7 @@
 
 use super::monotonic::later;
 use crate::{
-    backend::{Action, Completion, Cursor, Outcome, RetryCause},
+    backend::{Action, Completion, Cursor, NotRunReason, Outcome, RetryCause},
     job::{Delivery, Overlap, Placement, Settings},
     planner::{HeldKey, SlotId},
     record::bounded,
@@ -51,6 +51,8 @@ pub(crate) struct ActiveRun {
 #[derive(Clone, Debug)]
 pub(crate) struct Doubt {
     pub(crate) took: Duration,
+    /// The reason of the result, if a stop of the node cut the run off.
+    pub(crate) reason: Option<NotRunReason>,
     /// The store does not know the lease any more: the run's completion is sent again, in place of this
     /// result.
     pub(crate) overruled: Option<RunResult>,
@@ -65,7 +67,7 @@ pub(crate) enum Turn {
     Waits,
     /// Its code has begun.
     Begun,
-    /// Its place of the key may belong to another run now.
+    /// Its lease, or its place of the key, may belong to another run now.
     Lost,
 }
 
@@ -261,9 +263,13 @@ impl ActiveRun {
                     )),
                 }
             }
-            (Delivery::AtMostOnce, Turn::Lost) => RunResult::Failed(
-                "dropped: its place of its concurrency key was not extended in time".to_owned(),
-            ),
+            (Delivery::AtMostOnce, Turn::Lost) => {
+                let what = match self.settings.concurrency_key {
+                    Some(_) => "place of its concurrency key",
+                    None => "lease",
+                };
+                RunResult::Failed(format!("dropped: its {what} was not extended in time"))
+            }
             (Delivery::AtMostOnce, _) => RunResult::Cancelled,
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     health::{Health, JobStatus},
     job::{CheckedSchedule, JobSpec, is_past},
     name::check_name,
-    registry::{Fleet, NodeInfo, read_nodes},
+    registry::{Fleet, NodeInfo, ProgramReport, read_nodes},
 };
 use chrono::SecondsFormat;
 use futures::future::{Either, select};
@@ -149,6 +149,24 @@ impl Handle {
         labels.iter().try_for_each(|label| check_label(label))?;
         self.node.shared().needed_labels = labels.into_iter().collect();
         Ok(())
+    }
+
+    /// Reports what the program knows about itself, in place of its report before: to
+    /// [`health`](Self::health) at once, and to the other nodes with the next write of this node's
+    /// record ([`Builder::heartbeat`](super::Builder::heartbeat)).
+    ///
+    /// ```
+    /// use allora_core::{Handle, ProgramReport};
+    ///
+    /// fn configured(handle: &Handle, error: Option<String>) {
+    ///     let mut report = ProgramReport::default();
+    ///     report.conditions.extend(error.map(|error| format!("mail.toml: {error}; correct it")));
+    ///     handle.report(report);
+    /// }
+    /// # let _ = configured;
+    /// ```
+    pub fn report(&self, report: ProgramReport) {
+        self.node.shared().report = report;
     }
 
     /// Stops the scheduler. It claims nothing more, and its runs may continue for the [grace

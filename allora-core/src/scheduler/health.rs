@@ -12,6 +12,7 @@ use crate::{
         Notifications, OrphansStatus, Place, ProblemReason, StoreStatus,
     },
     job::Placement,
+    registry::NodeInfo,
     stored::Pattern,
 };
 use std::{
@@ -68,7 +69,7 @@ impl Node {
     /// The state of this node, from what its parts have published.
     pub(super) fn health(&self) -> Health {
         let mono = self.runtime.now();
-        let (at, age, is_stopping, mut capacity, kind_capacity, jobs) =
+        let (at, age, is_stopping, mut capacity, kind_capacity, jobs, program) =
             {
                 let shared = self.shared();
                 let capacity = CapacityStatus {
@@ -83,7 +84,8 @@ impl Node {
                 let kind_capacity: Vec<_> = limits.map(of_kind).collect();
                 let age = shared.clock_is_known.then(|| shared.clock.age(mono));
                 let is_stopping = shared.stop != Stop::No;
-                (shared.clock.now(mono), age, is_stopping, capacity, kind_capacity, shared.jobs())
+                let (at, program) = (shared.clock.now(mono), shared.report.conditions.clone());
+                (at, age, is_stopping, capacity, kind_capacity, shared.jobs(), program)
             };
         let conditions = self.board.conditions().clone();
         capacity.full_since = conditions.full_since;
@@ -147,6 +149,8 @@ impl Node {
             unhandled_kinds: conditions.kinds.into_values().collect(),
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),
+            conditions: program,
+            disagreements: NodeInfo::disagreements(&fleet.nodes),
             orphans: orphans.unwrap_or_default(),
         }
     }

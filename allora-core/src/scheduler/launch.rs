@@ -8,7 +8,7 @@ use super::{
     node::{Node, SharedState, Stop},
 };
 use crate::{
-    backend::Outcome,
+    backend::{NotRunReason, Outcome},
     event::Event,
     job::{Delivery, JobSpec, Placement, Settings},
     planner::Start,
@@ -173,13 +173,17 @@ impl Node {
             }
             let Some(live) = shared.active.get_mut(id) else { return };
             let begun = !matches!(how, ExitReason::NotBegun);
+            let is_dropped = matches!(how, ExitReason::Dropped);
             let verdict = live.result(how, now, self.config.extra_attempts);
+            let is_cut_off =
+                is_dropped && live.cancelled_at.is_none() && live.turn != Turn::Lost && !live.lost;
+            let reason = is_cut_off.then_some(NotRunReason::Shutdown);
             let took = mono.saturating_duration_since(live.started);
             let is_doubtful =
                 begun && live.run.control().may_be_completed() && verdict != RunResult::Succeeded;
-            live.doubt = is_doubtful.then_some(Doubt { took, overruled: None, is_over: false });
+            live.doubt = is_doubtful.then_some(Doubt { took, reason, overruled: None, is_over: false });
             let is_known = begun && !is_doubtful;
-            let event = is_known.then(|| ended(&live.run, verdict.outcome(), took));
+            let event = is_known.then(|| ended(&live.run, verdict.outcome(), reason, took));
             live.result = Some(verdict);
             (event, waited_for)
         };
@@ -199,7 +203,12 @@ impl Node {
 }
 
 /// The event of a run that has ended.
-pub(super) fn ended(run: &Run, outcome: Outcome, took: Duration) -> Event {
+pub(super) fn ended(
+    run: &Run,
+    outcome: Outcome,
+    reason: Option<NotRunReason>,
+    took: Duration,
+) -> Event {
     Event::Ended {
         name: run.shared_name(),
         kind: run.shared_kind(),
@@ -208,6 +217,7 @@ pub(super) fn ended(run: &Run, outcome: Outcome, took: Duration) -> Event {
         attempt: run.attempt(),
         fence: run.fence(),
         outcome,
+        reason,
         took,
     }
 }

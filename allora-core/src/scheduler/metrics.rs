@@ -2,7 +2,7 @@
 //! of them, which a test compares with what is emitted.
 
 use crate::{
-    backend::Outcome,
+    backend::{NotRunReason, Outcome},
     error::{Error, ErrorKind},
     event::Event,
     health::KeyWait,
@@ -58,7 +58,7 @@ impl Metrics {
                 histogram!("allora_run_lateness_seconds", "job" => job, "kind" => kind)
                     .record(*late);
             }
-            Event::Ended { name, kind, outcome, took, .. } => {
+            Event::Ended { name, kind, outcome, reason, took, .. } => {
                 gauge!("allora_runs_active").decrement(1);
                 let (job, kind) = self.labels(name, kind);
                 histogram!("allora_run_duration_seconds", "job" => job.clone(), "kind" => kind.clone())
@@ -66,7 +66,7 @@ impl Metrics {
                 if matches!(outcome, Outcome::Dead(_)) {
                     dead(job.clone(), kind.clone());
                 }
-                occurrences((job, kind), outcome.word(), "", 1);
+                occurrences((job, kind), outcome.word(), reason.map_or("", NotRunReason::word), 1);
             }
             Event::OccurrencesMissed { name, kind, count, reason, .. } => {
                 let count = count.unwrap_or(1);

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::{JobSpec, Placement},
-    registry::NAMES,
+    registry::{NAMES, ProgramReport},
     run::{Heartbeat, Run},
     runtime::Runtime,
     schedule::Warning,
@@ -100,6 +100,8 @@ pub(crate) struct SharedState {
     shared_jobs: (usize, u64),
     /// The labels that the program needs on some node.
     pub(super) needed_labels: Vec<String>,
+    /// The program's report about itself.
+    pub(super) report: ProgramReport,
     pub(crate) inboxes: ByPlacement<Inbox>,
     pub(crate) active: Slab<ActiveRun>,
     /// Runs whose future has not ended.
@@ -200,6 +202,7 @@ impl Node {
             jobs: 0,
             shared_jobs: (0, 0),
             needed_labels: Vec::new(),
+            report: ProgramReport::default(),
             inboxes: ByPlacement::default(),
             active: Slab::new(),
             running: 0,

@@ -232,7 +232,8 @@ fn told_by_the_store(ended: &ActiveRun, is_lost: bool) -> Vec<Event> {
         fence: run.fence(),
         what: what.text().to_owned(),
     });
-    after.into_iter().chain([ended_event(run, result.outcome(), doubt.took)]).collect()
+    let reason = doubt.reason.filter(|_| overruled.is_none());
+    after.into_iter().chain([ended_event(run, result.outcome(), reason, doubt.took)]).collect()
 }
 
 /// Sends updates to the store as one batch, and applies the replies. A run of a job that runs on every

@@ -17,7 +17,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     event::Event,
     job::Placement,
-    registry::{Fleet, NodeInfo, Rankings, encode, read_nodes, record_of},
+    registry::{Fleet, NodeInfo, Rankings, encode, name_hash, read_nodes, record_of},
     time::{Time, whole_millis},
 };
 use futures::future::{Either, select};
@@ -220,10 +220,11 @@ impl Registry {
 
     fn info(&self) -> NodeInfo {
         let node = &self.node;
-        let (now, running, (jobs, jobs_hash), job_names, needed_labels) = {
+        let (now, running, (jobs, jobs_hash), job_names, needed_labels, report) = {
             let shared = node.shared();
             let (needed, names) = (shared.needed_labels.clone(), node.shared_job_names(&shared));
-            (node.now(&shared), shared.running, shared.shared_jobs(), names, needed)
+            let report = shared.report.clone();
+            (node.now(&shared), shared.running, shared.shared_jobs(), names, needed, report)
         };
         let orphans = self.retention.orphans();
         NodeInfo {
@@ -238,7 +239,11 @@ impl Registry {
             jobs,
             jobs_hash,
             job_names,
-            problems: node.recent_problems(),
+            kept_names: report.kept_jobs.iter().map(|name| name_hash(name)).collect(),
+            kept_prefixes: report.kept_prefixes,
+            settings: report.settings,
+            unique_name: report.unique_name,
+            problems: [report.conditions, node.recent_problems()].concat(),
             orphans: orphans.count,
             orphan_examples: orphans.examples.clone(),
             started_at: self.started_at,

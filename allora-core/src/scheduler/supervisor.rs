@@ -240,8 +240,8 @@ impl Supervisor {
                             let stopping = self.stopping;
                             let stopped = stopping.is_some_and(|stopping| now >= stopping.drop_at);
                             self.cancelled += usize::from(stopped);
-                            if !stopped && active.key.is_some() {
-                                // Another run may have its place of the key.
+                            if !stopped {
+                                // Another run may have its place.
                                 active.turn = Turn::Lost;
                             }
                             ends.push((active.run.clone(), true));

@@ -1,10 +1,11 @@
 //! Names for jobs that have none: readable, unique within a file, and independent of where in it
 //! the line stands.
 
+use super::line::BLANKS;
 use crate::stable_hash;
 use std::collections::HashMap;
 
-/// The part of the command in a name, in characters of at most 4 bytes.
+/// The part of the program in a name, in characters of at most 4 bytes.
 const SHOWN: usize = 40;
 
 /// The longest name that a file may choose, in bytes.
@@ -48,15 +49,54 @@ fn base(words: [&str; 4]) -> String {
     format!("{}-{hash:016x}", readable(words[2]))
 }
 
-/// The command's first words, joined with dashes.
+/// The command's program, without its folder. Arguments and the values of variables in front of it may be
+/// secrets, and names are everywhere: in stores, metrics, logs and mail.
 fn readable(command: &str) -> String {
-    let in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-    let words: Vec<&str> = command.split(|c| !in_word(c)).filter(|word| !word.is_empty()).collect();
-    let joined = words.join("-");
-    let cut = joined.char_indices().nth(SHOWN).map_or(joined.len(), |(at, _)| at);
-    // The space for a whole word that was cut is better used than left.
-    let shown = joined[..cut].trim_end_matches('-');
-    if shown.is_empty() { "job".to_owned() } else { shown.to_owned() }
+    let program = program(command);
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+    let name: String = program.chars().take_while(|c| in_name(*c)).take(SHOWN).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "job".to_owned() } else { name.to_owned() }
+}
+
+/// The first word behind the assignments to variables.
+fn program(command: &str) -> &str {
+    let mut rest = command.trim_start_matches(BLANKS);
+    while let Some(value) = assigned(rest) {
+        rest = value[word_end(value)..].trim_start_matches(BLANKS);
+    }
+    &rest[..word_end(rest)]
+}
+
+/// The text behind `NAME=`, if the command begins so.
+fn assigned(command: &str) -> Option<&str> {
+    let (name, value) = command.split_once('=')?;
+    let first = name.chars().next()?;
+    let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (!first.is_ascii_digit() && name.chars().all(in_name)).then_some(value)
+}
+
+/// The end of a word of the shell: a blank, or the end of the command of which it is a part, outside of
+/// quotes.
+fn word_end(text: &str) -> usize {
+    let (mut quote, mut is_escaped) = (None, false);
+    for (at, c) in text.char_indices() {
+        if is_escaped {
+            is_escaped = false;
+        } else if c == '\\' && quote != Some('\'') {
+            is_escaped = true;
+        } else if quote == Some(c) {
+            quote = None;
+        } else if quote.is_none() {
+            match c {
+                '"' | '\'' | '`' => quote = Some(c),
+                ' ' | '\t' | ';' | '|' | '&' | '<' | '>' => return at,
+                _ => {}
+            }
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]
@@ -64,9 +104,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_begins_with_the_command_and_never_changes() {
+    fn a_name_begins_with_the_program_and_never_changes() {
         let name = Names::default().give(["0 4 * * *", "", "/usr/bin/backup --all", ""]);
-        assert_eq!(name, "usr-bin-backup-all-73e6b590f715e551");
+        assert_eq!(name, "backup-73e6b590f715e551");
+    }
+
+    #[test]
+    fn a_name_shows_neither_arguments_nor_values_of_variables() {
+        for (command, is) in [
+            ("mysql -pSecret db", "mysql"),
+            ("PGPASSWORD=Secret /usr/bin/psql -c x", "psql"),
+            ("A=\"Secret x\" B='it is Secret' C=Se\\ cret D=`echo Secret` run.sh Secret", "run.sh"),
+            ("A=Secret; export A; other", "job"),
+            ("curl https://u:Secret@h/", "curl"),
+            ("\"/opt/my app/run\" Secret", "run"),
+            ("$(cat Secret)/x", "job"),
+            ("  [ -x /usr/sbin/x ] && x", "job"),
+            ("true&&Secret", "true"),
+            ("apt-get update", "apt-get"),
+            ("=Secret", "job"),
+            ("A=Secret", "job"),
+        ] {
+            assert_eq!(readable(command), is, "{command}");
+        }
     }
 
     #[test]

@@ -68,25 +68,27 @@ impl Reading {
     /// Reads one line with its end.
     fn line(&mut self, number: usize, bytes: &[u8]) {
         let text = String::from_utf8_lossy(without_end(bytes));
-        if let Err(fault) = self.take(number, bytes, &text) {
+        if let Err(faults) = self.take(number, bytes, &text) {
             match line::assignment(&text) {
                 Some((name, _)) => drop(self.broken.insert(name.to_owned(), number)),
                 // The name was this line's, and must not pass to the one below.
                 None => self.chosen = None,
             }
-            self.errors.push(fault.in_line(number, &text));
+            self.errors.extend(faults.into_iter().map(|fault| fault.in_line(number, &text)));
         }
     }
 
-    fn take(&mut self, number: usize, bytes: &[u8], text: &str) -> Result<(), Fault> {
+    /// Takes a line, or says all that is wrong with it.
+    fn take(&mut self, number: usize, bytes: &[u8], text: &str) -> Result<(), Vec<Fault>> {
+        let one = |fault| vec![fault];
         match line::read(text, self.form, self.fields()) {
             // A comment may hold anything; but what was cut short may have been more.
-            Ok(Line::Nothing) => whole(bytes),
+            Ok(Line::Nothing) => whole(bytes).map_err(one),
             read => {
-                clean(bytes, text)?;
-                match read? {
+                clean(bytes, text).map_err(one)?;
+                match read.map_err(one)? {
                     Line::Nothing => Ok(()),
-                    Line::Variable(variable) => self.variable(number, &variable),
+                    Line::Variable(variable) => self.variable(number, &variable).map_err(one),
                     Line::Job(job) => self.job(number, job),
                 }
             }
@@ -145,7 +147,8 @@ impl Reading {
         Ok(())
     }
 
-    fn job(&mut self, number: usize, job: Job<'_>) -> Result<(), Fault> {
+    fn job(&mut self, number: usize, job: Job<'_>) -> Result<(), Vec<Fault>> {
+        let mut faults = Vec::new();
         let Job { schedule, schedule_at, user, command, stdin } = job;
         let fields: Vec<&str> = schedule.split_ascii_whitespace().collect();
         let words =
@@ -153,24 +156,33 @@ impl Reading {
         // A bad line counts too: its correction must not rename the equal ones below it.
         let name = match self.chosen.take() {
             None => self.names.give(words),
-            Some(name) if self.names.give_chosen(&name) => name,
             Some(name) => {
-                return Err(Fault::new(
-                    schedule_at,
-                    format!("another line above is named `{name}`, too"),
-                    "give this line another ALLORA_NAME",
-                ));
+                if !self.names.give_chosen(&name) {
+                    faults.push(Fault::new(
+                        schedule_at,
+                        format!("another line above is named `{name}`, too"),
+                        "give this line another ALLORA_NAME",
+                    ));
+                }
+                name
             }
         };
-        let when =
-            when(schedule, &name, self.zone.as_deref()).map_err(|error| at(schedule_at, &error))?;
+        let when = match when(schedule, &name, self.zone.as_deref()) {
+            Ok(when) => Some(when),
+            Err(error) => {
+                let others = others(schedule, &name, &error);
+                faults.extend([error].iter().chain(&others).map(|error| at(schedule_at, error)));
+                None
+            }
+        };
         if let Some((broken, line)) = self.broken.first_key_value() {
-            return Err(Fault::new(
+            faults.push(Fault::new(
                 schedule_at,
                 format!("the variable `{broken}`, set in line {line}, is not known"),
                 format!("correct line {line} first"),
             ));
         }
+        let Some(when) = when.filter(|_| faults.is_empty()) else { return Err(faults) };
         let shared =
             self.shared.get_or_insert_with(|| ((&*self.environment).into(), (&*self.lines).into()));
         let (environment, environment_lines) = shared.clone();
@@ -204,6 +216,32 @@ fn when(schedule: &str, name: &str, zone: Option<&str>) -> Result<When, ParseErr
         Some(zone) => cron.in_zone(zone)?,
         None => cron,
     }))
+}
+
+/// The errors in the fields of a schedule other than that of the first one: it is read again with a `*` in
+/// place of each bad field.
+fn others(schedule: &str, name: &str, first: &ParseError) -> Vec<ParseError> {
+    let (mut errors, mut text, mut bad) = (Vec::new(), schedule.to_owned(), first.position());
+    if text.starts_with('@') {
+        return errors;
+    }
+    loop {
+        let Some((before, after)) = text.split_at_checked(bad) else { return errors };
+        let start = before.rfind(line::BLANKS).map_or(0, |at| at + 1);
+        let end = after.find(line::BLANKS).map_or(text.len(), |at| bad + at);
+        // The places of the fields behind it stay.
+        let star = format!("{:<1$}", "*", end - start);
+        if end == start || text[start..end] == *star.trim_end() {
+            return errors;
+        }
+        text.replace_range(start..end, &star);
+        let Err(error) = Cron::for_job(name, &text) else { return errors };
+        // The field was not to blame alone.
+        if std::mem::replace(&mut bad, error.position()) == error.position() {
+            return errors;
+        }
+        errors.push(error);
+    }
 }
 
 fn at(start: usize, error: &ParseError) -> Fault {

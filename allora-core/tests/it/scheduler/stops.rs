@@ -3,7 +3,7 @@
 use crate::support::{Lab, Member, Rates, Seat, ms, secs};
 use allora_core::{
     Backend, Builder, Event, Overlap, Run, Runtime, Scheduler, Time,
-    backend::{Action, JobState, Lease, Page},
+    backend::{Action, JobState, Lease, NotRunReason, Outcome, Page},
     every,
     runtime::SimNode,
 };
@@ -147,6 +147,58 @@ fn stopped_in_trouble(seed: u64) -> Vec<String> {
 fn a_node_that_stops_in_trouble_leaves_no_lease_no_key_no_record_and_no_count() {
     for seed in 0..150 {
         assert_eq!(stopped_in_trouble(seed), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_run_that_a_stop_cuts_off_has_that_reason_and_one_that_loses_its_lease_has_another() {
+    let lab = Lab::new(5);
+    let member = lab.start(|seat, b| {
+        let once = seat.job(every(secs(60)), secs(3_000));
+        let alone = seat.job(every(secs(60)), secs(3_000)).overlap(Overlap::Skip);
+        let again = seat.job(every(secs(60)), secs(3_000)).at_least_once(secs(30));
+        b.add("once", once).add("alone", alone).add("again", again).grace(secs(10))
+    });
+    let reasons = || -> Vec<(String, &str, Option<NotRunReason>)> {
+        let ended = member.events().into_iter().filter_map(|event| match event {
+            Event::Ended { name, outcome, reason, .. } => {
+                Some((name.to_string(), outcome.word(), reason))
+            }
+            _ => None,
+        });
+        let mut ended: Vec<_> = ended.collect();
+        ended.sort_by(|one, other| one.0.cmp(&other.0));
+        ended
+    };
+    // Longer than the leases: the first of the three may go on.
+    lab.until(65.0);
+    member.faults.down.store(true, Relaxed);
+    lab.until(105.0);
+    member.faults.down.store(false, Relaxed);
+    let lost = [("again".to_owned(), "interrupted", None), ("alone".to_owned(), "failed", None)];
+    assert_eq!(reasons(), lost);
+    lab.until(110.0);
+    let entry = lab.past("alone").remove(0);
+    let says = "dropped: its lease was not extended in time";
+    assert_eq!((entry.outcome, entry.reason), (Outcome::Failed(says.into()), None));
+    lab.until(125.0);
+    member.handle.stop();
+    lab.until(140.0);
+    let stopped: Vec<_> = reasons().into_iter().filter(|one| one.2.is_some()).collect();
+    let cut_off = Some(NotRunReason::Shutdown);
+    let once = ("once".to_owned(), "cancelled", cut_off);
+    assert_eq!(
+        stopped,
+        [
+            ("again".to_owned(), "interrupted", cut_off),
+            ("alone".to_owned(), "cancelled", cut_off),
+            once.clone(),
+            once,
+        ]
+    );
+    for name in ["once", "alone"] {
+        let entry = lab.past(name).pop().unwrap();
+        assert_eq!((entry.outcome, entry.reason), (Outcome::Cancelled, cut_off), "{name}");
     }
 }
 

@@ -1,0 +1,86 @@
+//! Due jobs that no node claims for a reason that their records show: a busy concurrency key, or a time of
+//! a clock that was ahead.
+
+use crate::{declared::written_at, failure::Outcome, session::Session, values::shown};
+use allora_core::{
+    ConcurrencyKey, Error, ErrorKind, Time,
+    backend::{JobState, Lease, OnExpiry},
+    schedule::explain,
+    stored::Definition,
+};
+use chrono::TimeDelta;
+use std::collections::BTreeMap;
+
+/// The jobs among these that are due and wait for a busy concurrency key, each with the key.
+pub(super) async fn key_waits(
+    session: &Session,
+    states: &[JobState],
+    now: Time,
+) -> Outcome<BTreeMap<String, BusyKey>> {
+    let (mut waits, mut records) = (BTreeMap::new(), BTreeMap::new());
+    let is_due =
+        |state: &&JobState| state.leases.is_empty() && state.due_at.is_some_and(|due| due <= now);
+    for state in states.iter().filter(is_due) {
+        let Some(key) = key_of(state) else { continue };
+        let record = key.record();
+        if !records.contains_key(&record) {
+            let read = record_of(session, &key).await?;
+            records.insert(record.clone(), read);
+        }
+        let Some(Some(read)) = records.get(&record) else { continue };
+        let holders: Vec<&Lease> = read.leases.iter().filter(|lease| lease.until > now).collect();
+        if holders.len() >= key.limit as usize {
+            let holders = holders.into_iter().map(holder).collect::<Vec<_>>().join(", ");
+            waits.insert(state.name.clone(), BusyKey { key: key.key.to_string(), holders });
+        }
+    }
+    Ok(waits)
+}
+
+/// A concurrency key without a free place.
+pub(super) struct BusyKey {
+    pub(super) key: String,
+    /// Who holds it, on which nodes, since when.
+    pub(super) holders: String,
+}
+
+/// The concurrency key of a job.
+pub(super) fn key_of(state: &JobState) -> Option<ConcurrencyKey> {
+    Definition::parse(&state.name, &state.definition).ok()?.settings().concurrency_key.clone()
+}
+
+/// The record of a key; `None` if no job has ever held it.
+pub(super) async fn record_of(
+    session: &Session,
+    key: &ConcurrencyKey,
+) -> Result<Option<JobState>, Error> {
+    match session.schedules.get(&key.record()).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        state => state.map(Some),
+    }
+}
+
+/// The holder of a place of a key, as text.
+pub(super) fn holder(lease: &Lease) -> String {
+    let (job, node) = (lease.occurrence.trigger.as_deref().unwrap_or_default(), &lease.node);
+    let job = job.strip_suffix(&format!(" on {node}")).unwrap_or(job);
+    format!("{job} on {node} since {}", shown(lease.started_at))
+}
+
+/// The time until which a job waits because the store's clock was ahead when its record was written, which
+/// its fence shows; `None` if its schedule explains the time.
+pub(super) fn ahead_until(state: &JobState, now: Time) -> Option<Time> {
+    let far = now + TimeDelta::minutes(1);
+    written_at(state).filter(|written| *written > far)?;
+    let definition = Definition::parse(&state.name, &state.definition).ok()?;
+    let next = explain(&state.name, definition.schedule(), definition.settings(), now, 1);
+    let next = next.first().map(|next| next.nominal);
+    let cursor = state
+        .cursor
+        .filter(|cursor| cursor.due_at > far && next.is_none_or(|next| next < cursor.scheduled_at));
+    let leases = state
+        .leases
+        .iter()
+        .filter(|lease| lease.on_expiry == OnExpiry::Retry && lease.started_at > far);
+    leases.map(|lease| lease.until).chain(cursor.map(|cursor| cursor.due_at)).max()
+}
