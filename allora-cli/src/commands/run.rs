@@ -159,7 +159,8 @@ CRONTABS
                                          @ and --node-name, as that of a @reboot line
     ALLORA_LABEL=gpu,!spot               only on nodes with --node-label gpu and without spot
     ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost or expired
-                                         run as JSON; ALLORA_PING=URL is requested after each
+                                         run, one that was lost and has ended all the same
+                                         (recovered), and missed occurrences as JSON; ALLORA_PING=URL is requested after each
                                          success, and with /fail after a failure
                                          --on-failure is for all jobs that name none
     MAILTO=a@example.org                 mails what a command prints, with --sendmail
