@@ -12,7 +12,11 @@ pub(crate) use settings::{Defaults, LEASE, is_commands_own};
 pub(crate) use source::{Form, Source, find, ignored};
 pub(crate) use zone::zone;
 
-use allora_core::crontab::{self, Columns, Entry};
+use crate::clock::now;
+use allora_core::{
+    AnySchedule, Time,
+    crontab::{self, Columns, Entry},
+};
 use std::{fmt, path::PathBuf};
 
 /// An error or warning about a crontab, with its file, and its line and column if known.
@@ -87,7 +91,10 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
     for entry in entries {
         reading.notices.extend(notices(source, &entry));
         match line::line(source, &entry, defaults) {
-            Ok(line) => reading.lines.push(line),
+            Ok(line) => {
+                reading.notices.extend(past(source, &entry, &line, now()));
+                reading.lines.push(line);
+            }
             Err(wrong) => {
                 let set_in = wrong.variable.and_then(|name| entry.variable_line(&name));
                 let diagnostic = source.diagnostic(Some(set_in.unwrap_or(entry.line)), wrong.what);
@@ -102,16 +109,25 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
     reading
 }
 
+/// Warnings about a legal line.
 fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
-    match &entry.when {
-        crontab::When::Cron(cron) => {
-            let warnings = cron.warnings().iter();
-            warnings
-                .map(|warning| source.diagnostic(Some(entry.line), warning.message.clone()))
-                .collect()
-        }
-        _ => Vec::new(),
+    let warnings = entry.warnings().into_iter();
+    warnings.map(|warning| source.diagnostic(Some(entry.line), warning.message)).collect()
+}
+
+/// A warning about a line that never runs any more.
+fn past(source: &Source, entry: &Entry, line: &Line, now: Time) -> Option<Diagnostic> {
+    if let Some(AnySchedule::At(at)) = &line.schedule
+        && at.instant() < now
+    {
+        let what = "the instant of @at is past, so the line does not run any more; remove it, or \
+                    write an instant to come";
+        return Some(source.diagnostic(Some(entry.line), what));
     }
+    let end = line.settings.end.filter(|end| *end < now)?.format("%Y-%m-%dT%H:%M:%SZ");
+    let what = format!("ALLORA_END was at {end}, so the line does not run any more; remove it");
+    let set_in = entry.variable_line("ALLORA_END");
+    Some(source.diagnostic(Some(set_in.unwrap_or(entry.line)), what))
 }
 
 /// A warning, once, where mail is expected and there is no program that sends it.
