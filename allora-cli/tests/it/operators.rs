@@ -81,7 +81,10 @@ fn a_stored_schedule_is_changed_in_parts() {
     assert_eq!((&after[0]["kind"], &after[0]["schedule"]), (&"u".into(), &"0 10 * * *".into()));
     let next = allora(&site, &["next", "job", "-n", "2"]);
     assert!(
-        next.lines().count() == 2 && next.lines().all(|at| at.ends_with("T01:00:00Z")),
+        next.lines().count() == 2
+            && next
+                .lines()
+                .all(|at| at.contains("T01:00:00Z  due at ") && at.ends_with("T01:01:30Z")),
         "{next}"
     );
 }
