@@ -1,9 +1,7 @@
 //! The jobs in code that live nodes have, and the records that none of them has any more.
 
 use crate::{daemon::kinds, failure::Outcome, output::complain, session::Session};
-use allora_core::{
-    NodeInfo, StoredSchedule, Time, backend::JobState, is_internal, stored::Definition,
-};
+use allora_core::{NodeInfo, Time, backend::JobState, is_internal, stored::Definition};
 use chrono::DateTime;
 use std::collections::BTreeSet;
 
@@ -92,15 +90,16 @@ impl Declared {
     }
 }
 
-/// Warns of the kinds of these schedules that no live node handles. Without a live node, none is known,
+/// Warns of those of these kinds that no live node handles. Without a live node, none is known,
 /// and nothing is said.
 pub(crate) async fn warn_of_unhandled<'a>(
     session: &Session,
-    stored: impl IntoIterator<Item = &'a StoredSchedule>,
+    kinds: impl IntoIterator<Item = &'a str>,
 ) {
     // The schedules are stored already: an error here is none of theirs.
     let Ok(declared) = Declared::read(session).await else { return };
-    let kinds: BTreeSet<&str> = stored.into_iter().map(StoredSchedule::kind).collect();
+    // A job in code has none.
+    let kinds: BTreeSet<&str> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
     for kind in kinds.into_iter().filter(|kind| declared.is_known() && !declared.handles(kind)) {
         let remedy = kinds::remedy(kind);
         complain("warning", &format!("no live node handles the kind {kind:?}; {remedy}"));

@@ -8,10 +8,10 @@ use crate::{
     values::shown,
 };
 use allora_core::{
-    Schedule, Schedules,
+    ErrorKind, Schedule, Schedules,
     backend::{HistoryEntry, JobState, Lease, NotRunReason},
     runtime::Tokio,
-    stored::Definition,
+    stored::{Definition, Filter},
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -20,6 +20,36 @@ use std::time::Duration;
 pub(crate) struct Session {
     pub(crate) store: Store,
     pub(crate) schedules: Schedules,
+}
+
+/// The number of records among which a name without its file is looked for.
+const LOOKED_AT: usize = 10_000;
+
+impl Session {
+    /// The full name of a job: a line, `FILE:NAME`, may be named without its file where only one
+    /// has that name. A name that no job has is returned as it is.
+    ///
+    /// # Errors
+    /// Those of the store, and a name that lines of several files have.
+    pub(crate) async fn full_name(&self, name: &str) -> Outcome<String> {
+        match self.schedules.get(name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(name.to_owned()),
+        }
+        let states = self.schedules.list(Filter::default(), None, LOOKED_AT).await?;
+        let is_it = |state: &&JobState| {
+            state.kind.is_empty() && state.name.split_once(':').is_some_and(|(_, own)| own == name)
+        };
+        let mut lines = states.iter().filter(is_it).map(|state| state.name.as_str());
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => Ok(line.to_owned()),
+            (Some(one), Some(other)) => Err(Failure::failed(format!(
+                "several lines are named {name:?}: {one:?}, {other:?}; write the file, too"
+            ))),
+            (None, _) => Ok(name.to_owned()),
+        }
+    }
 }
 
 /// Opens the store, and does this with it.

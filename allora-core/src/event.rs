@@ -253,6 +253,8 @@ pub enum Event {
         name: Arc<str>,
         /// The kind of a stored schedule; empty for a job in code.
         kind: Arc<str>,
+        /// The scheduled time of its occurrence.
+        scheduled_at: Time,
         /// The run's fence.
         fence: i64,
     },

@@ -69,7 +69,7 @@ impl Add {
         }
         let state = session::with(&self.place, async |session: Session| {
             let state = session.schedules.add(&stored).await?;
-            warn_of_unhandled(&session, [&stored]).await;
+            warn_of_unhandled(&session, [stored.kind()]).await;
             Ok(state)
         })?;
         if self.json {

@@ -23,10 +23,11 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) fn run(self) -> Outcome {
-        let runs = session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.cancel(&self.name).await?)
+        let (name, runs) = session::with(&self.place, async |session: Session| {
+            let name = session.full_name(&self.name).await?;
+            let runs = session.schedules.cancel(&name).await?;
+            Ok((name, runs))
         })?;
-        let name = &self.name;
         let text = match runs {
             0 => format!("no run of {name:?} is active, and none waits"),
             1 => format!("1 run of {name:?} is being cancelled"),

@@ -4,11 +4,13 @@ use super::selection::{DryRun, Selection};
 use crate::{
     declared::Declared,
     failure::{Failure, Outcome},
+    output::{counted, on_one_line},
     session::{self, Session},
     store::StoreArgs,
 };
 use allora_core::stored::Bulk;
 use clap::Args;
+use std::io::{self, IsTerminal, Write};
 
 /// Deletes a schedule, or all stored schedules that options select, and cancels their active runs. A
 /// line of a crontab, or a job in code, that a live node has is not deleted: remove the line, or pause
@@ -22,6 +24,9 @@ pub(crate) struct Delete {
     /// Deletes a line that live nodes have, too. They do not run it until they are started again.
     #[arg(long)]
     force: bool,
+    /// Deletes all that the options select without asking.
+    #[arg(long, short = 'y', conflicts_with_all = ["name", "dry_run"])]
+    yes: bool,
     #[command(flatten)]
     place: StoreArgs,
 }
@@ -30,13 +35,41 @@ impl Delete {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| match self.jobs.name() {
             Some(name) => {
+                let name = session.full_name(name).await?;
                 if !self.force {
-                    check(&session, name).await?;
+                    check(&session, &name).await?;
                 }
-                Ok(session.schedules.delete(name).await?)
+                Ok(session.schedules.delete(&name).await?)
             }
-            None => self.jobs.change(&session, Bulk::Delete, self.dry_run).await,
+            None => {
+                if !self.yes && !self.dry_run.is_asked_for() {
+                    confirm(&self.jobs.preview(&session, Bulk::Delete).await?)?;
+                }
+                self.jobs.change(&session, Bulk::Delete, self.dry_run).await
+            }
         })
+    }
+}
+
+/// Asks before many are deleted.
+///
+/// # Errors
+/// The answer is no, or nobody can be asked.
+fn confirm(names: &[String]) -> Outcome {
+    let Some(first) = names.first() else { return Ok(()) };
+    let jobs = counted(names.len(), "job");
+    if !io::stdin().is_terminal() {
+        return Err(Failure::failed(format!(
+            "this would delete {jobs}, such as {first:?}, and nothing is deleted; look with --dry-run, \
+             then add --yes"
+        )));
+    }
+    write!(io::stderr(), "Delete {jobs}, such as {}? [y/N] ", on_one_line(first))?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::failed("nothing is deleted")),
     }
 }
 

@@ -1,12 +1,14 @@
 //! The options that choose jobs, for lists and for changes of many.
 
+use crate::failure::{Failure, Outcome};
 use allora_core::stored::{Condition, Filter};
 use clap::{Args, ValueEnum};
 
 /// Chooses jobs.
 #[derive(Debug, Args)]
 pub(crate) struct FilterOptions {
-    /// Only jobs whose names begin so.
+    /// Only jobs whose names begin so, at whole words where something is changed: acme7 is not the
+    /// beginning of acme70/mail. 'acme7*' is.
     #[arg(long = "name", id = "beginning", value_name = "PREFIX")]
     beginning: Option<String>,
     /// Only schedules of this kind.
@@ -62,9 +64,29 @@ impl FilterOptions {
         self.state == Some(In::Orphaned)
     }
 
+    /// True if a beginning of names is among the conditions.
+    pub(crate) fn names_prefix(&self) -> bool {
+        self.beginning.is_some()
+    }
+
+    /// Rejects a prefix that ends within a word of one of these names, unless it was asked for.
+    pub(crate) fn check_words(&self, names: &[String]) -> Outcome {
+        let prefix = self.beginning.as_deref().unwrap_or_default();
+        let is_in_word = |name: &&String| {
+            let rest = name.strip_prefix(prefix).unwrap_or_default();
+            prefix.ends_with(char::is_alphanumeric) && rest.starts_with(char::is_alphanumeric)
+        };
+        let Some(name) = names.iter().find(is_in_word) else { return Ok(()) };
+        Err(Failure::failed(format!(
+            "--name {prefix} ends within a word of {name:?}, and nothing is changed; end it with what \
+             follows the word, as {prefix}/, or select such names, too, with '{prefix}*'"
+        )))
+    }
+
     /// The filter of the store.
     pub(crate) fn filter(&self) -> Filter<'_> {
-        let mut filter = Filter::default().prefix(self.beginning.as_deref().unwrap_or_default());
+        let prefix = self.beginning.as_deref().unwrap_or_default();
+        let mut filter = Filter::default().prefix(prefix.strip_suffix('*').unwrap_or(prefix));
         filter.kind = self.kind.as_deref();
         filter.tag = self.tag.as_deref();
         filter.owner = self.owner.as_deref();

@@ -51,7 +51,11 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn run(self) -> Outcome {
         let entries = session::with(&self.place, async |session: Session| {
-            let name = self.name.as_deref().or(self.job.as_deref());
+            let name = match self.name.as_deref().or(self.job.as_deref()) {
+                Some(name) => Some(session.full_name(name).await?),
+                None => None,
+            };
+            let name = name.as_deref();
             let entries = self.filtered(&session, name).await?;
             if let Some(name) = name.filter(|_| entries.is_empty()) {
                 // A name that no job has, and never had, is a mistake.

@@ -78,7 +78,7 @@ pub(super) fn add_all(
     } else {
         session::with(place, async |session: Session| {
             let answers = session.schedules.add_all(stored).await?;
-            warn_of_unhandled(&session, stored).await;
+            warn_of_unhandled(&session, stored.iter().map(StoredSchedule::kind)).await;
             for (answer, schedule) in answers.into_iter().zip(stored) {
                 match answer {
                     Ok(_) => add(schedule)?,

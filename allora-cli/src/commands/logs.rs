@@ -47,8 +47,9 @@ impl Logs {
             let runtime = Tokio::current()?;
             let mut printed: HashSet<i64> = HashSet::new();
             let mut limit = self.limit;
+            let name = session.full_name(&self.name).await?;
             loop {
-                let entries = entries_of(&session, &self.name, limit.max(LOOKED_AT)).await?;
+                let entries = entries_of(&session, &name, limit.max(LOOKED_AT)).await?;
                 let ended = entries.iter().filter(|entry| entry.outcome != RunOutcome::Running);
                 let ended: Vec<&HistoryEntry> = ended.take(limit).collect();
                 for entry in ended.iter().rev().filter(|entry| !printed.contains(&entry.fence)) {

@@ -58,7 +58,7 @@ impl Modify {
             }
             let stored = self.options.apply(stored);
             let state = session.schedules.modify(&stored).await?;
-            warn_of_unhandled(&session, [&stored]).await;
+            warn_of_unhandled(&session, [stored.kind()]).await;
             Ok(state)
         })?;
         if self.json {

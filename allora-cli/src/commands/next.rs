@@ -159,7 +159,7 @@ impl Next {
             let zone = self.local.then(|| schedule.zone()).flatten();
             let at = time(occurrence.scheduled_at, zone);
             let due = time(occurrence.due_at, zone);
-            let mut reasons = occurrence.reasons.clone();
+            let mut reasons = if self.explain { occurrence.reasons.clone() } else { Vec::new() };
             if !self.json && occurrence.due_at != occurrence.scheduled_at {
                 reasons.push(format!("due at {due}"));
             }
@@ -172,10 +172,8 @@ impl Next {
                     )?;
                 }
                 (true, false) => writeln!(out, "{}", json!({ "scheduled_at": at, "due_at": due }))?,
-                (false, true) if !reasons.is_empty() => {
-                    writeln!(out, "{at}  {}", reasons.join("; "))?;
-                }
-                (false, _) => writeln!(out, "{at}")?,
+                (false, _) if reasons.is_empty() => writeln!(out, "{at}")?,
+                (false, _) => writeln!(out, "{at}  {}", reasons.join("; "))?,
             }
         }
         out.flush()?;

@@ -27,7 +27,10 @@ pub(crate) struct Pause {
 impl Pause {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| match self.jobs.name() {
-            Some(name) => Ok(session.schedules.pause(name, &self.note).await.map(drop)?),
+            Some(name) => {
+                let name = session.full_name(name).await?;
+                Ok(session.schedules.pause(&name, &self.note).await.map(drop)?)
+            }
             None => {
                 self.jobs.change(&session, Bulk::Pause { note: &self.note }, self.dry_run).await
             }
@@ -54,7 +57,10 @@ impl Resume {
     pub(crate) fn run(self) -> Outcome {
         let gap = if self.skip_missed { Gap::Missed } else { Gap::CatchUp };
         session::with(&self.place, async |session: Session| match self.jobs.name() {
-            Some(name) => Ok(session.schedules.resume(name, gap).await.map(drop)?),
+            Some(name) => {
+                let name = session.full_name(name).await?;
+                Ok(session.schedules.resume(&name, gap).await.map(drop)?)
+            }
             None => self.jobs.change(&session, Bulk::Resume(gap), self.dry_run).await,
         })
     }

@@ -20,7 +20,8 @@ pub(crate) struct Reset {
 impl Reset {
     pub(crate) fn run(self) -> Outcome {
         session::with(&self.place, async |session: Session| {
-            Ok(session.schedules.reset(&self.name).await.map(drop)?)
+            let name = session.full_name(&self.name).await?;
+            Ok(session.schedules.reset(&name).await.map(drop)?)
         })
     }
 }

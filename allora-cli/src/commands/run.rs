@@ -156,8 +156,10 @@ CRONTABS
                                          @ and --node-name, as that of a @reboot line
     ALLORA_LABEL=gpu,!spot               only on nodes with --node-label gpu and without spot
     ALLORA_ON_FAILURE='page-me'          a command (or URL) that gets a failed, dead, lost, expired or
-                                         cut off run as JSON; ALLORA_PING=URL is requested after
-                                         each success, and with /fail after a failure
+                                         cut off run, one that was lost and has ended all the same
+                                         (recovered), and missed occurrences as JSON;
+                                         ALLORA_PING=URL is requested after each success, and with
+                                         /fail after a failure
                                          --on-failure is for all jobs that name none
     MAILTO=a@example.org                 mails what a command prints, with --sendmail
   Each on a line of its own, for the lines below it; an empty value ends that. One is for the

@@ -35,6 +35,12 @@ pub(crate) struct DryRun {
     dry_run: bool,
 }
 
+impl DryRun {
+    pub(crate) fn is_asked_for(self) -> bool {
+        self.dry_run
+    }
+}
+
 impl Selection {
     /// The one job, if it is selected by its name.
     pub(crate) fn name(&self) -> Option<&str> {
@@ -50,6 +56,20 @@ impl Selection {
         Ok(self.options.filter())
     }
 
+    /// The names of the jobs that this would change.
+    ///
+    /// # Errors
+    /// Those of the store, and a prefix that ends within a word.
+    pub(crate) async fn preview(
+        &self,
+        session: &Session,
+        change: Bulk<'_>,
+    ) -> Outcome<Vec<String>> {
+        let names = session.schedules.bulk_preview(self.filter()?, change).await?;
+        self.options.check_words(&names)?;
+        Ok(names)
+    }
+
     /// Changes all that the options select, and prints the names.
     ///
     /// # Errors
@@ -61,11 +81,11 @@ impl Selection {
         DryRun { dry_run }: DryRun,
     ) -> Outcome {
         let (changed, before, failed) = match dry_run {
-            true => {
-                let names = session.schedules.bulk_preview(self.filter()?, change).await?;
-                (names, Vec::new(), Vec::new())
-            }
+            true => (self.preview(session, change).await?, Vec::new(), Vec::new()),
             false => {
+                if self.options.names_prefix() {
+                    self.preview(session, change).await?;
+                }
                 let report = session.schedules.bulk(self.filter()?, change).await?;
                 (report.changed, report.triggered_before, report.failed)
             }

@@ -32,7 +32,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(self) -> Outcome {
         let (state, is_orphaned, key) = session::with(&self.place, async |session: Session| {
-            let state = session.schedules.get(&self.name).await?;
+            let state = session.schedules.get(&session.full_name(&self.name).await?).await?;
             if state.kind.is_empty() && Declared::read(&session).await?.is_orphaned(&state) {
                 return Ok((without_next(state), true, None));
             }
@@ -140,7 +140,11 @@ fn lines(state: &JobState) -> Vec<(&'static str, String)> {
     if let Some(reason) = &state.unreadable {
         lines.push(("unreadable", reason.clone()));
     }
-    let counts = state.counters.each().map(|(name, count)| format!("{count} {name}"));
+    // Runs of triggers, and attempts after the first, are not among those that the schedule started.
+    let counts = state.counters.each().map(|(name, count)| match name {
+        "started" => format!("{count} started by the schedule"),
+        name => format!("{count} {name}"),
+    });
     lines.push(("counts", counts.join(", ")));
     lines
 }

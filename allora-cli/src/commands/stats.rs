@@ -33,7 +33,7 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn run(self) -> Outcome {
         let entries = session::with(&self.place, async |session: Session| {
-            entries_of(&session, &self.name, self.limit).await
+            entries_of(&session, &session.full_name(&self.name).await?, self.limit).await
         })?;
         let ended: Vec<&HistoryEntry> = entries
             .iter()

@@ -34,7 +34,8 @@ use std::{
 FILE
   a JSON array of objects with name, kind and schedule, and as needed zone, delay, window, jitter,
   timeout, start, end, max-runs, catch-up, overlap, retry, concurrency-key,
-  max-key-wait, at-least-once, at-most-once, data:
+  max-key-wait, at-least-once, at-most-once, owner, tags, data (labels are a part of the kind, as
+  command@gpu). What the file does not say, the schedule does not have, its owner and tags included:
     [{\"name\": \"backup\", \"kind\": \"command\", \"schedule\": \"0 4 * * *\", \"zone\": \"Europe/Paris\",
       \"data\": {\"command\": [\"backup\", \"--all\"]}}]
 
@@ -96,7 +97,7 @@ impl Sync {
         let differences = session::with(&self.place, async |session: Session| {
             let differences = session.schedules.sync(declared).await?;
             progress.lock().unwrap_or_else(PoisonError::into_inner).0.clear();
-            warn_of_unhandled(&session, &stored).await;
+            warn_of_unhandled(&session, stored.iter().map(StoredSchedule::kind)).await;
             Ok(differences)
         })?;
         drop(progress);

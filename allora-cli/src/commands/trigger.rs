@@ -5,7 +5,7 @@ use super::{
     selection::{DryRun, Selection},
 };
 use crate::{
-    declared::Declared,
+    declared::{Declared, warn_of_unhandled},
     failure::{Failure, Outcome},
     output::{complain, counted, on_one_line},
     session::{self, Session, exit_status},
@@ -83,6 +83,7 @@ impl Trigger {
                 }
                 return self.jobs.change(&session, Bulk::Trigger { id: &id }, self.dry_run).await;
             };
+            let name = &*session.full_name(name).await?;
             refuse_orphan(&session, name).await?;
             if self.wait {
                 // A store without a history is reported before anything is triggered.
@@ -91,6 +92,7 @@ impl Trigger {
             let triggered = session.schedules.trigger(name, &id).await?;
             writeln!(io::stdout(), "{id}")?;
             report(name, &id, triggered.status);
+            warn_of_unhandled(&session, [&*session.schedules.get(name).await?.kind]).await;
             if !self.wait {
                 return Ok(());
             }
@@ -249,6 +251,7 @@ impl Rerun {
                 let change = if self.dismiss { Bulk::Dismiss } else { Bulk::Rerun };
                 return self.jobs.change(&session, change, self.dry_run).await;
             };
+            let name = &*session.full_name(name).await?;
             let occurrences = match scheduled_at {
                 Some(scheduled_at) => vec![Occurrence { scheduled_at, trigger }],
                 None => {

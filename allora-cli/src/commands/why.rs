@@ -41,7 +41,7 @@ const LOOKED_AT: usize = 10_000;
 impl Why {
     pub(crate) fn run(self) -> Outcome {
         let reasons = session::with(&self.place, async |session: Session| {
-            let state = session.schedules.get(&self.name).await?;
+            let state = session.schedules.get(&session.full_name(&self.name).await?).await?;
             let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
             match self.at {
                 None => present(&session, &state, now).await,

@@ -80,6 +80,12 @@ pub(super) fn line(
         When::Reboot => None,
         When::Every(every) => Some(AnySchedule::Every(every)),
         When::At(at) => Some(AnySchedule::At(at)),
+        When::Quartz(quartz) => Some(AnySchedule::Quartz(match &defaults.zone {
+            Some(zone) if !quartz.names_zone() => quartz
+                .in_zone(zone)
+                .map_err(|error| SettingError::line(format!("the zone: {error}")))?,
+            _ => quartz,
+        })),
         When::Cron(cron) => Some(AnySchedule::Cron(match &defaults.zone {
             Some(zone) if !cron.names_zone() => cron
                 .in_zone(zone)

@@ -13,7 +13,11 @@ pub(crate) use settings::{Defaults, LEASE, is_commands_own};
 pub(crate) use source::{Form, Source, find, ignored, prefix};
 pub(crate) use zone::zone;
 
-use allora_core::crontab::{self, Columns, Entry};
+use crate::clock::now;
+use allora_core::{
+    AnySchedule, Time,
+    crontab::{self, Columns, Entry},
+};
 use std::{fmt, path::PathBuf};
 
 /// An error or warning about a crontab, with its file, and its line and column if known.
@@ -91,7 +95,10 @@ pub(crate) fn read(source: &Source, text: &[u8], defaults: &Defaults) -> Reading
         loop {
             let wrong = match line::line(source, &entry, defaults) {
                 Ok(line) => {
-                    reading.lines.extend(is_good.then_some(line));
+                    if is_good {
+                        reading.notices.extend(past(source, &entry, &line, now()));
+                        reading.lines.push(line);
+                    }
                     break;
                 }
                 Err(wrong) => wrong,
@@ -123,12 +130,9 @@ fn take_back(entry: &mut Entry, name: &str) -> bool {
     true
 }
 
+/// Warnings about a legal line.
 fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
-    let warnings = match &entry.when {
-        crontab::When::Cron(cron) => cron.warnings(),
-        _ => &[],
-    };
-    let warnings = warnings.iter().map(|warning| warning.message.clone());
+    let warnings = entry.warnings().into_iter().map(|warning| warning.message);
     let secret = secrets::seems_secret(&entry.command).map(|what| {
         format!(
             "the command has what looks like a password ({what}): all users of the machine see it in \
@@ -137,6 +141,21 @@ fn notices(source: &Source, entry: &Entry) -> Vec<Diagnostic> {
         )
     });
     warnings.chain(secret).map(|what| source.diagnostic(Some(entry.line), what)).collect()
+}
+
+/// A warning about a line that never runs any more.
+fn past(source: &Source, entry: &Entry, line: &Line, now: Time) -> Option<Diagnostic> {
+    if let Some(AnySchedule::At(at)) = &line.schedule
+        && at.instant() < now
+    {
+        let what = "the instant of @at is past, so the line does not run any more; remove it, or \
+                    write an instant to come";
+        return Some(source.diagnostic(Some(entry.line), what));
+    }
+    let end = line.settings.end.filter(|end| *end < now)?.format("%Y-%m-%dT%H:%M:%SZ");
+    let what = format!("ALLORA_END was at {end}, so the line does not run any more; remove it");
+    let set_in = entry.variable_line("ALLORA_END");
+    Some(source.diagnostic(Some(set_in.unwrap_or(entry.line)), what))
 }
 
 /// A warning, once, where mail is expected and there is no program that sends it.

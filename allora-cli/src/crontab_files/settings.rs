@@ -3,7 +3,7 @@
 
 use crate::values::duration;
 use allora_core::{
-    Delivery, LabelSelector, Placement, Retry, Settings,
+    Delivery, LabelSelector, Overlap, Placement, Retry, Settings,
     crontab::Entry,
     schedule::{ParseError, parse_instant},
 };
@@ -134,6 +134,11 @@ pub(super) fn settings(entry: &Entry, defaults: &Settings) -> Result<Settings, S
             ));
         }
         (_, None) => {}
+    }
+    // The daemon's default is for the lines that can have it: at least once, no run overlaps another.
+    let names_overlap = entry.variable("ALLORA_OVERLAP").is_some_and(|value| !value.is_empty());
+    if matches!(settings.delivery, Delivery::AtLeastOnce { .. }) && !names_overlap {
+        settings.overlap = Overlap::Allow;
     }
     if attempts.is_some() || wait.is_some() {
         settings.retry = Retry::up_to(attempts.unwrap_or(1), wait.unwrap_or(RETRY_WAIT));

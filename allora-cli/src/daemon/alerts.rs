@@ -3,7 +3,7 @@
 //! They are sent beside the runs, at most eight at a time. An alert that cannot be sent is logged,
 //! and not tried again.
 
-use super::{kinds::http, user::Account};
+use super::{kinds::http, process::Group, user::Account};
 use crate::{
     crontab_files::{Line, Notices},
     values::shown,
@@ -112,9 +112,11 @@ impl Alert {
         })
     }
 
-    /// True if people are to do something: not before the last attempt.
-    fn is_failure(&self) -> bool {
-        matches!(self.event, "failed" | "dead" | "lost" | "expired") || self.is_cut_off()
+    /// True if people are to know it: a failure, but not before the last attempt; what was not run;
+    /// and the end of what was reported as lost.
+    fn is_sent(&self) -> bool {
+        matches!(self.event, "failed" | "dead" | "lost" | "expired" | "missed" | "recovered")
+            || self.is_cut_off()
     }
 
     /// True if a stop cut the run off, and it is not run again.
@@ -168,7 +170,7 @@ impl Alerts {
         if let Some(to) = &receiver.notices.mail_to
             && !alert.output.is_empty()
         {
-            self.spawn(&alert, self.mail(to, &receiver, &alert));
+            self.spawn(&alert, "the mail to MAILTO", self.mail(to, &receiver, &alert));
         }
         if let Some(url) = &receiver.notices.ping
             && (matches!(alert.event, "succeeded" | "failed" | "dead") || alert.is_cut_off())
@@ -177,24 +179,32 @@ impl Alerts {
                 "succeeded" => url.clone(),
                 _ => format!("{}/fail", url.trim_end_matches('/')),
             };
-            self.spawn(&alert, self.request(url, None));
+            self.spawn(&alert, "the request of ALLORA_PING", self.request(url, None));
         }
         self.send(alert);
     }
 
     /// Something else has happened to an occurrence.
     pub(crate) fn send(&self, alert: Alert) {
-        if !alert.is_failure() {
+        if !alert.is_sent() {
             return;
         }
         let receiver = self.receiver(&alert.job);
         let own = receiver.as_ref().and_then(|receiver| receiver.notices.on_failure.clone());
         // The daemon's own command runs as the daemon.
         let user = own.as_ref().and(receiver.as_ref()).and_then(|receiver| receiver.user.clone());
+        let is_own = own.is_some();
         let Some(target) = own.or_else(|| self.on_failure.clone()) else { return };
-        match target.starts_with("http://") || target.starts_with("https://") {
-            true => self.spawn(&alert, self.request(target, Some(alert.json()))),
-            false => self.spawn(&alert, self.command(target, user, &alert)),
+        let is_url = target.starts_with("http://") || target.starts_with("https://");
+        let what = match (is_url, is_own) {
+            (true, true) => "the request of ALLORA_ON_FAILURE",
+            (true, false) => "the request of --on-failure",
+            (false, true) => "the command of ALLORA_ON_FAILURE",
+            (false, false) => "the command of --on-failure",
+        };
+        match is_url {
+            true => self.spawn(&alert, what, self.request(target, Some(alert.json()))),
+            false => self.spawn(&alert, what, self.command(target, user, &alert)),
         }
     }
 
@@ -221,11 +231,12 @@ impl Alerts {
     fn spawn(
         &self,
         alert: &Alert,
+        what: &'static str,
         work: impl Future<Output = Result<(), BoxError>> + Send + 'static,
     ) {
         let (job, event) = (alert.job.clone(), alert.event);
         let Ok(room) = self.room.clone().try_acquire_owned() else {
-            error!(target: "allora", job, event, "alert not sent: {WAITING} others wait");
+            error!(target: "allora", job, event, alert = what, "alert not sent: {WAITING} others wait");
             return;
         };
         let turns = self.turns.clone();
@@ -235,7 +246,7 @@ impl Alerts {
             let result =
                 sent.unwrap_or_else(|_| Err(format!("it did not end within {TIME_LIMIT:?}").into()));
             if let Err(error) = result {
-                warn!(target: "allora", job, event, error = %error, "alert not sent; correct ALLORA_ON_FAILURE, ALLORA_PING, MAILTO or --on-failure");
+                warn!(target: "allora", job, event, alert = what, error = %error, "alert not sent; correct it, or what it calls");
             }
             drop((turn, room));
         });
@@ -313,7 +324,7 @@ impl Alerts {
         let (at, node) = (shown(alert.scheduled_at), one_line(&alert.node));
         let text = format!(
             "{from}To: {}\nSubject: {job}: {result}\nAuto-Submitted: auto-generated\n\
-             Content-Type: text/plain; charset=utf-8\nX-Allora-Job: {job}\n\
+             MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nX-Allora-Job: {job}\n\
              X-Allora-Scheduled-At: {at}\nX-Allora-Node: {node}\n\n{}\n",
             one_line(to),
             alert.output
@@ -344,12 +355,17 @@ async fn run(
     let folder = if account.home.is_dir() { account.home.as_path() } else { Path::new("/") };
     let command = account.command(&program, &args, folder, &variables);
     let mut command = tokio::process::Command::from(command);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.process_group(0).spawn();
+    let child = child.map_err(|error| format!("cannot start {program}: {error}"))?;
+    // Dropped at the time limit, it ends all that the command has started.
+    let mut group = Group::new(child, Vec::new());
+    if let Some(mut stdin) = group.child.stdin.take() {
         // A program that does not read all of its input is no failure.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
-    let status = child.wait().await?;
+    let status = group.child.wait().await?;
+    // What it left in the background stays.
+    group.has_ended();
     if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
 }

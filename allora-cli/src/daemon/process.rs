@@ -10,14 +10,14 @@ use crate::values::{run_id, shown};
 use allora_core::{BoxError, Run, runtime::Runtime};
 use futures::future::{Either, pending, select};
 use nix::{
-    sys::signal::{Signal, killpg},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 use std::{
     collections::BTreeMap,
     env, fs,
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     process::{ExitStatus, Stdio},
     sync::Arc,
@@ -177,9 +177,8 @@ async fn start(
     let mut child = command
         .spawn()
         .map_err(|error| format!("cannot start {program} in {}: {error}", folder.display()))?;
-    let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
     let name: Arc<str> = run.name().into();
-    let (run_id, pid) = (run_id(run.name(), run.fence()), id.map_or(0, Pid::as_raw));
+    let (run_id, pid) = (run_id(run.name(), run.fence()), child.id().unwrap_or(0));
     debug!(target: "allora", job = &*name, run = run_id, pid, "command started");
     let source = Source { job: name, run: run_id.into() };
     let tail = output::follow(&mut child, &source, work.kept_output, context);
@@ -189,7 +188,9 @@ async fn start(
             let _ = input.write_all(text.as_bytes()).await;
         }));
     }
-    Ok((Group { child, id }, tail))
+    let marks = ["ALLORA_OCCURRENCE", "ALLORA_FENCE"];
+    let mark = |name: &str| format!("{name}={}", variables.get(name).map_or("", String::as_str));
+    Ok((Group::new(child, marks.map(mark).into()), tail))
 }
 
 /// A command that is ready to be started.
@@ -281,20 +282,28 @@ fn variables(
     variables
 }
 
-/// A command and the processes that it has started, except those in groups of their own.
-struct Group {
-    child: Child,
+/// A command and the processes that it has started: those of its group, and those that have left it
+/// (`setsid`) with the variables of its run.
+pub(super) struct Group {
+    pub(super) child: Child,
     /// `None` once the command has ended: then another process may have the number.
     id: Option<Pid>,
+    /// Variables and their values that only processes of this run have. Empty: only the group counts.
+    marks: Vec<String>,
 }
 
 impl Group {
+    pub(super) fn new(child: Child, marks: Vec<String>) -> Self {
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Self { child, id, marks }
+    }
+
     /// The command has ended by itself. What it left in the background stays, as with cron.
-    fn has_ended(&mut self) {
+    pub(super) fn has_ended(&mut self) {
         self.id = None;
     }
 
-    /// Asks the group to end, and kills what has not ended in time. The status is the command's,
+    /// Asks the processes to end, and kills what has not ended in time. The status is the command's,
     /// if it ended when asked.
     async fn end(&mut self, context: &CommandContext) -> Option<ExitStatus> {
         self.signal(Signal::SIGTERM);
@@ -316,20 +325,42 @@ impl Group {
         status
     }
 
-    /// True if a process of the group lives. A zombie does not count: in a container, its parent
+    /// True if a process of the run lives. A zombie does not count: in a container, its parent
     /// may never reap it.
     fn lives(&self) -> bool {
-        let Some(id) = self.id.filter(|_| self.signal(None)) else { return false };
-        let Ok(processes) = fs::read_dir("/proc") else { return true };
-        let stats = processes.flatten().map(|process| process.path().join("stat"));
-        let mut stats = stats.filter_map(|stat| fs::read_to_string(stat).ok()).peekable();
+        let Some(id) = self.id else { return false };
+        if !self.outsiders(id).is_empty() {
+            return true;
+        }
+        if killpg(id, None).is_err() {
+            return false;
+        }
+        let mut stats = processes().filter_map(|(_, folder)| stat(&folder)).peekable();
         // Where there is no such thing, the group is believed to live.
         stats.peek().is_none() || stats.any(|stat| is_alive_in(&stat, id.as_raw()))
     }
 
-    /// True if there was a process to send it to.
-    fn signal(&self, signal: impl Into<Option<Signal>>) -> bool {
-        self.id.is_some_and(|id| killpg(id, signal).is_ok())
+    /// The living processes of the run that are not in its group. None where there is no /proc.
+    fn outsiders(&self, id: Pid) -> Vec<Pid> {
+        if self.marks.is_empty() {
+            return Vec::new();
+        }
+        let is_one = |folder: &Path| {
+            // The kernel shows the environment of a zombie as empty.
+            let environment = fs::read(folder.join("environ")).unwrap_or_default();
+            has_all(&environment, &self.marks)
+                && stat(folder).is_some_and(|stat| !is_alive_in(&stat, id.as_raw()))
+        };
+        processes().filter(|(_, folder)| is_one(folder)).map(|(pid, _)| pid).collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let Some(id) = self.id else { return };
+        for outsider in self.outsiders(id) {
+            // Who has ended meanwhile needs no signal.
+            let _ = kill(outsider, signal);
+        }
+        let _ = killpg(id, signal);
     }
 }
 
@@ -337,6 +368,26 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
     }
+}
+
+/// The processes of this machine, with their folders in /proc.
+fn processes() -> impl Iterator<Item = (Pid, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((Pid::from_raw(pid), entry.path()))
+    })
+}
+
+fn stat(folder: &Path) -> Option<String> {
+    fs::read_to_string(folder.join("stat")).ok()
+}
+
+/// True if an environment, as /proc shows it, has all of these variables.
+fn has_all(environment: &[u8], marks: &[String]) -> bool {
+    let has =
+        |mark: &String| environment.split(|byte| *byte == 0).any(|one| one == mark.as_bytes());
+    marks.iter().all(has)
 }
 
 /// True if `/proc/PID/stat` shows a process of this group that has not ended. The name in it is in
@@ -350,7 +401,15 @@ fn is_alive_in(stat: &str, group: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_alive_in;
+    use super::{has_all, is_alive_in};
+
+    #[test]
+    fn a_process_of_the_run_has_all_of_its_variables() {
+        let marks = ["ALLORA_OCCURRENCE=a/1".to_owned(), "ALLORA_FENCE=7".to_owned()];
+        assert!(has_all(b"A=b\0ALLORA_FENCE=7\0ALLORA_OCCURRENCE=a/1\0", &marks));
+        assert!(!has_all(b"ALLORA_OCCURRENCE=a/1\0ALLORA_FENCE=77\0", &marks));
+        assert!(!has_all(b"", &marks));
+    }
 
     #[test]
     fn who_has_ended_is_not_alive() {

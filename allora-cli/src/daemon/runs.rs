@@ -89,6 +89,15 @@ pub(crate) fn report(event: &Event, results: &Results, alerts: &Alerts) {
         Event::RunExpired { name, scheduled_at, fence, node, .. } => {
             alerts.send(Alert::new("expired", name, *scheduled_at, *fence, node));
         }
+        Event::Recovered { name, scheduled_at, fence, .. } => {
+            alerts.send(Alert::new("recovered", name, *scheduled_at, *fence, node));
+        }
+        Event::OccurrencesMissed { name, first, last, count, reason, .. } => {
+            let count = count.map_or_else(|| "many".to_owned(), |count| count.to_string());
+            let error = format!("{count} missed, up to {}: {}", shown(*last), reason.word());
+            let alert = Alert::new("missed", name, *first, 0, node);
+            alerts.send(Alert { error: Some(error), ..alert });
+        }
         Event::GivenUp { name, scheduled_at, attempts, .. } => {
             let alert = Alert::new("dead", name, *scheduled_at, 0, node);
             alerts.send(Alert { attempt: Some(*attempts), ..alert });

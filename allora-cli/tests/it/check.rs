@@ -133,7 +133,13 @@ fn one_line_is_tested_without_a_crontab() {
     let test = |line: &str, more: &[&str]| {
         allora(&[&["run", "--zone", "UTC", "--test", line], more].concat())
     };
-    let said = test("30 2 * * 1 backup --all%to here", &[]).fine();
+    let tested = test("30 2 * * 1 backup --all%to here", &[]);
+    assert_eq!(tested.code, 0);
+    assert!(
+        tested.err.contains("a % ends the command, which is \"backup --all\" now"),
+        "{tested:?}"
+    );
+    let said = tested.out;
     assert!(said.starts_with("runs     every Monday at 2:30 UTC\n"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("next     20")).count(), 3, "{said}");
     assert!(said.ends_with("command  backup --all\ninput    to here\n"), "{said}");

@@ -63,12 +63,13 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_has_started() {
     let site = Site::new(
         "ALLORA_TIMEOUT=1s\n\
          @every 2s echo $$ >> DIR/polite; sleep 1000\n\
-         @every 2s trap '' TERM; (trap '' TERM; sleep 1000) & echo $! >> DIR/stubborn; wait; sleep 1000\n",
+         @every 2s trap '' TERM; (trap '' TERM; sleep 1000) & echo $! >> DIR/stubborn; wait; sleep 1000\n\
+         @every 2s setsid sh -c 'echo $$ >> DIR/apart; sleep 1000' & sleep 1000\n",
     )
     .with(&["--kill-after", "1s"]);
     let daemon = site.start();
-    daemon.says_often("timed out after 1s, and was ended", 2);
-    for file in ["polite", "stubborn"] {
+    daemon.says_often("timed out after 1s, and was ended", 3);
+    for file in ["polite", "stubborn", "apart"] {
         let pid = site.read(file).lines().next().unwrap().to_owned();
         patiently("its process is gone", || !lives(&pid));
     }

@@ -148,8 +148,8 @@ fn an_interval_goes_on_from_its_own_phase_with_its_delay() {
     assert_eq!(((second - first).num_hours(), (due - second).num_seconds()), (7, 90));
     // Before and after its next occurrence, the times are whole periods away from that.
     for (after, expected) in [
-        ("2099-01-08T00:00:00Z", "2099-01-08T01:23:45Z\n"),
-        ("2098-12-31T18:00:00Z", "2099-01-01T08:23:45Z\n"),
+        ("2099-01-08T00:00:00Z", "2099-01-08T01:23:45Z  due at 2099-01-08T01:25:15Z\n"),
+        ("2098-12-31T18:00:00Z", "2099-01-01T08:23:45Z  due at 2099-01-01T08:25:15Z\n"),
     ] {
         let next = allora(&["next", "job", "-n", "1", "--after", after]);
         assert_eq!(next, expected);

@@ -81,7 +81,10 @@ fn a_stored_schedule_is_changed_in_parts() {
     assert_eq!((&after[0]["kind"], &after[0]["schedule"]), (&"u".into(), &"0 10 * * *".into()));
     let next = allora(&site, &["next", "job", "-n", "2"]);
     assert!(
-        next.lines().count() == 2 && next.lines().all(|at| at.ends_with("T01:00:00Z")),
+        next.lines().count() == 2
+            && next
+                .lines()
+                .all(|at| at.contains("T01:00:00Z  due at ") && at.ends_with("T01:01:30Z")),
         "{next}"
     );
 }
@@ -162,6 +165,29 @@ fn a_cancelled_command_is_ended_and_recorded() {
 }
 
 #[test]
+fn a_prefix_ends_at_a_word_and_a_deletion_of_many_is_confirmed() {
+    let site = Site::new("");
+    allora(&site, &["init"]);
+    for name in ["acme7/mail", "acme7/report", "acme70/mail"] {
+        allora(&site, &["add", name, "t", "@every 1h", "{}"]);
+    }
+    let refused =
+        |args: &[&str]| site.allora(&[args, &["--url", "sqlite:store.db"]].concat()).refused(1);
+    for change in [&["delete", "--name", "acme7", "--yes"][..], &["pause", "--name", "acme7"]] {
+        let said = refused(change);
+        assert!(said.contains("ends within a word of \"acme70/mail\""), "{said}");
+    }
+    let said = refused(&["delete", "--name", "acme7/"]);
+    assert!(said.contains("this would delete 2 jobs, such as \"acme7/mail\""), "{said}");
+    assert_eq!(json(&site, &["list", "--name", "acme7"]).len(), 3);
+    assert!(json(&site, &["list", "--state", "paused"]).is_empty());
+    let both = allora(&site, &["delete", "--name", "acme7*", "--dry-run"]);
+    assert!(both.ends_with("3 jobs would be changed.\n"), "{both}");
+    allora(&site, &["delete", "--name", "acme7/", "--yes"]);
+    assert_eq!(json(&site, &["list"]).len(), 1);
+}
+
+#[test]
 fn one_command_changes_all_schedules_that_options_select() {
     let site = Site::new("");
     allora(&site, &["init"]);
@@ -188,7 +214,7 @@ fn one_command_changes_all_schedules_that_options_select() {
     let again = site.allora(&args);
     assert!(again.err.contains("2 jobs had a trigger with this id before"), "{again:?}");
     assert_eq!((again.code, again.out.as_str()), (0, "acme/report\n1 job changed.\n"));
-    allora(&site, &["delete", "--state", "paused"]);
+    allora(&site, &["delete", "--state", "paused", "--yes"]);
     assert_eq!(json(&site, &["list"]).len(), 2);
     let url = ["--url", "sqlite:store.db"];
     let none = site.allora(&[&["pause"], &url[..]].concat()).refused(2);

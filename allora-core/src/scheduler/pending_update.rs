@@ -327,7 +327,8 @@ fn take_in(
             run.control().drop_now();
         }
         if effect.is_recovered {
-            node.emit([Event::Recovered { name, kind, fence }]);
+            let scheduled_at = run.scheduled_at();
+            node.emit([Event::Recovered { name, kind, scheduled_at, fence }]);
         } else if effect.is_lost {
             node.emit([Event::LeaseLost { name, kind, key: None, fence }]);
             run.control().drop_now();

@@ -136,6 +136,22 @@ impl<'de> Visitor<'de> for Reader {
                         read.word(AT_MOST_ONCE, "").map_err(de::Error::custom)?;
                     }
                 }
+                // As the text of a definition has them, or as a list.
+                "tags" => {
+                    let tags = match map.next_value::<Value>()? {
+                        Value::Array(tags) => {
+                            let tags: Option<Vec<&str>> = tags.iter().map(Value::as_str).collect();
+                            tags.map(|tags| tags.join(","))
+                        }
+                        Value::String(tags) => Some(tags),
+                        _ => None,
+                    };
+                    let wrong = "`tags` are not words; write a list, as [\"nightly\", \"billing\"]";
+                    let tags = tags.ok_or_else(|| de::Error::custom(wrong))?;
+                    if !tags.is_empty() {
+                        read.word("tags", &tags).map_err(de::Error::custom)?;
+                    }
+                }
                 setting if SETTINGS.contains(&setting) => {
                     let value: Text = map.next_value()?;
                     read.word(setting, &value.0).map_err(de::Error::custom)?;

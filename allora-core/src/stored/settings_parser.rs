@@ -19,7 +19,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The names of the settings.
 #[cfg(feature = "json")]
-pub(super) const SETTINGS: [&str; 14] = [
+pub(super) const SETTINGS: [&str; 16] = [
     "zone",
     "at-least-once",
     "catch-up",
@@ -34,6 +34,8 @@ pub(super) const SETTINGS: [&str; 14] = [
     "max-runs",
     "concurrency-key",
     "max-key-wait",
+    "owner",
+    "tags",
 ];
 
 /// The settings read so far.

@@ -9,15 +9,12 @@ impl Display for Canonical<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.0;
         if fields.seconds != 1 {
-            // A star in the second field changes nothing.
-            let star = fields.seconds == (1 << 60) - 1;
-            write!(f, "{} ", List::new(fields.seconds, 0, 59, star))?;
+            write!(f, "{} ", List::without_star(fields.seconds, 0, 59))?;
         }
         write!(f, "{} ", List::new(fields.minutes, 0, 59, fields.minute_star))?;
         write!(f, "{} ", List::new(fields.hours.into(), 0, 23, fields.hour_star))?;
         day_of_month(f, &fields.days)?;
-        let star = fields.months == 0b1_1111_1111_1110;
-        write!(f, " {} ", List::new(fields.months.into(), 1, 12, star))?;
+        write!(f, " {} ", List::without_star(fields.months.into(), 1, 12))?;
         weekday(f, &fields.days)
     }
 }
@@ -88,6 +85,13 @@ impl List {
         Self { bits, lo, hi, star }
     }
 
+    /// The values of a field in which a star changes nothing: written with one where that is shorter.
+    fn without_star(bits: u64, lo: u32, hi: u32) -> Self {
+        let is_all = bits.count_ones() == hi - lo + 1;
+        let goes_on = |(first, last, step)| first == lo && last + step > hi;
+        Self { bits, lo, hi, star: is_all || progression(bits).is_some_and(goes_on) }
+    }
+
     /// The values of `*/step`.
     fn stepped(&self, step: u32) -> u64 {
         (self.lo..=self.hi).step_by(step as usize).fold(0, |bits, value| bits | 1 << value)
@@ -109,6 +113,11 @@ impl Display for List {
             }
             rest &= if step.is_some() { 0 } else { !self.stepped(size) };
         }
+        if rest.count_ones() >= 5
+            && let Some((first, last, step)) = progression(rest)
+        {
+            return items.push(format_args!("{first}-{last}/{step}"));
+        }
         while rest != 0 {
             let start = rest.trailing_zeros();
             let run = (!(rest >> start)).trailing_zeros();
@@ -121,6 +130,21 @@ impl Display for List {
         }
         Ok(())
     }
+}
+
+/// The first and last value and the step, if these are three or more values at one distance above 1.
+fn progression(values: u64) -> Option<(u32, u32, u32)> {
+    let mut rest = bits(values);
+    let (first, second) = (rest.next()?, rest.next()?);
+    let step = second - first;
+    let mut last = second;
+    for value in rest {
+        if value - last != step {
+            return None;
+        }
+        last = value;
+    }
+    (step > 1 && values.count_ones() >= 3).then_some((first, last, step))
 }
 
 /// The positions of the set bits.

@@ -4,11 +4,13 @@ use std::fmt;
 
 /// A warning: the expression is legal, and seldom intended.
 ///
+/// # Codes
+///
 /// | code | example | meaning |
 /// |---|---|---|
 /// | `long-step` | `*/90 * * * *` | the step is larger than the range: only its first value is left |
-/// | `every-minute` | `* 2 * * *` | sixty runs from 2:00 to 2:59 |
-/// | `every-second` | `* 30 2 * * *` | sixty runs in one minute |
+/// | `every-minute` | `* 2 * * *`, `* */2 * * *` | sixty runs in each such hour |
+/// | `every-second` | `* 30 2 * * *`, `* */15 * * * *` | sixty runs in each such minute |
 /// | `either-day` | `0 0 13 * FRI` | each 13th, and each Friday |
 /// | `both-days` | `0 0 */2 * MON` | odd days that are Mondays; in some crons either |
 /// | `weekday-number` | `0 0 9 * * 1` | six fields as in Quartz, but 1 is Monday, not Sunday |

@@ -22,36 +22,41 @@ pub(super) fn of_times(second: Option<Word<'_>>, minute: Word<'_>, hour: Word<'_
     by_minute.into_iter().chain(by_second).collect()
 }
 
-/// `* 2 * * *`: each minute of single hours. Ranges, as in `* 9-17 * * *`, are mostly intended.
+/// `* 2 * * *`, `* */2 * * *`: each minute of some hours. Ranges, as in `* 9-17 * * *`, are mostly
+/// intended.
 fn every_minute(second: Option<Word<'_>>, minute: Word<'_>, hour: Word<'_>) -> Option<Warning> {
-    if minute.text != "*" || !is_single(hour) {
+    if minute.text != "*" || !is_picked(hour) {
         return None;
     }
     let zeros = if second.is_some() { "0 0" } else { "0" };
     let hour = hour.text;
     let message = format!(
-        "minute * with hour {hour}: sixty runs, one in each minute of the hour; for one run at its \
-         beginning write {zeros} {hour}"
+        "minute * with hour {hour}: sixty runs, one in each minute of such an hour; for one run at \
+         its beginning write {zeros} {hour}"
     );
     Some(Warning { code: "every-minute", message })
 }
 
-/// `* 30 2 * * *`: each second of single minutes.
+/// `* 30 2 * * *`, `* */15 * * * *`: each second of some minutes.
 fn every_second(second: Word<'_>, minute: Word<'_>) -> Option<Warning> {
-    if second.text != "*" || !is_single(minute) {
+    if second.text != "*" || !is_picked(minute) {
         return None;
     }
     let minute = minute.text;
     let message = format!(
-        "second * with minute {minute}: sixty runs, one in each second of the minute; for one run \
-         at its beginning write 0 {minute}"
+        "second * with minute {minute}: sixty runs, one in each second of such a minute; for one \
+         run at its beginning write 0 {minute}"
     );
     Some(Warning { code: "every-second", message })
 }
 
-/// Values one by one, without `*`, range or step.
-fn is_single(word: Word<'_>) -> bool {
-    word.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
+/// Values one by one, or `*` with a step above 1; no range.
+fn is_picked(word: Word<'_>) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    match word.text.strip_prefix("*/") {
+        Some(step) => step != "1" && digits(step),
+        None => digits(word.text),
+    }
 }
 
 /// `1 * 13 * FRI`: two restricted day fields, of which a day matches either.

@@ -37,6 +37,9 @@ pub(super) struct Job<'a> {
 
 pub(super) const BLANKS: [char; 2] = [' ', '\t'];
 
+/// Looks like a blank, and separates nothing.
+pub(super) const NO_BREAK_SPACE: char = '\u{a0}';
+
 /// Reads a line without its end, with so many time fields.
 pub(super) fn read(text: &str, form: Form, fields: usize) -> Result<Line<'_>, Fault> {
     let mut words = Words { text, at: 0 };
@@ -47,7 +50,24 @@ pub(super) fn read(text: &str, form: Form, fields: usize) -> Result<Line<'_>, Fa
     if let Some((name, equals_at)) = assignment(text) {
         return variable(text, name, equals_at).map(Line::Variable);
     }
+    refuse_export(&words)?;
     job(words, form, fields).map(Line::Job)
+}
+
+/// `export A=b` is a line of a shell's script.
+fn refuse_export(words: &Words<'_>) -> Result<(), Fault> {
+    let mut rest = words.rest().split(BLANKS).filter(|word| !word.is_empty());
+    match (rest.next(), rest.next()) {
+        (Some(word @ ("export" | "set" | "setenv" | "declare")), Some(next)) => Err(Fault::new(
+            words.at,
+            format!("`{word}` is a shell's; a crontab's variables have no word in front"),
+            match next.split_once('=') {
+                Some((name, _)) => format!("write `{}=` and the value", shown(name)),
+                None => "write NAME=value".to_owned(),
+            },
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The name before the `=` and where that is, if the line sets a variable, well or badly.
@@ -106,8 +126,17 @@ fn job(mut words: Words<'_>, form: Form, fields: usize) -> Result<Job<'_>, Fault
         Form::System => Some(user(&mut words, fields)?),
     };
     words.skip_blanks();
+    if let Some(at) = words.text[..words.at].find(NO_BREAK_SPACE) {
+        return Err(Fault::new(
+            at,
+            "a no-break space (U+00A0), which looks like a blank, stands before the command",
+            "replace it with a blank; editors and web pages put it there",
+        ));
+    }
     let (at, rest) = (words.at, words.rest());
     let first = rest.split(BLANKS).next().unwrap_or_default();
+    let is_quartz = schedule.get(..7).is_some_and(|word| word.eq_ignore_ascii_case("@quartz"));
+    let fields = if is_quartz { 6 } else { fields };
     if form == Form::User && looks_like_a_field(first) {
         return Err(one_field_more(at, first, fields));
     }
@@ -167,7 +196,8 @@ fn pass_fields(words: &mut Words<'_>, fields: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Passes one word, or `@every` and its period, or `@at` and its instant; refuses macros that only FreeBSD has.
+/// Passes one word; after `@every` the period and perhaps its grid, after `@at` the instant, after
+/// `@quartz` six fields. Refuses macros that only FreeBSD has.
 fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
     let Some((at, text)) = words.take() else { return Ok(()) };
     let name = text[1..].to_ascii_lowercase();
@@ -186,6 +216,8 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
                 "write one such as `@at 2027-01-01T09:00:00Z`, and the command after it",
             ));
         }
+        "every" => return pass_grid(words),
+        "quartz" => return pass_fields(words, 6),
         "every_minute" => "1m".to_owned(),
         "every_second" => "1s".to_owned(),
         digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -197,6 +229,31 @@ fn pass_macro(words: &mut Words<'_>) -> Result<(), Fault> {
         at,
         format!("`{}` is FreeBSD's", shown(text)),
         format!("write `@every {}`", shown(&period)),
+    ))
+}
+
+/// Passes the `from` and the instant, or the `phase` and the period, that may follow `@every 2w`.
+fn pass_grid(words: &mut Words<'_>) -> Result<(), Fault> {
+    let before = words.at;
+    let (at, word) = match words.take() {
+        Some((at, word @ ("from" | "phase"))) => (at, word),
+        _ => {
+            words.at = before;
+            return Ok(());
+        }
+    };
+    // What is wrong with an instant or a period is the schedule's to say.
+    if words.take().is_some_and(|(_, text)| text.starts_with(|c: char| c.is_ascii_digit())) {
+        return Ok(());
+    }
+    let (after, example) = match word {
+        "from" => ("an instant", "from 2027-01-01T09:00:00Z"),
+        _ => ("a period", "phase 10m"),
+    };
+    Err(Fault::new(
+        at,
+        format!("`{word}` after the period of `@every` is not followed by {after}"),
+        format!("write one, as in `{example}`; for a command named `{word}`, write its path"),
     ))
 }
 

@@ -34,8 +34,9 @@
 //! field would be the first word of the command. So there is none for seconds, unless a line above
 //! sets `ALLORA_SECONDS=1`: then every line below has six fields, until `ALLORA_SECONDS=0`. The
 //! macros are `@reboot`, `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and
-//! `@hourly`, in any case; and two that Debian lacks: `@noon` and `@every 90m`. The period is one
-//! word, so that the beginning of the command is clear. `@at 2027-01-01T09:00:00Z` runs once.
+//! `@hourly`, in any case; and these, which Debian lacks: `@noon`; `@every 90m`, with the period in
+//! one word, and `@every 2w from 2027-01-04T09:00:00Z` or `@every 1h phase 10m` for a grid; `@at
+//! 2027-01-01T09:00:00Z`, which runs once; and `@quartz` with six fields in that dialect.
 //!
 //! The first `%` of the command ends it; what follows is its standard input, in which `%` is a
 //! line feed and to which a last line feed is added. `\%` is a percent sign. In the command, `\\`
@@ -84,10 +85,11 @@ mod name;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 pub use error::{BadCrontab, LineError};
 
-use crate::{At, Cron, Every};
+use crate::{At, Cron, Every, Quartz, Warning};
 use line::Form;
 use std::{fmt, sync::Arc};
 
@@ -184,6 +186,25 @@ impl Entry {
         self.position(name).and_then(|index| self.environment_lines.get(index).copied())
     }
 
+    /// Warnings about a legal line that is seldom intended: those of its
+    /// [schedule](Warning#codes), and these about the command.
+    ///
+    /// | code | example | meaning |
+    /// |---|---|---|
+    /// | `zone-as-command` | `0 9 * * * Europe/Rome report` | the command is the name of a zone |
+    /// | `user-as-command` | `0 9 * * * root report` | the command is a user's name, in a crontab without users |
+    /// | `cut-at-percent` | `0 9 * * * date +%F` | a `%` ends the command, and the rest is its input |
+    /// | `no-break-space` | `0 9 * * * ls\u{a0}-l` | a U+00A0 in the command looks like a blank, and is none |
+    ///
+    /// ```
+    /// let entries = allora_schedule::crontab::parse("0 9 * * * dump > dump-$(date +%F)\n")?;
+    /// assert_eq!(entries[0].warnings()[0].code, "cut-at-percent");
+    /// # Ok::<(), allora_schedule::crontab::BadCrontab>(())
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        warnings::of(self)
+    }
+
     fn position(&self, name: &str) -> Option<usize> {
         self.environment.iter().position(|(known, _)| known == name)
     }
@@ -213,6 +234,8 @@ pub enum When {
     Reboot,
     /// At the times of the five fields or of a macro.
     Cron(Cron),
+    /// `@quartz`: at the times of an expression of six fields in the Quartz dialect.
+    Quartz(Quartz),
     /// `@every`: once a period.
     Every(Every),
     /// `@at`: once, at an instant.

@@ -16,6 +16,7 @@ fn first_run(when: &When) -> String {
     let next = match when {
         When::Reboot => return "reboot".to_owned(),
         When::Cron(cron) => cron.next_at(after),
+        When::Quartz(quartz) => quartz.next_at(after),
         When::Every(every) => every.next_at(after),
         When::At(at) => at.next_at(after),
     };
@@ -38,6 +39,11 @@ fn lines_of_a_user() {
         ("@REBOOT true", "reboot", "true"),
         ("@every 90m true 1", "01-01 01:30", "true 1"),
         ("@EVERY\t 90m true", "01-01 01:30", "true"),
+        ("@every 2w from 2026-01-05T09:00:00Z true", "01-05 09:00", "true"),
+        ("@every 1h phase 10m /bin/true", "01-01 00:10", "/bin/true"),
+        ("@every 1h phase 0s true", "01-01 01:00", "true"),
+        ("@every 1h /usr/bin/from -c", "01-01 01:00", "/usr/bin/from -c"),
+        ("@quartz 0 30 9 ? * 6#1 true", "01-02 09:30", "true"),
         ("0 5 * * * true # nightly", "01-01 05:00", "true # nightly"),
         ("0 5 * * * A=1 true", "01-01 05:00", "A=1 true"),
         ("0 5 * * * root true", "01-01 05:00", "root true"),
@@ -50,6 +56,66 @@ fn lines_of_a_user() {
         assert_eq!((&*first_run(&entry.when), &*entry.command), (next, command), "{line}");
         assert_eq!((entry.line, entry.user, entry.stdin), (1, None, None), "{line}");
     }
+}
+
+#[test]
+fn what_looks_like_a_start_and_is_none_is_no_command() {
+    for (line, column, says) in [
+        (
+            "@every 2w from /bin/true",
+            11,
+            "`from` after the period of `@every` is not followed by an",
+        ),
+        ("@every 2w from", 11, "for a command named `from`, write its path"),
+        (
+            "@every 1h phase true",
+            11,
+            "`phase` after the period of `@every` is not followed by a period",
+        ),
+        ("@every 2w from 2026-01-05 true", 16, "is not an RFC 3339 instant"),
+        ("@quartz 0 0 9 ? * MON 2027 true", 23, "looks like a seventh time field"),
+        ("export A=b", 1, "`export` is a shell's; a crontab's variables have no word in front"),
+        ("  export PATH=/bin", 3, "write `PATH=` and the value"),
+        ("setenv A b", 1, "write NAME=value"),
+        ("0\u{a0}9 * * * true", 2, "a no-break space (U+00A0)"),
+        ("0 9 * * *\u{a0}true", 10, "a no-break space (U+00A0)"),
+    ] {
+        let bad = parse(format!("{line}\n")).expect_err(line);
+        let error = &bad.lines()[0];
+        assert!(error.to_string().contains(says), "{line}: {error}");
+        assert_eq!(error.column(), column, "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_command_that_is_seldom_intended_has_a_warning() {
+    let codes = |entry: &Entry| -> Vec<&str> {
+        entry.warnings().iter().map(|warning| warning.code).collect()
+    };
+    for (line, code) in [
+        ("0 9 * * * Europe/Rome report", "zone-as-command"),
+        ("0 9 * * * UTC report", "zone-as-command"),
+        ("* * * * * root report", "user-as-command"),
+        ("0 9 * * * dump > dump-$(date +%F)", "cut-at-percent"),
+        ("0 9 * * * ls\u{a0}-l", "no-break-space"),
+        ("* 2 * * * true", "every-minute"),
+        ("@quartz * 0 9 ? * MON true", "every-second"),
+    ] {
+        assert_eq!(codes(&entry(&format!("{line}\n"))), [code], "{line}");
+    }
+    for line in ["0 9 * * * bin/report", "0 9 * * * /root/report", r"0 9 * * * date +\%F"] {
+        assert_eq!(codes(&entry(&format!("{line}\n"))), [""; 0], "{line}");
+    }
+    let system = parse_system("* * * * * root true\n").unwrap();
+    assert_eq!(codes(&system[0]), [""; 0]);
+    let says = |line: &str, part: &str| {
+        let message = entry(&format!("{line}\n")).warnings()[0].to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    says("0 9 * * * Europe/Rome report", "write CRON_TZ=Europe/Rome on a line above");
+    says("0 9 * * * date +%F", r#"which is "date +" now"#);
+    let long = format!("0 9 * * * mysqldump -psecret {} > dump-$(date +%F)", "t".repeat(60));
+    assert!(!entry(&format!("{long}\n")).warnings()[0].message.contains("secret"));
 }
 
 #[test]
@@ -430,7 +496,7 @@ fn seconds_are_a_sixth_field_where_the_crontab_says_so() {
         .collect();
     let expected = [
         ("* * * * * UTC", "before"),
-        ("0,10,20,30,40,50 * * * * * UTC", "often --now"),
+        ("*/10 * * * * * UTC", "often --now"),
         ("0 0 * * * UTC", "daily"),
         ("0 9 * * * UTC", "after"),
     ];

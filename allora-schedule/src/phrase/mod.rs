@@ -47,13 +47,19 @@ pub(crate) enum Phrase {
     Cron(Cron),
 }
 
-/// Reads a phrase. The error has the nearest accepted one.
+/// Reads a phrase. The error has the accepted one that means the same, or else one of each form.
 pub(crate) fn parse(text: &str) -> Result<Phrase, ParseError> {
-    read(text).map_err(|error| match error.advice() {
-        "" => error.remedy(format!("write `{}`", repair::nearest_phrase(text))),
+    read(text).map_err(|error| match (error.advice(), repair::same_meaning(text)) {
+        ("", Some(phrase)) => error.remedy(format!("write `{phrase}`")),
+        ("", None) => error.remedy(FORMS),
         _ => error,
     })
 }
+
+/// The remedy where nothing accepted means the same.
+const FORMS: &str = "phrases are of these forms: `every 5 minutes`, `every day at 9:00`, `every monday \
+                     at 9am Europe/Rome`, `15th day of every month`, `first monday of every month`; \
+                     for anything else, write a cron expression";
 
 /// The longest phrase, in words and commas.
 const LONGEST: usize = 64;

@@ -1,19 +1,7 @@
-//! The accepted phrase that is nearest to a text.
+//! The accepted phrase that means the same as a text, if correcting its words makes one.
 
 use super::{read, words};
-use crate::nearest::{distance, nearest};
-
-/// One phrase of each form.
-pub(super) const EXAMPLES: [&str; 8] = [
-    "every 5 minutes",
-    "every 1 hour",
-    "every day at 9:00",
-    "every weekday at 9:00",
-    "every monday at 9am Europe/Rome",
-    "first monday of every month",
-    "15th day of every month at 9:00",
-    "last day of every month",
-];
+use crate::nearest::nearest;
 
 /// Other words for those of the grammar; a word that says nothing has an empty one.
 const SYNONYMS: [(&str, &str); 46] = [
@@ -22,7 +10,7 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("nightly", "every day"),
     ("hourly", "every 1 hour"),
     ("minutely", "every 1 minute"),
-    ("weekly", "every monday"),
+    ("weekly", "every sunday"),
     ("monthly", "first day of every month"),
     ("days", "day"),
     ("weekdays", "weekday"),
@@ -58,11 +46,11 @@ const SYNONYMS: [(&str, &str); 46] = [
     ("midday", "noon"),
     ("12am", "midnight"),
     ("12pm", "noon"),
-    ("fifth", "last"),
     ("on", ""),
     ("the", ""),
     ("in", ""),
     ("o'clock", ""),
+    ("please", ""),
 ];
 
 /// The words of the grammar.
@@ -97,20 +85,18 @@ const VOCABULARY: [&str; 28] = [
     "UTC",
 ];
 
-/// The text with its words corrected, if that is a phrase; otherwise the nearest example.
-pub(super) fn nearest_phrase(text: &str) -> String {
+/// The text with its words corrected, if that is a phrase. Nothing that has a meaning is left away.
+pub(super) fn same_meaning(text: &str) -> Option<String> {
     let text: String = text.chars().take(200).collect();
-    let corrected = corrected(&text);
-    // Less at the end may be enough: a zone after a period, a second time.
-    for end in (2..=corrected.len().min(super::LONGEST)).rev() {
-        let phrase = corrected[..end].join(" ").replace(" ,", ",");
-        if read(&phrase).is_ok() {
-            return phrase;
-        }
+    let mut corrected = corrected(&text);
+    // A zone after a period changes nothing.
+    let is_period =
+        corrected.get(1).is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    if is_period && corrected.last().is_some_and(|last| crate::zone_name(last).is_ok()) {
+        corrected.pop();
     }
-    let wanted = corrected.join(" ");
-    let nearest = EXAMPLES.iter().min_by_key(|example| distance(example, &wanted));
-    nearest.copied().unwrap_or(EXAMPLES[2]).to_owned()
+    let phrase = corrected.join(" ").replace(" ,", ",");
+    read(&phrase).is_ok().then_some(phrase)
 }
 
 fn corrected(text: &str) -> Vec<String> {
@@ -186,15 +172,15 @@ fn calendar(words: Vec<String>) -> Vec<String> {
         let text = word.as_str();
         match (last, text) {
             ("every", "hour" | "minute" | "second") => found.extend(["1".into(), word]),
-            ("every", "week") => found.push("monday".into()),
+            // As @weekly.
+            ("every", "week") => found.push("sunday".into()),
             ("every", "month") if found.len() == 1 => {
                 found = ["first", "day", "of", "every", "month"].map(str::to_owned).into();
             }
             ("of", "month") => found.extend(["every".into(), word]),
-            (_, "29th" | "30th" | "31st") => found.push("last".into()),
             (_, "day" | "week" | "weeks") if count == Some(1) => {
                 found.pop();
-                found.push(if text == "day" { "day" } else { "monday" }.into());
+                found.push(if text == "day" { "day" } else { "sunday" }.into());
             }
             (_, "day" | "week" | "weeks") if count.is_some() => {
                 found.pop();
@@ -203,8 +189,8 @@ fn calendar(words: Vec<String>) -> Vec<String> {
             }
             ("every", _) if digits > 0 && digits < text.len() && !text.contains(':') => {
                 let (number, unit) = text.split_at(digits);
-                let unit = SYNONYMS.iter().find(|(other, _)| *other == unit);
-                let unit = unit.map_or("minutes", |(_, unit)| unit);
+                let meant = SYNONYMS.iter().find(|(other, _)| *other == unit);
+                let unit = meant.map_or(unit, |(_, unit)| unit);
                 found.extend([number.to_owned(), unit.to_owned()]);
             }
             _ => found.push(word),

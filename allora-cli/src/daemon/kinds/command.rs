@@ -14,6 +14,15 @@ pub(super) fn work(data: &Value) -> Result<CommandSpec, String> {
         "`command` must be the program and its arguments, as [\"/bin/backup\", \"--all\"]";
     let mut words = match fields.take("command") {
         Some(Value::Array(words)) => words.into_iter(),
+        Some(Value::String(line)) if line.contains(char::is_whitespace) => {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            return Err(format!(
+                "`command` is one text with blanks, and no shell reads it; write {}, or [\"sh\", \"-c\", \
+                 {}] for a shell",
+                Value::from(words),
+                Value::from(line.as_str()),
+            ));
+        }
         Some(program @ Value::String(_)) => vec![program].into_iter(),
         _ => return Err(command.into()),
     };
@@ -73,6 +82,11 @@ mod tests {
         refused(&json!({ "command": [] }), "`command`");
         refused(&json!({ "command": [1] }), "`command`");
         refused(&json!({ "command": "" }), "no program");
+        refused(
+            &json!({ "command": "echo hi" }),
+            r#"write ["echo","hi"], or ["sh", "-c", "echo hi"]"#,
+        );
+        assert!(work(&json!({ "command": ["/opt/my app/run"] })).is_ok());
         refused(&json!({ "command": ["a\u{0}"] }), "`command`");
         refused(&json!({ "command": "a", "env": { "A=B": "" } }), "`env`");
         refused(&json!({ "command": "a", "env": { "A": 1 } }), "`env`");

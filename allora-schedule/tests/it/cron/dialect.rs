@@ -30,7 +30,7 @@ fn fields_mean_what_debians_cron_says() {
     means("*,5 * * * *", "* * * * *");
     means("*/20,5 * * * *", "*/60,5,20,40 * * * *");
     means("0 0 0 * * *", "0 0 * * *");
-    means("*/10 0 0 * * *", "0,10,20,30,40,50 0 0 * * *");
+    means("*/10 0 0 * * *", "*/10 0 0 * * *");
     means("* * * * * *", "* * * * * *");
     means("@Hourly", "0 * * * *");
     means("@weekly", "0 0 * * 0");
@@ -159,6 +159,8 @@ fn warnings_name_what_was_perhaps_meant() {
         ("* 2 * * *", "every-minute"),
         ("* 2,14 * * MON-FRI", "every-minute"),
         ("0 * 2 * * *", "every-minute"),
+        ("* */2 * * *", "every-minute"),
+        ("* */15 * * * *", "every-second"),
         ("* 30 2 * * *", "every-second"),
         ("0 0 13 * FRI", "either-day"),
         ("0 0 L * MON#1", "either-day"),
@@ -175,6 +177,7 @@ fn warnings_name_what_was_perhaps_meant() {
         "* * * * *",
         "* * * * * *",
         "*/5 2 * * *",
+        "* */1 * * *",
         "0 0 9 * * MON-FRI/2",
         "0 0 9 * * */2",
         "0 0 9 * * MON#2",
@@ -192,7 +195,7 @@ fn warnings_name_what_was_perhaps_meant() {
     says("*/90 * * * *", "@every 90m");
     says(
         "* 2 * * *",
-        "sixty runs, one in each minute of the hour; for one run at its beginning write 0 2",
+        "sixty runs, one in each minute of such an hour; for one run at its beginning write 0 2",
     );
     says("0 0 13 * FRI", "for days that match both write @quartz 0 0 0 13 * FRI");
     says("0 0 13 * 5", "write it in the Quartz dialect");
