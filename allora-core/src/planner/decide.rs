@@ -7,7 +7,7 @@ use super::{
 use crate::{
     backend::{Advance, Claim, Cursor, NextRun, NotRun, NotRunReason, Occurrence, Sharing},
     job::{CatchUp, CheckedSchedule, Delivery, InvalidNextAt, JobSpec, Overlap},
-    record::MAX_LEASES,
+    record::{MAX_LEASES, may_overtake},
     time::{Time, saturating_add, since},
 };
 use std::time::Duration;
@@ -111,9 +111,9 @@ pub(crate) fn decide(
     // Triggers do not keep the schedule waiting: one of them runs before the cursor at most, and none
     // whose run would be replaced at once.
     let goes_first = !claimant.cursor_went_last || spec.settings.overlap == Overlap::Replace;
-    let cursor = known
-        .open_cursor()
-        .filter(|next| head.trigger.is_some() && !known.paused && next.due_at <= now && goes_first);
+    let may_overtake = may_overtake(head, known.leased().is_some(), known.paused);
+    let cursor =
+        known.open_cursor().filter(|next| may_overtake && next.due_at <= now && goes_first);
     if let Some(next) = cursor {
         let (first, due_at) = (next.scheduled_at, next.due_at);
         let waits_since = claimant.waits_since;

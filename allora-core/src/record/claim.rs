@@ -91,6 +91,14 @@ pub(super) fn advance(
     None
 }
 
+/// `true` if the cursor's occurrence may be claimed before this other one, which is the head: triggers do
+/// not keep the schedule waiting. One whose run has a lease that is retried on expiry goes first, because
+/// no run starts beside that lease. A record that grants claims and a node that makes them agree by this
+/// function.
+pub(crate) fn may_overtake(head: &Occurrence, is_leased: bool, is_paused: bool) -> bool {
+    head.trigger.is_some() && !is_leased && !is_paused
+}
+
 impl Record {
     /// The lease that a query with this id has claimed, if it still is one without a request to cancel.
     pub fn claimed_by(&self, claim_id: u128) -> Option<&Lease> {
@@ -122,18 +130,17 @@ impl Record {
         may_claim.then_some(head)
     }
 
-    /// The head, if it is this occurrence; or the cursor, if it is this occurrence and the head is
-    /// a trigger: triggers do not keep the schedule waiting.
+    /// The head, if it is this occurrence; or the cursor, if it is this occurrence and may
+    /// [overtake](may_overtake) the head.
     pub(super) fn offered(&self, expected: &Occurrence) -> Option<Head<'_>> {
         let head = self.head()?;
         if head.occurrence.is(expected) {
             return Some(head);
         }
-        let is_trigger =
-            matches!(head.occurrence, HeadOccurrence::Other(at) if at.trigger.is_some());
+        let HeadOccurrence::Other(other) = head.occurrence else { return None };
         let is_leased = self.leases.iter().any(|lease| lease.on_expiry == OnExpiry::Retry);
-        let may_go_first = is_trigger && !is_leased && self.paused.is_none();
-        self.cursor_head().filter(|cursor| may_go_first && cursor.occurrence.is(expected))
+        let may_overtake = may_overtake(other, is_leased, self.paused.is_some());
+        self.cursor_head().filter(|cursor| may_overtake && cursor.occurrence.is(expected))
     }
 
     /// `true` if the claimed run may start beside the live ones. A run that is retried on expiry is

@@ -25,6 +25,7 @@ pub use trigger::{
 };
 
 pub(crate) use apply::unreadable;
+pub(crate) use claim::may_overtake;
 pub(crate) use complete::bounded;
 
 use crate::{

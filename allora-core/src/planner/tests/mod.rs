@@ -1,5 +1,6 @@
 //! The planner by values: one planner, one record, time as given.
 
+mod agreement;
 mod definitions;
 mod limited;
 mod liveness;
