@@ -16,7 +16,7 @@ impl Declared {
         Ok(Self::of(&nodes))
     }
 
-    /// What the live ones of these nodes declare.
+    /// The declarations of the live ones among these nodes.
     pub(crate) fn of(nodes: &[NodeInfo]) -> Self {
         Self { live: nodes.iter().filter(|node| node.is_live).cloned().collect() }
     }

@@ -3,6 +3,7 @@
 use super::{
     filter::FilterOptions,
     state::{Word, left},
+    waits::key_waits,
 };
 use crate::{
     clock,
@@ -29,6 +30,7 @@ STATES
   orphaned    no live node has this line or job in code any more
   running     a run of it is alive
   paused      an operator has paused it
+  key_wait    due, while its concurrency key is busy: `allora show NAME` lists the holders
   overdue     due for more than a minute, and claimed by no node: `allora why NAME`
   dead        it has dead letters, which are not tried again: `allora show NAME`
   due         a node claims it any moment
@@ -119,10 +121,12 @@ impl List {
         };
         let declared = if self.all { Some(Declared::read(session).await?) } else { None };
         let now = session.schedules.store_now().await.unwrap_or_else(|_| clock::now());
+        let waits = key_waits(session, &states, now).await?;
         let row = |state: JobState| {
             let is_orphaned = declared.as_ref().is_some_and(|all| all.is_orphaned(&state));
             let state = if is_orphaned { without_next(state) } else { state };
-            Row { word: Word::of(&state, is_orphaned, now), state, is_orphaned }
+            let waits = waits.contains_key(&state.name);
+            Row { word: Word::of(&state, is_orphaned, waits, now), state, is_orphaned }
         };
         let rows = states.into_iter().map(row);
         Ok((rows.filter(|row| row.is_orphaned || !is_for_orphans).collect(), now))

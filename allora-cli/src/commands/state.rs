@@ -13,6 +13,7 @@ pub(super) enum Word {
     Orphaned,
     Running,
     Paused,
+    KeyWait,
     Overdue,
     Dead,
     Due,
@@ -21,12 +22,13 @@ pub(super) enum Word {
 }
 
 impl Word {
-    pub(super) fn of(state: &JobState, is_orphaned: bool, now: Time) -> Self {
+    pub(super) fn of(state: &JobState, is_orphaned: bool, waits_for_key: bool, now: Time) -> Self {
         match state.due_at {
             _ if Condition::Broken.holds(state) => Self::Unreadable,
             _ if is_orphaned => Self::Orphaned,
             _ if Condition::Running.holds(state) => Self::Running,
             _ if Condition::Paused.holds(state) => Self::Paused,
+            Some(_) if waits_for_key => Self::KeyWait,
             Some(due) if due + OVERDUE <= now => Self::Overdue,
             _ if Condition::Dead.holds(state) => Self::Dead,
             Some(due) if due <= now => Self::Due,
@@ -41,6 +43,7 @@ impl Word {
             Self::Orphaned => "orphaned",
             Self::Running => "running",
             Self::Paused => "paused",
+            Self::KeyWait => "key_wait",
             Self::Overdue => "overdue",
             Self::Dead => "dead",
             Self::Due => "due",
@@ -51,7 +54,7 @@ impl Word {
 
     /// True if a node claims the job at its due time, or should have.
     fn is_claimed_when_due(self) -> bool {
-        matches!(self, Self::Overdue | Self::Dead | Self::Due | Self::Waiting)
+        matches!(self, Self::KeyWait | Self::Overdue | Self::Dead | Self::Due | Self::Waiting)
     }
 }
 

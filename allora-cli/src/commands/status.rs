@@ -54,7 +54,7 @@ struct Page {
     jobs: usize,
     /// The store, without secrets.
     store: String,
-    /// What the live daemons should agree about, and do not.
+    /// The things that the live daemons should agree about, and do not.
     disagreements: Vec<String>,
     counts: Vec<(&'static str, usize, Option<String>)>,
     last_lost: Option<LastRun>,

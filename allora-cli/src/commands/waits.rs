@@ -40,7 +40,7 @@ pub(super) async fn key_waits(
 /// A concurrency key without a free place.
 pub(super) struct BusyKey {
     pub(super) key: String,
-    /// Who holds it, on which nodes, since when.
+    /// Its holders, with their nodes and since when.
     pub(super) holders: String,
 }
 

@@ -46,7 +46,7 @@ impl Line {
 }
 
 impl Line {
-    /// What runs, and how, as text. It has no value of a variable: they may be secrets.
+    /// The line as text, to compare it with others. It has no value of a variable: they may be secrets.
     pub(crate) fn summary(&self) -> String {
         let Self { name, path: _, number: _, schedule, settings, nodes, notices: _, shell } = self;
         format!("{name} {schedule:?} {settings:?} {nodes:?} {shell:?}\n")

@@ -30,7 +30,7 @@ struct Known {
     is_kept: bool,
 }
 
-/// What becomes of the jobs of crontabs that are gone.
+/// The effect on the jobs of crontabs that are gone, for messages.
 pub(crate) const KEPT: &str = "the jobs that were loaded before keep running";
 
 /// The metadata of a file that changes when its contents do.

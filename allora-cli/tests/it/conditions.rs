@@ -1,4 +1,4 @@
-//! What does not run, where an operator looks: status, doctor, why and the pages of the daemon.
+//! Conditions where an operator looks for them: status, doctor, why and the pages of the daemon.
 
 use crate::site::{Site, patiently};
 use serde_json::Value;
@@ -139,6 +139,9 @@ fn a_job_that_waits_for_its_key_is_not_overdue_and_why_names_the_holder() {
         (&0.into(), &0.into(), &1.into()),
         "{page}"
     );
+    let listed = json(&site, &["list", "--all"]);
+    let waiter = listed.iter().find(|job| job["name"] == "jobs:waiter").unwrap();
+    assert_eq!(waiter["state"], "key_wait");
     let why = allora(&site, &["why", "jobs:waiter"]).fine();
     let says = "waits for the concurrency key tapes, held by jobs:holder on ";
     assert!(why.contains(says) && !why.contains("doctor"), "{why}");

@@ -56,10 +56,10 @@ pub struct Health {
     pub nodes: NodesStatus,
     /// The labels that the program of a live node needs and no live node has, ordered by name.
     pub unmatched_labels: Vec<String>,
-    /// What does not run for a reason that only the program knows
+    /// The conditions that only the program knows
     /// ([`ProgramReport::conditions`](crate::ProgramReport)).
     pub conditions: Vec<String>,
-    /// What the live nodes should agree about, and do not
+    /// The things that the live nodes should agree about, and do not
     /// ([`NodeInfo::disagreements`](crate::NodeInfo::disagreements)). They keep no job from running.
     pub disagreements: Vec<String>,
     /// The jobs in code that no live build declares.

@@ -4,13 +4,14 @@
 use super::NodeInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a program tells the other nodes and its operators about itself
+/// The report of a program about itself, for operators and the other nodes
 /// ([`Handle::report`](crate::Handle::report)). Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramReport {
-    /// What does not run for a reason that only the program knows, such as a configuration that it
-    /// cannot read: each with evidence and remedy, on one line.
+    /// The conditions that only the program knows, such as a configuration that it cannot read: each
+    /// with evidence and remedy, on one line. While there is one, the node is not
+    /// [healthy](crate::Health::is_healthy).
     pub conditions: Vec<String>,
     /// Names of jobs in code that this node does not run now and that have a use all the same. They
     /// are not orphaned and not pruned while the node lives.
@@ -27,7 +28,7 @@ pub struct ProgramReport {
 pub(crate) const KEPT: usize = 128;
 
 impl NodeInfo {
-    /// What the live ones among these nodes should agree about, and do not: settings with different
+    /// The things that the live ones among these nodes should agree about, and do not: settings with different
     /// values, and names that two of them have. Each on one line, with its remedy.
     ///
     /// Nodes are compared that wrote their records after both had started: the one before a restart

@@ -303,7 +303,7 @@ fn all_bad_lines_are_reported_and_the_good_ones_are_kept() {
 fn all_errors_of_a_line_are_reported() {
     let bad = parse("A='x\n61 24 1 13 Mond\tb\n0 24 31 2 * c\n").unwrap_err();
     let places: Vec<_> = bad.lines().iter().map(|bad| (bad.line(), bad.column())).collect();
-    let expected = [(1, 3), (2, 1), (2, 4), (2, 9), (2, 12), (2, 1), (3, 3), (3, 1)];
+    let expected = [(1, 3), (2, 1), (2, 4), (2, 9), (2, 12), (2, 1), (3, 3), (3, 6), (3, 1)];
     assert_eq!(places, expected, "{bad}");
     let twins = "ALLORA_NAME=a\n@daily a\nALLORA_NAME=a\n61 0 * * * b\n";
     assert_eq!(parse(twins).unwrap_err().lines().len(), 2);

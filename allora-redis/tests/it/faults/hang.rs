@@ -224,58 +224,57 @@ async fn claim(store: &Redis, name: &str, claim_id: u128, within: TimeDelta) -> 
 
 const STORE_TIME: TimeSource = TimeSource::Store { fallback: Time::UNIX_EPOCH };
 
-/// The claims come by the script that updates what is cached, by the same script if the cached record
-/// is stale, and by the one that only reads.
+/// One claim is of a cached record, one of a cached record that another node has changed since, and one
+/// of a record that must be read first. Each has a connection of its own.
 #[test]
 fn a_server_that_hung_carries_out_no_claim_whose_time_is_over() {
     let Some(server) = Server::start(ON_DISK) else { return };
-    let builder = Redis::builder().timeout(Duration::from_millis(500)).history(1_000_u64);
+    let builder = || Redis::builder().timeout(Duration::from_millis(500)).history(1_000_u64);
     runtime().block_on(async {
-        let (store, other) = futures::join!(
-            builder.clone().connect(server.url()),
-            builder.clone().connect(server.url())
-        );
-        let (store, other) = (store.unwrap(), other.unwrap());
-        let names = ["cached", "stale", "unknown"];
-        for name in names {
+        let other = builder().connect(server.url()).await.unwrap();
+        let register = async |name: &str| {
             let first = Some(from_millis(5_000).unwrap().into());
             let register = Action::Register { definition: "once", version: 0, first };
             send(&other, STORE_TIME, Operation::new(name, register)).await.unwrap();
+        };
+        let mut hung = Vec::new();
+        for (name, claim_id) in ["cached", "stale", "unknown"].into_iter().zip(1..) {
+            let before = format!("before {name}");
+            register(&before).await;
+            register(name).await;
+            let node = builder().connect(server.url()).await.unwrap();
+            // The server knows the scripts.
+            let claimed = claim(&node, &before, 100 + claim_id, TimeDelta::minutes(1)).await;
+            send(&node, STORE_TIME, Operation::claim(&before, claimed)).await.unwrap();
+            let reader = if name == "unknown" { &other } else { &node };
+            let claim = claim(reader, name, claim_id, TimeDelta::seconds(1)).await;
+            hung.push((node, name, claim));
         }
-        let within = TimeDelta::milliseconds(500);
-        let claims = [
-            claim(&store, "cached", 1, within).await,
-            claim(&store, "stale", 2, within).await,
-            // Read by another one, so that this one has it not cached.
-            claim(&other, "unknown", 3, within).await,
-        ];
         send(&other, STORE_TIME, Operation::new("stale", Action::Pause { note: "" }))
             .await
             .unwrap();
-        send(&other, STORE_TIME, Operation::new("stale", Action::Resume { skip: None }))
-            .await
-            .unwrap();
+        let resume = Action::Resume { skip: None };
+        send(&other, STORE_TIME, Operation::new("stale", resume)).await.unwrap();
         server.signal("-STOP");
-        let operations: Vec<_> =
-            names.iter().zip(claims).map(|(name, claim)| Operation::claim(name, claim)).collect();
-        for operation in &operations {
-            send(&store, STORE_TIME, operation.clone()).await.unwrap_err();
-        }
-        pause(600).await;
+        let claims = hung.iter().map(async |(node, name, claim)| {
+            send(node, STORE_TIME, Operation::claim(name, claim.clone())).await.unwrap_err()
+        });
+        futures::future::join_all(claims).await;
+        pause(1_000).await;
         server.signal("-CONT");
         pause(300).await;
-        for name in names {
+        for (_, name, _) in &hung {
             let state = send(&other, STORE_TIME, Operation::read(name)).await.unwrap();
             assert_eq!(state.state().unwrap().leases, [], "{name}");
         }
         // A repetition has a time of its own, and finds what was carried out whenever it comes.
-        for (name, claim_id) in names.into_iter().zip(1..) {
-            let mut claim = claim(&store, name, claim_id, TimeDelta::minutes(1)).await;
-            let reply = send(&store, STORE_TIME, Operation::claim(name, claim.clone())).await;
+        for (node, name, claimed) in hung {
+            let mut claim = claim(&node, name, claimed.claim_id, TimeDelta::minutes(1)).await;
+            let reply = send(&node, STORE_TIME, Operation::claim(name, claim.clone())).await;
             let reply = reply.unwrap();
             assert!(matches!(reply, Reply::Claimed(_)), "{name}: {reply:?}");
             claim.not_after = from_millis(6_000);
-            let again = send(&store, STORE_TIME, Operation::claim(name, claim)).await.unwrap();
+            let again = send(&node, STORE_TIME, Operation::claim(name, claim)).await.unwrap();
             assert_eq!(again, reply, "{name}");
         }
     });
