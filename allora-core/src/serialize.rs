@@ -485,6 +485,8 @@ mod tests {
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
             unmatched_labels: vec!["gpu".to_owned()],
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
+            conditions: vec!["jobs:3: minute 61".to_owned()],
+            disagreements: vec!["n2 has another zone".to_owned()],
         };
         check(
             health,
@@ -533,6 +535,8 @@ mod tests {
                 }],
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
                 "unmatched_labels": ["gpu"],
+                "conditions": ["jobs:3: minute 61"],
+                "disagreements": ["n2 has another zone"],
                 "orphans": { "count": 9, "examples": ["old"] },
             }),
         );
