@@ -1,16 +1,17 @@
 //! Notifications of PostgreSQL, and the probe that shows whether they arrive: a pooler that lends a
 //! connection for one transaction accepts a `LISTEN` and never delivers.
 
-use super::{Connections, Lent, Payloads};
+use super::{Connections, Lent, Payloads, postgres::NO_LIMITS};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, pending, select},
     stream,
 };
 use sqlx::{
-    PgPool, Postgres,
+    Executor as _, PgPool, Postgres,
     postgres::{PgArguments, PgListener},
     query::Query,
+    raw_sql,
 };
 use std::{
     pin::pin,
@@ -81,6 +82,8 @@ pub(super) async fn listen(
 ) -> sqlx::Result<Payloads> {
     let mut listener = PgListener::connect_with(listeners).await?;
     listener.listen(channel).await?;
+    // It is idle for most of the time.
+    listener.execute(raw_sql(NO_LIMITS)).await?;
     let payloads = stream::unfold((listener, probe), |(mut listener, mut probe)| async move {
         loop {
             let timeout = match &mut probe {
