@@ -5,7 +5,6 @@ use crate::{
     driver::{Conn, Driver, Row, Statement, Value},
     encoding::{CELLS, StoredRow, stored},
     frontier::Frontier,
-    migrate::Migrate,
     url::Url,
 };
 use allora_core::{ErrorKind, Result, Time, backend::TimeSource, store::HistoryPruning};
@@ -38,6 +37,15 @@ macro_rules! retry {
 }
 
 pub(crate) use retry;
+
+/// The treatment of tables that are missing or old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Migrate {
+    /// Bring them up to date.
+    Yes,
+    /// Refuse.
+    No,
+}
 
 /// One set of tables behind connections.
 pub(crate) struct Client {

@@ -2,12 +2,11 @@
 
 use crate::{
     Sql, Url,
-    client::{Client, Ids},
+    client::{Client, Ids, Migrate},
     dialect::{Dialect, Flavour},
     driver::{self, Connections, Driver},
     error::refused,
     frontier::Frontier,
-    migrate::Migrate,
     url::System,
 };
 use allora_core::{Error, Result, backend::HistoryLimits, store::HistoryPruning};

@@ -1,7 +1,7 @@
 //! The tables: created, brought up to date, and checked, also by several nodes at once.
 
 use crate::{
-    client::{Client, number, retry},
+    client::{Client, Migrate, number, retry},
     dialect::{Index, SCHEMA, Step},
     driver::sql,
     driver::{Conn, Statement},
@@ -10,15 +10,6 @@ use crate::{
 use allora_core::{Error, ErrorKind, Result};
 
 const OP: &str = "connect";
-
-/// The treatment of tables that are missing or old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Migrate {
-    /// Bring them up to date.
-    Yes,
-    /// Refuse.
-    No,
-}
 
 impl Client {
     /// Brings the tables up to date if necessary, and checks that all are there.

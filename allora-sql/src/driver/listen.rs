@@ -1,7 +1,7 @@
 //! Notifications of PostgreSQL, and the probe that shows whether they arrive: a pooler that lends a
 //! connection for one transaction accepts a `LISTEN` and never delivers.
 
-use super::{Connections, Lent, Payloads, postgres::NO_LIMITS};
+use super::{Connections, Lent, Payloads};
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, Either, pending, select},
@@ -27,6 +27,10 @@ const WAITS: u32 = 40;
 
 /// The beginning of a probe's payload.
 const PROBE: &str = "probe ";
+
+/// Ends the limits of idle sessions and of transactions, of servers that have them.
+pub(super) const NO_LIMITS: &str = "SELECT set_config(name, '0', false) FROM pg_settings \
+    WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
 
 /// A notification to this subscriber itself.
 pub(super) struct Probe {

@@ -30,7 +30,7 @@
 
 use super::{
     Connections, Driver, Lent, Payloads, Value, connection,
-    listen::{Probe, listen},
+    listen::{NO_LIMITS, Probe, listen},
 };
 use allora_core::Result;
 use async_trait::async_trait;
@@ -89,10 +89,6 @@ impl PostgresDriver {
         Ok(())
     }
 }
-
-/// Ends the limits of idle sessions and of transactions, of servers that have them.
-pub(super) const NO_LIMITS: &str = "SELECT set_config(name, '0', false) FROM pg_settings \
-    WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
 
 /// The settings of each session, in the order of the module's table.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
