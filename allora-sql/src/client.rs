@@ -211,7 +211,10 @@ impl Client {
             }
             self.ids.clear();
             self.frontier.clear();
-            let opened = self.open(self.migrate).await;
+            let opened = match self.driver.inspect().await {
+                Ok(_) => self.open(self.migrate).await,
+                Err(error) => Err(error),
+            };
             opened.map_err(|error| {
                 // The next call tries again.
                 self.driver.distrust();
