@@ -7,8 +7,9 @@ use crate::{
     frontier::Frontier,
     url::Url,
 };
-use allora_core::{Result, Time, backend::TimeSource, store::HistoryPruning};
+use allora_core::{ErrorKind, Result, Time, backend::TimeSource, store::HistoryPruning};
 use chrono::DateTime;
+use futures::future::{BoxFuture, FutureExt};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicI64},
@@ -37,12 +38,22 @@ macro_rules! retry {
 
 pub(crate) use retry;
 
+/// The treatment of tables that are missing or old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Migrate {
+    /// Bring them up to date.
+    Yes,
+    /// Refuse.
+    No,
+}
+
 /// One set of tables behind connections.
 pub(crate) struct Client {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) dialect: Dialect,
     /// The database without its password, for errors.
     pub(crate) place: Url,
+    pub(crate) migrate: Migrate,
     pub(crate) history: HistoryPruning,
     /// The keys of the jobs that were read.
     pub(crate) ids: Ids,
@@ -65,6 +76,11 @@ impl Ids {
 
     fn locked(&self) -> MutexGuard<'_, HashMap<String, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the keys: they are those of another database.
+    pub(crate) fn clear(&self) {
+        self.locked().clear();
     }
 
     /// Adds the keys of jobs that were read or written.
@@ -187,6 +203,27 @@ impl Client {
         }
     }
 
+    /// The database is another one than before: goes on with that, whose tables and keys are its own.
+    fn follow(&self) -> BoxFuture<'_, Result> {
+        async {
+            if !self.driver.follow() {
+                return Ok(());
+            }
+            self.ids.clear();
+            self.frontier.clear();
+            let opened = match self.driver.inspect().await {
+                Ok(_) => self.open(self.migrate).await,
+                Err(error) => Err(error),
+            };
+            opened.map_err(|error| {
+                // The next call tries again.
+                self.driver.distrust();
+                error.with_kind(ErrorKind::Unavailable)
+            })
+        }
+        .boxed()
+    }
+
     /// After a failed attempt: waits if another node was in its way, a bounded number of times.
     pub(crate) async fn back_off(
         &self,
@@ -194,6 +231,10 @@ impl Client {
         op: &'static str,
         error: sqlx::Error,
     ) -> Result {
+        if self.driver.is_other(&error) {
+            let followed = self.follow().await;
+            return followed.and(Err(self.failed(op, error)));
+        }
         *attempts += 1;
         if *attempts >= MAX_ATTEMPTS || !self.driver.is_conflict(&error) {
             return Err(self.failed(op, error));

@@ -2,12 +2,11 @@
 
 use crate::{
     Sql, Url,
-    client::{Client, Ids},
+    client::{Client, Ids, Migrate},
     dialect::{Dialect, Flavour},
     driver::{self, Connections, Driver},
     error::refused,
     frontier::Frontier,
-    migrate::Migrate,
     url::System,
 };
 use allora_core::{Error, Result, backend::HistoryLimits, store::HistoryPruning};
@@ -228,6 +227,7 @@ impl Builder {
             driver,
             dialect: Dialect { prefix: self.prefix, flavour, has_entries },
             place,
+            migrate: self.migrate,
             history,
             ids: Ids::default(),
             leased: AtomicI64::new(0),
@@ -345,11 +345,9 @@ impl Builder {
             let session = driver::sqlite::session(self.store_timeout);
             Connections::new(source, given.clone(), connections, self.store_timeout, session)
         };
-        let mut wal = writer.connect_options().get_filename().as_os_str().to_owned();
-        wal.push("-wal");
+        let file = driver::sqlite::DatabaseFile::new(writer.connect_options().get_filename());
         let (writer, readers) = (of(writer, 1), of(readers, self.connections));
-        let (wal, last_commit) = (wal.into(), std::sync::Mutex::default());
-        Box::new(driver::sqlite::SqliteDriver { writer, readers, wal, last_commit })
+        Box::new(driver::sqlite::SqliteDriver { writer, readers, file })
     }
 }
 

@@ -13,6 +13,10 @@ impl Client {
             sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "5") => {
                 locked(place)
             }
+            _ if self.driver.is_other(&cause) => format!(
+                "{place} was deleted or replaced while this node had it open: the node goes on with the \
+                 file that is there now, and with an empty one if there is none for a while"
+            ),
             _ if is_forbidden(&cause) => format!(
                 "this user may not run the statement in {place}: grant SELECT, INSERT, UPDATE and \
                  DELETE on the tables {}_*",

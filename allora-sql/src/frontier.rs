@@ -26,6 +26,11 @@ impl Frontier {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the place: it is one of another database.
+    pub(crate) fn clear(&self) {
+        *self.locked() = None;
+    }
+
     /// The place behind which a query for these kinds begins; `None` for the start. The rows of several
     /// kinds have no common order.
     pub(crate) fn of(&self, kinds: &[&str]) -> Option<IndexPlace> {

@@ -1,7 +1,7 @@
 //! The tables: created, brought up to date, and checked, also by several nodes at once.
 
 use crate::{
-    client::{Client, number, retry},
+    client::{Client, Migrate, number, retry},
     dialect::{Index, SCHEMA, Step},
     driver::sql,
     driver::{Conn, Statement},
@@ -10,15 +10,6 @@ use crate::{
 use allora_core::{Error, ErrorKind, Result};
 
 const OP: &str = "connect";
-
-/// The treatment of tables that are missing or old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Migrate {
-    /// Bring them up to date.
-    Yes,
-    /// Refuse.
-    No,
-}
 
 impl Client {
     /// Brings the tables up to date if necessary, and checks that all are there.
@@ -36,7 +27,19 @@ impl Client {
             self.migrate_or_wait().await?;
         }
         let found = self.version().await?;
-        if found != SCHEMA {
+        if found < SCHEMA {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "the tables {}_* in {} were brought up to version {SCHEMA}, and now have version \
+                     {found}: the server has not kept the change, or its tables were dropped; connect \
+                     again",
+                    self.dialect.prefix, self.place
+                ),
+            )
+            .op(OP));
+        }
+        if found > SCHEMA {
             return Err(Error::invalid(format!(
                 "the tables {}_* in {} have version {found} and this build knows {SCHEMA}: update \
                  this program",
@@ -112,10 +115,13 @@ impl Client {
         let flavour = &self.dialect.flavour;
         let mut tx = self.driver.transaction().await?;
         let done = self.migrate_in(tx.conn()?).await;
-        match flavour.ends_migration_with_session() {
-            true => done,
-            false => tx.end(done).await,
+        if !flavour.ends_migration_with_session() {
+            return tx.end(done).await;
         }
+        if done.is_ok() {
+            tx.conn()?.script(sql("COMMIT")).await?;
+        }
+        done
     }
 
     async fn migrate_in(&self, conn: &mut dyn Conn) -> sqlx::Result<bool> {

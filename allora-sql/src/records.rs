@@ -157,7 +157,7 @@ impl Client {
                 Ok(written) => written,
                 Err(error) => {
                     // The others would wait for the same database.
-                    fail(&mut outcomes, rest, error);
+                    fail(&mut outcomes, rest, &error);
                     break;
                 }
             };
@@ -342,11 +342,8 @@ fn fitting(order: &[usize], writes: &[Option<Write>]) -> usize {
 }
 
 /// One error for several drafts.
-fn fail(outcomes: &mut [Option<Result<Outcome<Version>>>], drafts: &[usize], error: Error) {
-    let (kind, text) = (error.kind(), error.to_string());
-    let mut first = Some(error);
+fn fail(outcomes: &mut [Option<Result<Outcome<Version>>>], drafts: &[usize], error: &Error) {
     for i in drafts {
-        let error = first.take().unwrap_or_else(|| Error::new(kind, text.clone()));
-        outcomes[*i] = Some(Err(error));
+        outcomes[*i] = Some(Err(error.clone()));
     }
 }

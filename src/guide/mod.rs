@@ -4,6 +4,7 @@
 //! |---|---|
 //! | Which store fits? | [`choosing_a_store`] |
 //! | What do I set before production? | [`production`] |
+//! | How do I back a store up, and what does a restore mean? | [`backup`] |
 //! | How do I see that everything runs? | [`monitoring`] |
 //! | A job does not run, runs late, or ran twice. Why? | [`troubleshooting`] |
 //! | How do I keep the schedules of my customers? | [`stored_schedules`] |
@@ -12,6 +13,8 @@
 //! | How do I write a store? | [`writing_a_store`] |
 //! | What changes if I used another scheduler before? | [`migrating`] |
 
+#[doc = include_str!("backup.md")]
+pub mod backup {}
 #[doc = include_str!("choosing_a_store.md")]
 pub mod choosing_a_store {}
 #[doc = include_str!("migrating.md")]

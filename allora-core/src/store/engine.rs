@@ -239,7 +239,8 @@ impl<'a, S: RecordStore> Engine<'a, S> {
                         not_after: self.not_after(&group.positions),
                         notification: applied.notification,
                     });
-                    drafts.uncommitted.push((group, applied.replies, applied.lapsed));
+                    let AppliedTo { replies, lapsed, .. } = applied;
+                    drafts.uncommitted.push(Decided { group, replies, lapsed });
                 }
             }
         }
@@ -320,7 +321,7 @@ impl<'a, S: RecordStore> Engine<'a, S> {
         }
         let uncommitted = uncommitted.into_iter().zip(effects);
         for (outcome, (decided, effects)) in outcomes.into_iter().zip(uncommitted) {
-            let (mut group, answer, lapsed) = decided;
+            let Decided { mut group, replies: answer, lapsed } = decided;
             let Effects { notification, new } = effects;
             match outcome {
                 Ok(Outcome::Written { notified }) => {
@@ -393,10 +394,17 @@ impl<'a, S: RecordStore> Engine<'a, S> {
     }
 }
 
-/// The drafts of one commit, and by position the operations that they decide, with the replies and the
-/// entries of the runs that lapsed.
+/// The operations that one draft decides.
+struct Decided<'a, V> {
+    group: Group<'a, V>,
+    replies: Vec<Result<Reply>>,
+    /// The entries of the runs that were recorded as lost or expired.
+    lapsed: Vec<HistoryEntry>,
+}
+
+/// The drafts of one commit, and by position the operations that they decide.
 struct Drafts<'a, V> {
-    uncommitted: Vec<(Group<'a, V>, Vec<Result<Reply>>, Vec<HistoryEntry>)>,
+    uncommitted: Vec<Decided<'a, V>>,
     drafts: Vec<Draft<'a, V>>,
 }
 

@@ -74,7 +74,8 @@ impl Flavour for MySqlFlavour {
     }
 
     fn unlimited(&self) -> Option<&'static str> {
-        Some("SET /*M!100300 SESSION max_statement_time = 0, */ @allora_migrates = 1")
+        // Another node may be changing the same tables.
+        Some("SET /*M!100300 SESSION max_statement_time = 0, */ SESSION lock_wait_timeout = 60")
     }
 
     fn ends_migration_with_session(&self) -> bool {

@@ -18,7 +18,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -59,12 +59,22 @@ struct Shared<D: Database> {
     suspicious: Duration,
     places: Mutex<Places<D::Connection>>,
     is_closed: AtomicBool,
+    /// Connections of an earlier one are not lent any more.
+    epoch: AtomicU64,
 }
 
 struct Places<C> {
     /// Those with a connection that was used last at the end.
     free: Vec<Place<C>>,
     waiting: VecDeque<oneshot::Sender<Place<C>>>,
+}
+
+impl<C> Places<C> {
+    /// Takes the connections that are not lent, and ends the attempts to make others.
+    fn take_free(&mut self) -> Vec<Live<C>> {
+        self.free.iter_mut().for_each(|place| place.attempt = None);
+        self.free.iter_mut().filter_map(|place| place.live.take()).collect()
+    }
 }
 
 /// Room for one connection.
@@ -107,6 +117,7 @@ struct Live<C> {
     conn: C,
     made: Instant,
     used: Instant,
+    epoch: u64,
 }
 
 impl<D: Database> Connections<D>
@@ -137,6 +148,7 @@ where
                 suspicious: store_timeout / 2,
                 places: Mutex::new(Places { free, waiting: VecDeque::new() }),
                 is_closed: AtomicBool::new(false),
+                epoch: AtomicU64::new(0),
             }),
         }
     }
@@ -153,18 +165,30 @@ where
 
     /// Closes the connections: those that are lent, when they come back.
     pub(crate) async fn close(&self) {
+        self.close_free().await;
+        self.shared.source.close().await;
+    }
+
+    /// As [`close`](Self::close), without the end of their source.
+    pub(crate) async fn close_free(&self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
         let free = {
             let mut places = self.shared.places();
             places.waiting.clear();
-            places.free.iter_mut().for_each(|place| place.attempt = None);
-            places.free.iter_mut().filter_map(|place| place.live.take()).collect::<Vec<_>>()
+            places.take_free()
         };
         for live in free {
             // The server may be gone.
             let _ = live.conn.close().await;
         }
-        self.shared.source.close().await;
+    }
+
+    /// Ends the connections: those that are lent, when they are to be lent again.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn renew(&self) {
+        self.shared.epoch.fetch_add(1, Ordering::Relaxed);
+        let free = self.shared.places().take_free();
+        drop(free);
     }
 }
 
@@ -296,6 +320,8 @@ where
     /// Tests a connection that was unused for a while, or makes one.
     async fn make_ready(&mut self) -> sqlx::Result<()> {
         let Some(place) = &mut self.place else { return Ok(()) };
+        let epoch = self.shared.epoch.load(Ordering::Relaxed);
+        place.live.take_if(|live| live.epoch != epoch);
         if let Some(live) = &mut place.live {
             if live.used.elapsed() < UNTESTED {
                 return Ok(());
@@ -318,7 +344,7 @@ where
         let made = within(self.shared.timeout, place.connect(fresh)).await;
         let conn = made.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         let now = Instant::now();
-        place.live = Some(Live { conn, made: now, used: now });
+        place.live = Some(Live { conn, made: now, used: now, epoch });
         Ok(())
     }
 }

@@ -8,9 +8,10 @@ use futures::{
     stream,
 };
 use sqlx::{
-    PgPool, Postgres,
+    Executor as _, PgPool, Postgres,
     postgres::{PgArguments, PgListener},
     query::Query,
+    raw_sql,
 };
 use std::{
     pin::pin,
@@ -26,6 +27,10 @@ const WAITS: u32 = 40;
 
 /// The beginning of a probe's payload.
 const PROBE: &str = "probe ";
+
+/// Ends the limits of idle sessions and of transactions, of servers that have them.
+pub(super) const NO_LIMITS: &str = "SELECT set_config(name, '0', false) FROM pg_settings \
+    WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
 
 /// A notification to this subscriber itself.
 pub(super) struct Probe {
@@ -81,6 +86,8 @@ pub(super) async fn listen(
 ) -> sqlx::Result<Payloads> {
     let mut listener = PgListener::connect_with(listeners).await?;
     listener.listen(channel).await?;
+    // It is idle for most of the time.
+    listener.execute(raw_sql(NO_LIMITS)).await?;
     let payloads = stream::unfold((listener, probe), |(mut listener, mut probe)| async move {
         loop {
             let timeout = match &mut probe {

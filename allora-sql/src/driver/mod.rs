@@ -2,6 +2,8 @@
 //! bytes out.
 
 mod connections;
+#[cfg(feature = "sqlite")]
+mod file;
 #[cfg(feature = "postgres")]
 mod listen;
 #[cfg(feature = "mysql")]
@@ -196,6 +198,25 @@ pub(crate) trait Driver: Send + Sync {
         Err(sqlx::Error::InvalidArgument("this database has no notifications".to_owned()))
     }
 
+    /// Fails if the database is another one than that of the connections.
+    fn check(&self) -> sqlx::Result<()> {
+        Ok(())
+    }
+
+    /// True if this error says that the database is another one than before.
+    fn is_other(&self, _error: &sqlx::Error) -> bool {
+        false
+    }
+
+    /// Ends the connections to the former database, so that the next ones are to the present one. `false`
+    /// if there is none yet, or if another call has done it.
+    fn follow(&self) -> bool {
+        false
+    }
+
+    /// The database could not be opened after [`follow`](Self::follow): this is to be done again.
+    fn distrust(&self) {}
+
     async fn close(&self);
 }
 
@@ -210,6 +231,8 @@ impl dyn Driver + '_ {
     /// Gives a connection back after a call, if the connection is as before: an error of the line,
     /// or of the server as a whole, says that it is not.
     pub(crate) fn end<T>(&self, lent: Box<dyn Lent>, done: sqlx::Result<T>) -> sqlx::Result<T> {
+        // What was done in a database that is no longer there was not done.
+        let done = done.and_then(|done| self.check().map(|()| done));
         let is_sound = match &done {
             Ok(_) => true,
             Err(error) => self.is_sound_after(error),
@@ -273,9 +296,10 @@ impl Tx<'_> {
     }
 }
 
-/// Implements [`Conn`] for the types of one database; `$id` reads `LAST_INSERT_ID`.
+/// Implements [`Conn`] for the types of one database.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 macro_rules! connection {
-    ($db:ty, $conn:ty, $bind:path, $id:expr) => {
+    ($db:ty, $conn:ty, $bind:path) => {
         #[async_trait::async_trait]
         impl $crate::driver::Conn for $conn {
             async fn rows(
@@ -306,7 +330,7 @@ macro_rules! connection {
                 let query = sqlx::query::<$db>(statement.sql);
                 let query = statement.args.into_iter().fold(query, $bind);
                 let done = query.execute(self).await?;
-                Ok($crate::driver::Ran { rows: done.rows_affected(), id: ($id)(&done) })
+                Ok($crate::driver::Ran { rows: done.rows_affected(), id: 0 })
             }
 
             async fn script(&mut self, sql: sqlx::SqlStr) -> sqlx::Result<()> {
@@ -316,6 +340,7 @@ macro_rules! connection {
     };
 }
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) use connection;
 
 /// Connections that have the settings of the application's pool; none of that pool's own is used. Its

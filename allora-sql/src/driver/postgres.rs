@@ -1,8 +1,36 @@
 //! PostgreSQL.
+//!
+//! Each session sets every parameter on which a promise depends, because the server, the database, the
+//! role, the options of the URL or a hook of a given pool may have set any of them:
+//!
+//! | parameter | value | without it |
+//! |---|---|---|
+//! | isolation | `READ COMMITTED` | under `SERIALIZABLE` every lost race is an error, and snapshots are old |
+//! | access mode | `READ WRITE` | every write is refused |
+//! | `synchronous_commit` | `on` instead of `off` and `local` | acknowledged writes are lost with the server, or with the standby's promotion |
+//! | `lock_timeout` | 2 s | a statement waits on behind a lock although nobody waits for it |
+//! | `statement_timeout` | the store timeout | the same for any statement |
+//! | `idle_in_transaction_session_timeout` | 2 s | a node that falls silent keeps its rows locked |
+//! | `transaction_timeout` (from 17) | 0 | it ends sessions in the middle of their work |
+//! | `idle_session_timeout` (from 14) | 0 | an idle session is closed, and its next call fails |
+//! | `TimeZone` | `UTC` | times in the server's messages and logs are those of each role |
+//! | `enable_indexscan`, `enable_indexonlyscan`, `enable_nestloop` | `on` | each query reads all jobs |
+//! | `enable_seqscan`, `enable_bitmapscan` | `off` | see below |
+//! | `plan_cache_mode` | `force_generic_plan` | see below |
+//! | `jit` | `off` | see below |
+//!
+//! Each statement reads rows by their key, or the first rows of an index in its order, however large a
+//! table is. A planner without statistics would rather collect and sort by a bitmap. One that knows the
+//! length of a batch, in the first five executions of a session, would rather read a whole table of some
+//! ten thousand rows, and hash it; a plan for any length looks each row up. Beside a million rows the
+//! estimated cost is so high that the server would compile a statement, for 300 ms each time (`jit`).
+//!
+//! The `search_path` is the application's: it says where the tables are. One without a schema that lasts
+//! is refused: the tables would be temporary, and each session have its own.
 
 use super::{
     Connections, Driver, Lent, Payloads, Value, connection,
-    listen::{Probe, listen},
+    listen::{NO_LIMITS, Probe, listen},
 };
 use allora_core::Result;
 use async_trait::async_trait;
@@ -62,21 +90,15 @@ impl PostgresDriver {
     }
 }
 
-/// The settings of each session. A default of SERIALIZABLE would turn every lost race into an error;
-/// `synchronous_commit = off` would lose acknowledged writes.
-///
-/// Each statement reads rows by their key, or the first rows of an index in its order, however large a
-/// table is. A planner without statistics would rather collect and sort by a bitmap. One that knows the
-/// length of a batch, in the first five executions of a session, would rather read a whole table of some
-/// ten thousand rows, and hash it; a plan for any length looks each row up. Beside a million rows the
-/// estimated cost is so high that the server would compile a statement, for 300 ms each time (`jit`).
+/// The settings of each session, in the order of the module's table.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
     vec![format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; \
          SET lock_timeout = '2s'; SET statement_timeout = {}; \
          SET idle_in_transaction_session_timeout = '2s'; SET TIME ZONE 'UTC'; \
+         SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_nestloop = on; \
          SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off; \
-         SET plan_cache_mode = force_generic_plan; \
+         SET plan_cache_mode = force_generic_plan; {NO_LIMITS}; \
          SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
          WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' \
          ELSE current_setting('synchronous_commit') END, false)",
@@ -84,7 +106,7 @@ pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
     )]
 }
 
-connection!(Postgres, PgConnection, bind, |_: &_| 0);
+connection!(Postgres, PgConnection, bind);
 
 fn bind(query: Query<'_, Postgres, PgArguments>, value: Value) -> Query<'_, Postgres, PgArguments> {
     match value {
@@ -115,16 +137,24 @@ impl Driver for PostgresDriver {
         let ask = async {
             let mut slot = self.connections.lend().await?;
             let text = "SELECT pg_is_in_recovery(), current_setting('fsync'), \
-                        current_setting('full_page_writes')";
+                        current_setting('full_page_writes'), \
+                        CASE WHEN current_schema() LIKE 'pg\\_temp%' THEN NULL \
+                          ELSE current_schema()::TEXT END";
             let settings = sqlx::query_as(text).fetch_one(slot.raw()?).await?;
             Box::new(slot).release();
             Ok(settings)
         };
-        let (in_recovery, fsync, pages): (bool, String, String) =
+        let (in_recovery, fsync, pages, schema): (bool, String, String, Option<String>) =
             ask.await.map_err(super::no_settings)?;
         if in_recovery {
             return Err(allora_core::Error::invalid(
                 "this PostgreSQL server is a standby; connect to the primary",
+            ));
+        }
+        if schema.is_none() {
+            return Err(allora_core::Error::invalid(
+                "the search path of this user names no schema that exists, that it may use and that \
+                 lasts: create one and GRANT USAGE, CREATE ON SCHEMA, or set its `search_path`",
             ));
         }
         let mut warnings = Vec::new();

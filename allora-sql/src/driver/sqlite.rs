@@ -1,24 +1,41 @@
 //! SQLite: one writer and a few readers per process.
+//!
+//! What is not a property of the file is set for each connection, because a hook of a given pool may have
+//! changed it:
+//!
+//! | pragma | value | without it |
+//! |---|---|---|
+//! | `journal_mode` | `WAL`, of the file; refused otherwise | a reader keeps writers waiting |
+//! | `synchronous` | `FULL`; refused otherwise | a power cut loses acknowledged writes |
+//! | `fullfsync` | on, for macOS | the same |
+//! | `busy_timeout` | three quarters of the store timeout | a lock that another process has is an error at once, or outlasts the call |
+//! | `query_only` | off | every write is refused |
+//! | `locking_mode` | `NORMAL` | the first node keeps all other processes out |
+//! | `wal_autocheckpoint` | 1000 pages | the log grows without end |
+//! | `ignore_check_constraints`, `read_uncommitted` | off | the tables' checks are not made; half a transaction is read |
+
+pub(crate) use super::file::DatabaseFile;
 
 use super::{Connections, Driver, Lent, Value, connection};
 use crate::timer::within;
 use allora_core::{Error, Result};
 use async_trait::async_trait;
+use futures::executor::block_on;
 use sqlx::{Sqlite, SqliteConnection, query::Query, sqlite::SqliteArguments};
-use std::{
-    fs,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, thread, time::Duration};
 
 /// The code of a lock that did not become free within the busy timeout.
 const BUSY: u32 = 5;
 
-/// The settings of each connection. The error of the busy timeout, which has the reason, comes before
+/// The settings of each connection, in the order of the module's table. The error of the busy timeout, which has the reason, comes before
 /// the scheduler gives the call up.
 pub(crate) fn session(store_timeout: Duration) -> Vec<String> {
-    vec![format!("PRAGMA busy_timeout = {}", store_timeout.as_millis() * 3 / 4)]
+    vec![format!(
+        "PRAGMA fullfsync = ON; PRAGMA busy_timeout = {}; PRAGMA query_only = OFF; \
+         PRAGMA locking_mode = NORMAL; PRAGMA wal_autocheckpoint = 1000; \
+         PRAGMA ignore_check_constraints = OFF; PRAGMA read_uncommitted = OFF",
+        store_timeout.as_millis() * 3 / 4
+    )]
 }
 
 /// Opens the first connection, and waits for others that write at most this long.
@@ -50,19 +67,27 @@ pub(crate) struct SqliteDriver {
     /// One connection: writers of one process queue here, and not in SQLite's busy loop.
     pub(crate) writer: Connections<Sqlite>,
     pub(crate) readers: Connections<Sqlite>,
-    /// The file that every commit writes to.
-    pub(crate) wal: PathBuf,
-    /// The last commit of any process when the present call began.
-    pub(crate) last_commit: Mutex<Option<SystemTime>>,
+    pub(crate) file: DatabaseFile,
 }
 
-impl SqliteDriver {
-    fn last_commit(&self) -> Option<SystemTime> {
-        fs::metadata(&self.wal).and_then(|file| file.modified()).ok()
+/// The last connection that is closed writes the log into the file, and removes it. A connection that is
+/// dropped is closed by its thread, which does not outlast the process.
+impl Drop for SqliteDriver {
+    fn drop(&mut self) {
+        let close = || {
+            block_on(async {
+                self.readers.close_free().await;
+                self.writer.close_free().await;
+            })
+        };
+        // On a thread of its own: this one may be an executor's. Without it, the connections are dropped.
+        thread::scope(|scope| {
+            let _ = thread::Builder::new().spawn_scoped(scope, close);
+        });
     }
 }
 
-connection!(Sqlite, SqliteConnection, bind, |_: &_| 0);
+connection!(Sqlite, SqliteConnection, bind);
 
 fn bind(
     query: Query<'_, Sqlite, SqliteArguments>,
@@ -78,13 +103,34 @@ fn bind(
 #[async_trait]
 impl Driver for SqliteDriver {
     async fn writer(&self) -> sqlx::Result<Box<dyn Lent>> {
+        self.file.check()?;
         let lent = self.writer.lend().await?;
-        *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner) = self.last_commit();
+        self.file.opened();
         Ok(Box::new(lent))
     }
 
     async fn reader(&self) -> sqlx::Result<Box<dyn Lent>> {
+        self.file.check()?;
         Ok(Box::new(self.readers.lend().await?))
+    }
+
+    fn check(&self) -> sqlx::Result<()> {
+        self.file.check()
+    }
+
+    fn is_other(&self, error: &sqlx::Error) -> bool {
+        DatabaseFile::is_moved(error)
+    }
+
+    fn follow(&self) -> bool {
+        self.file.follow(|| {
+            self.readers.renew();
+            self.writer.renew();
+        })
+    }
+
+    fn distrust(&self) {
+        self.file.distrust();
     }
 
     fn begin(&self) -> &'static str {
@@ -118,10 +164,7 @@ impl Driver for SqliteDriver {
         match code(error) {
             // If no process has committed within the busy timeout, the one that keeps the lock may be
             // stopped. Otherwise others were faster.
-            Some(BUSY) => {
-                let before = *self.last_commit.lock().unwrap_or_else(PoisonError::into_inner);
-                self.last_commit() != before
-            }
+            Some(BUSY) => self.file.has_other_commit(),
             code => code.is_some_and(|code| matches!(code & 0xff, 5 | 6)),
         }
     }

@@ -12,6 +12,8 @@ mod faults;
 mod measurements;
 mod parity;
 mod pools;
+#[cfg(unix)]
+mod replaced;
 mod rows;
 mod runtimes;
 mod sessions;

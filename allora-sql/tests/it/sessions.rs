@@ -3,7 +3,7 @@
 use crate::{
     calls::{STORE, change, create, delete, get, replies, send},
     connect::run,
-    stores::{Db, Place, on, on_every_database, pause},
+    stores::{Db, Place, on, on_every_database, patiently_opened, pause},
 };
 use allora_core::{
     Backend, ErrorKind, Time,
@@ -25,10 +25,11 @@ on_every_database! {
     one_of_many_claims_succeeds_and_the_others_receive_the_current_state
     a_write_that_held_the_row_is_not_lost
     time_that_passed_while_waiting_for_a_row_counts
+    lost_and_expired_runs_are_returned_without_a_history
 }
 
 /// A claim of the cursor's occurrence.
-fn claim(id: u128, fence: i64, expected: NextRun, then: NextRun) -> Claim {
+pub(crate) fn claim(id: u128, fence: i64, expected: NextRun, then: NextRun) -> Claim {
     let (expected, then) = (expected.scheduled_at.into(), Cursor::To(Some(then)));
     Claim::at_most_once(id, fence, expected, then, Duration::from_secs(60), Sharing::Shared)
 }
@@ -146,6 +147,33 @@ async fn time_that_passed_while_waiting_for_a_row_counts(place: Place) {
     place.beside("history").clear().await;
 }
 
+async fn lost_and_expired_runs_are_returned_without_a_history(place: Place) {
+    let sql = place.open().await;
+    let time = |ms: i64| TimeSource::Fixed(from_millis(ms).unwrap());
+    let first: NextRun = from_millis(1_000).unwrap().into();
+    for (name, is_lost) in [("lost", true), ("expired", false)] {
+        let new = NewSchedule::new("k", "d", Some(first));
+        let fence = create(&sql, name, new, time(0)).await.unwrap().fence;
+        let least = |id, fence| {
+            Claim::at_least_once(id, fence, first.scheduled_at.into(), Duration::from_secs(60))
+        };
+        let claim = match is_lost {
+            true => claim(1, fence, first, end_of_time().into()),
+            false => least(1, fence),
+        };
+        let claimed = send(&sql, "n", time(1_000), Operation::claim(name, claim)).await.unwrap();
+        let fence = claimed.claimed().unwrap().fence;
+        let late = match is_lost {
+            true => Operation::new(name, Action::Reap),
+            false => Operation::claim(name, least(2, fence)),
+        };
+        let batch = [late];
+        let applied = sql.reschedule(Batch::new("m", time(70_000), &batch)).await.unwrap();
+        let lapsed = applied.lapsed.iter().map(|entry| (&*entry.name, &*entry.node, entry.fence));
+        assert_eq!(lapsed.collect::<Vec<_>>(), [(name, "n", fence)]);
+    }
+}
+
 #[test]
 fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
     on(Db::Postgres, async |place| {
@@ -160,8 +188,20 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
             format!("ALTER ROLE {role} SET jit = on"),
             format!("ALTER ROLE {role} SET enable_bitmapscan = on"),
             format!("ALTER ROLE {role} SET plan_cache_mode = 'force_custom_plan'"),
+            format!("ALTER ROLE {role} SET enable_indexscan = off"),
+            format!("ALTER ROLE {role} SET enable_indexonlyscan = off"),
+            format!("ALTER ROLE {role} SET enable_nestloop = off"),
+            format!("ALTER ROLE {role} SET lock_timeout = '1h'"),
+            format!("ALTER ROLE {role} SET statement_timeout = '1h'"),
+            format!("ALTER ROLE {role} SET idle_in_transaction_session_timeout = '1h'"),
         ] {
             run(&place, &text).await.unwrap();
+        }
+        // Not every version has these.
+        let mut newer = Vec::new();
+        for name in ["idle_session_timeout", "transaction_timeout"] {
+            let text = format!("ALTER ROLE {role} SET {name} = '1h'");
+            newer.extend(run(&place, &text).await.is_ok().then_some((name, "0")));
         }
         let (_, rest) = place.url.split_once('@').unwrap();
         let url = format!("postgres://{role}:pw@{rest}");
@@ -183,7 +223,16 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
             ("enable_bitmapscan", "off"),
             ("enable_seqscan", "off"),
             ("plan_cache_mode", "force_generic_plan"),
-        ] {
+            ("enable_indexscan", "on"),
+            ("enable_indexonlyscan", "on"),
+            ("enable_nestloop", "on"),
+            ("lock_timeout", "2000"),
+            ("statement_timeout", "30000"),
+            ("idle_in_transaction_session_timeout", "2000"),
+        ]
+        .into_iter()
+        .chain(newer)
+        {
             let text = format!("SELECT setting FROM {}_noted WHERE name = $1", place.prefix);
             let setting: String = sqlx::query_scalar(AssertSqlSafe(text))
                 .bind(name)
@@ -206,6 +255,64 @@ fn sessions_are_set_up_whatever_the_defaults_of_the_database() {
         place.clear().await;
         run(&place, &format!("DROP OWNED BY {role}")).await.unwrap();
         run(&place, &format!("DROP ROLE {role}")).await.unwrap();
+    });
+}
+
+/// One of a scheduler's calls comes after any time without one.
+#[test]
+fn an_idle_session_that_its_role_would_lose_is_kept() {
+    on(Db::Postgres, async |place| {
+        let role = format!("{}_hasty", place.prefix);
+        run(&place, &format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'")).await.unwrap();
+        run(&place, &format!("GRANT ALL ON SCHEMA public TO {role}")).await.unwrap();
+        // Not before version 14.
+        let hasty = format!("ALTER ROLE {role} SET idle_session_timeout = '500ms'");
+        if run(&place, &hasty).await.is_ok() {
+            let (_, rest) = place.url.split_once('@').unwrap();
+            // A slow machine may lose a session before it is set up.
+            let url = format!("postgres://{role}:pw@{rest}");
+            let sql = patiently_opened(place.builder(), &url).await;
+            for _ in 0..3 {
+                // Less than the time after which a connection is tested.
+                pause(800).await;
+                sql.reschedule(Batch::new("n", STORE, &[])).await.unwrap();
+            }
+            sql.close().await;
+        }
+        place.clear().await;
+        run(&place, &format!("DROP OWNED BY {role}")).await.unwrap();
+        run(&place, &format!("DROP ROLE {role}")).await.unwrap();
+    });
+}
+
+/// Its tables would be temporary, so that each session had its own.
+#[test]
+fn a_postgres_without_a_usable_schema_is_refused() {
+    on(Db::Postgres, async |place| {
+        for path in ["pg_temp", "nothing_there"] {
+            let between = if place.url.contains('?') { '&' } else { '?' };
+            let url = format!("{}{between}options=-csearch_path%3D{path}", place.url);
+            let error = place.builder().connect(&url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("search_path"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn the_error_of_each_operation_of_a_refused_statement_has_its_cause() {
+    on(Db::Sqlite, async |place| {
+        let sql = place.open().await;
+        let refuse = "CREATE TRIGGER {p}_refuse BEFORE INSERT ON {p}_job \
+                      BEGIN SELECT RAISE(ABORT, 'the quota is used up'); END";
+        run(&place, refuse).await.unwrap();
+        let register = Action::Register { definition: "d", version: 0, first: None };
+        let operations = ["a", "b", "b"].map(|name| Operation::new(name, register.clone()));
+        let applied = sql.reschedule(Batch::new("n", STORE, &operations)).await.unwrap();
+        for reply in applied.replies {
+            let error = format!("{:#}", reply.unwrap_err());
+            assert!(error.contains("the quota is used up"), "{error}");
+        }
     });
 }
 

@@ -88,6 +88,8 @@ impl Server {
         let path = self.programs.join(program);
         let mut command = Command::new(if path.is_file() { path } else { program.into() });
         command.current_dir(&self.folder).stdin(Stdio::null());
+        // The files of several servers would have the same names there.
+        command.env("TMPDIR", self.folder.path());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
