@@ -40,6 +40,7 @@ pub(crate) use line::log;
 /// | the store's clock was ahead | [`ClockWasAhead`](Self::ClockWasAhead), one [`ClockWasSetBack`](Self::ClockWasSetBack) | [`JobResumed`](Self::JobResumed) | problem *clock was ahead* |
 /// | due for a minute, and no lease; not while the store is down or the capacity is full | [`JobOverdue`](Self::JobOverdue) | [`JobResumed`](Self::JobResumed) | problem *overdue*, in any case |
 /// | due stored schedules of a kind that no node handles | [`KindUnhandled`](Self::KindUnhandled) | [`KindHandled`](Self::KindHandled) | `unhandled_kinds` |
+/// | the data of a stored schedule does not fit the handler's type | [`DataMismatch`](Self::DataMismatch) | [`DataMatches`](Self::DataMatches) | `data_mismatches` |
 /// | a label that no live node has | [`LabelUnmatched`](Self::LabelUnmatched) | [`LabelMatched`](Self::LabelMatched) | `unmatched_labels` |
 /// | a node died | [`NodeDead`](Self::NodeDead) | [`NodeAlive`](Self::NodeAlive), or after a day | `nodes.dead` |
 /// | jobs in code that no live build declares | [`JobsOrphaned`](Self::JobsOrphaned) | [`OrphansGone`](Self::OrphansGone) | `orphans` |
@@ -374,6 +375,26 @@ pub enum Event {
         /// The number of stored schedules of the kind that wait; at least that number, if it is 100.
         waiting: usize,
     },
+    /// The data of a stored schedule does not fit the type of this node's handler. The node gives the
+    /// occurrence back, and leaves the schedule to other nodes first; if it gets the occurrence again, the
+    /// run fails, and is tried again by the retry policy. Reported for the first schedule of a kind.
+    DataMismatch {
+        /// The kind.
+        kind: Arc<str>,
+        /// The stored schedule.
+        example: Arc<str>,
+        /// The error, with line and column.
+        error: String,
+        /// The versions of the builds that handle the kind
+        /// ([`Builder::build_version`](crate::Builder::build_version)), here and on other live nodes.
+        builds: String,
+    },
+    /// The data of every stored schedule of the kind fits the handler again; or what did not fit has not
+    /// come to this node for an hour.
+    DataMatches {
+        /// The kind.
+        kind: Arc<str>,
+    },
     /// No stored schedule of the kind is overdue any more, or a live node handles the kind.
     KindHandled {
         /// The kind.
@@ -550,6 +571,10 @@ impl Event {
             Event::JobInvalid { .. } => ProblemReason::Invalid.remedy(),
             Event::KeyLimitsDiffer { .. } => "give all jobs of the key the same limit",
             Event::KindUnhandled { .. } => "start a node with a handler for the kind",
+            Event::DataMismatch { .. } => {
+                "deploy one build on all nodes, or change the type in steps that can read both; then \
+                 rerun the dead letters"
+            }
             Event::LabelUnmatched { .. } => "start a node with the label",
             Event::RunLost { .. } => {
                 "look at the node; trigger the job if the occurrence is to run all the same"

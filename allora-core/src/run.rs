@@ -165,6 +165,20 @@ impl Run {
         self.control().set_requested(Requested::GiveUp);
     }
 
+    /// Says that this build cannot read the data of the stored schedule; then return an error. Handlers that
+    /// receive a value say so by themselves. During a roll-out another node may have the build for it: the
+    /// occurrence is released, and the node leaves the schedule to other nodes for two
+    /// [poll intervals](crate::Builder::poll_interval). If it comes back, the run has failed, and is tried
+    /// again by its retry policy, with the same head start for the other nodes. The node reports
+    /// [`DataMismatch`](crate::Event::DataMismatch). Without effect on a job in code.
+    pub fn data_does_not_fit(&self, error: impl fmt::Display) {
+        let node = self.inner.heartbeat.upgrade();
+        // At most once, too: a run that did nothing may be released.
+        if node.is_some_and(|node| node.data_does_not_fit(self, error.to_string())) {
+            self.control().set_requested(Requested::Release);
+        }
+    }
+
     fn decide(&self, what: &str, decision: Requested) -> Result {
         if !self.inner.can_retry {
             let once = format!("{:?} runs at most once and cannot be {what}", self.name());
@@ -333,8 +347,11 @@ impl fmt::Debug for Cancelled {
     }
 }
 
-/// Extends leases.
+/// The node of a run: extends leases, and releases what its handler cannot read.
 pub(crate) trait Heartbeat: Any + Send + Sync {
+    /// The data of this run does not fit the handler. Returns whether the occurrence is released.
+    fn data_does_not_fit(&self, run: &Run, error: String) -> bool;
+
     /// Extends the lease of this run now.
     fn heartbeat(&self, run: &Run);
 }

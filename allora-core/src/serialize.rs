@@ -10,8 +10,9 @@ use crate::{
         Occurrence, OnExpiry, Outcome, Pause, Waiter,
     },
     health::{
-        CapacityStatus, FailingPart, Health, JobProblem, JobStatus, KeyHolder, KeyWait,
-        KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus, UnhandledKind,
+        CapacityStatus, DataMismatch, FailingPart, Health, JobProblem, JobStatus, KeyHolder,
+        KeyWait, KindCapacity, NodesStatus, Notifications, OrphansStatus, Place, StoreStatus,
+        UnhandledKind,
     },
     registry::NodeInfo,
     scheduler::millis,
@@ -54,6 +55,7 @@ object!(Health, health, {
     problems: health.problems,
     key_waits: health.key_waits,
     unhandled_kinds: health.unhandled_kinds,
+    data_mismatches: health.data_mismatches,
     nodes: health.nodes,
     unmatched_labels: health.unmatched_labels,
     conditions: health.conditions,
@@ -173,6 +175,14 @@ object!(UnhandledKind, unhandled, {
     example: unhandled.example,
     since: time(unhandled.since),
     waiting: unhandled.waiting,
+});
+
+object!(DataMismatch, mismatch, {
+    kind: mismatch.kind,
+    example: mismatch.example,
+    error: mismatch.error,
+    builds: mismatch.builds,
+    since: time(mismatch.since),
 });
 
 object!(JobStatus, job, {
@@ -482,6 +492,13 @@ mod tests {
                 since: at(1_000),
                 waiting: 3,
             }],
+            data_mismatches: vec![DataMismatch {
+                kind: "mail".to_owned(),
+                example: "e".to_owned(),
+                error: "missing field `to`".to_owned(),
+                builds: "v1 here; v2 elsewhere".to_owned(),
+                since: at(1_000),
+            }],
             nodes: NodesStatus { live: 2, idle: 1, dead: vec!["n2".to_owned()] },
             unmatched_labels: vec!["gpu".to_owned()],
             orphans: OrphansStatus { count: 9, examples: vec!["old".to_owned()] },
@@ -532,6 +549,10 @@ mod tests {
                 "unhandled_kinds": [{
                     "kind": "sms", "example": "b", "since": "2026-01-01T00:00:01.000Z",
                     "waiting": 3,
+                }],
+                "data_mismatches": [{
+                    "kind": "mail", "example": "e", "error": "missing field `to`",
+                    "builds": "v1 here; v2 elsewhere", "since": "2026-01-01T00:00:01.000Z",
                 }],
                 "nodes": { "live": 2, "idle": 1, "dead": ["n2"] },
                 "unmatched_labels": ["gpu"],

@@ -164,6 +164,12 @@ lines! { event:
         kind: &**kind, example: &**example, due_at: time(due_at), waiting: *waiting,
         remedy: event.remedy()
     }
+    warn NODE Event::DataMismatch { kind, example, error, builds } =>
+        "the data of this stored schedule does not fit the handler of this build; other nodes have it first" {
+        kind: &**kind, job: &**example, error: &**error, builds: &**builds, remedy: event.remedy()
+    }
+    info NODE Event::DataMatches { kind } => "the data of this kind fits the handler again"
+        { kind: &**kind }
     warn NODE Event::LabelUnmatched { label, nodes } =>
         "no live node has this label, which the programs of live nodes need"
         { label: &**label, nodes: *nodes, remedy: event.remedy() }

@@ -33,8 +33,8 @@ macro_rules! roles {
 roles! {
     Start: StoreDown StoreError NotificationsDown CapacityFull ClockSkew JobUnreadable
         DefinitionConflict JobInvalid Deleted ClockWasAhead ClockWasSetBack JobOverdue KindUnhandled
-        LabelUnmatched NodeDead JobsOrphaned KeyBusy;
-    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled LabelMatched NodeAlive
+        DataMismatch LabelUnmatched NodeDead JobsOrphaned KeyBusy;
+    End: StoreUp NotificationsUp CapacityFree ClocksAgree JobResumed KindHandled DataMatches LabelMatched NodeAlive
         OrphansGone KeyFree;
     Moment: RunLost RunExpired OccurrencesMissed OccurrencesSkipped LeaseLost LeaseRenewalFailed
         AfterCompletion GivenUp ClaimAbandoned ScheduleLost Reregistered Pruned TimerDelayed;
@@ -72,6 +72,7 @@ fn parts() -> BTreeSet<String> {
             problems: _,
             key_waits: _,
             unhandled_kinds: _,
+            data_mismatches: _,
             nodes: _,
             unmatched_labels: _,
             orphans: _,
@@ -94,6 +95,7 @@ fn parts() -> BTreeSet<String> {
         "paused",
         "key_waits",
         "unhandled_kinds",
+        "data_mismatches",
         "nodes.dead",
         "unmatched_labels",
         "orphans",

@@ -114,6 +114,17 @@ impl Health {
                 written(unhandled.since)
             )?;
         }
+        for mismatch in &self.data_mismatches {
+            let [kind, example] = [&mismatch.kind, &mismatch.example].map(|text| one_line(text));
+            write!(
+                f,
+                "\nkind {kind}: since {} the data of schedule {example} does not fit the handler ({}; builds: \
+                 {}); deploy one build, or a type that reads both",
+                written(mismatch.since),
+                one_line(&mismatch.error),
+                one_line(&mismatch.builds)
+            )?;
+        }
         for label in &self.unmatched_labels {
             write!(f, "\nlabel {}: no live node has it; start one with it", one_line(label))?;
         }

@@ -52,6 +52,8 @@ pub struct Health {
     /// The kinds of which a stored schedule has been due for a minute, and which no live node has a
     /// handler for. Only nodes that handle stored schedules look for them, once a minute.
     pub unhandled_kinds: Vec<UnhandledKind>,
+    /// The kinds of which data of a stored schedule does not fit the handler of this node.
+    pub data_mismatches: Vec<DataMismatch>,
     /// The nodes of the store, as this node read their records last.
     pub nodes: NodesStatus,
     /// The labels that the program of a live node needs and no live node has, ordered by name.
@@ -328,6 +330,22 @@ pub struct UnhandledKind {
     pub waiting: usize,
 }
 
+/// A kind of stored schedules whose data does not fit the handler of this node.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DataMismatch {
+    /// The kind.
+    pub kind: String,
+    /// The first of its schedules whose data did not fit.
+    pub example: String,
+    /// The error, with line and column.
+    pub error: String,
+    /// The versions of the builds that handle the kind, here and on other live nodes.
+    pub builds: String,
+    /// The beginning, as this node estimates the store's time.
+    pub since: Time,
+}
+
 impl Health {
     /// `true` if the store answers every part of the node and every job can run.
     ///
@@ -338,6 +356,7 @@ impl Health {
             && self.capacity.full_since.is_none()
             && self.problems.is_empty()
             && self.unhandled_kinds.is_empty()
+            && self.data_mismatches.is_empty()
             && self.unmatched_labels.is_empty()
             && self.conditions.is_empty()
     }

@@ -3,6 +3,7 @@
 use super::{CatchUp, Job, JobSpec, Settings, Token};
 use crate::{
     backend::NextRun,
+    schedule::Warning,
     time::{Time, saturating_add, whole_millis},
 };
 use allora_schedule::{At, Excluded};
@@ -137,6 +138,13 @@ impl<'a> CheckedSchedule<'a> {
         guarded(|| self.job.is_excluded(at))
     }
 
+    /// The time between the next two nominal times; `None` if there are not two.
+    pub(crate) fn period(&self, now: Time) -> Option<Duration> {
+        let next = self.instant_after(now).ok()??;
+        let after = self.instant_after(next).ok()??;
+        (after - next).to_std().ok()
+    }
+
     /// `true` if `at` is a scheduled time, as far as a schedule can tell for a single time.
     pub(crate) fn has(&self, at: Time) -> bool {
         self.instant_after(at - TimeDelta::milliseconds(1)) == Ok(Some(at))
@@ -162,6 +170,26 @@ impl<'a> CheckedSchedule<'a> {
     pub(crate) fn next(&self, at: Time) -> Option<NextRun> {
         self.settings.next(self.name, at)
     }
+}
+
+/// The warnings to report when a job is added at `now`: about its schedule and its settings.
+pub(crate) fn warnings(name: &str, spec: &JobSpec, now: Time) -> Vec<Warning> {
+    if spec.is_quiet {
+        return Vec::new();
+    }
+    let jitter = spec.settings.jitter;
+    let period = (!jitter.is_zero()).then(|| CheckedSchedule::of(name, spec).period(now)).flatten();
+    let mut warnings = spec.job.warnings().to_vec();
+    warnings.extend(spec.settings.warnings(period));
+    let key = spec.settings.concurrency_key.as_ref().filter(|_| spec.has_replaced_key);
+    warnings.extend(key.map(|key| {
+        let message = format!(
+            "the concurrency key {:?} has replaced another one: a job has one key, the last that is set",
+            key.key
+        );
+        Warning::new("replaced-key", message)
+    }));
+    warnings
 }
 
 /// Runs user code. A panic in it becomes an error of the job.

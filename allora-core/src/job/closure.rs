@@ -14,6 +14,21 @@ use async_trait::async_trait;
 /// The closure is called once for each run, on a clone of its own, so that it may move what it
 /// captured into its future. It returns `()` or a `Result` whose error becomes a [`BoxError`].
 ///
+/// **A captured variable that the closure changes begins anew at each run**, because each run has its own
+/// clone: with `let mut n = 0`, a run that does `n += 1` finds 0 each time. Capture what the runs share in an
+/// `Arc`:
+///
+/// ```
+/// use allora_core::{Run, every, job};
+/// use std::{sync::{Arc, atomic::{AtomicU64, Ordering}}, time::Duration};
+///
+/// let count = Arc::new(AtomicU64::new(0));
+/// let entry = job(every(Duration::from_secs(60)), async move |_: Run| {
+///     println!("run {}", 1 + count.fetch_add(1, Ordering::Relaxed));
+/// });
+/// # let _ = entry;
+/// ```
+///
 /// ```
 /// use allora_core::{BoxError, Run, every, job};
 /// use std::time::Duration;

@@ -7,7 +7,7 @@ mod redefinition;
 mod settings;
 mod spec;
 
-pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic_text};
+pub(crate) use checked_schedule::{CheckedSchedule, InvalidNextAt, is_past, panic_text, warnings};
 pub use closure::{IntoOutcome, Returns, job};
 pub use concurrency_key::ConcurrencyKey;
 pub(crate) use concurrency_key::is_number;

@@ -5,7 +5,7 @@ use crate::{
     backend::NextRun,
     error::{Error, Result},
     name::check_word,
-    schedule::{AnySchedule, jitter, parse_period},
+    schedule::{AnySchedule, Warning, jitter, parse_period},
     time::{Time, checked_add},
 };
 use chrono::TimeDelta;
@@ -289,6 +289,29 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// The warnings about settings that are legal and seldom intended. `period`: the time between two
+    /// scheduled times.
+    pub(crate) fn warnings(&self, period: Option<Duration>) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let Retry { attempts, first, longest } = self.retry;
+        if attempts > 1 && first > longest {
+            let message = format!(
+                "the first wait between attempts is {first:?}, and the longest is {longest:?}: each wait is \
+                 {longest:?}; set a longer one by `at_most_every`"
+            );
+            warnings.push(Warning::new("retry-wait", message));
+        }
+        if let Some(period) = period.filter(|period| self.jitter > *period) {
+            let jitter = self.jitter;
+            let message = format!(
+                "the jitter is up to {jitter:?}, and {period:?} is between two scheduled times: a later \
+                 occurrence may be due before an earlier one, which is then missed; use a shorter jitter"
+            );
+            warnings.push(Warning::new("long-jitter", message));
+        }
+        warnings
     }
 
     /// The text of a job with this schedule: the settings that differ from the defaults, in a fixed

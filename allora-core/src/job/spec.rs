@@ -4,7 +4,6 @@ use super::{CatchUp, ConcurrencyKey, Delivery, Job, Overlap, Placement, Retry, S
 use crate::{
     error::Result,
     run::Payload,
-    schedule::Warning,
     time::{Time, whole_millis},
 };
 use std::{
@@ -38,13 +37,21 @@ pub struct JobSpec {
     pub(crate) payload: Option<Arc<Payload>>,
     /// The warnings about its schedule were reported elsewhere.
     pub(crate) is_quiet: bool,
+    /// A concurrency key was set that another one has replaced.
+    pub(crate) has_replaced_key: bool,
 }
 
 impl<J: Job> From<J> for JobSpec {
     fn from(job: J) -> Self {
         static PLAIN: OnceLock<Arc<Settings>> = OnceLock::new();
         let settings = PLAIN.get_or_init(Arc::default).clone();
-        Self { job: Arc::new(job), settings, payload: None, is_quiet: false }
+        Self {
+            job: Arc::new(job),
+            settings,
+            payload: None,
+            is_quiet: false,
+            has_replaced_key: false,
+        }
     }
 }
 
@@ -57,7 +64,13 @@ impl fmt::Debug for JobSpec {
 impl JobSpec {
     /// A job with these settings.
     pub fn with(job: Arc<dyn Job>, settings: Settings) -> Self {
-        Self { job, settings: Arc::new(settings), payload: None, is_quiet: false }
+        Self {
+            job,
+            settings: Arc::new(settings),
+            payload: None,
+            is_quiet: false,
+            has_replaced_key: false,
+        }
     }
 
     /// The kind of a stored schedule; empty for a job in code.
@@ -172,10 +185,15 @@ impl JobSpec {
     /// are extended next. A record that no job has held or waited for in a week is removed; the fences
     /// of the key continue.
     ///
+    /// A job has one key: a second one replaces the first, with a
+    /// [warning](crate::Event::ScheduleWarning).
+    ///
     /// A job that runs [on every node](Self::on_every_node) has a place for each of its runs, one after
     /// the other or as many at once as the limit says. It waits for the store, as other jobs do.
-    pub fn concurrency_key(self, key: impl Into<Arc<str>>, limit: u32) -> Self {
+    pub fn concurrency_key(mut self, key: impl Into<Arc<str>>, limit: u32) -> Self {
         let key = ConcurrencyKey::new(key, limit);
+        let former = self.settings.concurrency_key.as_ref();
+        self.has_replaced_key |= former.is_some_and(|former| former.key != key.key);
         self.set(|settings| settings.concurrency_key = Some(key))
     }
 
@@ -235,11 +253,6 @@ impl JobSpec {
         }
         let text = format!("{CODE} {}", schedule.as_deref().unwrap_or("custom"));
         self.settings.definition(&text)
-    }
-
-    /// The warnings to report about its schedule.
-    pub(crate) fn warnings(&self) -> &[Warning] {
-        if self.is_quiet { &[] } else { self.job.warnings() }
     }
 
     /// Checks the job and its settings.

@@ -186,7 +186,7 @@ impl RunResult {
         )
     }
 
-    /// What a run did after its completion.
+    /// The text of what a run did after its completion.
     pub(super) fn text(&self) -> &str {
         match self {
             RunResult::Failed(error) | RunResult::Dead(error) | RunResult::Retry { error, .. } => {

@@ -7,7 +7,10 @@ use super::inbox::ByPlacement;
 use crate::{
     backend::{JobState, Outcome},
     event::Event,
-    health::{JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason, UnhandledKind},
+    health::{
+        DataMismatch, JobProblem, JobStatus, KeyWait, Notifications, Place, ProblemReason,
+        UnhandledKind,
+    },
     job::Placement,
     planner::PlannedJob,
     registry::{Fleet, name_hash},
@@ -61,6 +64,7 @@ pub(super) struct Conditions {
     pub(super) key_waits: ByPlacement<Vec<Arc<KeyWait>>>,
     pub(super) problems: BTreeMap<Arc<str>, Arc<JobProblem>>,
     pub(super) kinds: BTreeMap<String, UnhandledKind>,
+    pub(super) mismatches: BTreeMap<Arc<str>, DataMismatch>,
     /// The number of overdue jobs at the watcher's last look.
     pub(super) overdue: usize,
     /// The nodes of the store at the registry's last look.
@@ -178,6 +182,16 @@ impl Board {
                 let (since, waiting) = (*due_at, *waiting);
                 let unhandled = UnhandledKind { kind: kind.clone(), example, since, waiting };
                 self.conditions().kinds.insert(kind, unhandled);
+            }
+            Event::DataMismatch { kind, example, error, builds } => {
+                let [kind_text, example, error, builds] =
+                    [&**kind, &**example, error, builds].map(str::to_owned);
+                let since = now();
+                let mismatch = DataMismatch { kind: kind_text, example, error, builds, since };
+                self.conditions().mismatches.insert(kind.clone(), mismatch);
+            }
+            Event::DataMatches { kind } => {
+                self.conditions().mismatches.remove(kind);
             }
             Event::KindHandled { kind } => {
                 self.conditions().kinds.remove(&**kind);

@@ -147,6 +147,7 @@ impl Node {
             problems,
             key_waits,
             unhandled_kinds: conditions.kinds.into_values().collect(),
+            data_mismatches: conditions.mismatches.into_values().collect(),
             nodes,
             unmatched_labels: fleet.unmatched_labels().into_keys().map(str::to_owned).collect(),
             conditions: program,
@@ -170,6 +171,8 @@ impl Node {
         if conditions.overdue > 0 {
             lines.push(format!("overdue: {} jobs", conditions.overdue));
         }
+        let mismatches = conditions.mismatches.values().take(8);
+        lines.extend(mismatches.map(|one| format!("kind {}: its data does not fit", one.kind)));
         let problems = conditions.problems.values().take(8);
         lines.extend(problems.map(|one| format!("job {}: {}", one.name, one.reason.word())));
         lines

@@ -159,7 +159,7 @@ impl Node {
     /// Handles the end of a run's future.
     pub(crate) fn run_ended(&self, id: RunId, how: ExitReason, span: &Span) {
         let mono = self.runtime.now();
-        let (event, waited_for) = {
+        let (event, fits, waited_for) = {
             let mut shared = self.shared();
             shared.running -= 1;
             shared.ended.push(id);
@@ -181,16 +181,22 @@ impl Node {
             let took = mono.saturating_duration_since(live.started);
             let is_doubtful =
                 begun && live.run.control().may_be_completed() && verdict != RunResult::Succeeded;
-            live.doubt = is_doubtful.then_some(Doubt { took, reason, overruled: None, is_over: false });
+            live.doubt =
+                is_doubtful.then_some(Doubt { took, reason, overruled: None, is_over: false });
             let is_known = begun && !is_doubtful;
             let event = is_known.then(|| ended(&live.run, verdict.outcome(), reason, took));
+            let fits = (verdict == RunResult::Succeeded && !live.run.kind().is_empty())
+                .then(|| live.run.clone());
             live.result = Some(verdict);
-            (event, waited_for)
+            (event, fits, waited_for)
         };
         if let Some(Event::Ended { took, outcome, .. }) = &event {
             span.record("took_ms", millis(*took)).record("outcome", outcome.word());
         }
         span.in_scope(|| self.emit(event));
+        if let Some(run) = fits {
+            self.data_fits(&run);
+        }
         self.supervisor.notify();
         for (placement, waited_for) in
             [Placement::OneNode, Placement::EveryNode].into_iter().zip(waited_for)

@@ -16,6 +16,7 @@ mod calendars;
 mod capacity;
 mod claimer;
 mod config;
+mod data_mismatch;
 mod driver;
 mod due_claims;
 mod execution;
@@ -30,6 +31,7 @@ mod local_claimer;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod middleware;
+mod misfits;
 mod misplaced;
 mod monotonic;
 mod node;

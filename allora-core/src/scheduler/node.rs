@@ -9,6 +9,7 @@ use super::{
     local::LocalBackend,
     metrics::Metrics,
     middleware::Middleware,
+    misfits::Misfits,
     monotonic::later,
     notify::Notify,
     store_health::StoreHealth,
@@ -19,7 +20,7 @@ use crate::{
     backend::{Backend, JobState},
     error::{Error, ErrorKind, Result},
     event::Event,
-    job::{JobSpec, Placement},
+    job::{JobSpec, Placement, warnings as job_warnings},
     registry::{NAMES, ProgramReport},
     run::{Heartbeat, Run},
     runtime::Runtime,
@@ -82,6 +83,8 @@ pub(crate) struct Node {
     pub(super) board: Board,
     pub(super) metrics: Metrics,
     pub(super) trigger_waits: TriggerWaits,
+    /// The stored schedules whose data does not fit a handler.
+    pub(super) misfits: Misfits,
     /// The client of this node's runs and handles; `None` if the store has no queries.
     pub(super) schedules: Option<Schedules>,
     /// Something was written to the store since the last request to prune it.
@@ -237,6 +240,7 @@ impl Node {
             board: Board::default(),
             metrics: Metrics::new(),
             trigger_waits: TriggerWaits::default(),
+            misfits: Misfits::default(),
             schedules,
             has_written: AtomicBool::new(false),
             shared: Mutex::new(shared),
@@ -251,6 +255,9 @@ impl Node {
 
     /// The choice of code for a stored schedule.
     pub(super) fn route(&self, state: &JobState) -> Routed {
+        if self.leaves_misfit(state) {
+            return Routed::Elsewhere;
+        }
         self.router.route(state, |definition| self.calendars.resolve(definition))
     }
 
@@ -318,7 +325,8 @@ impl Node {
             name: name.clone(),
             warning: warning.clone(),
         };
-        let warnings: Vec<Event> = spec.warnings().iter().map(warned).collect();
+        let now = self.runtime.wall();
+        let warnings: Vec<Event> = job_warnings(&name, &spec, now).iter().map(warned).collect();
         let rejected = {
             let mut shared = self.shared();
             if shared.stop != Stop::No {
@@ -492,6 +500,10 @@ impl Node {
 }
 
 impl Heartbeat for Node {
+    fn data_does_not_fit(&self, run: &Run, error: String) -> bool {
+        self.give_back(run, error)
+    }
+
     fn heartbeat(&self, run: &Run) {
         let now = self.runtime.now();
         {

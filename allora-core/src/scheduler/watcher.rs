@@ -57,6 +57,7 @@ impl Watcher {
                 return;
             }
             self.find_overdue();
+            node.forget_misfits();
             let work = pin!(self.read_store());
             let stopped = pin!(stopped(&node));
             if let Either::Right(_) = select(work, stopped).await {

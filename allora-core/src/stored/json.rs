@@ -41,8 +41,8 @@ impl Run {
     }
 }
 
-/// A closure that receives the data as a value. Data that cannot be read is a dead letter at once,
-/// because another attempt would fail, too.
+/// A closure that receives the data as a value. If the data does not fit its type, other nodes have the
+/// occurrence first: they may have another build. After that, the run has failed.
 impl<T, F, Fut> Handler<(Run, T)> for F
 where
     T: DeserializeOwned + Send + 'static,
@@ -56,7 +56,7 @@ where
                 async move { work.await.into_outcome() }.boxed()
             }
             Err(error) => {
-                run.give_up();
+                run.data_does_not_fit(&error);
                 async move { Err(error.into()) }.boxed()
             }
         }

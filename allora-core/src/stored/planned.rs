@@ -4,7 +4,7 @@ use super::{Definition, Gap, StoredSchedule};
 use crate::{
     backend::{Action, JobState, NewSchedule, NextRun, Operation, Replan},
     error::{Error, Result},
-    job::{CheckedSchedule, Progress, Redefinition},
+    job::{CheckedSchedule, Progress, Redefinition, warnings},
     time::{Time, whole_millis},
 };
 use chrono::SecondsFormat;
@@ -37,8 +37,8 @@ impl<'a> Planned<'a> {
             )));
         }
         let (first, data) = (first_run(stored, next)?, stored.bytes()?);
-        for warning in definition.schedule().warnings() {
-            let (code, warning) = (warning.code, &warning.message);
+        for warning in warnings(&stored.name, &definition.bare(), now) {
+            let (code, warning) = (warning.code, warning.message);
             warn!(target: "allora", job = stored.name, code, warning, "the job's schedule is seldom intended");
         }
         Ok(Self { stored, text: definition.to_string(), first, data })

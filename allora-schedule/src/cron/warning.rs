@@ -13,6 +13,7 @@ use std::fmt;
 /// | `every-second` | `* 30 2 * * *`, `* */15 * * * *` | sixty runs in each such minute |
 /// | `either-day` | `0 0 13 * FRI` | each 13th, and each Friday |
 /// | `both-days` | `0 0 */2 * MON` | odd days that are Mondays; in some crons either |
+/// | `short-month` | `0 9 31 * *` | not in the five months without a 31st |
 /// | `weekday-number` | `0 0 9 * * 1` | six fields as in Quartz, but 1 is Monday, not Sunday |
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +22,13 @@ pub struct Warning {
     pub code: &'static str,
     /// The meaning of the text, and the probable intention.
     pub message: String,
+}
+
+impl Warning {
+    /// A warning of this code.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
 }
 
 impl fmt::Display for Warning {

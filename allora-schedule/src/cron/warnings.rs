@@ -5,10 +5,11 @@ use super::{Warning, field::Word};
 /// The warnings about the fields of one expression: the second if there is one; minute, hour, day of
 /// month, month, weekday.
 pub(super) fn of(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Vec<Warning> {
-    let [minute, hour, day, _, weekday] = fields;
+    let [minute, hour, day, month, weekday] = fields;
     let days = [
         both_days(day, weekday),
         either_day(second, fields),
+        short_month(day, month, weekday),
         second.and_then(|_| weekday_number(weekday)),
     ];
     let times = of_times(second, minute, hour);
@@ -77,6 +78,25 @@ fn either_day(second: Option<Word<'_>>, fields: [Word<'_>; 5]) -> Option<Warning
          cron; for days that match both write {instead}"
     );
     Some(Warning { code: "either-day", message })
+}
+
+/// `0 9 31 * *`: days that some months do not have.
+fn short_month(day: Word<'_>, month: Word<'_>, weekday: Word<'_>) -> Option<Warning> {
+    if !month.is_any() || !weekday.is_any() || !is_single(day) {
+        return None;
+    }
+    let first = day.text.split(',').filter_map(|one| one.parse().ok()).min()?;
+    let without = match first {
+        29 => "February has it in leap years only",
+        30 => "February has none",
+        31 => "five months have none",
+        _ => return None,
+    };
+    let day = day.text;
+    let message = format!(
+        "day of month {day}: {without}, and it does not run in them; for the last day of each month write L"
+    );
+    Some(Warning { code: "short-month", message })
 }
 
 fn has_hash(text: &str) -> bool {

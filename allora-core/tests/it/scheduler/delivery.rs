@@ -472,7 +472,7 @@ fn after_an_outage_a_node_records_its_own_runs_before_it_reaps_and_claims() {
     assert_eq!((lost, again), (0, 0));
 }
 
-/// What a run does after it has completed itself.
+/// The end of a run after it has completed itself.
 #[derive(Clone, Copy)]
 enum After {
     Fails,

@@ -329,3 +329,25 @@ fn a_pause_holds_the_retries_of_a_trigger_until_the_job_is_resumed() {
     lab.until(202.0);
     assert_eq!(lab.ran("job")[..4], [5., 5., 100., 5.]);
 }
+
+#[test]
+fn settings_that_are_seldom_intended_are_reported_when_a_job_is_added() {
+    let lab = Lab::new(61);
+    let member = lab.start(|seat, b| {
+        let job = || seat.job(every(secs(60)), ms(5));
+        b.add("plain", job().jitter(secs(60)).mutex("a").mutex("a"))
+            .add("keys", job().mutex("a").mutex("b"))
+            .add("retry", job().at_least_once(secs(30)).retry(Retry::up_to(3, secs(7_200))))
+            .add("jitter", job().jitter(secs(61)))
+    });
+    lab.until(1.0);
+    let events = member.events();
+    let codes: Vec<String> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ScheduleWarning { name, warning } => Some(format!("{name} {}", warning.code)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(codes, ["keys replaced-key", "retry retry-wait", "jitter long-jitter"]);
+}

@@ -377,9 +377,11 @@ fn a_single_time_of_up_to_a_minute_ago_counts_as_now() {
     let member = lab.start(|seat, b| b.add("other", seat.job(every(secs(600)), ms(5))));
     lab.until(100.0);
     let seat = lab.seat(lab.sim.node());
-    for (name, time) in [("now", 100.0), ("just before", 99.998), ("a minute ago", 40.5)] {
+    let times =
+        [("now", 100.0, 100.1), ("just before", 100.098, 100.2), ("a minute ago", 40.5, 100.3)];
+    for (name, time, until) in times {
         member.handle.add(name, seat.job(allora_core::at(at(time)), ms(5))).unwrap();
-        lab.until(100.0 + 0.1);
+        lab.until(until);
         assert_eq!(lab.story(name), [format!("succeeded {time}")]);
     }
     let refused = member.handle.add("old", seat.job(allora_core::at(at(40.0)), ms(5))).unwrap_err();

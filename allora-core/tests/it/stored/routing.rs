@@ -3,7 +3,7 @@
 use super::{Seen, add, news, schedules};
 use crate::support::{Lab, at, secs};
 use allora_core::{
-    BoxError, Builder, Pattern, Run, StoredSchedule,
+    BoxError, Builder, Pattern, Retry, Run, StoredSchedule,
     backend::{Action, NewSchedule},
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -329,4 +329,85 @@ fn a_limit_is_at_least_one_and_of_a_handler_that_is_declared() {
     assert_eq!(error("mail".into(), 1), "");
     assert!(error("mail".into(), 0).contains("`kind_concurrency` of `mail` is 0; use 1 or more"));
     assert!(error(Pattern::prefix("mail"), 3).contains("`mail*`, which has no handler"));
+}
+
+/// A handler of a build that can read this data only.
+fn reads(b: Builder, good: &'static [u8], version: &str, seen: &Seen) -> Builder {
+    let (seen, by) = (seen.clone(), version.to_owned());
+    let handler = async move |run: Run| -> Result<(), BoxError> {
+        if run.data() != good {
+            run.data_does_not_fit("missing field `to`");
+            return Err("missing field `to`".into());
+        }
+        seen.tell(by);
+        Ok(())
+    };
+    b.kind("mail", handler).build_version(version)
+}
+
+#[test]
+fn data_that_does_not_fit_an_old_build_is_run_by_a_new_one() {
+    let mut given_back = 0;
+    for seed in 0..8 {
+        let lab = Lab::new(40 + seed);
+        let seen = Seen::default();
+        let old = [(); 2].map(|()| lab.start(|_, b| reads(b, b"old", "v1", &seen)));
+        lab.start(|_, b| reads(b, b"new", "v2", &seen));
+        // One attempt, with which no old build kills it; and at most once.
+        let retried = StoredSchedule::new("once", "mail", "@every 30s").max_runs(4);
+        let never = retried.clone().retry(Retry::NEVER).data_bytes("new");
+        add(&lab, never);
+        add(
+            &lab,
+            StoredSchedule::new("most", "mail", "@every 30s")
+                .at_most_once()
+                .max_runs(4)
+                .data_bytes("new"),
+        );
+        lab.until(200.0);
+        assert_eq!(seen.sorted(), ["v2"; 8], "seed {seed}");
+        for name in ["once", "most"] {
+            let counters = lab.state(name).counters;
+            assert_eq!((counters.succeeded, counters.failed), (4, 0), "seed {seed}, {name}");
+            given_back += lab.story(name).iter().filter(|one| one.starts_with("released")).count();
+        }
+        for member in &old {
+            let health = member.handle.health();
+            let told = member.news().iter().filter(|one| *one == "DataMismatch").count();
+            assert_eq!(health.data_mismatches.len(), told, "seed {seed}");
+            if let Some(mismatch) = health.data_mismatches.first() {
+                assert_eq!((&*mismatch.kind, &*mismatch.error), ("mail", "missing field `to`"));
+                assert!(mismatch.builds.contains("v1 here"), "{}", mismatch.builds);
+                assert!(!health.is_healthy());
+            }
+        }
+    }
+    assert!(given_back > 8, "the old builds had {given_back} of them first");
+}
+
+#[test]
+fn data_that_fits_no_build_is_retried_by_the_policy_and_runs_when_it_is_repaired() {
+    let lab = Lab::new(60);
+    let seen = Seen::default();
+    let member = lab.start(|_, b| reads(b, b"old", "v1", &seen));
+    let stored = StoredSchedule::new("mail", "mail", "@every 3600s").data_bytes("new");
+    add(&lab, stored.retry(Retry::up_to(2, secs(5))));
+    lab.until(3_700.0);
+    assert_eq!(lab.story("mail"), ["released 3600", "retried 3600", "dead 3600"]);
+    assert_eq!(member.news(), ["Ready", "DataMismatch"]);
+    let runs = lab.past("mail");
+    let started: Vec<f64> = runs
+        .iter()
+        .map(|run| (run.started_at.unwrap() - at(0.0)).num_milliseconds() as f64 / 1_000.0)
+        .collect();
+    assert!(started[1] >= 3_610.0, "other nodes have it first: {started:?}");
+    let client = schedules(&lab);
+    let state = lab.sim.block_on(client.get("mail")).unwrap();
+    let repaired = StoredSchedule::of(&state).unwrap().data_bytes("old");
+    lab.sim.block_on(client.modify(&repaired)).unwrap();
+    lab.sim.block_on(client.rerun("mail", &state.dead[0].occurrence)).unwrap();
+    lab.until(3_702.0);
+    assert_eq!(seen.take(), ["v1"]);
+    assert_eq!(member.news(), ["Ready", "DataMismatch", "DataMatches"]);
+    assert!(member.handle.health().is_healthy(), "{}", member.handle.health());
 }

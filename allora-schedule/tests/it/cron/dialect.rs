@@ -167,6 +167,9 @@ fn warnings_name_what_was_perhaps_meant() {
         ("0 0 9 * * 1", "weekday-number"),
         ("0 0 9 * * MON,3-FRI", "weekday-number"),
         ("0 0 9 * * 5L", "weekday-number"),
+        ("0 9 31 * *", "short-month"),
+        ("0 9 30,31 * *", "short-month"),
+        ("0 9 29 * *", "short-month"),
     ] {
         assert_eq!(codes(text), [code], "{text}");
     }
@@ -185,6 +188,10 @@ fn warnings_name_what_was_perhaps_meant() {
         "0 0 ? * 1",
         "@weekly",
         "@noon",
+        "0 9 28 * *",
+        "0 9 1,31 * *",
+        "0 9 L * *",
+        "0 9 31 1,12 *",
     ] {
         assert_eq!(codes(text), [""; 0], "{text}");
     }
@@ -199,6 +206,7 @@ fn warnings_name_what_was_perhaps_meant() {
     );
     says("0 0 13 * FRI", "for days that match both write @quartz 0 0 0 13 * FRI");
     says("0 0 13 * 5", "write it in the Quartz dialect");
+    says("0 9 31 * *", "five months have none, and it does not run in them; for the last day");
     says("0 0 9 * * 1", "1 is Monday here, and Sunday in Quartz");
 }
 
