@@ -59,6 +59,7 @@ pub(crate) use line::log;
 /// | [`RunLost`](Self::RunLost) | the rest of the run, probably; it is not run again |
 /// | [`RunExpired`](Self::RunExpired) | the rest of the run, probably; the occurrence is run again |
 /// | [`LeaseLost`](Self::LeaseLost), [`LeaseRenewalFailed`](Self::LeaseRenewalFailed) | the rest of the run, unless it continues |
+/// | [`EndRejected`](Self::EndRejected) | nothing, or the occurrence once more, at least once; its result is lost |
 /// | [`GivenUp`](Self::GivenUp) | the occurrence, until its dead letter is rerun; the job continues |
 /// | [`ClaimAbandoned`](Self::ClaimAbandoned) | the occurrence, if the claim had succeeded, at most once |
 /// | [`ScheduleLost`](Self::ScheduleLost) | the stored schedule, from now on: the store has lost it |
@@ -249,6 +250,20 @@ pub enum Event {
         kind: Arc<str>,
         /// The run's fence.
         fence: i64,
+    },
+    /// The store rejected the end of a run each time, until the run's lease had ended. The run is recorded
+    /// as lost, or as expired and run again, although it has ended.
+    EndRejected {
+        /// The job.
+        name: Arc<str>,
+        /// The kind of a stored schedule; empty for a job in code.
+        kind: Arc<str>,
+        /// The nominal time.
+        scheduled_at: Time,
+        /// The run's fence.
+        fence: i64,
+        /// The error of the last request.
+        error: Arc<Error>,
     },
     /// An occurrence was given up: its attempts are used up, and the last one ended without a result;
     /// or the job runs at most once now, which allows no other attempt. It is a dead letter. Correct
@@ -507,6 +522,7 @@ impl Event {
             | Event::JobInvalid { name, .. }
             | Event::JobResumed { name }
             | Event::Pruned { name }
+            | Event::EndRejected { name, .. }
             | Event::GivenUp { name, .. }
             | Event::ScheduleWarning { name, .. }
             | Event::ClaimAbandoned { name, .. } => Some(name),
@@ -531,6 +547,9 @@ impl Event {
             Event::LabelUnmatched { .. } => "start a node with the label",
             Event::RunLost { .. } => {
                 "look at the node; trigger the job if the occurrence is to run all the same"
+            }
+            Event::EndRejected { .. } => {
+                "correct what the error names; rerun the job if its work is not done"
             }
             Event::GivenUp { .. } => "correct the cause, then rerun or dismiss the dead letter",
             Event::ClaimAbandoned { .. } => {

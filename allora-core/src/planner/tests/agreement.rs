@@ -103,9 +103,9 @@ fn is_granted(
             }
         }
         Decision::Reap => match answer(Action::Reap) {
-            Reply::State(state) => Known::of(&state, now).next_lease_end() > Some(now) || {
-                state.leases.is_empty()
-            },
+            Reply::State(state) => {
+                Known::of(&state, now).next_lease_end() > Some(now) || { state.leases.is_empty() }
+            }
             _ => false,
         },
         Decision::Wait | Decision::Blocked(_) | Decision::Walk | Decision::Read => {
